@@ -1,0 +1,48 @@
+# The whole menu of Penstock. Every target sets up what it needs; `make help` explains.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+SEEDS ?= 100
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench soak docs clean
+
+help: ## this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+$(STAMP): pyproject.toml scripts/setup.sh
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh "$(VENV)"
+	@touch $@
+
+setup: $(STAMP) ## make .venv with everything in it
+
+demo: $(STAMP) ## see the main job done in half a minute
+	$(BIN)/penstock lab run matching-scale --quick
+
+test: $(STAMP) ## run all tests (what CI runs)
+	$(BIN)/python -m pytest -n 2 tests src
+
+check: $(STAMP) ## format, lint, layers, types, tests: what every commit keeps green
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+	$(MAKE) --no-print-directory test
+
+format: $(STAMP) ## let ruff format and mend what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP) ## measure, side by side with peers
+	$(BIN)/python -m bench
+
+soak: $(STAMP) ## long fuzzing and campaigns (SEEDS=n)
+	$(BIN)/python -m bench.soak --seeds $(SEEDS)
+
+docs: $(STAMP) ## run every experiment quickly and refresh docs/results
+	$(BIN)/penstock lab run matching-scale --seed 1 --json docs/results/matching-scale.json --figures docs/results
+
+clean: ## remove everything that can be made again
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,28 @@
+#!/bin/sh
+# Makes the virtual environment at $1 with Penstock and everything needed to run and test it.
+set -eu
+venv=$1
+python=${PYTHON:-python3}
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+die() { say "$*"; exit 1; }
+
+command -v "$python" >/dev/null 2>&1 || die "no $python found; install Python 3.11 or newer, or name one: make setup PYTHON=/path/to/python3"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+    die "$("$python" --version) is too old; Penstock needs Python 3.11 or newer (make setup PYTHON=...)"
+
+if ! "$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then
+    # Debian splits venv from Python; root can mend that here, others are told how.
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+        say "installing python3-venv"
+        apt-get update -qq >&2 && apt-get install -y -qq python3-venv >&2
+    else
+        die "Python's venv module is missing; on Debian or Ubuntu: sudo apt-get install python3-venv"
+    fi
+fi
+
+[ -x "$venv/bin/python" ] || { say "creating $venv"; "$python" -m venv "$venv"; }
+say "installing Penstock and its tools (a few minutes on a cold cache)"
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[all]' --group dev
+say "ready: $venv/bin/penstock"

@@ -1,0 +1,60 @@
+"""Assembles the ``penstock`` command from one module per command."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from penstock import __version__
+from penstock.cli import lab, match, quotes
+from penstock.cli.console import console
+
+__all__ = ["app", "main"]
+
+
+class _GuardedGroup(TyperGroup):
+    """A group of commands that turns Penstock's errors into messages and exit codes, wherever they were raised."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with console.guarding():
+            return super().invoke(ctx)
+
+
+app = typer.Typer(
+    name="penstock",
+    cls=_GuardedGroup,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Content-based publish/subscribe: say in SQL what you want, and get it.",
+)
+app.command("match", epilog=match.EXAMPLES)(match.match)
+app.command("quotes", epilog=quotes.EXAMPLES)(quotes.quotes)
+app.add_typer(lab.app, name="lab")
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+def _print_version(*, asked: bool) -> None:
+    if asked:
+        console.line(f"penstock {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=lambda asked: _print_version(asked=asked), is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    pass

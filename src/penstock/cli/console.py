@@ -1,0 +1,100 @@
+"""The one object that prints and exits: results to standard output, everything else to standard error.
+
+Exit codes: 0 done, 1 failure, 2 misuse, 130 interrupted from the keyboard, 141 nobody reads the output any more.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Final, NoReturn
+
+import typer
+from rich.console import Console as RichConsole
+from rich.table import Table
+
+from penstock.model.errors import MisuseError, PenstockError
+
+__all__ = ["FAILURE", "MISUSE", "Console", "console", "shown_number"]
+
+FAILURE: Final = 1
+MISUSE: Final = 2
+_INTERRUPTED: Final = 130
+_BROKEN_PIPE: Final = 141
+_FILE_COLUMNS: Final = 120
+"""Width of a table that is not read on a terminal."""
+
+
+class Console:
+    """Prints results and messages, and ends the program."""
+
+    def __init__(self) -> None:
+        self.errors: Final = RichConsole(stderr=True, highlight=False, soft_wrap=True)
+        """Where people are spoken to."""
+
+    def write(self, text: str) -> None:
+        """Put text on standard output, as it is."""
+        sys.stdout.write(text)
+
+    def line(self, text: str) -> None:
+        """Put a line on standard output, as it is."""
+        self.write(text + "\n")
+
+    def table(self, title: str, columns: Mapping[str, str], rows: Iterator[tuple[str, ...]]) -> None:
+        """Put a table on standard output; ``columns`` are headings with left or right."""
+        table = Table(title=title, title_justify="left")
+        for heading, justify in columns.items():
+            table.add_column(heading, justify="right" if justify == "right" else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*row)
+        printer = RichConsole(highlight=False)
+        if not printer.is_terminal:
+            printer = RichConsole(highlight=False, width=_FILE_COLUMNS)
+        printer.print(table, markup=False)
+
+    def note(self, text: str) -> None:
+        """Tell something on standard error."""
+        self.errors.print(text, markup=False)
+
+    def fail(self, message: str, code: int = FAILURE) -> NoReturn:
+        """Say what was wrong, and end with that exit code."""
+        self.errors.print(f"error: {message}", markup=False, style="red")
+        raise typer.Exit(code)
+
+    @contextmanager
+    def guarding(self) -> Iterator[None]:
+        """Within it, whatever Penstock raises on purpose ends the program with one clear message."""
+        try:
+            yield
+            sys.stdout.flush()
+        except MisuseError as error:
+            self.fail(str(error), MISUSE)
+        except PenstockError as error:
+            self.fail(str(error), FAILURE)
+        except KeyboardInterrupt:
+            raise typer.Exit(_INTERRUPTED) from None
+        except BrokenPipeError:
+            _forget_standard_output()
+            raise typer.Exit(_BROKEN_PIPE) from None
+
+
+def shown_number(value: float | str | None) -> str:
+    """A number as a person wants to read it: three significant digits, or all those of a large one."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if float(value).is_integer() or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def _forget_standard_output() -> None:
+    # Python flushes standard output once more on its way out, and would complain about the same pipe again.
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+console: Final = Console()

@@ -1,0 +1,66 @@
+"""How long things take: warm loops with the garbage collector at rest, best of several repeats."""
+
+from __future__ import annotations
+
+import gc
+import time
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+__all__ = ["best_us", "collector_at_rest", "elapsed_s", "growth_bytes"]
+
+_Input = TypeVar("_Input")
+
+
+def best_us(call: Callable[[_Input], object], inputs: Sequence[_Input], *, repeats: int = 3) -> float:
+    """Microseconds per call over all inputs, in the best of some repeats; the first inputs warm up before."""
+    for each in inputs[:100]:
+        call(each)
+    with collector_at_rest():
+        best_s = min(_loop_s(call, inputs) for _ in range(repeats))
+    return best_s / len(inputs) * 1e6
+
+
+def elapsed_s(call: Callable[[], object]) -> float:
+    """Seconds one call takes: for what cannot be repeated."""
+    with collector_at_rest():
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start
+
+
+def growth_bytes(build: Callable[[], object]) -> int:
+    """Bytes that what was built keeps allocated."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        built = build()
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    del built
+    return after - before
+
+
+@contextmanager
+def collector_at_rest() -> Iterator[None]:
+    """Within it the garbage collector does not run, and so does not appear in a measurement."""
+    was_enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _loop_s(call: Callable[[_Input], object], inputs: Iterable[_Input]) -> float:
+    start = time.perf_counter()
+    for each in inputs:
+        call(each)
+    return time.perf_counter() - start

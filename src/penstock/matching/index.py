@@ -1,0 +1,263 @@
+"""Which subscriptions match a message: an index over all of them, not a loop.
+
+The heart of a content-based broker ([PADRES] section 2; clustering by equalities as in the matching literature it
+builds on). A message finds, for each set of attributes that subscriptions test for equality, the one cluster with its
+own values; within it, each chain of thresholds is cut by one bisection. The answer is made of slices of arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+
+from penstock.matching.chain import Ids
+from penstock.matching.cluster import Cluster, Schema
+from penstock.matching.errors import SubscriptionError
+from penstock.matching.group import Group, Verdicts
+from penstock.matching.plan import Plan, Probe, plan_of
+from penstock.model.values import Attributes
+from penstock.selectors.normal_form import Conjunction
+from penstock.selectors.selector import Selector
+
+__all__ = ["LINKS_MAX", "SUBSCRIPTION_MAX", "MatchIndex", "Matches"]
+
+SUBSCRIPTION_MAX: Final = 2**24
+"""Subscription numbers are below this: they are small, dense numbers that index arrays."""
+LINKS_MAX: Final = 2**16
+"""Link numbers are below this."""
+
+_NONE: Final = np.zeros(0, np.uint32)
+
+
+class Matches:
+    """The subscriptions found for one message, as slices of the index; valid until the index changes."""
+
+    __slots__ = ("repeated", "slices")
+
+    def __init__(self, slices: list[Ids], repeated: list[Ids]) -> None:
+        self.slices: Final = slices
+        """Disjoint slices of subscription numbers."""
+        self.repeated: Final = repeated
+        """Further slices, which may name a subscription several times (never one that ``slices`` has)."""
+
+    def ids(self) -> Ids:
+        """The numbers of all matching subscriptions, each once, in no particular order; a copy."""
+        slices = self.slices
+        if self.repeated:
+            slices = [*slices, np.unique(np.concatenate(self.repeated))]
+        return np.concatenate(slices) if slices else _NONE
+
+    def count(self) -> int:
+        """How many subscriptions match."""
+        once = sum(map(len, self.slices))
+        return once + np.unique(np.concatenate(self.repeated)).size if self.repeated else once
+
+    def __bool__(self) -> bool:
+        return bool(self.slices or self.repeated)
+
+
+class MatchIndex:
+    """Subscriptions, by number, ready to be matched.
+
+    >>> index = MatchIndex()
+    >>> index.add(1, Selector.parse("symbol = 'YHOO' AND volume > 15"), link=3)
+    >>> index.add(2, Selector.parse("symbol = 'IBM'"))
+    >>> index.find({"symbol": "YHOO", "volume": 100}).ids().tolist()
+    [1]
+    >>> bin(index.links({"symbol": "YHOO", "volume": 100}))
+    '0b1000'
+    """
+
+    __slots__ = (
+        "_anchored",
+        "_conjunctions",
+        "_link_of",
+        "_links",
+        "_unanchored",
+        "never_matching",
+        "schemas",
+        "value_tests",
+    )
+
+    def __init__(self) -> None:
+        self.schemas: Final[dict[tuple[Probe, ...], Schema]] = {}
+        self._anchored: dict[str, list[Schema]] = {}
+        self._unanchored: Schema | None = None
+        self._conjunctions: dict[int, tuple[Conjunction, ...]] = {}
+        self._link_of = np.zeros(64, np.uint16)
+        self._links: dict[int, int] = {}
+        self.never_matching: Final[dict[int, None]] = {}
+        """Subscriptions whose selector nothing can satisfy."""
+        self.value_tests = 0
+        """Conjunctions with a list of values too long to be spread over clusters."""
+
+    def __len__(self) -> int:
+        return len(self._conjunctions)
+
+    def __contains__(self, subscription: int) -> bool:
+        return subscription in self._conjunctions
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._conjunctions)
+
+    def conjunctions(self, subscription: int) -> tuple[Conjunction, ...]:
+        """What a subscription asks for."""
+        return self._conjunctions[subscription]
+
+    def add(self, subscription: int, selector: Selector, link: int = 0) -> None:
+        """Adds a subscription that came from a link."""
+        self.add_conjunctions(subscription, selector.conjunctions, link)
+
+    def add_conjunctions(self, subscription: int, conjunctions: tuple[Conjunction, ...], link: int = 0) -> None:
+        """Adds a subscription given as its normal form."""
+        self._check_new(subscription, link)
+        self._conjunctions[subscription] = conjunctions
+        several = len(conjunctions) > 1
+        self._link_of[subscription] = link
+        self._links[link] = self._links.get(link, 0) + 1
+        if not conjunctions:
+            self.never_matching[subscription] = None
+        for conjunction in conjunctions:
+            probes, keys, group_key, thresholds = plan = plan_of(conjunction, repeated=several)
+            if group_key.tests:
+                self.value_tests += plan.has_value_test
+            schema = self.schemas.get(probes) or self._new_schema(probes)
+            first = thresholds[0] if thresholds else 0
+            for key in keys:
+                group = schema.cluster(key).group(group_key)
+                group.chain.insert(first, subscription, thresholds[1:])  # type: ignore[arg-type]
+                group.links.add(link, first)
+
+    def remove(self, subscription: int) -> None:
+        """Removes a subscription."""
+        conjunctions = self._conjunctions.pop(subscription, None)
+        if conjunctions is None:
+            raise SubscriptionError(f"subscription {subscription} is not in the index")
+        link = int(self._link_of[subscription])
+        self._links[link] -= 1
+        if not self._links[link]:
+            del self._links[link]
+        self.never_matching.pop(subscription, None)
+        for conjunction in conjunctions:
+            self._take_out(subscription, link, plan_of(conjunction, repeated=len(conjunctions) > 1))
+
+    def find(self, attributes: Attributes) -> Matches:
+        """The subscriptions that match a message with these attributes."""
+        found: list[Ids] = []
+        repeated: list[Ids] = []
+        get = attributes.get
+        for cluster in self._clusters(attributes):
+            for group in cluster.plain:
+                group.chain.everything(found)
+            for name, types, take, bisect, _ in cluster.ranges:
+                value = get(name)
+                if value.__class__ in types and value == value:  # noqa: PLR0124 - NaN matches nothing
+                    take(value, bisect, found)  # type: ignore[arg-type]
+            if cluster.others:
+                verdicts: Verdicts = {}
+                for group in cluster.others:
+                    group.collect(attributes, verdicts, repeated if group.key.repeated else found)
+        return Matches(found, repeated)
+
+    def links(self, attributes: Attributes) -> int:
+        """The links with at least one matching subscription, as a bitmap."""
+        mask = 0
+        get = attributes.get
+        for cluster in self._clusters(attributes):
+            for group in cluster.plain:
+                mask |= group.links.mask
+            for name, types, _, bisect, group in cluster.ranges:
+                value = get(name)
+                if value.__class__ in types and value == value:  # noqa: PLR0124 - NaN matches nothing
+                    mask |= group.links.at(value, bisect)  # type: ignore[arg-type]
+            if cluster.others:
+                verdicts: Verdicts = {}
+                for group in cluster.others:
+                    # What it could add is there already: no need to test.
+                    if group.links.mask & ~mask:
+                        mask |= group.links_of(attributes, verdicts, self._link_of)
+        return mask
+
+    def schemas_for(self, names: Iterable[str]) -> Iterator[Schema]:
+        """The schemas that probe nothing but some of these attributes, and maybe others too."""
+        if self._unanchored is not None:
+            yield self._unanchored
+        for name in names:
+            yield from self._anchored.get(name, ())
+
+    def check_invariants(self) -> None:
+        """Fails if the parts of the index contradict each other."""
+        members = 0
+        for schema in self.schemas.values():
+            assert schema.clusters, f"empty schema {schema.probes}"
+            for cluster in schema.clusters.values():
+                assert cluster.groups, f"empty cluster {cluster.key}"
+                for group in cluster.groups.values():
+                    group.chain.check_invariants()
+                    assert group.chain.size
+                    members += group.chain.size
+        expected = sum(len(plan_of(each).keys) for those in self._conjunctions.values() for each in those)
+        assert members == expected
+        assert sum(self._links.values()) == len(self._conjunctions)
+        assert sum(map(len, self._anchored.values())) == len(self.schemas) - (() in self.schemas)
+
+    def _clusters(self, attributes: Attributes) -> Iterator[Cluster]:
+        if self._unanchored is not None:
+            yield from self._unanchored.clusters.values()
+        anchored = self._anchored
+        for name in attributes:
+            if name in anchored:
+                for schema in anchored[name]:
+                    cluster = schema.lookup(attributes)
+                    if cluster is not None:
+                        yield cluster
+
+    def _check_new(self, subscription: int, link: int) -> None:
+        if subscription in self._conjunctions:
+            raise SubscriptionError(f"subscription {subscription} is in the index already")
+        if not 0 <= subscription < SUBSCRIPTION_MAX:
+            raise SubscriptionError(f"subscription number {subscription} is not in 0 .. {SUBSCRIPTION_MAX - 1}")
+        if not 0 <= link < LINKS_MAX:
+            raise SubscriptionError(f"link number {link} is not in 0 .. {LINKS_MAX - 1}")
+        if subscription >= len(self._link_of):
+            self._link_of = np.resize(self._link_of, max(2 * len(self._link_of), subscription + 1))
+
+    def _new_schema(self, probes: tuple[Probe, ...]) -> Schema:
+        names = [probe if isinstance(probe, str) else probe[0] for probe in probes]
+        # The attribute that the fewest other schemas wait for: it is likely to be absent from most messages.
+        anchor = min(names, key=lambda name: len(self._anchored.get(name, ())), default="")
+        schema = self.schemas[probes] = Schema(probes, anchor)
+        if names:
+            self._anchored.setdefault(anchor, []).append(schema)
+        else:
+            self._unanchored = schema
+        return schema
+
+    def _take_out(self, subscription: int, link: int, plan: Plan) -> None:
+        self.value_tests -= plan.has_value_test
+        schema = self.schemas[plan.probes]
+        first = plan.thresholds[0] if plan.thresholds else 0
+        for key in plan.keys:
+            cluster = schema.clusters[key]
+            group = cluster.groups[plan.group]
+            group.chain.delete(first, subscription)
+            group.links.remove(link, first, group.chain, self._link_of)
+            if not group.chain.size:
+                self._drop(schema, cluster, group)
+
+    def _drop(self, schema: Schema, cluster: Cluster, group: Group) -> None:
+        cluster.drop(group)
+        if cluster.groups:
+            return
+        schema.drop(cluster)
+        if schema.clusters:
+            return
+        del self.schemas[schema.probes]
+        if schema.probes:
+            self._anchored[schema.anchor].remove(schema)
+            if not self._anchored[schema.anchor]:
+                del self._anchored[schema.anchor]
+        else:
+            self._unanchored = None

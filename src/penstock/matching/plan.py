@@ -1,0 +1,198 @@
+"""Where a conjunction belongs in the index: which cluster, which group, under which thresholds.
+
+A conjunction is taken apart by what an index can do with each piece:
+
+- *Probes* find the cluster by hashing: equalities, prefixes of a text, and mere presence. A list of values
+  (``IN``) puts the conjunction into one cluster per value.
+- *Bounds* are thresholds within a cluster. The first one is kept sorted; further ones are columns of numbers that are
+  compared in bulk.
+- *Tests* are all the rest; conjunctions that share a test share its evaluation.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import product
+from math import prod
+from typing import Final, NamedTuple, TypeAlias
+
+from penstock.model.values import Attributes
+from penstock.selectors.constraint import Constraint, Exists, Key, Range, Values, key_of
+from penstock.selectors.normal_form import Conjunction, Residual
+
+__all__ = ["PRESENT", "SPREAD_MAX", "Bound", "ClusterKey", "GroupKey", "Plan", "Probe", "Test", "Threshold", "plan_of"]
+
+SPREAD_MAX: Final = 64
+"""Clusters one conjunction may be put into; lists of values beyond that are tested instead."""
+
+PRESENT: Final = key_of(value=True)
+"""What a probe for mere presence sees."""
+
+Probe: TypeAlias = str | tuple[str, int]
+"""An attribute whose value is hashed; with a length, only that many characters; with length 0, its presence."""
+
+ClusterKey: TypeAlias = Key | tuple[Key, ...]
+"""The value of the probe, or the tuple of them if there are several."""
+
+Threshold: TypeAlias = str | int | float
+
+
+class Bound(NamedTuple):
+    """A comparison of an attribute with a threshold that differs from one conjunction to the next."""
+
+    name: str
+    operator: str
+    text: bool
+
+
+class Test:
+    """What is left of a constraint for which there is no index."""
+
+    __slots__ = ("_hash", "constraint", "name")
+
+    def __init__(self, name: str, constraint: Constraint) -> None:
+        self.name: Final = name
+        self.constraint: Final = constraint
+        # Looked up once per message and group; the hash of a constraint is that of all its fields.
+        self._hash = hash((name, constraint))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Test) and self.name == other.name and self.constraint == other.constraint
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def passes(self, attributes: Attributes) -> bool:
+        """Whether these attributes satisfy the constraint."""
+        return self.constraint.contains(attributes.get(self.name))
+
+
+class GroupKey(NamedTuple):
+    """What the members of a group have in common, besides their cluster."""
+
+    bounds: tuple[Bound, ...]
+    tests: tuple[Test | Residual, ...]
+    spread: bool
+    """Whether the members are in several clusters each: then their thresholds alone do not order them."""
+    repeated: bool
+    """Whether a member may be found twice for one message: its selector has several conjunctions."""
+
+
+class Plan(NamedTuple):
+    """The place of one conjunction."""
+
+    probes: tuple[Probe, ...]
+    keys: list[ClusterKey]
+    group: GroupKey
+    thresholds: tuple[Threshold, ...]
+
+    @property
+    def has_value_test(self) -> bool:
+        """Whether a list of values is tested, because it is too long to be spread over clusters."""
+        return any(isinstance(test, Test) and isinstance(test.constraint, Values) for test in self.group.tests)
+
+
+def plan_of(conjunction: Conjunction, *, repeated: bool = False) -> Plan:
+    """The place of a conjunction in the index."""
+    hashed: list[tuple[Probe, tuple[Key, ...]]] = []
+    bounds: list[Bound] = []
+    thresholds: list[Threshold] = []
+    tests: list[Test | Residual] = []
+    for name, constraint in conjunction.constraints.items():
+        if constraint.__class__ is Values:
+            hashed.append((name, constraint[0]))
+        elif constraint.__class__ is Range:
+            _take_range(name, constraint, hashed, bounds, thresholds, tests)
+        elif constraint.__class__ is Exists:
+            hashed.append(((name, 0), (PRESENT,)))
+        else:
+            tests.append(Test(name, constraint))
+    if len(bounds) > 1:
+        bounds, thresholds = _with_columns(bounds, thresholds, tests)
+    if conjunction.residuals:
+        tests.extend(conjunction.residuals)
+    probes, keys, spread = _cluster_keys(hashed, tests)
+    return Plan(probes, keys, GroupKey(tuple(bounds), tuple(tests), spread, repeated), tuple(thresholds))
+
+
+def _take_range(
+    name: str,
+    constraint: Range,
+    hashed: list[tuple[Probe, tuple[Key, ...]]],
+    bounds: list[Bound],
+    thresholds: list[Threshold],
+    tests: list[Test | Residual],
+) -> None:
+    text, low, low_open, high, high_open, *_ = constraint
+    prefix = constraint.prefix if text else None
+    if prefix:
+        hashed.append(((name, len(prefix)), (prefix,)))
+    else:
+        # Every text is at least the empty one: no bound at all.
+        if low is not None and (low != "" or low_open):
+            bounds.append(_bound(name, ">" if low_open else ">=", text))
+            thresholds.append(low)
+        if high is not None:
+            bounds.append(_bound(name, "<" if high_open else "<=", text))
+            thresholds.append(high)
+    if not constraint.simple or prefix == "":
+        tests.append(Test(name, constraint))
+
+
+def _with_columns(
+    bounds: list[Bound], thresholds: list[Threshold], tests: list[Test | Residual]
+) -> tuple[list[Bound], list[Threshold]]:
+    """One bound of any type, to be kept sorted, then those that fit a column; the others become tests."""
+    pairs = list(zip(bounds, thresholds, strict=True))
+    kept = [pair for pair in pairs if _fits_column(pair[1])] or pairs[:1]
+    tests.extend(Test(bound.name, _as_range(bound, limit)) for bound, limit in pairs if (bound, limit) not in kept)
+    return [bound for bound, _ in kept], [threshold for _, threshold in kept]
+
+
+def _cluster_keys(
+    hashed: list[tuple[Probe, tuple[Key, ...]]], tests: list[Test | Residual]
+) -> tuple[tuple[Probe, ...], list[ClusterKey], bool]:
+    if prod([len(keys) for _, keys in hashed]) > SPREAD_MAX:
+        hashed = _limited(hashed, tests)
+    if len(hashed) == 1:
+        probe, keys = hashed[0]
+        return (probe,), list(keys), len(keys) > 1
+    found: list[ClusterKey] = list(product(*[keys for _, keys in hashed]))
+    return tuple([probe for probe, _ in hashed]), found, len(found) > 1
+
+
+def _limited(
+    hashed: list[tuple[Probe, tuple[Key, ...]]], tests: list[Test | Residual]
+) -> list[tuple[Probe, tuple[Key, ...]]]:
+    """The shortest lists, as long as they stay within the limit together; the longer ones become tests."""
+    places = 1
+    kept: list[tuple[Probe, tuple[Key, ...]]] = []
+    for probe, keys in sorted(hashed, key=lambda each: len(each[1])):
+        places *= len(keys)
+        if places <= SPREAD_MAX:
+            kept.append((probe, keys))
+        else:
+            assert isinstance(probe, str)
+            tests.append(Test(probe, Values(keys)))
+    return [each for each in hashed if each in kept]
+
+
+@lru_cache(maxsize=4096)
+def _bound(name: str, operator: str, text: bool) -> Bound:
+    return Bound(name, operator, text)
+
+
+def _fits_column(threshold: Threshold) -> bool:
+    return not isinstance(threshold, str) and float(threshold) == threshold
+
+
+def _as_range(bound: Bound, threshold: Threshold) -> Constraint:
+    strict = bound.operator in {">", "<"}
+    if bound.operator in {">", ">="}:
+        made = Range.of(text=bound.text, low=threshold, low_open=strict)
+    else:
+        made = Range.of(text=bound.text, high=threshold, high_open=strict)
+    assert made is not None
+    return made

@@ -1,0 +1,38 @@
+"""The root of Penstock's exceptions, and the errors of the model.
+
+PenstockError
+├── MisuseError          the caller asked for something that cannot be (exit code 2 on the command line)
+│   ├── LimitError       a size or count is over its limit
+│   └── InvalidMessageError   a message that is not allowed to exist
+└── PeerError            the other side of a connection, or a file, misbehaved
+
+A broken invariant is an ``AssertionError``: a bug in Penstock, never the caller's.
+"""
+
+from __future__ import annotations
+
+__all__ = ["InvalidMessageError", "LimitError", "MisuseError", "PeerError", "PenstockError"]
+
+
+class PenstockError(Exception):
+    """Whatever Penstock raises on purpose."""
+
+
+class MisuseError(PenstockError):
+    """The caller asked for something that cannot be."""
+
+
+class LimitError(MisuseError):
+    """A size or a count is over its limit."""
+
+    def __init__(self, what: str, actual: int, allowed: int) -> None:
+        super().__init__(f"{what} is {actual:,}, over the limit of {allowed:,}")
+        self.what, self.actual, self.allowed = what, actual, allowed
+
+
+class InvalidMessageError(MisuseError):
+    """A message that is not allowed to exist: a bad name, a bad type, a reserved attribute."""
+
+
+class PeerError(PenstockError):
+    """The other side of a connection, or the content of a file, broke a rule."""

@@ -1,0 +1,47 @@
+"""Every limit on sizes and counts, in one place (DESIGN: everything that can grow is bounded).
+
+The limits are part of what all brokers of an overlay share: a message that one broker accepts must be acceptable
+to every other one, so these are constants and not settings.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "ATTRIBUTES_MAX",
+    "CONTENT_TYPE_CHARS_MAX",
+    "INTEGER_MAX",
+    "INTEGER_MIN",
+    "NAME_CHARS_MAX",
+    "PAYLOAD_BYTES_MAX",
+    "SELECTOR_CHARS_MAX",
+    "SELECTOR_CONJUNCTIONS_MAX",
+    "SELECTOR_DEPTH_MAX",
+    "SELECTOR_NODES_MAX",
+    "STRING_CHARS_MAX",
+]
+
+ATTRIBUTES_MAX: Final = 256
+"""Attributes in one message."""
+NAME_CHARS_MAX: Final = 255
+"""Characters in the name of an attribute."""
+STRING_CHARS_MAX: Final = 65_536
+"""Characters in the text value of an attribute."""
+CONTENT_TYPE_CHARS_MAX: Final = 255
+"""Characters in a content type."""
+PAYLOAD_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Bytes in a payload; larger things belong into a store, and their address into the message."""
+INTEGER_MIN: Final = -(2**63)
+"""Smallest integer: 64 bits signed, as on the wire, in Parquet and in JMS."""
+INTEGER_MAX: Final = 2**63 - 1
+"""Largest integer."""
+
+SELECTOR_CHARS_MAX: Final = 16_384
+"""Characters in the text of a selector."""
+SELECTOR_DEPTH_MAX: Final = 100
+"""Depth of nesting in a selector (parentheses, NOT, arithmetic)."""
+SELECTOR_NODES_MAX: Final = 16_384
+"""Literals, attributes and operators in a selector."""
+SELECTOR_CONJUNCTIONS_MAX: Final = 64
+"""Conjunctions a selector may have in normal form; a selector with more is tested as a whole."""

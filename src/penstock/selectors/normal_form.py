@@ -1,0 +1,237 @@
+"""Selectors as disjunctions of conjunctions, the form that can be indexed and compared ([PADRES] section 2).
+
+Three-valued logic survives the transformation: negations are pushed down to the predicates, where each has an
+opposite that is unknown exactly when it is (``NOT a > 5`` is ``a <= 5`` for every value, also for none); after that
+"is true" of the whole depends only on "is true" of its predicates.
+
+What cannot be said of one attribute alone (``a + b > 5``) stays as a residual test. So does a part whose expansion
+would exceed ``SELECTOR_CONJUNCTIONS_MAX``: it costs an evaluation, but never an explosion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Final, TypeAlias
+
+from penstock.model.limits import SELECTOR_CHARS_MAX, SELECTOR_CONJUNCTIONS_MAX
+from penstock.model.values import Attributes
+from penstock.selectors import ast
+from penstock.selectors.constraint import Constraint, intersect
+from penstock.selectors.evaluate import Evaluation, compile_condition
+from penstock.selectors.leaves import FALSE, TRUE, fold, leaf_of, opposite
+from penstock.selectors.printer import condition_text, constraint_texts
+
+__all__ = ["Conjunction", "Residual", "normalise"]
+
+
+class Residual:
+    """A condition that is evaluated as it stands; two are the same if their texts are."""
+
+    __slots__ = ("_test", "condition", "text")
+
+    def __init__(self, condition: ast.Condition) -> None:
+        self.condition: Final = condition
+        self.text: Final = condition_text(condition)
+        self._test: Evaluation | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Residual) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __reduce__(self) -> tuple[type[Residual], tuple[ast.Condition]]:
+        return (Residual, (self.condition,))
+
+    def passes(self, attributes: Attributes) -> bool:
+        """Whether the condition is true of these attributes."""
+        if self._test is None:
+            self._test = compile_condition(self.condition)
+        return self._test(attributes) is True
+
+
+class Conjunction:
+    """Constraints on attributes, and residual tests, that must all hold; immutable, equal by meaning."""
+
+    __slots__ = ("_hash", "constraints", "residuals")
+
+    def __init__(self, constraints: Mapping[str, Constraint], residuals: tuple[Residual, ...] = ()) -> None:
+        self.constraints: Final = {name: constraints[name] for name in sorted(constraints)}
+        if len(residuals) > 1:
+            residuals = tuple(sorted(set(residuals), key=lambda each: each.text))
+        self.residuals: Final = residuals
+        self._hash = hash((tuple(self.constraints.items()), residuals))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Conjunction)
+            and self._hash == other._hash
+            and self.constraints == other.constraints
+            and self.residuals == other.residuals
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Conjunction], tuple[object, ...]]:
+        # The hash of a text differs between processes: it must be computed anew, not travel.
+        return (Conjunction, (self.constraints, self.residuals))
+
+    def __str__(self) -> str:
+        texts = [text for name, each in self.constraints.items() for text in constraint_texts(name, each)]
+        texts += [
+            f"({each.text})" if isinstance(each.condition, ast.Or | ast.And) else each.text for each in self.residuals
+        ]
+        return " AND ".join(texts) or "TRUE"
+
+    def __repr__(self) -> str:
+        return f"Conjunction({str(self)!r})"
+
+    def matches(self, attributes: Attributes) -> bool:
+        """Whether the conjunction is true of these attributes."""
+        get = attributes.get
+        for name, constraint in self.constraints.items():
+            if not constraint.contains(get(name)):
+                return False
+        return all(each.passes(attributes) for each in self.residuals)
+
+    def covers(self, other: Conjunction) -> bool:
+        """Whether everything that matches the other conjunction matches this one too (never wrongly yes)."""
+        theirs = other.constraints
+        for name, constraint in self.constraints.items():
+            their = theirs.get(name)
+            if their is None or not their.implies(constraint):
+                return False
+        return all(residual in other.residuals for residual in self.residuals)
+
+
+_Part: TypeAlias = tuple[dict[str, Constraint], tuple[Residual, ...]]
+"""A conjunction in the making."""
+
+_EVERYTHING: Final[_Part] = ({}, ())
+
+
+def normalise(condition: ast.Condition) -> tuple[Conjunction, ...]:
+    """The conjunctions of a condition, none of which covers another; empty if it can never be true."""
+    pushed = _push_down(condition, negated=False)
+    try:
+        conjunctions = _maximal(_expand(pushed, None))
+    except _ExplosionError:
+        # What is said twice is said once, first: else its canonical text, where it is said once, might not explode.
+        pushed = _without_repetition(pushed)
+        conjunctions = _maximal(_expand(pushed, SELECTOR_CONJUNCTIONS_MAX))
+    # An expansion repeats what the text said once; beyond the limit of texts it would not be a selector any more.
+    if len(conjunctions) > 1 and sum(len(str(each)) + 4 for each in conjunctions) > SELECTOR_CHARS_MAX:
+        conjunctions = _maximal(_expand(_without_repetition(pushed), 1))
+    return conjunctions
+
+
+class _ExplosionError(Exception):
+    """An expansion exceeds the limit."""
+
+
+def _maximal(parts: list[_Part]) -> tuple[Conjunction, ...]:
+    if len(parts) == 1:
+        return (Conjunction(*parts[0]),)
+    distinct = sorted({Conjunction(*part) for part in parts}, key=str)
+    # Of two that cover each other (equal in meaning but not in form) the first in order stays.
+    return tuple(
+        each
+        for place, each in enumerate(distinct)
+        if not any(
+            other.covers(each) and (rank < place or not each.covers(other))
+            for rank, other in enumerate(distinct)
+            if rank != place
+        )
+    )
+
+
+def _push_down(condition: ast.Condition, *, negated: bool) -> ast.Condition:
+    """The same condition with negations at the predicates only and nested ANDs and ORs flattened."""
+    match condition:
+        case ast.Not(operand):
+            return _push_down(operand, negated=not negated)
+        case ast.And(operands) | ast.Or(operands):
+            joined = isinstance(condition, ast.And) != negated
+            return _join([_push_down(each, negated=negated) for each in operands], as_and=joined)
+        case _:
+            return fold(opposite(condition) if negated else condition)
+
+
+def _join(operands: list[ast.Condition], *, as_and: bool) -> ast.Condition:
+    kind: type[ast.And | ast.Or] = ast.And if as_and else ast.Or
+    flat: list[ast.Condition] = []
+    for each in operands:
+        flat.extend(each.operands if isinstance(each, kind) else (each,))
+    return kind(tuple(flat))
+
+
+def _without_repetition(condition: ast.Condition) -> ast.Condition:
+    if not isinstance(condition, ast.And | ast.Or):
+        return condition
+    distinct = {condition_text(each): each for each in map(_without_repetition, condition.operands)}
+    operands = tuple(distinct.values())
+    if len(operands) == 1:
+        return operands[0]
+    return ast.And(operands) if isinstance(condition, ast.And) else ast.Or(operands)
+
+
+def _expand(condition: ast.Condition, limit: int | None) -> list[_Part]:
+    """The conjunctions of a condition; beyond the limit residuals, or an explosion if there is none."""
+    match condition:
+        case ast.And(operands):
+            return _expand_and(operands, limit)
+        case ast.Or(operands):
+            parts = [part for each in operands for part in _expand(each, limit)]
+            return [_residual(condition)] if _too_many(len(parts), limit) else parts
+        case _:
+            return _expand_leaf(condition)
+
+
+def _expand_and(operands: tuple[ast.Condition, ...], limit: int | None) -> list[_Part]:
+    parts = [_expand(each, limit) for each in operands]
+    if _too_many(prod([len(part) for part in parts]), limit):
+        # All alternatives stay residual, not just those that overflow: so the canonical text, parsed again, meets
+        # the same decision.
+        parts = [part if len(part) <= 1 else [_residual(each)] for each, part in zip(operands, parts, strict=True)]
+    if not all(parts):
+        return []
+    products = [_EVERYTHING]
+    for part in parts:
+        combined = [_both(product, each) for product in products for each in part]
+        products = [each for each in combined if each is not None]
+    return products
+
+
+def _too_many(count: int, limit: int | None) -> bool:
+    if limit is None and count > SELECTOR_CONJUNCTIONS_MAX:
+        raise _ExplosionError
+    return limit is not None and count > limit
+
+
+def _both(first: _Part, second: _Part) -> _Part | None:
+    """The conjunction of the two, or none if nothing can satisfy it."""
+    merged = dict(first[0])
+    for name, constraint in second[0].items():
+        mine = merged.get(name)
+        common = constraint if mine is None else intersect(mine, constraint)
+        if common is None:
+            return None
+        merged[name] = common
+    return merged, first[1] + second[1]
+
+
+def _expand_leaf(condition: ast.Condition) -> list[_Part]:
+    leaf = leaf_of(condition)
+    if isinstance(leaf, tuple):
+        return [({leaf[0]: leaf[1]}, ())]
+    if leaf == FALSE:
+        return []
+    if leaf == TRUE:
+        return [_EVERYTHING]
+    return [_residual(leaf)]
+
+
+def _residual(condition: ast.Condition) -> _Part:
+    return {}, (Residual(condition),)

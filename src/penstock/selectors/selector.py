@@ -1,0 +1,110 @@
+"""Selectors: what a subscriber wants, said in SQL and understood once.
+
+A selector is immutable. Selectors are equal if their normal forms are: ``b = 2 AND a > 1`` equals
+``a > 1 AND b = 2``; so subscriptions that mean the same share one entry wherever selectors are kept.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from penstock.model.errors import MisuseError
+from penstock.model.limits import SELECTOR_CHARS_MAX
+from penstock.model.values import Attributes
+from penstock.selectors import ast
+from penstock.selectors.errors import SelectorTooLargeError
+from penstock.selectors.normal_form import Conjunction, normalise
+from penstock.selectors.text import parse
+
+__all__ = ["EVERYTHING", "NOTHING", "Selector"]
+
+_CACHED_TEXTS_MAX: Final = 16_384
+
+
+class Selector:
+    """A condition on the attributes of messages.
+
+    >>> quotes = Selector.parse("symbol = 'YHOO' AND volume > 15")
+    >>> quotes.matches({"symbol": "YHOO", "volume": 100})
+    True
+    >>> quotes.matches({"symbol": "YHOO"})
+    False
+    >>> str(Selector.parse("volume>15 and symbol='YHOO'"))
+    "symbol = 'YHOO' AND volume > 15"
+    >>> Selector.parse("symbol = 'YHOO'").covers(quotes)
+    True
+    """
+
+    __slots__ = ("_text", "condition", "conjunctions")
+
+    def __init__(self, condition: ast.Condition) -> None:
+        self.condition: Final = condition
+        self.conjunctions: Final[tuple[Conjunction, ...]] = normalise(condition)
+        self._text = " OR ".join(map(str, self.conjunctions)) or "FALSE"
+        if len(self._text) > SELECTOR_CHARS_MAX:
+            problem = f"selector of {len(self._text):,} characters, over the limit of {SELECTOR_CHARS_MAX:,},"
+            raise SelectorTooLargeError(problem, self._text, SELECTOR_CHARS_MAX)
+
+    @staticmethod
+    def parse(text: str) -> Selector:
+        """The selector of a text in SQL-92/JMS or PADRES form; raises ``SelectorError`` if it is neither."""
+        return _parse(text)
+
+    def matches(self, attributes: Attributes) -> bool:
+        """Whether the selector is true of these attributes; unknown is not true."""
+        return any(each.matches(attributes) for each in self.conjunctions)
+
+    def covers(self, other: Selector) -> bool:
+        """Whether all that matches the other selector matches this one too.
+
+        Never wrongly yes; and never wrongly no where both are conjunctions of simple predicates.
+        """
+        return all(any(mine.covers(theirs) for mine in self.conjunctions) for theirs in other.conjunctions)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Selector) and self.conjunctions == other.conjunctions
+
+    def __hash__(self) -> int:
+        return hash(self.conjunctions)
+
+    def __reduce__(self) -> tuple[type[Selector], tuple[ast.Condition]]:
+        return (Selector, (self.condition,))
+
+    def __and__(self, other: Selector) -> Selector:
+        """Both: ``(attr("class") == "STOCK") & (attr("volume") > 15)``."""
+        return Selector(ast.And((*_operands(self, ast.And), *_operands(other, ast.And))))
+
+    def __or__(self, other: Selector) -> Selector:
+        """At least one of the two."""
+        return Selector(ast.Or((*_operands(self, ast.Or), *_operands(other, ast.Or))))
+
+    def __invert__(self) -> Selector:
+        """The opposite; what is unknown stays so, and does not match."""
+        return Selector(ast.Not(self.condition))
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"Selector.parse({self._text!r})"
+
+    def __bool__(self) -> bool:
+        # Python reads `1 < attr("x") < 5` as `1 < attr("x") and attr("x") < 5`: half of it would vanish silently.
+        raise MisuseError("a selector has no truth of its own: ask matches(), and combine with &, | and ~")
+
+
+# Subscribers ask for the same things again and again, above all after a reconnect.
+@lru_cache(maxsize=_CACHED_TEXTS_MAX)
+def _parse(text: str) -> Selector:
+    return Selector(parse(text))
+
+
+def _operands(selector: Selector, kind: type[ast.And | ast.Or]) -> tuple[ast.Condition, ...]:
+    # Flat, so that a program that joins a thousand conditions one by one does not build a tower of them.
+    condition = selector.condition
+    return condition.operands if isinstance(condition, kind) else (condition,)
+
+
+EVERYTHING: Final = Selector(ast.Constant(value=True))
+NOTHING: Final = Selector(ast.Constant(value=False))

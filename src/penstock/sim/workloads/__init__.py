@@ -1,0 +1,9 @@
+"""What applications do all day, made from a seed: the messages they publish and the selectors they subscribe with."""
+
+from __future__ import annotations
+
+from penstock.sim.workloads.lines import InputFileError
+from penstock.sim.workloads.quote_files import load_quotes
+from penstock.sim.workloads.quotes import QuoteWorkload
+
+__all__ = ["InputFileError", "QuoteWorkload", "load_quotes"]

@@ -1,0 +1,40 @@
+"""The command as a whole: version, help, and the way to each part."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from penstock import __version__
+from penstock.cli.app import app
+
+
+def test_the_version_is_printed() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"penstock {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ([], ["match", "quotes", "lab", "--version"]),
+        (["match"], ["--selectors", "--messages", "--count", "--jobs", "Examples"]),
+        (["quotes"], ["--subscriptions", "--symbols", "Examples"]),
+        (["lab"], ["list", "run"]),
+        (["lab", "run"], ["--seed", "--set", "--quick", "--figures", "--quotes", "Examples"]),
+    ],
+)
+def test_help_names_the_options_and_gives_examples(command: list[str], words: list[str]) -> None:
+    result = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
+    assert result.exit_code == 0
+    assert [word for word in words if word not in result.stdout] == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["match"], ["lab", "run", "x", "--nonsense"], ["quotes", "--count", "x"]]
+)
+def test_a_wrong_call_ends_with_2(arguments: list[str]) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert result.stderr
+    assert "Traceback" not in result.output

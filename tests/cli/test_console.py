@@ -1,0 +1,72 @@
+"""Whatever goes wrong ends with one clear message and the agreed exit code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import typer
+
+from penstock.cli.console import console, shown_number
+from penstock.model import MisuseError, PeerError
+
+
+def exit_code_of(error: BaseException) -> int:
+    with pytest.raises(typer.Exit) as caught, console.guarding():
+        raise error
+    return caught.value.exit_code
+
+
+def test_misuse_ends_with_2_and_keeps_the_lines_of_its_message(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code_of(MisuseError("expected a value [here]\n  a = = 1\n      ^")) == 2
+    assert capsys.readouterr().err == "error: expected a value [here]\n  a = = 1\n      ^\n"
+
+
+def test_another_error_of_ours_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code_of(PeerError("the peer hung up")) == 1
+    assert capsys.readouterr() == ("", "error: the peer hung up\n")
+
+
+def test_an_interrupt_from_the_keyboard_ends_quietly_with_130(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code_of(KeyboardInterrupt()) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_long_message_is_not_broken_into_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    exit_code_of(MisuseError("word " * 100 + "end"))
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_reader_that_leaves_early_ends_the_command_quietly() -> None:
+    command = [sys.executable, "-c", "from penstock.cli import main; main()", "quotes", "--count", "200000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b"date,symbol")
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 141
+
+
+def test_tables_are_aligned_and_their_cells_are_not_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    console.table("title", {"name": "left", "value": "right"}, iter([("a[b]", "1"), ("c", "22")]))
+    shown = capsys.readouterr().out
+    assert "a[b]" in shown
+    assert "│     1 │" in shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, ""),
+        ("3-5", "3-5"),
+        (2, "2"),
+        (1_234_567, "1,234,567"),
+        (0.012345, "0.0123"),
+        (4.5678, "4.57"),
+        (123.4, "123"),
+    ],
+)
+def test_numbers_are_shown_for_people(value: float | str | None, shown: str) -> None:
+    assert shown_number(value) == shown
