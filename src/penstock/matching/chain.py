@@ -59,7 +59,11 @@ class _Block:
         if first == len(thresholds) or thresholds[first] != threshold:
             return first
         last = bisect_right(thresholds, threshold, first)
-        return first + int(self.ids[first:last].searchsorted(subscription))
+        ids = self.ids
+        if subscription > ids[last - 1]:
+            return last
+        # Of the same type as the array: else searchsorted would convert, and so copy, all of it.
+        return first + int(ids[first:last].searchsorted(np.uint32(subscription)))
 
     def insert(self, place: int, threshold: Threshold, subscription: int, extra: tuple[float, ...]) -> None:
         size = len(self.thresholds)
@@ -101,12 +105,15 @@ class _Block:
 class Chain:
     """Members in the order of their thresholds."""
 
-    __slots__ = ("_tops", "blocks", "maxima", "size")
+    __slots__ = ("_tops", "blocks", "maxima", "parts", "size")
 
     def __init__(self, columns: int = 0) -> None:
         empty = tuple(np.zeros(0) for _ in range(columns))
         self.blocks = [_Block([], np.zeros(0, np.uint32), empty)]
+        self.parts: list[Ids] = [self.blocks[0].ids]
+        """The members of each block."""
         self.maxima: list[Threshold] = []
+        """The last threshold of each block, if there are several."""
         self._tops: list[tuple[Threshold, int]] = []
         self.size = 0
 
@@ -118,33 +125,32 @@ class Chain:
         self.size += 1
         if len(block.thresholds) > BLOCK_MAX:
             self.blocks.insert(number + 1, block.split())
-            self._note_all_tops()
-        elif self.maxima:
-            self._note_top(number)
+            self._note_all()
+        else:
+            self._note(number)
 
     def delete(self, threshold: Threshold, subscription: int) -> None:
         """Removes a member, which must be there."""
         number = self._block_for(threshold, subscription)
         block = self.blocks[number]
         place = block.place_of(threshold, subscription)
-        present = block.thresholds[place : place + 1] == [threshold] and block.ids[place] == subscription
-        assert present, f"{subscription} is not in the chain"
+        assert place < len(block.thresholds), f"{subscription} is not in the chain"
+        assert block.thresholds[place] == threshold, f"{subscription} is not in the chain"
+        assert block.ids[place] == subscription, f"{subscription} is not in the chain"
         block.delete(place)
         self.size -= 1
-        if not self.maxima:
-            return
-        if block.thresholds:
-            self._note_top(number)
-        else:
+        if self.maxima and not block.thresholds:
             del self.blocks[number]
-            self._note_all_tops()
+            self._note_all()
+        else:
+            self._note(number)
 
     def before(self, threshold: Threshold, bisect: Bisect, found: list[Ids]) -> None:
         """Appends the members below a threshold (``bisect_left``), or up to and including it (``bisect_right``)."""
         number = 0
         if self.maxima:
             number = bisect(self.maxima, threshold)
-            found.extend([block.ids for block in self.blocks[:number]])
+            found += self.parts[:number]
             if number == len(self.blocks):
                 return
         block = self.blocks[number]
@@ -164,12 +170,12 @@ class Chain:
         if place < len(block.thresholds):
             found.append(block.ids[place:])
         if self.maxima:
-            found.extend([block.ids for block in self.blocks[number + 1 :]])
+            found += self.parts[number + 1 :]
 
     def everything(self, found: list[Ids]) -> None:
         """Appends all members."""
         if self.size:
-            found.extend([block.ids for block in self.blocks])
+            found += self.parts
 
     def slices_before(self, threshold: Threshold, bisect: Bisect) -> Iterator[tuple[Ids, Columns]]:
         """Like ``before``, with the columns beside the members."""
@@ -200,6 +206,7 @@ class Chain:
         assert len(self.blocks) == 1 or all(0 < len(block.thresholds) <= BLOCK_MAX for block in self.blocks)
         assert self.maxima == ([block.thresholds[-1] for block in self.blocks] if len(self.blocks) > 1 else [])
         assert len(self._tops) == len(self.maxima)
+        assert all(part is block.ids for part, block in zip(self.parts, self.blocks, strict=True))
         assert all(len(column) == len(block.ids) for block in self.blocks for column in block.columns)
 
     def _block_for(self, threshold: Threshold, subscription: int) -> int:
@@ -207,13 +214,16 @@ class Chain:
             return 0
         return min(bisect_left(self._tops, (threshold, subscription)), len(self.blocks) - 1)
 
-    def _note_top(self, number: int) -> None:
+    def _note(self, number: int) -> None:
         block = self.blocks[number]
-        threshold = block.thresholds[-1]
-        self.maxima[number] = threshold
-        self._tops[number] = (threshold, int(block.ids[-1]))
+        self.parts[number] = block.ids
+        if self.maxima:
+            threshold = block.thresholds[-1]
+            self.maxima[number] = threshold
+            self._tops[number] = (threshold, int(block.ids[-1]))
 
-    def _note_all_tops(self) -> None:
+    def _note_all(self) -> None:
         several = len(self.blocks) > 1
+        self.parts = [block.ids for block in self.blocks]
         self.maxima = [block.thresholds[-1] for block in self.blocks] if several else []
         self._tops = [(block.thresholds[-1], int(block.ids[-1])) for block in self.blocks] if several else []

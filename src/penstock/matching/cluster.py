@@ -7,17 +7,15 @@ values. For a message, each schema yields at most one cluster.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, TypeAlias
+from typing import Final
 
-from penstock.matching.chain import Bisect, Ids
+from penstock.matching.chain import Bisect
 from penstock.matching.group import Group
-from penstock.matching.plan import PRESENT, ClusterKey, GroupKey, Probe, Threshold
+from penstock.matching.plan import PRESENT, ClusterKey, GroupKey, Probe
 from penstock.model.values import Attributes
 from penstock.selectors.constraint import Constraint, Key, Values, key_of
 
 __all__ = ["Cluster", "Schema"]
-
-Take: TypeAlias = Callable[[Threshold, Bisect, list[Ids]], None]
 
 
 class Cluster:
@@ -30,7 +28,7 @@ class Cluster:
         self.groups: dict[GroupKey, Group] = {}
         self.plain: list[Group] = []
         """Simple groups without bounds: all their members match."""
-        self.ranges: list[tuple[str, tuple[type, ...], Take, Bisect, Group]] = []
+        self.ranges: list[tuple[str, tuple[type, ...], Bisect, Group]] = []
         """Simple groups with one bound, laid out for the search."""
         self.others: list[Group] = []
         """Groups with columns, tests, or members that may be found twice."""
@@ -43,8 +41,7 @@ class Cluster:
             if not group.is_simple:
                 self.others.append(group)
             elif key.bounds:
-                take = group.chain.before if group.ascending else group.chain.after
-                self.ranges.append((group.name, group.types, take, group.bisect, group))
+                self.ranges.append((group.name, group.types, group.bisect, group))
             else:
                 self.plain.append(group)
         return group
@@ -54,7 +51,7 @@ class Cluster:
         assert not group.chain.size
         del self.groups[group.key]
         self.plain = [each for each in self.plain if each is not group]
-        self.ranges = [each for each in self.ranges if each[4] is not group]
+        self.ranges = [each for each in self.ranges if each[3] is not group]
         self.others = [each for each in self.others if each is not group]
 
 

@@ -47,7 +47,7 @@ _COMPARISONS: Final[dict[str, _Compare]] = {
 class Group:
     """The members of one shape in one cluster."""
 
-    __slots__ = ("ascending", "bisect", "chain", "key", "links", "name", "types")
+    __slots__ = ("ascending", "bisect", "chain", "key", "links", "name", "take", "types")
 
     def __init__(self, key: GroupKey) -> None:
         first = key.bounds[0] if key.bounds else None
@@ -57,6 +57,7 @@ class Group:
         self.links: Final = LinkStairs(ascending=self.ascending, threshold_matters=first is not None)
         self.name: Final = first.name if first else ""
         self.types: Final[tuple[type, ...]] = TEXTS if first and first.text else NUMBERS
+        self.take: Final = self.chain.before if self.ascending else self.chain.after
         self.bisect: Final = _BISECTIONS[first.operator] if first else bisect_left
 
     @property
@@ -77,8 +78,7 @@ class Group:
             return
         assert value is not None
         if len(bounds) == 1:
-            take = self.chain.before if self.ascending else self.chain.after
-            take(value, self.bisect, found)
+            self.take(value, self.bisect, found)
         else:
             self._collect_columns(value, attributes, found)
 

@@ -114,7 +114,7 @@ def plan_of(conjunction: Conjunction, *, repeated: bool = False) -> Plan:
     if conjunction.residuals:
         tests.extend(conjunction.residuals)
     probes, keys, spread = _cluster_keys(hashed, tests)
-    return Plan(probes, keys, GroupKey(tuple(bounds), tuple(tests), spread, repeated), tuple(thresholds))
+    return Plan(probes, keys, _group_key(tuple(bounds), tuple(tests), spread, repeated), tuple(thresholds))
 
 
 def _take_range(
@@ -154,12 +154,25 @@ def _with_columns(
 def _cluster_keys(
     hashed: list[tuple[Probe, tuple[Key, ...]]], tests: list[Test | Residual]
 ) -> tuple[tuple[Probe, ...], list[ClusterKey], bool]:
+    several = False
+    for _, keys in hashed:
+        several = several or len(keys) > 1
+    if several:
+        return _spread_keys(hashed, tests)
+    probes = tuple([probe for probe, _ in hashed])
+    if len(hashed) == 1:
+        return probes, [hashed[0][1][0]], False
+    return probes, [tuple([keys[0] for _, keys in hashed])], False
+
+
+def _spread_keys(
+    hashed: list[tuple[Probe, tuple[Key, ...]]], tests: list[Test | Residual]
+) -> tuple[tuple[Probe, ...], list[ClusterKey], bool]:
     if prod([len(keys) for _, keys in hashed]) > SPREAD_MAX:
         hashed = _limited(hashed, tests)
-    if len(hashed) == 1:
-        probe, keys = hashed[0]
-        return (probe,), list(keys), len(keys) > 1
     found: list[ClusterKey] = list(product(*[keys for _, keys in hashed]))
+    if len(hashed) == 1:
+        found = list(hashed[0][1])
     return tuple([probe for probe, _ in hashed]), found, len(found) > 1
 
 
@@ -177,6 +190,17 @@ def _limited(
             assert isinstance(probe, str)
             tests.append(Test(probe, Values(keys)))
     return [each for each in hashed if each in kept]
+
+
+# Shapes are few and conjunctions are many: a look into a cache is cheaper than making the same value again.
+@lru_cache(maxsize=4096)
+def _group_key(
+    bounds: tuple[Bound, ...],
+    tests: tuple[Test | Residual, ...],
+    spread: bool,
+    repeated: bool,
+) -> GroupKey:
+    return GroupKey(bounds, tests, spread, repeated)
 
 
 @lru_cache(maxsize=4096)
