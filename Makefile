@@ -39,6 +39,7 @@ bench: $(STAMP) ## measure, side by side with peers
 
 soak: $(STAMP) ## long fuzzing and campaigns (SEEDS=n)
 	$(BIN)/python -m bench.soak --seeds $(SEEDS)
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -m hypothesis tests
 
 docs: $(STAMP) ## run every experiment quickly and refresh docs/results
 	$(BIN)/penstock lab run matching-scale --seed 1 --json docs/results/matching-scale.json --figures docs/results

@@ -159,7 +159,7 @@ def _push_down(condition: ast.Condition, *, negated: bool) -> ast.Condition:
             return fold(opposite(condition) if negated else condition)
 
 
-def _join(operands: list[ast.Condition], *, as_and: bool) -> ast.Condition:
+def _join(operands: list[ast.Condition], *, as_and: bool) -> ast.And | ast.Or:
     kind: type[ast.And | ast.Or] = ast.And if as_and else ast.Or
     flat: list[ast.Condition] = []
     for each in operands:
@@ -170,11 +170,10 @@ def _join(operands: list[ast.Condition], *, as_and: bool) -> ast.Condition:
 def _without_repetition(condition: ast.Condition) -> ast.Condition:
     if not isinstance(condition, ast.And | ast.Or):
         return condition
-    distinct = {condition_text(each): each for each in map(_without_repetition, condition.operands)}
-    operands = tuple(distinct.values())
-    if len(operands) == 1:
-        return operands[0]
-    return ast.And(operands) if isinstance(condition, ast.And) else ast.Or(operands)
+    # Joined again: an OR of two equal ANDs is an AND, which belongs to the AND around it.
+    joined = _join([_without_repetition(each) for each in condition.operands], as_and=isinstance(condition, ast.And))
+    distinct = tuple({condition_text(each): each for each in joined.operands}.values())
+    return distinct[0] if len(distinct) == 1 else type(condition)(distinct)
 
 
 def _expand(condition: ast.Condition, limit: int | None) -> list[_Part]:
