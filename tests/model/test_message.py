@@ -213,6 +213,7 @@ def test_a_payload_may_be_as_large_as_the_limit_and_not_larger() -> None:
 @pytest.mark.parametrize(
     ("content_type", "words"),
     [
+        ("text/plän", "not ASCII"),
         (None, "content type must be a str, not NoneType"),
         ("text/plain\nreceipt:1", r"content type has the control character '\\n' at character 11"),
         ("\ud800", "content type has a lone surrogate"),

@@ -127,6 +127,8 @@ def _checked_content_type(content_type: object) -> str:
         _check_text("the content type", content_type, CONTENT_TYPE_CHARS_MAX)
         # It travels in headers of line-based protocols, where a line break would begin a header of its own.
         _check_no_control("the content type", content_type)
+    if not content_type.isascii():
+        raise InvalidMessageError(f"the content type {content_type!r} is not ASCII, as media types are")
     return content_type
 
 

@@ -88,6 +88,10 @@ class Conjunction:
     def __repr__(self) -> str:
         return f"Conjunction({str(self)!r})"
 
+    def names(self) -> set[str]:
+        """The attributes it speaks of."""
+        return set(self.constraints).union(*(_names(each.condition) for each in self.residuals))
+
     def matches(self, attributes: Attributes) -> bool:
         """Whether the conjunction is true of these attributes."""
         get = attributes.get
@@ -234,3 +238,19 @@ def _expand_leaf(condition: ast.Condition) -> list[_Part]:
 
 def _residual(condition: ast.Condition) -> _Part:
     return {}, (Residual(condition),)
+
+
+def _names(node: ast.Condition | ast.Term) -> set[str]:
+    match node:
+        case ast.Attribute(name):
+            return {name}
+        case ast.And(operands) | ast.Or(operands):
+            return set().union(*map(_names, operands))
+        case ast.Comparison(_, left, right) | ast.Arithmetic(_, left, right):
+            return _names(left) | _names(right)
+        case ast.Not(operand) | ast.Negative(operand):
+            return _names(operand)
+        case ast.InList(attribute) | ast.Like(attribute) | ast.IsNull(attribute):
+            return {attribute.name}
+        case _:
+            return set()

@@ -1,0 +1,67 @@
+"""Who may connect, and what each may publish and see: an access list whose rules are selectors.
+
+A client proves who it is by a token, or by the certificate of its connection. Rules are looked at in order; the first
+whose client pattern fits decides. A subscriber's selector is narrowed by what it may see; a message that a publisher
+may not publish is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hmac import compare_digest
+
+from penstock.selectors.like import LikePattern
+from penstock.selectors.selector import EVERYTHING, Selector
+
+__all__ = ["Access", "Rule"]
+
+
+@dataclass(slots=True, frozen=True)
+class Rule:
+    """What the clients whose name fits may do."""
+
+    clients: str
+    """A pattern as in LIKE: ``%`` fits everybody."""
+    publish: Selector | None = EVERYTHING
+    """What they may publish; None for nothing."""
+    subscribe: Selector | None = EVERYTHING
+    """What they may see; None for nothing."""
+
+    def fits(self, name: str) -> bool:
+        """Whether the rule speaks of this client."""
+        return LikePattern.parse(self.clients).matches(name)
+
+
+_NOTHING_ALLOWED = Rule("%", None, None)
+
+
+@dataclass(slots=True, frozen=True)
+class Access:
+    """Tokens and rules. Without tokens everybody may connect: the shell allows that on loopback only."""
+
+    tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Token by client name."""
+    rules: tuple[Rule, ...] = (Rule("%"),)
+    certificates: bool = False
+    """Whether a certificate's name is proof enough."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody may connect."""
+        return not self.tokens and not self.certificates
+
+    def identify(self, name: str, credential: str, certificate: str) -> str | None:
+        """Who the client is, or none if it could not prove it."""
+        if self.is_open:
+            return name
+        if self.certificates and certificate:
+            return certificate
+        expected = self.tokens.get(name)
+        # Compared in constant time, also for names that do not exist.
+        proven = compare_digest((expected or "").encode(), credential.encode())
+        return name if proven and expected else None
+
+    def rule_for(self, client: str) -> Rule:
+        """What the client may do: the first rule that fits, or nothing."""
+        return next((rule for rule in self.rules if rule.fits(client)), _NOTHING_ALLOWED)

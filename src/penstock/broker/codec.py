@@ -1,0 +1,161 @@
+"""Frames to bytes and back; bytes that are no frame are a ``ProtocolError``, never anything else.
+
+Every frame: length of what follows (4 bytes, big-endian), kind (1 byte), content. Kind 0 is a control frame in msgpack;
+the kinds of data frames have layouts of their own, in which bodies are slices that nobody looks into.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+
+from penstock.broker.errors import ProtocolError
+from penstock.broker.frames import ControlFrame, Deliver, Forward, Frame, Publish
+from penstock.model.limits import PAYLOAD_BYTES_MAX
+
+__all__ = ["FRAME_BYTES_MAX", "FrameReader", "decode_frame", "encode_frame"]
+
+FRAME_BYTES_MAX: Final = PAYLOAD_BYTES_MAX + 2 * 1024 * 1024
+"""Bytes in a frame; senders split batches well below it."""
+
+_CONTROL, _PUBLISH, _FORWARD, _DELIVER = range(4)
+_LENGTH: Final = struct.Struct(">I")
+_HEAD: Final = struct.Struct(">IB")
+_PUBLISH_HEAD: Final = struct.Struct(">IBQHI")
+_FORWARD_HEAD: Final = struct.Struct(">IBHI")
+_DELIVER_HEAD: Final = struct.Struct(">IBHQH")
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final[Callable[[memoryview], ControlFrame]] = msgspec.msgpack.Decoder(ControlFrame).decode
+
+
+def encode_frame(frame: Frame) -> bytes:
+    """The frame as bytes; a data frame remembers them."""
+    if isinstance(frame, Deliver):
+        if frame.encoded is None:
+            length = 13 + len(frame.numbers) + len(frame.body)
+            head = _DELIVER_HEAD.pack(length, _DELIVER, frame.pubend, frame.tick, len(frame.numbers) // 4)
+            frame.encoded = b"".join((head, frame.numbers, frame.body))
+        return frame.encoded
+    if isinstance(frame, Publish | Forward):
+        if frame.encoded is None:
+            frame.encoded = _encode_publish(frame) if isinstance(frame, Publish) else _encode_forward(frame)
+        return frame.encoded
+    content = _encode(frame)
+    return _HEAD.pack(len(content) + 1, _CONTROL) + content
+
+
+def decode_frame(kind: int, content: memoryview) -> Frame:
+    """The frame of this kind; raises ``ProtocolError`` if there is none in the bytes."""
+    try:
+        if kind == _CONTROL:
+            return _decode(content)
+        if kind == _DELIVER:
+            return _decode_deliver(content)
+        if kind == _PUBLISH:
+            return _decode_publish(content)
+        if kind == _FORWARD:
+            return _decode_forward(content)
+    except (msgspec.DecodeError, struct.error, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"malformed frame of kind {kind}: {error}") from None
+    raise ProtocolError(f"unknown kind of frame {kind}")
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames."""
+
+    __slots__ = ("_chunks", "_have", "_need", "bytes_max")
+
+    def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self._chunks: list[bytes] = []
+        self._have = 0
+        self._need = 4
+        """Bytes without which the next frame is not complete."""
+        self.bytes_max = bytes_max
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that are complete with this data; raises ``ProtocolError`` at the first that is none."""
+        # Chunks are joined only when a frame is complete: who sends a large frame byte by byte costs little.
+        self._chunks.append(data)
+        self._have += len(data)
+        if self._have < self._need:
+            return
+        buffer = data if len(self._chunks) == 1 else b"".join(self._chunks)
+        view = memoryview(buffer)
+        start, end = 0, len(buffer)
+        self._need = 4
+        try:
+            while end - start >= 4:
+                (length,) = _LENGTH.unpack_from(buffer, start)
+                if not 1 <= length <= self.bytes_max:
+                    raise ProtocolError(f"frame of {length} bytes is not in 1 .. {self.bytes_max}")
+                following = start + 4 + length
+                if following > end:
+                    self._need = 4 + length
+                    break
+                frame = decode_frame(buffer[start + 4], view[start + 5 : following])
+                start = following
+                yield frame
+        finally:
+            self._chunks = [buffer[start:]] if start < end else []
+            self._have = end - start
+
+
+def _encode_publish(frame: Publish) -> bytes:
+    pubend = frame.pubend.encode()
+    parts = [pubend]
+    for body in frame.bodies:
+        parts += (_LENGTH.pack(len(body)), body)
+    length = 15 + sum(map(len, parts))
+    return _PUBLISH_HEAD.pack(length, _PUBLISH, frame.first, len(pubend), len(frame.bodies)) + b"".join(parts)
+
+
+def _encode_forward(frame: Forward) -> bytes:
+    pubend = frame.pubend.encode()
+    count = len(frame.bodies)
+    parts = [pubend, struct.pack(f">{count}Q", *frame.ticks)]
+    for body in frame.bodies:
+        parts += (_LENGTH.pack(len(body)), body)
+    length = 7 + sum(map(len, parts))
+    return _FORWARD_HEAD.pack(length, _FORWARD, len(pubend), count) + b"".join(parts)
+
+
+def _decode_publish(content: memoryview) -> Publish:
+    first, name_bytes, count = struct.unpack_from(">QHI", content)
+    name_end = 14 + name_bytes
+    pubend = bytes(content[14:name_end]).decode()
+    return Publish(first, _bodies(content, name_end, count), pubend)
+
+
+def _decode_forward(content: memoryview) -> Forward:
+    name_bytes, count = struct.unpack_from(">HI", content)
+    name_end = 6 + name_bytes
+    pubend = bytes(content[6:name_end]).decode()
+    if count * 12 > len(content):
+        raise ProtocolError(f"{count} messages do not fit a frame of {len(content)} bytes")
+    ticks = list(struct.unpack_from(f">{count}Q", content, name_end))
+    return Forward(pubend, ticks, _bodies(content, name_end + 8 * count, count))
+
+
+def _decode_deliver(content: memoryview) -> Deliver:
+    pubend, tick, count = struct.unpack_from(">HQH", content)
+    numbers_end = 12 + 4 * count
+    if numbers_end > len(content):
+        raise ProtocolError(f"{count} subscriptions do not fit a frame of {len(content)} bytes")
+    return Deliver(pubend, tick, bytes(content[12:numbers_end]), bytes(content[numbers_end:]))
+
+
+def _bodies(content: memoryview, start: int, count: int) -> list[bytes]:
+    bodies, end = [], len(content)
+    for _ in range(count):
+        (length,) = _LENGTH.unpack_from(content, start)
+        following = start + 4 + length
+        if following > end:
+            raise ProtocolError(f"a body of {length} bytes does not fit its frame")
+        bodies.append(bytes(content[start + 4 : following]))
+        start = following
+    if start != end:
+        raise ProtocolError(f"{end - start} bytes are left over behind {count} bodies")
+    return bodies

@@ -1,0 +1,135 @@
+"""All connections of a broker: queueing on them, closing them, and noticing which of them have fallen silent."""
+
+from __future__ import annotations
+
+from penstock.broker.effects import Close, Effect, Record, Wake
+from penstock.broker.frames import ControlFrame, DataFrame, Goodbye, Heartbeat
+from penstock.broker.outbox import Outbox, Tally
+from penstock.broker.peers import Peer, PeerKind
+from penstock.broker.settings import BrokerSettings
+
+__all__ = ["Connections"]
+
+_CLOSED_KEPT_MAX = 1_000
+"""Closed connections whose outbox the shell may still be emptying."""
+
+
+class Connections:
+    """The peers of one broker by connection, and its links by neighbour."""
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self._settings = settings
+        self.peers: dict[int, Peer] = {}
+        self.links: dict[str, Peer] = {}
+        self.links_version = 0
+        """Grows when a link comes or goes."""
+        self._closed: dict[int, Outbox] = {}
+        self._tally = Tally()
+        self._woken: dict[int, None] = {}
+        self._effects: list[Effect] = []
+        self._overflowed: dict[int, Peer] = {}
+        self.dropped = {"link": 0, "client": 0}
+        """Data frames dropped at the bound of an outbox."""
+
+    def open(self, connection: int, *, dialled: str, certificate: str, now_ms: int) -> Peer:
+        """A transport exists; nothing is known yet of who is at the other end."""
+        assert connection not in self.peers
+        settings = self._settings
+        outbox = Outbox(
+            control_bytes_max=settings.control_outbox_bytes,
+            data_bytes_max=settings.link_outbox_bytes if dialled else settings.client_outbox_bytes,
+            tally=self._tally,
+        )
+        peer = Peer(connection, outbox, now_ms, now_ms, dialled=dialled, certificate=certificate)
+        self.peers[connection] = peer
+        return peer
+
+    def outbox(self, connection: int) -> Outbox:
+        """What waits for a connection, also for one that is being closed."""
+        peer = self.peers.get(connection)
+        return peer.outbox if peer is not None else self._closed[connection]
+
+    def link_up(self, peer: Peer) -> None:
+        """The other end has proved to be a neighbour."""
+        peer.kind = PeerKind.LINK
+        self.links[peer.name] = peer
+        self.links_version += 1
+
+    def forget(self, peer: Peer) -> None:
+        """The connection is gone; what waited for it is thrown away, unless the shell is still to send it."""
+        self.peers.pop(peer.connection, None)
+        if peer.connection not in self._closed:
+            peer.outbox.clear()
+        if self.links.get(peer.name) is peer:
+            del self.links[peer.name]
+            self.links_version += 1
+
+    def say(self, peer: Peer, frame: ControlFrame) -> None:
+        """Queues a control frame."""
+        peer.said = True
+        self._woken[peer.connection] = None
+        if not peer.outbox.push_control(frame):
+            self._overflowed[peer.connection] = peer
+
+    def carry(self, peer: Peer, frame: DataFrame) -> bool:
+        """Queues a data frame; False if it was dropped."""
+        peer.said = True
+        self._woken[peer.connection] = None
+        if peer.outbox.push_data(frame):
+            return True
+        if peer.kind is PeerKind.LINK:
+            self.dropped["link"] += 1
+        else:
+            self.dropped["client"] += 1
+            self._overflowed[peer.connection] = peer
+        return False
+
+    def take_overflowed(self) -> list[Peer]:
+        """The peers that do not read what they are sent, and must go."""
+        overflowed, self._overflowed = list(self._overflowed.values()), {}
+        return [peer for peer in overflowed if peer.connection in self.peers]
+
+    def close(self, peer: Peer, code: str, reason: str) -> None:
+        """Says goodbye and ends the connection; the shell sends what is queued first."""
+        if peer.connection not in self.peers:
+            return
+        peer.outbox.push_control(Goodbye(code, reason))
+        self._closed[peer.connection] = peer.outbox
+        while len(self._closed) > _CLOSED_KEPT_MAX:
+            self._closed.pop(next(iter(self._closed))).clear()
+        self._effects.append(Close(peer.connection, code, reason))
+        self.record("closed", peer=peer.name or str(peer.connection), code=code, reason=reason)
+
+    def close_quietly(self, peer: Peer) -> None:
+        """Ends a connection whose other end has said goodbye."""
+        self._effects.append(Close(peer.connection, "goodbye", "the other end said goodbye"))
+        self._closed[peer.connection] = peer.outbox
+
+    def record(self, event: str, **fields: str | int) -> None:
+        """Notes something for the operator."""
+        self._effects.append(Record(event, tuple(fields.items())))
+
+    def waiting_bytes(self) -> int:
+        """Data that waits in all outboxes together."""
+        return self._tally.data_bytes
+
+    def beat(self, *, now_ms: int) -> list[Peer]:
+        """Heartbeats where nothing else was said; answers with those not heard of for too long."""
+        silent = []
+        for peer in self.peers.values():
+            # A stranger has to say who it is, not just anything.
+            is_stranger = peer.kind is PeerKind.STRANGER
+            limit_ms = self._settings.handshake_ms if is_stranger else self._settings.silent_ms
+            if now_ms - (peer.opened_ms if is_stranger else peer.heard_ms) >= limit_ms:
+                silent.append(peer)
+            elif not is_stranger and not peer.said and not peer.outbox:
+                self.say(peer, Heartbeat(now_ms))
+            peer.said = False
+        return silent
+
+    def take_effects(self) -> list[Effect]:
+        """What the shell must do: wake connections first, then close."""
+        effects: list[Effect] = [Wake(connection) for connection in self._woken if connection in self.peers]
+        effects += self._effects
+        self._woken, self._effects = {}, []
+        return effects

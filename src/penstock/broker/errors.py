@@ -1,0 +1,15 @@
+"""What can be wrong with what others send to a broker.
+
+PeerError
+└── ProtocolError      bytes or frames that the protocol does not know here; the connection is closed
+"""
+
+from __future__ import annotations
+
+from penstock.model.errors import PeerError
+
+__all__ = ["ProtocolError"]
+
+
+class ProtocolError(PeerError):
+    """The peer broke a rule of the protocol; only its own connection suffers."""

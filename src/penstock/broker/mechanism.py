@@ -1,0 +1,63 @@
+"""How the mechanisms plug into a broker: one small interface, so that adding one touches no shell.
+
+A mechanism is a plain object. It hears of neighbours, of its own control messages from them, and of publications that
+it selected; it owns its deadlines; it answers with values. Congestion control, balancing, tracking, rate limiting and
+the token come in through here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from penstock.broker.effects import Record
+from penstock.model.message import Message
+from penstock.model.values import Attributes
+from penstock.selectors.selector import Selector
+
+__all__ = ["Answer", "Mechanism", "PublishSystem", "Tell"]
+
+
+@dataclass(slots=True, frozen=True)
+class Tell:
+    """Send the payload to the same mechanism at a neighbour, ahead of data."""
+
+    neighbour: str
+    payload: bytes
+
+
+@dataclass(slots=True, frozen=True)
+class PublishSystem:
+    """Publish a message of the reserved space, best effort, to whoever selects it."""
+
+    message: Message
+
+
+Answer: TypeAlias = Tell | PublishSystem | Record
+
+
+class Mechanism(Protocol):
+    """What a broker asks of each of its mechanisms."""
+
+    name: str
+    """Unique among the mechanisms of a broker; addresses its control messages."""
+    selector: Selector | None
+    """The publications it wants to hear of, from anywhere in the overlay; None for none."""
+
+    def on_neighbour(self, neighbour: str, *, up: bool, now_ms: int) -> list[Answer]:
+        """A link came up or went down."""
+
+    def on_message(self, neighbour: str, payload: bytes, *, now_ms: int) -> list[Answer]:
+        """The same mechanism at a neighbour said something."""
+
+    def on_publication(self, attributes: Attributes, body: bytes, *, now_ms: int) -> list[Answer]:
+        """A publication that it selected has arrived."""
+
+    def next_deadline(self) -> int | None:
+        """When it wants to be woken."""
+
+    def on_deadline(self, *, now_ms: int) -> list[Answer]:
+        """It is that time."""
+
+    def status(self) -> dict[str, object]:
+        """Figures for the operator."""

@@ -1,0 +1,191 @@
+"""What brokers tell their neighbours: who they are, their links, the filters of all hosts, and probes of paths."""
+
+from __future__ import annotations
+
+from hmac import compare_digest
+
+from penstock.broker.connections import Connections
+from penstock.broker.filters import Filters, HostChange
+from penstock.broker.frames import (
+    PROTOCOL_VERSION,
+    ControlFrame,
+    FilterAck,
+    FilterApplied,
+    FilterProbe,
+    FilterUpdate,
+    Hello,
+    LinkState,
+)
+from penstock.broker.peers import LinkSequence, Peer
+from penstock.broker.pubends import Pubends
+from penstock.broker.readiness import Readiness
+from penstock.broker.routing import Router
+from penstock.broker.settings import BrokerSettings
+from penstock.broker.topology import Topology
+
+__all__ = ["Neighbourhood"]
+
+
+class Neighbourhood:
+    """Speaks with the neighbours of one broker."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        *,
+        incarnation: int,
+        connections: Connections,
+        topology: Topology,
+        filters: Filters,
+        router: Router,
+        readiness: Readiness,
+        pubends: Pubends,
+    ) -> None:
+        self._settings = settings
+        self._incarnation = incarnation
+        self._connections = connections
+        self._topology = topology
+        self._filters = filters
+        self._router = router
+        self._readiness = readiness
+        self._pubends = pubends
+        self._unacknowledged: dict[int, Peer] = {}
+        self._never_met = dict.fromkeys(settings.neighbours)
+
+    # --- links come and go
+
+    def hello(self) -> Hello:
+        """The first frame of this broker on a link."""
+        settings = self._settings
+        return Hello(
+            PROTOCOL_VERSION, "broker", settings.name, settings.overlay, self._incarnation, settings.link_credential
+        )
+
+    def problem_with(self, peer: Peer, hello: Hello) -> str | None:
+        """Why the other end is not a neighbour, if it is not."""
+        settings = self._settings
+        if hello.overlay != settings.overlay:
+            return f"this is overlay {settings.overlay}, not {hello.overlay}"
+        if hello.name not in settings.neighbours:
+            return f"broker {settings.name} has no link with {hello.name}"
+        if peer.dialled and peer.dialled != hello.name:
+            return f"this should be {peer.dialled}, not {hello.name}"
+        if peer.certificate and peer.certificate != hello.name:
+            return f"the certificate is for {peer.certificate}, not {hello.name}"
+        if not compare_digest(hello.credential.encode(), settings.link_credential.encode()):
+            return "authentication failed"
+        return None
+
+    def link_up(self, peer: Peer, name: str) -> None:
+        """A neighbour is there: it gets all that is known, and everybody hears of the link."""
+        peer.name, peer.sequence = name, LinkSequence()
+        peer.outbox.data_bytes_max = self._settings.link_outbox_bytes
+        self._connections.link_up(peer)
+        self._never_met.pop(name, None)
+        if not peer.dialled:
+            self._connections.say(peer, self.hello())
+        self._flood_state(self._topology.neighbour_up(name), but=name)
+        for state in self._topology.states:
+            self._connections.say(peer, state)
+        for change in self._filters.whole():
+            self._say_change(peer, change)
+        self._connections.record("link-up", neighbour=name)
+
+    def link_down(self, name: str) -> None:
+        """A neighbour is gone: everybody hears of it."""
+        self._flood_state(self._topology.neighbour_down(name))
+        self._connections.record("link-down", neighbour=name)
+
+    def forget(self, peer: Peer) -> None:
+        """A connection is gone."""
+        self._unacknowledged.pop(peer.connection, None)
+
+    # --- what neighbours say
+
+    def on_link_state(self, peer: Peer, state: LinkState) -> None:
+        """News of somebody's links."""
+        news = self._topology.learn(state)
+        if news is not None:
+            # What contradicts old words about ourselves goes back to where they came from, too.
+            self._flood_state(news, but=peer.name if news is state else "")
+
+    def on_filter_update(self, peer: Peer, update: FilterUpdate) -> None:
+        """News of somebody's filter."""
+        assert peer.sequence is not None
+        self._unacknowledged[peer.connection] = peer
+        change = peer.sequence.take(update)
+        news = None if change is None else self._filters.learn(change)
+        # What contradicts old words about ourselves goes back to where they came from, too.
+        self.flood(news, but=peer.name if news is change else "")
+
+    def on_filter_ack(self, peer: Peer, frame: FilterAck) -> None:
+        """The neighbour has applied what it was told."""
+        assert peer.sequence is not None
+        peer.sequence.acknowledge(frame.sequence)
+
+    def on_probe(self, probe: FilterProbe) -> None:
+        """A host asks whether the path from a pubend knows its filter: pass it on, or answer at the pubend."""
+        if self._topology.origin_of(probe.pubend) != self._settings.name:
+            self.say_to(self._router.place_in(probe.pubend).parent, probe)
+            return
+        incarnation, version = self._filters.version_of(probe.host)
+        if (incarnation, version) >= (probe.incarnation, probe.version):
+            tick = self._pubends.last_tick(probe.pubend) + 1
+            self.on_applied(FilterApplied(probe.host, incarnation, version, probe.pubend, tick))
+
+    def on_applied(self, frame: FilterApplied) -> None:
+        """The answer to a probe, on its way down the tree."""
+        if frame.host != self._settings.name:
+            self.say_to(self._router.place_in(frame.pubend).towards(frame.host), frame)
+        elif frame.incarnation == self._filters.incarnation:
+            self._readiness.confirm(frame.pubend, frame.version, frame.tick)
+
+    # --- what neighbours are told
+
+    def acknowledge(self) -> None:
+        """Acknowledges the filter updates of this turn, once per link."""
+        for peer in self._unacknowledged.values():
+            assert peer.sequence is not None
+            self._connections.say(peer, FilterAck(peer.sequence.received))
+        self._unacknowledged = {}
+
+    def flood(self, change: HostChange | None, but: str = "") -> None:
+        """Tells all neighbours but one of a change of a filter."""
+        if change is not None:
+            for name, peer in self._connections.links.items():
+                if name != but:
+                    self._say_change(peer, change)
+
+    def probe(self) -> None:
+        """Asks the pubends that have not confirmed yet what some subscription waits for."""
+        for pubend, version in self._readiness.unconfirmed(self.awaited()):
+            probe = FilterProbe(self._settings.name, self._filters.incarnation, version, pubend)
+            self.say_to(self._router.place_in(pubend).parent, probe)
+
+    def awaited(self) -> list[str]:
+        """What a subscription has to wait for: pubends within reach, and neighbours not heard of since the start."""
+        names = [pubend for pubend in self._others_pubends() if self._router.place_in(pubend).reached]
+        return names + [f"whatever is behind {name}" for name in self._never_met]
+
+    def out_of_reach(self) -> list[str]:
+        """The pubends that exist but cannot be reached now: nobody waits for them, but subscribers are told."""
+        return [pubend for pubend in self._others_pubends() if not self._router.place_in(pubend).reached]
+
+    def _others_pubends(self) -> list[str]:
+        return self._topology.pubends_within(frozenset(self._topology.graph()) - {self._settings.name})
+
+    def say_to(self, neighbour: str | None, frame: ControlFrame) -> None:
+        """Tells a neighbour, if there is a link with it."""
+        peer = self._connections.links.get(neighbour or "")
+        if peer is not None:
+            self._connections.say(peer, frame)
+
+    def _say_change(self, peer: Peer, change: HostChange) -> None:
+        assert peer.sequence is not None
+        for update in peer.sequence.number(change):
+            self._connections.say(peer, update)
+
+    def _flood_state(self, state: LinkState, but: str = "") -> None:
+        for name, peer in self._connections.links.items():
+            if name != but:
+                self._connections.say(peer, state)

@@ -1,0 +1,99 @@
+"""What waits to be sent on one connection: a control lane that overtakes a data lane, both bounded in bytes.
+
+The shell takes frames out when the connection can carry them, so control overtakes all data that is not yet on the
+wire. At the bound of the data lane the newest data is dropped and counted (what may be dropped is the service class's
+business: best effort may). A control lane that overflows means a peer that does not read: the connection must end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from penstock.broker.frames import ControlFrame, DataFrame, Frame
+
+__all__ = ["CONTROL_FRAME_BYTES", "Outbox", "Tally"]
+
+CONTROL_FRAME_BYTES = 256
+"""What a control frame counts for: most are smaller, and their exact size is known only once they are encoded."""
+
+
+class Tally:
+    """The data that waits in several outboxes together, kept up to date by each of them."""
+
+    __slots__ = ("data_bytes",)
+
+    def __init__(self) -> None:
+        self.data_bytes = 0
+
+
+class Outbox:
+    """The frames that wait for one connection."""
+
+    __slots__ = (
+        "_control",
+        "_control_bytes_max",
+        "_data",
+        "_tally",
+        "data_bytes",
+        "data_bytes_max",
+        "dropped_bytes",
+        "dropped_frames",
+    )
+
+    def __init__(self, *, control_bytes_max: int, data_bytes_max: int, tally: Tally | None = None) -> None:
+        self._tally = tally or Tally()
+        self._control: deque[ControlFrame] = deque()
+        self._data: deque[DataFrame] = deque()
+        self._control_bytes_max = control_bytes_max
+        self.data_bytes_max = data_bytes_max
+        self.data_bytes = 0
+        self.dropped_frames = 0
+        self.dropped_bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._control or self._data)
+
+    def push_control(self, frame: ControlFrame) -> bool:
+        """Queues a control frame; False if the lane is full: then the connection must be closed."""
+        self._control.append(frame)
+        return len(self._control) * CONTROL_FRAME_BYTES <= self._control_bytes_max
+
+    def push_data(self, frame: DataFrame) -> bool:
+        """Queues a data frame; False if the lane is full: then the frame is dropped and counted."""
+        size = frame.size
+        if self.data_bytes + size > self.data_bytes_max and self._data:
+            self.dropped_frames += 1
+            self.dropped_bytes += size
+            return False
+        self.data_bytes += size
+        self._tally.data_bytes += size
+        self._data.append(frame)
+        return True
+
+    def take(self, bytes_max: int) -> list[Frame]:
+        """Frames to send now, control first, until this many bytes are reached."""
+        taken: list[Frame] = []
+        while self._control and bytes_max > 0:
+            taken.append(self._control.popleft())
+            bytes_max -= CONTROL_FRAME_BYTES
+        data = self._data
+        before = bytes_max
+        while data and bytes_max > 0:
+            frame = data.popleft()
+            taken.append(frame)
+            bytes_max -= frame.size
+        self.data_bytes -= before - bytes_max
+        self._tally.data_bytes -= before - bytes_max
+        return taken
+
+    def clear(self) -> None:
+        """Throws everything away: nobody will take it any more."""
+        self._control.clear()
+        self._data.clear()
+        self._tally.data_bytes -= self.data_bytes
+        self.data_bytes = 0
+
+    def check_invariants(self) -> None:
+        """Fails if the bytes do not add up or exceed the bound."""
+        assert self.data_bytes == sum(frame.size for frame in self._data)
+        assert self.data_bytes <= self.data_bytes_max or len(self._data) == 1

@@ -1,0 +1,111 @@
+"""The other ends of a broker's connections: who they are, when they were last heard, what waits for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from penstock.broker.access import Rule
+from penstock.broker.errors import ProtocolError
+from penstock.broker.filters import HostChange
+from penstock.broker.frames import FilterUpdate
+from penstock.broker.outbox import Outbox
+from penstock.selectors.selector import Selector
+
+__all__ = ["LinkSequence", "Peer", "PeerKind", "Session", "Subscription"]
+
+
+_PARTS_MAX = 2_000
+"""Frames that one change of a filter may come in: two million conjunctions."""
+
+
+class PeerKind(Enum):
+    """What is known of the other end."""
+
+    STRANGER = "stranger"
+    LINK = "link"
+    CLIENT = "client"
+
+
+@dataclass(slots=True)
+class Subscription:
+    """One subscription of a client."""
+
+    key: int
+    selector: Selector
+
+
+@dataclass(slots=True)
+class Session:
+    """What a broker keeps for a client."""
+
+    client: str
+    publisher: int
+    rule: Rule
+    subscriptions: dict[int, Subscription] = field(default_factory=dict)
+    published: int = 0
+    """The sequence number of the last message taken over."""
+    withheld_bytes: int = 0
+    """Credit that was not given back yet."""
+
+
+@dataclass(slots=True)
+class LinkSequence:
+    """The ordered, acknowledged sequence of filter updates of one link, both directions."""
+
+    sent: int = 0
+    acknowledged: int = 0
+    received: int = 0
+    _parts: list[FilterUpdate] = field(default_factory=list)
+
+    def number(self, change: HostChange) -> list[FilterUpdate]:
+        """The frames of a change, numbered for this link."""
+        updates = change.updates(self.sent + 1)
+        self.sent += len(updates)
+        return updates
+
+    def acknowledge(self, sequence: int) -> None:
+        """The neighbour has applied everything up to here."""
+        if not self.acknowledged <= sequence <= self.sent:
+            raise ProtocolError(f"acknowledgement {sequence} is not in {self.acknowledged} .. {self.sent}")
+        self.acknowledged = sequence
+
+    def take(self, update: FilterUpdate) -> HostChange | None:
+        """The change that is complete with this update, if it is."""
+        if update.sequence != self.received + 1:
+            raise ProtocolError(f"filter update {update.sequence} follows {self.received}")
+        self.received = update.sequence
+        if len(self._parts) >= _PARTS_MAX:
+            raise ProtocolError(f"a change of a filter has more than {_PARTS_MAX:,} parts")
+        self._parts.append(update)
+        if update.version < 0:
+            return None
+        parts, self._parts = self._parts, []
+        if any(each.host != update.host for each in parts):
+            raise ProtocolError("parts of the filters of different hosts are mixed")
+        return HostChange(
+            update.host,
+            update.incarnation,
+            update.version,
+            update.base,
+            tuple(text for each in parts for text in each.added),
+            tuple(text for each in parts for text in each.removed),
+        )
+
+
+@dataclass(slots=True)
+class Peer:
+    """The other end of one connection."""
+
+    connection: int
+    outbox: Outbox
+    opened_ms: int
+    heard_ms: int
+    dialled: str = ""
+    certificate: str = ""
+    kind: PeerKind = PeerKind.STRANGER
+    name: str = ""
+    said: bool = True
+    """Whether anything was queued since the last look."""
+    session: Session | None = None
+    sequence: LinkSequence | None = None

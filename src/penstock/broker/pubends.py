@@ -1,0 +1,65 @@
+"""The streams that this broker's publishers write to, and the tick each message gets in its stream.
+
+Here the service class is best effort: at most once, in order per publisher. The tick grows with every message and,
+because it starts from the clock, across restarts; every broker passes on only what is newer than what it passed on
+before, so no change of path can repeat or reorder a message. The durable log, the lease on ticks and explicit silence
+belong here when guaranteed delivery comes.
+"""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from penstock.model.tick import tick_at
+
+__all__ = ["Pubends"]
+
+
+class Pubends:
+    """The pubends of one broker, and the last tick seen of every pubend in the overlay."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+        self._last: dict[str, int] = {}
+        self._numbers: dict[str, int] = {}
+
+    def choose(self, wanted: str, publisher: int) -> str | None:
+        """The pubend for a publisher's messages: the one it names, or one by hash; None if there is none."""
+        if wanted:
+            return wanted if wanted in self.names else None
+        if not self.names:
+            return None
+        return self.names[crc32(publisher.to_bytes(4)) % len(self.names)]
+
+    def next_ticks(self, pubend: str, count: int, *, now_ms: int) -> list[int]:
+        """Ticks for new messages: after all earlier ones, and not before the clock."""
+        first = max(self._last.get(pubend, 0) + 1, tick_at(now_ms))
+        self._last[pubend] = first + count - 1
+        return list(range(first, first + count))
+
+    def newer(self, pubend: str, ticks: list[int]) -> int:
+        """How many of these ascending ticks, from the end, are news; those are then seen."""
+        last = self._last.get(pubend, 0)
+        if ticks and ticks[0] > last:
+            self._last[pubend] = ticks[-1]
+            return len(ticks)
+        fresh = sum(tick > last for tick in ticks)
+        if fresh:
+            self._last[pubend] = ticks[-1]
+        return fresh
+
+    def last_tick(self, pubend: str) -> int:
+        """The last tick given out or passed on."""
+        return self._last.get(pubend, 0)
+
+    def number_of(self, pubend: str) -> tuple[int, bool]:
+        """This broker's number for a pubend, and whether it is a new one."""
+        number = self._numbers.get(pubend)
+        if number is not None:
+            return number, False
+        number = self._numbers[pubend] = len(self._numbers)
+        return number, True
+
+    def numbered(self) -> tuple[tuple[int, str], ...]:
+        """All numbers given so far."""
+        return tuple((number, name) for name, number in self._numbers.items())

@@ -1,0 +1,105 @@
+"""When is a subscription in force? When every broker on the way from every pubend knows of it.
+
+After a change of its filter a host sends a probe up each pubend's tree. Control frames keep their order on a link, and
+the change was flooded before the probe: whoever passes the probe on has the change. The pubend answers with its tick,
+down the tree: from there on the path includes the change. A subscription that a wider one covers changes nothing, but
+has to wait for the wider one all the same. A pubend that does not answer in time is reported as pending.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+__all__ = ["Readiness", "Waiting"]
+
+_RETRY_MS = 500
+"""A probe that was not answered is sent again, because links and routes may have changed."""
+
+
+@dataclass(slots=True, frozen=True)
+class Waiting:
+    """A subscription that is not confirmed yet."""
+
+    connection: int
+    number: int
+    version: int
+    due_ms: int
+
+
+class Readiness:
+    """Which version of this broker's filter each pubend has confirmed, and who waits for that."""
+
+    def __init__(self, *, wait_ms: int) -> None:
+        self._wait_ms = wait_ms
+        self._confirmed: dict[str, int] = {}
+        self._starts: dict[str, int] = {}
+        self._waiting: deque[Waiting] = deque()
+        """In the order in which they came, which is also that of their versions and of their deadlines."""
+        self._retry_ms: int | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether any subscription is not confirmed yet."""
+        return bool(self._waiting)
+
+    def wait(self, connection: int, number: int, version: int, *, now_ms: int) -> None:
+        """A subscription needs this version of the filter."""
+        self._waiting.append(Waiting(connection, number, version, now_ms + self._wait_ms))
+        if self._retry_ms is None:
+            self._retry_ms = now_ms + _RETRY_MS
+
+    def confirm(self, pubend: str, version: int, tick: int) -> None:
+        """A pubend has confirmed a version."""
+        if version > self._confirmed.get(pubend, -1):
+            self._confirmed[pubend] = version
+            self._starts[pubend] = tick
+
+    def start_tick(self, pubend: str) -> int:
+        """The tick from which the path from a pubend includes the version it confirmed last."""
+        return self._starts.get(pubend, 0)
+
+    def drop(self, connection: int, number: int | None = None) -> None:
+        """A client has gone, or one of its subscriptions."""
+        self._waiting = deque(
+            each for each in self._waiting if each.connection != connection or number not in {None, each.number}
+        )
+        if not self._waiting:
+            self._retry_ms = None
+
+    def unconfirmed(self, pubends: list[str]) -> list[tuple[str, int]]:
+        """The pubends to be probed, with the version they are asked for."""
+        if not self._waiting:
+            return []
+        needed = self._waiting[-1].version
+        return [(pubend, needed) for pubend in pubends if self._confirmed.get(pubend, -1) < needed]
+
+    def take_ready(self, pubends: list[str], *, now_ms: int) -> list[tuple[Waiting, tuple[str, ...]]]:
+        """The subscriptions that need not wait any longer, each with the pubends that are pending."""
+        ready = []
+        confirmed = [self._confirmed.get(pubend, -1) for pubend in pubends]
+        by_all = min(confirmed, default=None)
+        while self._waiting:
+            first = self._waiting[0]
+            if by_all is not None and by_all < first.version and now_ms < first.due_ms:
+                break
+            self._waiting.popleft()
+            pending = [name for name, version in zip(pubends, confirmed, strict=True) if version < first.version]
+            ready.append((first, tuple(pending)))
+        if not self._waiting:
+            self._retry_ms = None
+        return ready
+
+    def next_deadline(self) -> int | None:
+        """When to probe again, or to give up waiting."""
+        if not self._waiting:
+            return None
+        assert self._retry_ms is not None
+        return min(self._retry_ms, self._waiting[0].due_ms)
+
+    def is_time_to_retry(self, *, now_ms: int) -> bool:
+        """Whether to probe again now."""
+        if self._retry_ms is None or now_ms < self._retry_ms:
+            return False
+        self._retry_ms = now_ms + _RETRY_MS
+        return True

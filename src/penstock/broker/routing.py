@@ -1,0 +1,157 @@
+"""Messages on their way: to this broker's own subscribers, and down the tree to the neighbours that need them.
+
+For each message the filters name, as a bitmap, the brokers whose clients want it; each child in the pubend's tree has
+the bitmap of the brokers behind it. A message goes to the children whose bitmaps meet it: two operations on integers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import pairwise
+
+from penstock.broker.connections import Connections
+from penstock.broker.errors import ProtocolError
+from penstock.broker.filters import Filters
+from penstock.broker.frames import Deliver, Forward, PubendNames
+from penstock.broker.peers import Peer, PeerKind
+from penstock.broker.pubends import Pubends
+from penstock.broker.subscribers import Subscribers
+from penstock.broker.topology import Topology
+from penstock.broker.trees import Branches, branches
+from penstock.model.body import decode_attributes
+from penstock.model.values import AttributeValue
+
+__all__ = ["Router"]
+
+_UNREACHED = Branches(None, {}, reached=False)
+
+
+class Router:
+    """Carries messages onwards."""
+
+    def __init__(
+        self,
+        name: str,
+        topology: Topology,
+        filters: Filters,
+        subscribers: Subscribers,
+        pubends: Pubends,
+        connections: Connections,
+    ) -> None:
+        self._name = name
+        self._topology = topology
+        self._filters = filters
+        self._subscribers = subscribers
+        self._pubends = pubends
+        self._connections = connections
+        self._branches: dict[str, Branches] = {}
+        self._children: dict[str, list[tuple[Peer, int]]] = {}
+        self._stamp = (-1, -1, -1)
+        self.heard: deque[tuple[int, bytes]] = deque()
+        """Messages for mechanisms, whose connections have numbers below zero."""
+        self.counts = {"published": 0, "forwarded": 0, "delivered": 0, "off_tree": 0, "repeated": 0}
+
+    def place_in(self, pubend: str) -> Branches:
+        """This broker's place in the tree of a pubend, in the graph as it is now."""
+        self._refresh()
+        found = self._branches.get(pubend)
+        if found is None:
+            origin = self._topology.origin_of(pubend)
+            if origin is None:
+                # Not remembered: there is no end to the names that nobody has.
+                return _UNREACHED
+            found = self._branches[pubend] = branches(self._topology.graph(), origin, pubend, self._name)
+        return found
+
+    def publish(
+        self, pubend: str, bodies: list[bytes], decoded: list[dict[str, AttributeValue]], *, now_ms: int
+    ) -> None:
+        """New messages of one of this broker's own streams."""
+        self.counts["published"] += len(bodies)
+        self._carry(pubend, self._pubends.next_ticks(pubend, len(bodies), now_ms=now_ms), bodies, decoded)
+
+    def forward(self, frame: Forward, neighbour: str) -> None:
+        """Messages from a neighbour, which must be the one towards the pubend."""
+        if self.place_in(frame.pubend).parent != neighbour:
+            self.counts["off_tree"] += len(frame.bodies)
+            return
+        if any(later <= earlier for earlier, later in pairwise(frame.ticks)):
+            raise ProtocolError(f"ticks of {frame.pubend} do not ascend")
+        fresh = self._pubends.newer(frame.pubend, frame.ticks)
+        ticks, bodies = frame.ticks, frame.bodies
+        if fresh < len(ticks):
+            # After a change of path both ways may carry the same messages for a moment.
+            self.counts["repeated"] += len(ticks) - fresh
+            ticks, bodies = ticks[len(ticks) - fresh :], bodies[len(bodies) - fresh :]
+        if ticks:
+            self._carry(frame.pubend, ticks, bodies, [decode_attributes(body) for body in bodies])
+
+    def _carry(
+        self, pubend: str, ticks: list[int], bodies: list[bytes], decoded: list[dict[str, AttributeValue]]
+    ) -> None:
+        number, is_new = self._pubends.number_of(pubend)
+        if is_new:
+            self._introduce(number, pubend)
+        system = pubend.startswith("$")
+        for tick, body, attributes in zip(ticks, bodies, decoded, strict=True):
+            for frame, connections in self._subscribers.deliveries(number, tick, attributes, body, system=system):
+                self._deliver(frame, connections)
+        children = self._children_in(pubend)
+        if children:
+            self._pass_on(pubend, ticks, bodies, decoded, children)
+
+    def _deliver(self, frame: Deliver, connections: list[int]) -> None:
+        peers, carry = self._connections.peers, self._connections.carry
+        delivered = 0
+        for connection in connections:
+            if connection < 0:
+                self.heard.append((connection, frame.body))
+            elif carry(peers[connection], frame):
+                delivered += 1
+        self.counts["delivered"] += delivered
+
+    def _pass_on(
+        self,
+        pubend: str,
+        ticks: list[int],
+        bodies: list[bytes],
+        decoded: list[dict[str, AttributeValue]],
+        children: list[tuple[Peer, int]],
+    ) -> None:
+        hosts_wanting = self._filters.hosts_wanting
+        wanted = [hosts_wanting(attributes) for attributes in decoded]
+        frames: dict[tuple[int, ...], Forward] = {}
+        for peer, mask in children:
+            chosen = tuple([place for place, hosts in enumerate(wanted) if hosts & mask])
+            if not chosen:
+                continue
+            frame = frames.get(chosen)
+            if frame is None:
+                frame = frames[chosen] = Forward(
+                    pubend, [ticks[place] for place in chosen], [bodies[place] for place in chosen]
+                )
+            if self._connections.carry(peer, frame):
+                self.counts["forwarded"] += len(chosen)
+
+    def _children_in(self, pubend: str) -> list[tuple[Peer, int]]:
+        """The links further down the tree, each with the bitmap of the brokers behind it."""
+        place = self.place_in(pubend)
+        found = self._children.get(pubend)
+        if found is None:
+            links = self._connections.links
+            masks = [
+                (links[child], self._filters.mask_of(behind)) for child, behind in place.below.items() if child in links
+            ]
+            found = self._children[pubend] = [each for each in masks if each[1]]
+        return found
+
+    def _introduce(self, number: int, pubend: str) -> None:
+        for peer in self._connections.peers.values():
+            if peer.kind is PeerKind.CLIENT:
+                self._connections.say(peer, PubendNames(((number, pubend),)))
+
+    def _refresh(self) -> None:
+        stamp = (self._topology.version, self._filters.hosts_version, self._connections.links_version)
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._branches, self._children = {}, {}

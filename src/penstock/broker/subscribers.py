@@ -1,0 +1,138 @@
+"""The subscriptions of this broker's own clients, and the deliveries to them.
+
+For each message the index names the subscriptions; these are gathered by connection, so that a client with many
+matching subscriptions gets the message once, with their numbers. Clients whose numbers agree share one frame: a
+fan-out to five hundred subscribers encodes one message once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.broker.frames import Deliver
+from penstock.matching.chain import Ids
+from penstock.matching.index import MatchIndex
+from penstock.model.values import RESERVED_PREFIX, Attributes
+from penstock.selectors.normal_form import Conjunction
+from penstock.selectors.selector import Selector
+
+__all__ = ["Subscribers"]
+
+_NUMBERS_BYTES_MAX: Final = 4 * 65_535
+_BULK: Final = 96
+"""From so many matches on, arrays gather them faster than a dictionary does."""
+
+
+class Subscribers:
+    """The subscriptions of all clients, numbered here, each with its connection and the client's own number."""
+
+    def __init__(self) -> None:
+        self._index = MatchIndex()
+        self._system = MatchIndex()
+        """Those that select by reserved attributes: only they see the system's own publications."""
+        self._free: list[int] = []
+        self._next = 0
+        self._connection_of: npt.NDArray[np.int64] = np.zeros(64, np.int64)
+        self._number_of: npt.NDArray[np.uint32] = np.zeros(64, np.uint32)
+        self._connections: list[int] = []
+        self._numbers: list[bytes] = []
+
+    def __len__(self) -> int:
+        return self._next - len(self._free)
+
+    def add(self, connection: int, number: int, selector: Selector) -> int:
+        """Adds a subscription; answers with the key that removes it."""
+        if self._free:
+            key = self._free.pop()
+        else:
+            key = self._next
+            self._next += 1
+            self._connections.append(0)
+            self._numbers.append(b"")
+            if key >= len(self._connection_of):
+                self._connection_of = np.resize(self._connection_of, 2 * key)
+                self._number_of = np.resize(self._number_of, 2 * key)
+        self._connection_of[key] = self._connections[key] = connection
+        self._number_of[key] = number
+        self._numbers[key] = number.to_bytes(4)
+        ordinary = tuple(each for each in selector.conjunctions if not _is_reserved(each))
+        reserved = tuple(each for each in selector.conjunctions if _is_reserved(each))
+        if ordinary or not reserved:
+            self._index.add_conjunctions(key, ordinary)
+        if reserved:
+            self._system.add_conjunctions(key, reserved)
+        return key
+
+    def remove(self, key: int) -> None:
+        """Removes a subscription."""
+        for index in (self._index, self._system):
+            if key in index:
+                index.remove(key)
+        self._free.append(key)
+
+    def deliveries(
+        self, pubend: int, tick: int, attributes: Attributes, body: bytes, *, system: bool = False
+    ) -> list[tuple[Deliver, list[int]]]:
+        """The frames for a message, each with the connections that get it."""
+        found = (self._system if system else self._index).find(attributes)
+        if not found:
+            return []
+        ids = found.ids()
+        frames: dict[bytes, tuple[Deliver, list[int]]] = {}
+        for connection, numbers in self._fitting(self._gathered(ids)):
+            known = frames.get(numbers)
+            if known is None:
+                frames[numbers] = (Deliver(pubend, tick, numbers, body), [connection])
+            else:
+                known[1].append(connection)
+        return list(frames.values())
+
+    def check_invariants(self) -> None:
+        """Fails if the index and the lists beside it contradict each other."""
+        self._index.check_invariants()
+        self._system.check_invariants()
+        assert len({*self._index, *self._system}) + len(self._free) == self._next == len(self._connections)
+
+    def _fitting(self, gathered: list[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        """The same, with no more numbers at once than a frame can name."""
+        for connection, numbers in gathered:
+            if len(numbers) <= _NUMBERS_BYTES_MAX:
+                yield connection, numbers
+                continue
+            for start in range(0, len(numbers), _NUMBERS_BYTES_MAX):
+                yield connection, numbers[start : start + _NUMBERS_BYTES_MAX]
+
+    def _gathered(self, ids: Ids) -> list[tuple[int, bytes]]:
+        """The numbers of each connection's subscriptions, joined."""
+        if len(ids) >= _BULK:
+            return self._gathered_in_bulk(ids)
+        connections, numbers = self._connections, self._numbers
+        gathered: dict[int, bytes] = {}
+        for key in ids.tolist():
+            connection = connections[key]
+            if connection in gathered:
+                gathered[connection] += numbers[key]
+            else:
+                gathered[connection] = numbers[key]
+        return list(gathered.items())
+
+    def _gathered_in_bulk(self, ids: Ids) -> list[tuple[int, bytes]]:
+        connections = self._connection_of[ids]
+        order = connections.argsort(kind="stable")
+        ordered = connections[order]
+        joined = self._number_of[ids[order]].astype(">u4").tobytes()
+        starts = np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 1))
+        places = (starts * 4).tolist()
+        places.append(len(joined))
+        return [
+            (connection, joined[places[turn] : places[turn + 1]])
+            for turn, connection in enumerate(ordered[starts].tolist())
+        ]
+
+
+def _is_reserved(conjunction: Conjunction) -> bool:
+    return any(name.startswith(RESERVED_PREFIX) for name in conjunction.names())

@@ -1,0 +1,129 @@
+"""Which brokers there are and how they are linked: every broker floods its own links, all see the same graph.
+
+A link counts when both its ends say that it is up, so a broker that died takes its links with it as soon as its
+neighbours notice. What a broker says carries its incarnation and a sequence number; older words never replace newer.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.broker.frames import LinkState
+
+__all__ = ["BROKERS_MAX", "Graph", "Topology"]
+
+BROKERS_MAX: Final = 10_000
+"""Brokers that one overlay may have; link states of more are ignored."""
+
+_INCARNATION_MAX: Final = 2**61
+
+Graph = dict[str, tuple[str, ...]]
+"""The neighbours of each broker, over links that both ends confirm; sorted."""
+
+
+class Topology:
+    """One broker's copy of what all brokers say about their links."""
+
+    def __init__(self, name: str, *, incarnation: int, pubends: tuple[str, ...]) -> None:
+        self._name = name
+        self._incarnation = incarnation
+        self._sequence = 0
+        self._pubends = pubends
+        self._neighbours: dict[str, None] = {}
+        self._states: dict[str, LinkState] = {}
+        self._graph: Graph | None = None
+        self._origins: dict[str, str] = {}
+        self.version = 0
+        """Grows with every change; what was derived from an older version is stale."""
+        self._announce()
+
+    @property
+    def states(self) -> list[LinkState]:
+        """All that is known, for a neighbour that has just arrived."""
+        return list(self._states.values())
+
+    def neighbour_up(self, name: str) -> LinkState:
+        """A link came up; answers with what must be flooded."""
+        self._neighbours[name] = None
+        return self._announce()
+
+    def neighbour_down(self, name: str) -> LinkState:
+        """A link went down; answers with what must be flooded."""
+        self._neighbours.pop(name, None)
+        return self._announce()
+
+    def learn(self, state: LinkState) -> LinkState | None:
+        """A neighbour passed on a link state; answers with what must be flooded further, if anything."""
+        if state.origin == self._name:
+            return self._contradict(state)
+        known = self._states.get(state.origin)
+        if known is not None and _age(state) <= _age(known):
+            return None
+        if known is None and len(self._states) >= BROKERS_MAX:
+            return None
+        self._states[state.origin] = state
+        self._changed()
+        return state
+
+    def graph(self) -> Graph:
+        """The links that both ends confirm."""
+        if self._graph is None:
+            self._graph = {
+                name: tuple(
+                    sorted(
+                        other
+                        for other in state.neighbours
+                        if other in self._states and name in self._states[other].neighbours
+                    )
+                )
+                for name, state in sorted(self._states.items())
+            }
+        return self._graph
+
+    def origin_of(self, pubend: str) -> str | None:
+        """The broker that hosts a pubend; a name with a leading $ is the system stream of the broker so named."""
+        if pubend.startswith("$"):
+            return pubend[1:] if pubend[1:] in self._states else None
+        if not self._origins:
+            for name, state in sorted(self._states.items()):
+                for each in state.pubends:
+                    self._origins.setdefault(each, name)
+        return self._origins.get(pubend)
+
+    def pubends_within(self, brokers: frozenset[str]) -> list[str]:
+        """The pubends that these brokers host, sorted."""
+        return sorted(pubend for name in brokers for pubend in self._states[name].pubends)
+
+    def check_invariants(self) -> None:
+        """Fails if the copy contradicts itself."""
+        graph = self.graph()
+        assert all(name in graph[other] for name, others in graph.items() for other in others)
+        assert self._states[self._name].neighbours == tuple(sorted(self._neighbours))
+
+    def _announce(self) -> LinkState:
+        self._sequence += 1
+        state = LinkState(self._name, self._incarnation, self._sequence, tuple(sorted(self._neighbours)), self._pubends)
+        self._states[self._name] = state
+        self._changed()
+        return state
+
+    def _contradict(self, state: LinkState) -> LinkState | None:
+        """Somebody still spreads what we said in an earlier life: say something newer."""
+        mine = self._states[self._name]
+        if _age(state) <= _age(mine):
+            return None
+        if state.incarnation >= _INCARNATION_MAX:
+            # Nothing later can be; nobody whose clock is right gets there.
+            return None
+        # A later life, not just a later word: others may have heard words of the earlier life that we have not.
+        self._incarnation, self._sequence = state.incarnation + 1, 0
+        return self._announce()
+
+    def _changed(self) -> None:
+        self._graph = None
+        self._origins = {}
+        self.version += 1
+
+
+def _age(state: LinkState) -> tuple[int, int]:
+    return state.incarnation, state.sequence

@@ -1,0 +1,89 @@
+"""A message as bytes: encoded once by its publisher, carried untouched by every broker, decoded by its receivers.
+
+Layout: identifier (16 bytes), length of the attributes (4, big-endian), attributes (msgpack map), length of the content
+type (1), content type (ASCII), payload (the rest). Brokers look at the attributes and at nothing behind them.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Annotated, Final
+
+import msgspec
+
+from penstock.model.errors import MisuseError, PeerError
+from penstock.model.limits import ATTRIBUTES_MAX, INTEGER_MAX, INTEGER_MIN, STRING_CHARS_MAX
+from penstock.model.message import Message
+from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
+from penstock.model.values import AttributeValue
+
+__all__ = ["MalformedBodyError", "decode_attributes", "decode_id", "decode_message", "encode_body"]
+
+_HEAD: Final = MESSAGE_ID_BYTES + 4
+_LENGTH: Final = struct.Struct(">I")
+_encode: Final = msgspec.msgpack.Encoder().encode
+# Names are not constrained here: it would cost the decoder its cache of keys, and more than double the time. Brokers
+# check names when a message enters the overlay.
+_Text = Annotated[str, msgspec.Meta(max_length=STRING_CHARS_MAX)]
+_Integer = Annotated[int, msgspec.Meta(ge=INTEGER_MIN, le=INTEGER_MAX)]
+_decode: Final = msgspec.msgpack.Decoder(dict[str, _Text | _Integer | float | bool | None]).decode
+
+
+class MalformedBodyError(PeerError):
+    """The bytes are not a message."""
+
+
+def encode_body(message_id: MessageId, message: Message) -> bytes:
+    """The message as bytes."""
+    attributes = _encode(dict(message.attributes))
+    content_type = message.content_type.encode()
+    return b"".join(
+        (
+            message_id.to_bytes(),
+            _LENGTH.pack(len(attributes)),
+            attributes,
+            bytes((len(content_type),)),
+            content_type,
+            message.payload,
+        )
+    )
+
+
+def decode_attributes(body: bytes) -> dict[str, AttributeValue]:
+    """The attributes, which is all that brokers need; raises ``MalformedBodyError``."""
+    try:
+        (length,) = _LENGTH.unpack_from(body, MESSAGE_ID_BYTES)
+        if length >= len(body) - _HEAD:
+            raise MalformedBodyError(f"attributes of {length} bytes do not fit a body of {len(body)}")
+        attributes = _decode(memoryview(body)[_HEAD : _HEAD + length])
+    except (struct.error, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedBodyError(f"body of {len(body)} bytes has no attributes: {error}") from None
+    if len(attributes) > ATTRIBUTES_MAX:
+        raise MalformedBodyError(f"{len(attributes)} attributes are over the limit of {ATTRIBUTES_MAX}")
+    return attributes
+
+
+def decode_id(body: bytes) -> MessageId:
+    """The identifier."""
+    if len(body) <= _HEAD:
+        raise MalformedBodyError(f"body of {len(body)} bytes is too short")
+    return MessageId.from_bytes(body[:MESSAGE_ID_BYTES])
+
+
+def decode_message(body: bytes) -> tuple[MessageId, Message]:
+    """Identifier and message; raises ``MalformedBodyError``."""
+    attributes = decode_attributes(body)
+    (length,) = _LENGTH.unpack_from(body, MESSAGE_ID_BYTES)
+    start = _HEAD + length + 1
+    end = start + body[start - 1]
+    try:
+        content_type = body[start:end].decode()
+    except UnicodeDecodeError:
+        raise MalformedBodyError("the content type is not UTF-8") from None
+    if end > len(body):
+        raise MalformedBodyError(f"a content type of {end - start} bytes does not fit")
+    try:
+        message = Message.system(attributes, payload=body[end:], content_type=content_type)
+    except MisuseError as error:
+        raise MalformedBodyError(str(error)) from None
+    return decode_id(body), message

@@ -1,0 +1,305 @@
+"""Frames there and back, in pieces of any size, and hostile bytes: a ProtocolError, never anything else."""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+from typing import Annotated, Any, get_args, get_origin
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from penstock.broker import frames as f
+from penstock.broker.codec import FRAME_BYTES_MAX, FrameReader, decode_frame, encode_frame
+from penstock.broker.errors import ProtocolError
+from penstock.model.limits import PAYLOAD_BYTES_MAX
+
+CONTROL, PUBLISH, FORWARD, DELIVER = range(4)
+HEARTBEAT = f.Heartbeat(7)
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+integers = st.one_of(st.integers(-2, 300), st.integers(-(2**63), 2**64 - 1))
+unsigned = st.integers(0, 2**64 - 1)
+bodies = st.lists(st.binary(max_size=20), max_size=4)
+BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
+    int: integers,
+    str: texts,
+    bytes: st.binary(max_size=20),
+    tuple[str, ...]: st.lists(texts, max_size=4).map(tuple),
+    tuple[tuple[int, str], ...]: st.lists(st.tuples(integers, texts), max_size=4).map(tuple),
+}
+
+
+def fields_of(kind: type[Any]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
+
+
+def control_frames(kind: type[Any]) -> st.SearchStrategy[f.ControlFrame]:
+    return st.builds(kind, *(field_values(each.type) for each in fields_of(kind)))
+
+
+def field_values(kind: object) -> st.SearchStrategy[Any]:
+    """What a field of this type can hold; numbers may have bounds, which are tried too."""
+    if get_origin(kind) is not Annotated:
+        return BY_TYPE[kind]
+    _, meta = get_args(kind)
+    return st.one_of(st.sampled_from([meta.ge, meta.le]), st.integers(meta.ge, meta.le))
+
+
+control = st.one_of([control_frames(kind) for kind in get_args(f.ControlFrame)])
+publishes = st.builds(f.Publish, unsigned, bodies, texts)
+forwards = st.builds(
+    lambda name, pairs: f.Forward(name, [tick for tick, _ in pairs], [body for _, body in pairs]),
+    texts,
+    st.lists(st.tuples(unsigned, st.binary(max_size=20)), max_size=4),
+)
+delivers = st.builds(
+    lambda pubend, tick, numbers, body: f.Deliver(pubend, tick, struct.pack(f">{len(numbers)}I", *numbers), body),
+    st.integers(0, 2**16 - 1),
+    unsigned,
+    st.lists(st.integers(0, 2**32 - 1), max_size=4),
+    st.binary(max_size=20),
+)
+frames: st.SearchStrategy[f.Frame] = st.one_of(control, publishes, forwards, delivers)
+
+
+def content(frame: f.Frame) -> object:
+    """What makes two frames the same."""
+    match frame:
+        case f.Publish():
+            return "publish", frame.first, frame.bodies, frame.pubend, frame.size
+        case f.Forward():
+            return "forward", frame.pubend, frame.ticks, frame.bodies, frame.size
+        case f.Deliver():
+            return "deliver", frame.pubend, frame.tick, frame.numbers, frame.body, frame.size
+        case _:
+            return frame
+
+
+def contents(given_frames: list[f.Frame]) -> list[object]:
+    return [content(frame) for frame in given_frames]
+
+
+def framed(kind: int, inside: bytes) -> bytes:
+    return struct.pack(">IB", len(inside) + 1, kind) + inside
+
+
+def read(data: bytes, reader: FrameReader | None = None) -> tuple[list[f.Frame], ProtocolError | None]:
+    """The frames up to the first that is none, and what is wrong with it; any other error comes out."""
+    found: list[f.Frame] = []
+    try:
+        for frame in (reader or FrameReader()).feed(data):
+            found.append(frame)
+    except ProtocolError as error:
+        return found, error
+    return found, None
+
+
+def check_that_it_is_refused(bad: bytes) -> None:
+    """The frame before the bad one arrives, the one behind it does not."""
+    found, error = read(encode_frame(HEARTBEAT) + bad + encode_frame(HEARTBEAT))
+    assert found == [HEARTBEAT]
+    assert error is not None
+
+
+@pytest.mark.parametrize("kind", get_args(f.ControlFrame), ids=lambda kind: kind.__name__)
+def test_every_control_frame_comes_back_as_it_was(kind: type[Any]) -> None:
+    @settings(max_examples=60)
+    @given(control_frames(kind))
+    def check(frame: f.ControlFrame) -> None:
+        found, error = read(encode_frame(frame))
+        assert error is None
+        assert found == [frame]
+        assert type(found[0]) is kind
+
+    check()
+
+
+@settings(max_examples=300)
+@given(st.one_of(publishes, forwards, delivers))
+@example(f.Publish(2**64 - 1, [], ""))
+@example(f.Forward("", [], []))
+@example(f.Deliver(2**16 - 1, 2**64 - 1, b"", b""))
+def test_every_data_frame_comes_back_as_it_was_and_is_encoded_once(frame: f.DataFrame) -> None:
+    encoded = encode_frame(frame)
+    assert encode_frame(frame) is encoded
+    found, error = read(encoded)
+    assert error is None
+    assert contents(found) == [content(frame)]
+
+
+@settings(max_examples=300)
+@given(st.lists(frames, max_size=6), st.lists(st.integers(0, 400), max_size=12))
+def test_a_stream_gives_the_same_frames_however_it_is_cut(sent: list[f.Frame], cuts: list[int]) -> None:
+    data = b"".join(map(encode_frame, sent))
+    reader = FrameReader()
+    found: list[f.Frame] = []
+    places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
+    for start, end in pairwise(places):
+        found += reader.feed(data[start:end])
+    assert contents(found) == contents(sent)
+
+
+@given(st.lists(frames, min_size=1, max_size=3))
+def test_a_stream_gives_the_same_frames_byte_by_byte(sent: list[f.Frame]) -> None:
+    reader = FrameReader()
+    found = [frame for byte in b"".join(map(encode_frame, sent)) for frame in reader.feed(bytes((byte,)))]
+    assert contents(found) == contents(sent)
+
+
+def test_a_frame_is_given_as_soon_as_it_is_complete_and_not_before() -> None:
+    reader, data = FrameReader(), encode_frame(HEARTBEAT)
+    assert list(reader.feed(data[:-1])) == []
+    assert list(reader.feed(data[-1:] + data[:3])) == [HEARTBEAT]
+    assert list(reader.feed(data[3:])) == [HEARTBEAT]
+
+
+def test_frames_that_a_reader_was_not_asked_for_are_kept() -> None:
+    reader, data = FrameReader(), encode_frame(f.Heartbeat(1)) + encode_frame(f.Heartbeat(2))
+    for frame in reader.feed(data):
+        assert frame == f.Heartbeat(1)
+        break
+    assert list(reader.feed(b"")) == [f.Heartbeat(2)]
+
+
+@settings(max_examples=1000)
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_are_frames_or_a_protocol_error(data: bytes) -> None:
+    read(data)
+
+
+@settings(max_examples=1500)
+@given(st.integers(0, 5), st.binary(max_size=60))
+def test_arbitrary_content_is_a_frame_or_a_protocol_error(kind: int, inside: bytes) -> None:
+    found, error = read(framed(kind, inside))
+    assert (len(found) == 1) == (error is None)
+
+
+@settings(max_examples=1000)
+@given(frames, st.data())
+def test_a_frame_with_changed_bytes_is_a_frame_or_a_protocol_error(frame: f.Frame, data: st.DataObject) -> None:
+    changed = bytearray(encode_frame(frame)[5:])
+    for _ in range(data.draw(st.integers(1, 3))):
+        if changed:
+            changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
+    found, error = read(encode_frame(HEARTBEAT) + framed(encode_frame(frame)[4], bytes(changed)))
+    assert found[0] == HEARTBEAT
+    assert (len(found) == 2) == (error is None)
+
+
+@given(st.one_of(control, publishes, forwards), st.data())
+def test_a_frame_that_lost_its_end_is_a_protocol_error(frame: f.Frame, data: st.DataObject) -> None:
+    encoded = encode_frame(frame)
+    check_that_it_is_refused(framed(encoded[4], encoded[5 : data.draw(st.integers(5, len(encoded) - 1))]))
+
+
+@given(st.one_of(control, publishes, forwards), st.binary(min_size=1, max_size=9))
+def test_a_frame_with_something_behind_its_end_is_a_protocol_error(frame: f.Frame, more: bytes) -> None:
+    encoded = encode_frame(frame)
+    check_that_it_is_refused(framed(encoded[4], encoded[5:] + more))
+
+
+@pytest.mark.parametrize("length", [0, FRAME_BYTES_MAX + 1, 2**32 - 1])
+def test_a_length_out_of_range_is_noticed_before_the_frame_is_there(length: int) -> None:
+    found, error = read(encode_frame(HEARTBEAT) + struct.pack(">I", length))
+    assert found == [HEARTBEAT]
+    assert str(error) == f"frame of {length} bytes is not in 1 .. {FRAME_BYTES_MAX}"
+
+
+def test_a_reader_has_the_limit_that_it_was_given() -> None:
+    data = encode_frame(HEARTBEAT)
+    assert read(data, FrameReader(len(data) - 4)) == ([HEARTBEAT], None)
+    assert read(data, FrameReader(len(data) - 5))[0] == []
+
+
+def test_the_largest_frame_is_read_and_holds_the_largest_payload() -> None:
+    largest = f.Deliver(1, 2, b"", bytes(FRAME_BYTES_MAX - 13))
+    found, error = read(encode_frame(largest))
+    assert error is None
+    assert contents(found) == [content(largest)]
+    assert len(largest.body) > PAYLOAD_BYTES_MAX
+    assert read(encode_frame(f.Deliver(1, 2, b"", bytes(FRAME_BYTES_MAX - 12))))[1] is not None
+
+
+def test_a_reader_that_met_a_bad_frame_does_not_go_on_behind_it() -> None:
+    reader = FrameReader()
+    assert read(framed(9, b""), reader)[1] is not None
+    assert read(encode_frame(HEARTBEAT), reader)[0] == []
+
+
+@pytest.mark.parametrize("kind", [4, 9, 255])
+def test_an_unknown_kind_is_a_protocol_error(kind: int) -> None:
+    with pytest.raises(ProtocolError, match=rf"^unknown kind of frame {kind}$"):
+        decode_frame(kind, memoryview(b""))
+
+
+HUGE = b"\xff\xff\xff\xff"
+
+
+@pytest.mark.parametrize(
+    ("kind", "inside"),
+    [
+        (PUBLISH, struct.pack(">QHI", 1, 0, 2**32 - 1)),
+        (PUBLISH, struct.pack(">QHI", 1, 0, 2) + struct.pack(">I", 1) + b"x"),
+        (PUBLISH, struct.pack(">QHI", 1, 0, 0) + struct.pack(">I", 1) + b"x"),
+        (PUBLISH, struct.pack(">QHI", 1, 0, 1) + HUGE + b"x"),
+        (PUBLISH, struct.pack(">QHI", 1, 65_535, 0) + b"x"),
+        (PUBLISH, struct.pack(">QHI", 1, 1, 0) + b"\xff"),
+        (FORWARD, struct.pack(">HI", 0, 2**32 - 1)),
+        (FORWARD, struct.pack(">HI", 0, 2**32 - 1) + bytes(100_000)),
+        (FORWARD, struct.pack(">HIQ", 0, 1, 1) + HUGE),
+        (FORWARD, struct.pack(">HIQQ", 0, 1, 1, 2) + struct.pack(">I", 0)),
+        (FORWARD, struct.pack(">HI", 65_535, 0) + b"x"),
+        (FORWARD, struct.pack(">HI", 2, 0) + b"\xed\xa0"),
+        (DELIVER, struct.pack(">HQH", 0, 1, 65_535)),
+        (DELIVER, struct.pack(">HQH", 0, 1, 1) + b"xyz"),
+        (CONTROL, b"\xdd" + HUGE),
+        (CONTROL, b"\xdf" + HUGE),
+        (CONTROL, b"\xdb" + HUGE),
+        (CONTROL, b"\xc6" + HUGE),
+        (CONTROL, b"\x92\xa7pubends\xdd" + HUGE),
+        (CONTROL, b"\x95\xa9linkstate\xa1a\x01\x01\xdd" + HUGE),
+        (CONTROL, b"\x93\xa9mechanism\xa1a\xc6" + HUGE),
+        (CONTROL, b"\x93\xa7goodbye\xa1a\xa1\xff"),
+        (CONTROL, b"\x93\xa7goodbye\xa1a\xa3\xed\xa0\x80"),
+        (CONTROL, b"\x92\xa9filterack\xcb" + struct.pack(">d", float("inf"))),
+        (CONTROL, b"\x92\xa9filterack\xc3"),
+        (CONTROL, b"\x92\xa9filterack\xff"),
+        (CONTROL, b"\x92\xa9filterack\xcf" + bytes((255,)) * 8),
+        (CONTROL, b"\x95\xa9linkstate\xa1a\xcf" + bytes((255,)) * 8 + b"\x01\x90"),
+        (CONTROL, b"\x91\xa9filterack"),
+        (CONTROL, b"\x92\xa7nothing\x01"),
+        (CONTROL, b"\x91" * 100_000),
+        (CONTROL, b"\x92\xa7pubends" + b"\x91" * 100_000),
+        (CONTROL, b"\x81\xa1a\x01"),
+        (CONTROL, b"\xd6\xff\x00\x00\x00\x00"),
+        (CONTROL, b""),
+    ],
+)
+def test_wrong_and_huge_counts_and_wrong_types_are_protocol_errors(kind: int, inside: bytes) -> None:
+    check_that_it_is_refused(framed(kind, inside))
+
+
+@pytest.mark.parametrize("level", [b"\x91", b"\x81\xa1a"], ids=["arrays", "maps"])
+def test_extra_fields_that_are_nested_deeply_are_a_protocol_error(level: bytes) -> None:
+    examples = {int: b"\x00", str: b"\xa0", bytes: b"\xc4\x00"}
+    for kind in get_args(f.ControlFrame):
+        types = [
+            get_args(each.type)[0] if get_origin(each.type) is Annotated else each.type for each in fields_of(kind)
+        ]
+        fields = [examples.get(each, b"\x90") for each in types]
+        start = struct.pack(">BH", 0xDC, len(fields) + 2) + msgspec.msgpack.encode(kind.__struct_config__.tag)
+        check_that_it_is_refused(framed(CONTROL, start + b"".join(fields) + level * 50_000 + b"\xc0"))
+
+
+def test_fields_that_a_later_version_may_add_are_ignored() -> None:
+    found, error = read(framed(CONTROL, msgspec.msgpack.encode(["filterack", 3, "new", [1]])))
+    assert error is None
+    assert found == [f.FilterAck(3)]
+
+
+def test_fields_with_a_default_may_be_left_out() -> None:
+    found, _ = read(framed(CONTROL, msgspec.msgpack.encode(["subscribed", 3, "TRUE"])))
+    assert found == [f.Subscribed(3, "TRUE", ())]

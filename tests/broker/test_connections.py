@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from penstock.broker import Close, Record, Wake
+from penstock.broker.connections import Connections
+from penstock.broker.frames import Deliver, Goodbye, Heartbeat, Hello
+from penstock.broker.peers import PeerKind
+from penstock.broker.settings import BrokerSettings
+
+
+def connections(**settings: int) -> Connections:
+    return Connections(BrokerSettings("pb", **settings))  # type: ignore[arg-type]
+
+
+def test_each_connection_is_woken_once_per_turn_however_much_is_queued() -> None:
+    those = connections()
+    peer = those.open(1, dialled="", certificate="", now_ms=0)
+    for _ in range(3):
+        those.say(peer, Heartbeat(0))
+    assert those.take_effects() == [Wake(1)]
+    assert those.take_effects() == []
+
+
+def test_a_client_that_does_not_read_its_data_must_go_but_a_link_only_loses_data() -> None:
+    those = connections(client_outbox_bytes=100, link_outbox_bytes=100)
+    client = those.open(1, dialled="", certificate="", now_ms=0)
+    client.kind = PeerKind.CLIENT
+    link = those.open(2, dialled="sb", certificate="", now_ms=0)
+    link.name = "sb"
+    those.link_up(link)
+    for peer in (client, link):
+        assert those.carry(peer, Deliver(0, 1, b"", b"x" * 50))
+        assert not those.carry(peer, Deliver(0, 2, b"", b"x" * 50))
+    assert those.take_overflowed() == [client]
+    assert those.take_overflowed() == []
+    assert those.dropped == {"link": 1, "client": 1}
+
+
+def test_a_peer_that_does_not_read_its_control_frames_must_go() -> None:
+    those = connections(control_outbox_bytes=1_000)
+    peer = those.open(1, dialled="", certificate="", now_ms=0)
+    for _ in range(10):
+        those.say(peer, Heartbeat(0))
+    assert those.take_overflowed() == [peer]
+
+
+def test_a_closed_connection_says_goodbye_and_can_still_be_emptied() -> None:
+    those = connections()
+    peer = those.open(1, dialled="", certificate="", now_ms=0)
+    those.close(peer, "slow", "too slow")
+    those.forget(peer)
+    assert those.outbox(1).take(1_000) == [Goodbye("slow", "too slow")]
+    effects = those.take_effects()
+    assert Close(1, "slow", "too slow") in effects
+    assert any(isinstance(each, Record) and each.event == "closed" for each in effects)
+
+
+def test_a_heartbeat_is_said_only_where_nothing_else_was() -> None:
+    those = connections(heartbeat_ms=10, silent_ms=50)
+    quiet, busy = (those.open(number, dialled="", certificate="", now_ms=0) for number in (1, 2))
+    for peer in (quiet, busy):
+        peer.kind = PeerKind.CLIENT
+        peer.said = False
+    those.say(busy, Hello(1, "broker", "pb", "penstock"))
+    busy.outbox.take(1_000)
+    assert those.beat(now_ms=10) == []
+    assert quiet.outbox.take(1_000) == [Heartbeat(10)]
+    assert busy.outbox.take(1_000) == []
+    assert those.beat(now_ms=50) == [quiet, busy]
+
+
+def test_the_data_that_waits_is_added_up() -> None:
+    those = connections()
+    for number in (1, 2):
+        frame = Deliver(0, 1, b"", b"x" * 100)
+        those.carry(those.open(number, dialled="", certificate="", now_ms=0), frame)
+        size = frame.size
+    assert those.waiting_bytes() == 2 * size

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import pytest
+
+from overlay import Overlay, TestClient, chain
+from penstock.broker import Access, BrokerSettings, Rule
+from penstock.broker import frames as f
+from penstock.model.body import encode_body
+from penstock.model.message import Message
+from penstock.model.message_id import MessageId
+from penstock.selectors import Selector
+
+GUARDED = Access(
+    tokens={"feed": "secret", "reader": "word", "outsider": "none"},
+    rules=(
+        Rule("feed", publish=Selector.parse("class = 'STOCK'"), subscribe=None),
+        Rule("read%", publish=None, subscribe=Selector.parse("class = 'STOCK'")),
+    ),
+)
+
+
+def guarded() -> Overlay:
+    return Overlay(BrokerSettings("pb", pubends=("pb.a", "pb.b"), access=GUARDED))
+
+
+def last_refusal(client: TestClient) -> f.Refused:
+    refused = client.heard[-1] if isinstance(client.heard[-1], f.Refused) else client.all(f.Refused)[-1]
+    assert isinstance(refused, f.Refused)
+    return refused
+
+
+def test_a_client_is_welcomed_with_its_number_the_clock_and_its_credit() -> None:
+    overlay = chain("pb", "sb")
+    first, second = overlay.client("pb"), overlay.client("pb")
+    one, two = first.heard[0], second.heard[0]
+    assert isinstance(one, f.Welcome)
+    assert isinstance(two, f.Welcome)
+    assert one.publisher != two.publisher
+    assert (one.broker, one.now_ms, one.pubends) == ("pb", overlay.now_ms, ("pb.a",))
+
+
+@pytest.mark.parametrize(
+    ("name", "token", "overlay_name", "reason"),
+    [
+        ("feed", "wrong", "", "authentication failed"),
+        ("nobody", "", "", "authentication failed"),
+        ("feed", "secret", "another", "this is overlay penstock, not another"),
+    ],
+)
+def test_a_client_that_cannot_prove_who_it_is_or_asks_for_another_overlay_is_turned_away(
+    name: str, token: str, overlay_name: str, reason: str
+) -> None:
+    client = guarded().client("pb", name, token, overlay_name)
+    assert client.heard == [f.Goodbye("refused", reason)]
+    assert client.closed is not None
+
+
+def test_a_client_of_another_version_is_turned_away() -> None:
+    client = guarded().stranger("pb")
+    client.say(f.Hello(99, "client", "feed", "", credential="secret"))
+    assert client.heard == [f.Goodbye("refused", "protocol version 99 is not 1")]
+
+
+def test_what_a_client_may_not_publish_is_refused_and_the_rest_goes_on() -> None:
+    overlay = guarded()
+    feed, reader = overlay.client("pb", "feed", "secret"), overlay.client("pb", "reader", "word")
+    reader.subscribe(1, "")
+    feed.publish({"class": "SPORTS"})
+    assert "may publish: class = 'STOCK'" in last_refusal(feed).reason
+    feed.publish({"class": "STOCK"})
+    assert reader.messages() == [{"class": "STOCK"}]
+    assert feed.all(f.PublishAck)
+    reader.publish({"class": "STOCK"})
+    assert last_refusal(reader).reason == "client reader may not publish"
+
+
+def test_a_subscribers_selector_is_narrowed_by_what_it_may_see() -> None:
+    overlay = guarded()
+    reader = overlay.client("pb", "reader", "word")
+    reader.subscribe(1, "volume > 5")
+    assert reader.heard[-1] == f.Subscribed(1, "class = 'STOCK' AND volume > 5")
+    feed = overlay.client("pb", "feed", "secret")
+    feed.subscribe(1, "")
+    assert last_refusal(feed).reason == "client feed may not subscribe"
+    outsider = overlay.client("pb", "outsider", "none")
+    outsider.subscribe(1, "")
+    assert last_refusal(outsider).reason == "client outsider may not subscribe"
+
+
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [
+        (f.Subscribe(2, "a >"), "expected a value or attribute"),
+        (f.Subscribe(1, "b = 1"), "subscription 1 exists already"),
+        (f.Subscribe(2**40, "b = 1"), "more than 32 bits"),
+        (f.Unsubscribe(9), "there is no subscription 9"),
+    ],
+)
+def test_requests_that_cannot_be_granted_are_refused_with_a_reason(frame: f.ControlFrame, reason: str) -> None:
+    overlay = chain("pb", "sb")
+    client = overlay.client("sb")
+    client.subscribe(1, "a = 1")
+    client.say(frame)
+    assert reason in last_refusal(client).reason
+    assert client.closed is None
+
+
+def test_a_broker_that_has_its_limit_of_subscriptions_refuses_more() -> None:
+    overlay = chain("pb", "sb", subscriptions_max=1)
+    client = overlay.client("sb")
+    client.subscribe(1, "a = 1")
+    client.subscribe(2, "a = 2")
+    assert "which is its limit" in last_refusal(client).reason
+
+
+def test_after_unsubscribing_nothing_follows() -> None:
+    overlay = chain("pb", "ib", "sb")
+    client, publisher = overlay.client("sb"), overlay.client("pb")
+    client.subscribe(1, "a = 1")
+    client.subscribe(2, "a > 0")
+    client.say(f.Unsubscribe(2))
+    assert client.heard[-1] == f.Unsubscribed(2)
+    publisher.publish({"a": 1}, {"a": 2})
+    assert client.messages() == [{"a": 1}]
+    client.say(f.Unsubscribe(1))
+    publisher.publish({"a": 1})
+    assert client.messages() == [{"a": 1}]
+    assert overlay.brokers["pb"].status()["filters"]["entries"] == 0
+    overlay.check_invariants()
+
+
+def test_a_client_that_has_gone_is_wanted_for_no_longer() -> None:
+    overlay = chain("pb", "ib", "sb")
+    client = overlay.client("sb")
+    for number in range(50):
+        client.subscribe(number, f"a = {number}")
+    assert overlay.brokers["pb"].status()["filters"]["entries"] == 50
+    overlay.leave(client)
+    assert overlay.brokers["pb"].status()["filters"]["entries"] == 0
+    assert overlay.brokers["sb"].status()["subscriptions"] == 0
+    overlay.check_invariants()
+
+
+def test_messages_go_to_the_named_pubend_or_to_one_by_hash() -> None:
+    overlay = guarded()
+    reader, feed = overlay.client("pb", "reader", "word"), overlay.client("pb", "feed", "secret")
+    reader.subscribe(1, "")
+    feed.publish({"class": "STOCK"}, pubend="pb.b")
+    names = dict(each for frame in reader.all(f.PubendNames) for each in frame.names)  # type: ignore[union-attr]
+    delivered = reader.heard[-1]
+    assert isinstance(delivered, f.Deliver)
+    assert names[delivered.pubend] == "pb.b"
+    feed.publish({"class": "STOCK"}, pubend="pb.c")
+    assert last_refusal(feed).reason == "no pubend 'pb.c' here, only pb.a, pb.b"
+    feed.publish({"class": "STOCK"})
+    assert len(reader.messages()) == 2
+
+
+def test_a_broker_without_pubends_hosts_no_publishers() -> None:
+    overlay = chain("pb", "sb")
+    client = overlay.client("sb")
+    client.publish({"a": 1})
+    assert last_refusal(client).reason == "this broker hosts no publishers"
+
+
+def test_reserved_attributes_cannot_be_published_by_clients() -> None:
+    overlay = chain("pb", "sb")
+    client = overlay.client("pb")
+    client.publish({"$class": "PIE"}, system=True)
+    assert last_refusal(client).reason.startswith("attribute '$class' is reserved")
+
+
+def test_a_gap_in_the_numbers_of_messages_breaks_the_protocol() -> None:
+    overlay = chain("pb", "sb")
+    client = overlay.client("pb")
+    client.say(f.Publish(5, [encode_body(MessageId(1, 1, 1, 1), Message({"a": 1}))]))
+    assert client.closed is not None
+    assert client.closed.reason == "message 5 follows 0"
+
+
+def test_a_malformed_body_closes_the_connection_of_its_publisher() -> None:
+    overlay = chain("pb", "sb")
+    client = overlay.client("pb")
+    client.say(f.Publish(1, [b"not a message at all"]))
+    assert client.closed is not None
+    assert client.closed.code == "protocol"
+
+
+def test_publishers_get_no_credit_while_too_much_waits_to_be_sent() -> None:
+    overlay = chain("pb", "sb", held_back_bytes=500)
+    slow, publisher = overlay.client("pb"), overlay.client("pb")
+    slow.subscribe(1, "")
+    slow.reads = False
+    for number in range(20):
+        publisher.publish({"number": number})
+    assert 0 < len(publisher.all(f.PublishAck)) < 20
+    overlay.brokers["pb"].outbox(slow.connection).take(1_000_000)
+    overlay.wait(20)
+    last = publisher.all(f.PublishAck)[-1]
+    assert isinstance(last, f.PublishAck)
+    assert last.sequence == 20
+
+
+def test_a_number_that_is_used_again_is_not_confirmed_for_its_earlier_use() -> None:
+    overlay = chain("pb", "ib", "sb")
+    overlay.loses = f.FilterProbe
+    client = overlay.client("sb")
+    client.say(f.Subscribe(1, "x = 1"), f.Unsubscribe(1), f.Subscribe(1, "y = 1"))
+    overlay.brokers["sb"]._readiness.confirm("pb.a", 1, 1)
+    overlay.wait(1)
+    assert not client.all(f.Subscribed)
+    overlay.loses = None
+    overlay.wait(1_000)
+    assert client.all(f.Subscribed) == [f.Subscribed(1, "y = 1")]

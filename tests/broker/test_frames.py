@@ -1,0 +1,70 @@
+"""Frames as values: defaults, equality, and sizes that are close to what is sent."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.broker import frames as f
+from penstock.broker.codec import encode_frame
+
+CONTROL = get_args(f.ControlFrame)
+bodies = st.lists(st.binary(max_size=30), max_size=5)
+pubend_names = st.text("abc.-_0", max_size=20)
+
+
+def test_every_exported_frame_is_a_control_frame_or_a_data_frame() -> None:
+    classes = {each for name in f.__all__ if isinstance(each := getattr(f, name), type)}
+    assert classes == {*CONTROL, *get_args(f.DataFrame)}
+    assert {*get_args(f.Frame)} == classes
+
+
+def test_every_control_frame_has_a_tag_of_its_own() -> None:
+    tags = [each.__struct_config__.tag for each in CONTROL]
+    assert len(set(tags)) == len(tags) == 19
+
+
+def test_control_frames_are_values() -> None:
+    state = f.LinkState("a", 1, 2, ("b",))
+    assert state == f.LinkState("a", 1, 2, ("b",), ())
+    assert hash(state) == hash(f.LinkState("a", 1, 2, ("b",)))
+    assert state != f.LinkState("a", 1, 3, ("b",))
+    with pytest.raises(AttributeError, match="immutable"):
+        state.sequence = 3  # type: ignore[misc]
+
+
+def test_what_is_left_out_is_empty() -> None:
+    assert f.Hello(1, "client", "me", "penstock") == f.Hello(1, "client", "me", "penstock", 0, "")
+    assert f.Heartbeat().now_ms == 0
+    assert f.Subscribed(1, "TRUE").pending == ()
+    assert f.StatusRequest().number == 0
+    update = f.FilterUpdate(1, "a", 1, 0, -1)
+    assert (update.added, update.removed) == ((), ())
+    assert f.Publish(1, []).pubend == ""
+
+
+def test_every_frame_is_an_array_that_starts_with_its_tag() -> None:
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(f.Goodbye("slow", "why"))) == ["goodbye", "slow", "why"]
+
+
+@given(st.integers(0, 2**64 - 1), bodies, pubend_names)
+def test_the_size_of_a_publish_is_hardly_more_than_its_bytes(first: int, each: list[bytes], pubend: str) -> None:
+    check_size(f.Publish(first, each, pubend))
+
+
+@given(bodies, pubend_names)
+def test_the_size_of_a_forward_is_hardly_more_than_its_bytes(each: list[bytes], pubend: str) -> None:
+    check_size(f.Forward(pubend, list(range(len(each))), each))
+
+
+@given(st.binary(max_size=40), st.integers(0, 5))
+def test_the_size_of_a_delivery_is_hardly_more_than_its_bytes(body: bytes, count: int) -> None:
+    check_size(f.Deliver(1, 2, bytes(4 * count), body))
+
+
+def check_size(frame: f.DataFrame) -> None:
+    assert len(encode_frame(frame)) <= frame.size <= len(encode_frame(frame)) + 8

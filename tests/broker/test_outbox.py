@@ -1,0 +1,178 @@
+"""Outboxes: control overtakes data, both lanes have bounds, and what is dropped is counted."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.broker.frames import Deliver, Frame, Heartbeat
+from penstock.broker.outbox import CONTROL_FRAME_BYTES, Outbox
+
+PLENTY = 1_000_000
+
+
+def outbox(data_bytes_max: int = 1000, control_bytes_max: int = PLENTY) -> Outbox:
+    return Outbox(control_bytes_max=control_bytes_max, data_bytes_max=data_bytes_max)
+
+
+def data(size: int, tick: int = 0) -> Deliver:
+    """A data frame that counts for so many bytes."""
+    frame = Deliver(0, tick, b"", bytes(size - 19))
+    assert frame.size == size
+    return frame
+
+
+def test_control_overtakes_data_and_each_lane_keeps_its_order() -> None:
+    box = outbox()
+    first, second = data(100), data(100)
+    for frame in (first, second):
+        assert box.push_data(frame)
+    for now_ms in (1, 2):
+        assert box.push_control(Heartbeat(now_ms))
+    assert box.take(PLENTY) == [Heartbeat(1), Heartbeat(2), first, second]
+    assert not box
+
+
+def test_control_that_comes_later_overtakes_the_data_that_was_not_taken_yet() -> None:
+    box = outbox()
+    first, second = data(100), data(100)
+    box.push_data(first)
+    box.push_data(second)
+    assert box.take(1) == [first]
+    box.push_control(Heartbeat(1))
+    assert box.take(PLENTY) == [Heartbeat(1), second]
+
+
+def test_an_outbox_is_true_while_anything_waits_in_either_lane() -> None:
+    box = outbox()
+    assert not box
+    box.push_control(Heartbeat())
+    assert box
+    box.take(1)
+    assert not box
+    box.push_data(data(100))
+    assert box
+    box.take(1)
+    assert not box
+
+
+def test_data_over_the_bound_is_dropped_and_counted_and_the_older_stays() -> None:
+    box = outbox(data_bytes_max=250)
+    kept = [data(100), data(150)]
+    assert [box.push_data(frame) for frame in kept] == [True, True]
+    assert not box.push_data(data(19))
+    assert not box.push_data(data(30))
+    assert (box.dropped_frames, box.dropped_bytes, box.data_bytes) == (2, 49, 250)
+    assert box.take(PLENTY) == kept
+    assert box.data_bytes == 0
+
+
+def test_a_smaller_frame_may_still_fit_after_a_larger_one_did_not() -> None:
+    box = outbox(data_bytes_max=200)
+    box.push_data(data(100))
+    assert not box.push_data(data(101))
+    assert box.push_data(data(100))
+    box.check_invariants()
+
+
+def test_a_frame_larger_than_the_bound_passes_alone() -> None:
+    box = outbox(data_bytes_max=50)
+    large = data(100)
+    assert box.push_data(large)
+    assert not box.push_data(data(19))
+    box.check_invariants()
+    assert box.take(1) == [large]
+    assert box.push_data(data(19))
+
+
+def test_room_comes_back_when_frames_are_taken() -> None:
+    box = outbox(data_bytes_max=100)
+    box.push_data(data(100))
+    assert not box.push_data(data(100))
+    box.take(1)
+    assert box.push_data(data(100))
+    assert (box.dropped_frames, box.dropped_bytes) == (1, 100)
+
+
+def test_a_full_control_lane_says_so_and_loses_nothing() -> None:
+    box = outbox(control_bytes_max=2 * CONTROL_FRAME_BYTES)
+    assert [box.push_control(Heartbeat(now_ms)) for now_ms in range(3)] == [True, True, False]
+    assert box.take(PLENTY) == [Heartbeat(0), Heartbeat(1), Heartbeat(2)]
+    assert box.push_control(Heartbeat(3))
+
+
+def test_data_does_not_count_for_the_control_lane_nor_control_for_the_data_lane() -> None:
+    box = outbox(data_bytes_max=100, control_bytes_max=CONTROL_FRAME_BYTES)
+    assert box.push_data(data(100))
+    assert box.push_control(Heartbeat())
+    assert box.data_bytes == 100
+
+
+def test_no_more_is_taken_once_the_bytes_are_reached() -> None:
+    box = outbox()
+    for _ in range(3):
+        box.push_data(data(100))
+    assert len(box.take(100)) == 1
+    assert len(box.take(101)) == 2
+
+
+def test_control_counts_towards_the_bytes_that_are_taken() -> None:
+    box = outbox()
+    box.push_data(data(100))
+    box.push_control(Heartbeat(1))
+    box.push_control(Heartbeat(2))
+    assert box.take(CONTROL_FRAME_BYTES) == [Heartbeat(1)]
+    assert box.take(CONTROL_FRAME_BYTES) == [Heartbeat(2)]
+    assert len(box.take(CONTROL_FRAME_BYTES)) == 1
+    assert box.take(CONTROL_FRAME_BYTES) == []
+
+
+def test_bytes_that_do_not_add_up_are_a_broken_invariant() -> None:
+    box = outbox()
+    box.push_data(data(100))
+    box.data_bytes += 1
+    with pytest.raises(AssertionError):
+        box.check_invariants()
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("control"), st.just(0)),
+        st.tuples(st.just("data"), st.integers(19, 400)),
+        st.tuples(st.just("take"), st.integers(1, 900)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=300)
+@given(steps, st.integers(1, 1500))
+def test_an_outbox_agrees_with_two_lists(history: list[tuple[str, int]], bound: int) -> None:
+    box = outbox(data_bytes_max=bound)
+    control: list[Frame] = []
+    waiting: list[Deliver] = []
+    dropped = 0
+    for serial, (what, amount) in enumerate(history):
+        if what == "control":
+            box.push_control(Heartbeat(serial))
+            control.append(Heartbeat(serial))
+        elif what == "data":
+            frame = data(amount, serial)
+            fits = not waiting or sum(each.size for each in waiting) + amount <= bound
+            assert box.push_data(frame) == fits
+            waiting += [frame] if fits else []
+            dropped += not fits
+        else:
+            taken, lanes = box.take(amount), [*control, *waiting]
+            assert taken == lanes[: len(taken)]
+            sizes = [each.size if isinstance(each, Deliver) else CONTROL_FRAME_BYTES for each in lanes]
+            # The last frame taken is the one that reaches the bytes: without it there was room for more.
+            assert sum(sizes[: len(taken) - 1]) < amount
+            assert len(taken) == len(lanes) or sum(sizes[: len(taken)]) >= amount
+            from_control = min(len(taken), len(control))
+            control, waiting = control[from_control:], waiting[len(taken) - from_control :]
+        box.check_invariants()
+        assert box.data_bytes == sum(each.size for each in waiting)
+        assert box.dropped_frames == dropped
+        assert bool(box) == bool(control or waiting)

@@ -1,0 +1,254 @@
+"""Messages as bytes: there and back, and what bytes that are no message lead to."""
+
+from __future__ import annotations
+
+import math
+import struct
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from penstock.model.body import MalformedBodyError, decode_attributes, decode_id, decode_message, encode_body
+from penstock.model.errors import InvalidMessageError, MisuseError, PeerError
+from penstock.model.limits import (
+    ATTRIBUTES_MAX,
+    CONTENT_TYPE_CHARS_MAX,
+    INTEGER_MAX,
+    INTEGER_MIN,
+    NAME_CHARS_MAX,
+    PAYLOAD_BYTES_MAX,
+    STRING_CHARS_MAX,
+)
+from penstock.model.message import Message
+from penstock.model.message_id import MessageId
+from penstock.model.values import AttributeValue
+
+ID = MessageId(1, 2, 3, 4)
+
+ids = st.builds(
+    MessageId,
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 2**48 - 1),
+    st.integers(0, 2**16 - 1),
+)
+names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20)
+values: st.SearchStrategy[AttributeValue] = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+    st.sampled_from([0, -1, 127, 128, 2**32, INTEGER_MIN, INTEGER_MAX]),
+    st.integers(INTEGER_MIN, INTEGER_MAX),
+    st.floats(allow_nan=False),
+    st.booleans(),
+    st.none(),
+)
+messages = st.builds(
+    Message.system,
+    st.dictionaries(names, values, max_size=8),
+    st.binary(max_size=40),
+    st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20),
+)
+
+
+def body_of(attributes: bytes, rest: bytes = b"\x00") -> bytes:
+    """A body with these bytes in the place of the attributes."""
+    return ID.to_bytes() + struct.pack(">I", len(attributes)) + attributes + rest
+
+
+def packed(attributes: object) -> bytes:
+    return msgspec.msgpack.encode(attributes)
+
+
+def check_that_only_documented_errors_come_out(body: bytes) -> None:
+    for decode in (decode_attributes, decode_id, decode_message):
+        try:
+            decode(body)
+        except MalformedBodyError:
+            pass
+        except InvalidMessageError:
+            assert decode is decode_message
+
+
+@settings(max_examples=500)
+@given(ids, messages)
+def test_a_message_comes_back_as_it_was(message_id: MessageId, message: Message) -> None:
+    body = encode_body(message_id, message)
+    assert decode_message(body) == (message_id, message)
+    assert decode_id(body) == message_id
+    assert decode_attributes(body) == dict(message.attributes)
+    # Equal is not enough: to Python 1, 1.0 and true are equal, to a selector they are not.
+    assert [type(value) for value in decode_attributes(body).values()] == [*map(type, message.attributes.values())]
+
+
+def test_a_value_that_is_not_a_number_comes_back() -> None:
+    value = decode_attributes(encode_body(ID, Message({"a": math.nan})))["a"]
+    assert isinstance(value, float)
+    assert math.isnan(value)
+    assert repr(decode_message(encode_body(ID, Message({"a": math.nan})))[1]) == "Message({'a': nan})"
+
+
+def test_a_negative_zero_keeps_its_sign() -> None:
+    value = decode_attributes(encode_body(ID, Message({"a": -0.0})))["a"]
+    assert isinstance(value, float)
+    assert math.copysign(1, value) == -1
+
+
+def test_a_message_at_every_limit_comes_back() -> None:
+    attributes = {f"{number:0{NAME_CHARS_MAX}}": number for number in range(ATTRIBUTES_MAX - 1)}
+    message = Message(
+        {**attributes, "text": "é" * STRING_CHARS_MAX}, bytes(PAYLOAD_BYTES_MAX), "x" * CONTENT_TYPE_CHARS_MAX
+    )
+    assert decode_message(encode_body(ID, message)) == (ID, message)
+
+
+def test_a_content_type_of_the_allowed_characters_and_more_bytes_than_fit_comes_back_or_is_refused() -> None:
+    try:
+        message = Message({}, b"payload", "é" * CONTENT_TYPE_CHARS_MAX)
+    except MisuseError:
+        return
+    assert decode_message(encode_body(ID, message)) == (ID, message)
+
+
+def test_the_layout_is_the_documented_one() -> None:
+    body = encode_body(ID, Message({"a": 1}, b"payload", "t/x"))
+    assert body == ID.to_bytes() + b"\x00\x00\x00\x04" + b"\x81\xa1a\x01" + b"\x03t/x" + b"payload"
+
+
+def test_attributes_of_the_system_are_decoded_too() -> None:
+    body = encode_body(ID, Message.system({"$load": 5}))
+    assert decode_message(body)[1] == Message.system({"$load": 5})
+
+
+def test_a_body_that_is_cut_before_its_payload_is_malformed_wherever_it_is_cut() -> None:
+    body = encode_body(ID, Message({"a": 1, "b": "text", "c": None}, b"", "t/x"))
+    for end in range(len(body)):
+        with pytest.raises(MalformedBodyError):
+            decode_message(body[:end])
+
+
+def test_brokers_need_no_more_than_the_attributes_and_a_byte() -> None:
+    attributes = packed({"a": 1})
+    assert decode_attributes(body_of(attributes)) == {"a": 1}
+    with pytest.raises(MalformedBodyError, match="do not fit a body"):
+        decode_attributes(body_of(attributes, b""))
+
+
+@settings(max_examples=1000)
+@given(messages, st.data())
+@example(Message({"a": "text"}), None)
+def test_flipped_bytes_are_another_message_or_malformed(message: Message, data: st.DataObject | None) -> None:
+    body = bytearray(encode_body(ID, message))
+    places = range(len(body)) if data is None else [data.draw(st.integers(0, len(body) - 1))]
+    for place in places:
+        for value in range(256) if data is None else [data.draw(st.integers(0, 255))]:
+            changed = bytes(body[:place]) + bytes((value,)) + bytes(body[place + 1 :])
+            check_that_only_documented_errors_come_out(changed)
+
+
+@settings(max_examples=1000)
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_are_a_message_or_malformed(body: bytes) -> None:
+    check_that_only_documented_errors_come_out(body)
+
+
+@settings(max_examples=1000)
+@given(st.binary(max_size=60), st.binary(min_size=1, max_size=10))
+def test_arbitrary_attributes_are_attributes_or_malformed(attributes: bytes, rest: bytes) -> None:
+    check_that_only_documented_errors_come_out(body_of(attributes, rest))
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        b"\x81\xa1a\xa1\xff",
+        b"\x81\xa1\xff\x01",
+        b"\x81\xa1a\xa3\xed\xa0\x80",
+    ],
+    ids=["value", "name", "surrogate"],
+)
+def test_attributes_that_are_not_utf_8_are_malformed(attributes: bytes) -> None:
+    with pytest.raises(MalformedBodyError):
+        decode_attributes(body_of(attributes))
+    with pytest.raises(MalformedBodyError):
+        decode_message(body_of(attributes))
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        b"",
+        b"\x01",
+        b"\x91\x01",
+        b"\x81\x01\x01",
+        b"\x81\xa1a",
+        b"\x81\xa1a\xc4\x01x",
+        b"\x81\xa1a\xd6\xff\x00\x00\x00\x00",
+        b"\x81\xa1a\x91\x01",
+        b"\x81\xa1a\x80",
+        b"\x81\xa1a\x01\x01",
+        b"\x81\xa1a" + b"\x91" * 100_000 + b"\xc0",
+        b"\x81\xa1a" + b"\x81\xa1a" * 100_000 + b"\xc0",
+        b"\x81" + b"\x91" * 100_000,
+        b"\xdf\xff\xff\xff\xff",
+        b"\x81\xdb\xff\xff\xff\xff",
+        packed({f"a{number}": number for number in range(ATTRIBUTES_MAX + 1)}),
+    ],
+)
+def test_attributes_that_are_no_flat_map_within_the_limit_are_malformed(attributes: bytes) -> None:
+    with pytest.raises(MalformedBodyError):
+        decode_attributes(body_of(attributes))
+
+
+def test_of_a_name_that_comes_twice_the_last_value_counts() -> None:
+    body = body_of(b"\x82\xa1a\x01\xa1a\x02")
+    assert decode_attributes(body) == {"a": 2}
+    assert decode_message(body) == (ID, Message({"a": 2}))
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{"": 1}, {"a\n": 1}, {"a": 2**64 - 1}, {"a": INTEGER_MAX + 1}],
+    ids=["empty name", "line break", "u64", "over"],
+)
+def test_a_message_that_is_not_allowed_to_exist_is_not_decoded(attributes: dict[str, int]) -> None:
+    with pytest.raises((MalformedBodyError, InvalidMessageError)):
+        decode_message(body_of(packed(attributes)))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        body_of(packed({"a": "x" * (STRING_CHARS_MAX + 1)})),
+        body_of(packed({"a" * (NAME_CHARS_MAX + 1): 1})),
+        body_of(packed({}), bytes(PAYLOAD_BYTES_MAX + 2)),
+    ],
+    ids=["text", "name", "payload"],
+)
+def test_a_message_over_a_limit_is_malformed_or_invalid_and_nothing_else(body: bytes) -> None:
+    with pytest.raises((MalformedBodyError, InvalidMessageError)):
+        decode_message(body)
+
+
+@pytest.mark.parametrize(
+    ("rest", "problem"),
+    [(b"\x04abc", "a content type of 4 bytes does not fit"), (b"\x01\xff", "the content type is not UTF-8")],
+)
+def test_a_content_type_that_does_not_fit_or_is_no_text_is_malformed(rest: bytes, problem: str) -> None:
+    with pytest.raises(MalformedBodyError, match=problem):
+        decode_message(body_of(packed({}), rest))
+
+
+def test_a_content_type_with_a_control_character_is_not_decoded() -> None:
+    with pytest.raises((MalformedBodyError, InvalidMessageError)):
+        decode_message(body_of(packed({}), b"\x02a\n"))
+
+
+def test_an_identifier_needs_a_body() -> None:
+    with pytest.raises(MalformedBodyError, match=r"^body of 20 bytes is too short$"):
+        decode_id(bytes(20))
+    assert decode_id(bytes(21)) == MessageId(0, 0, 0, 0)
+
+
+def test_a_malformed_body_is_the_fault_of_the_peer() -> None:
+    assert issubclass(MalformedBodyError, PeerError)

@@ -1,0 +1,194 @@
+"""Brokers joined back to back in memory: no clock but the one that is set, no wire but a function call.
+
+Each test of one side of the protocol thereby tests the other side, too. Time moves only when a test says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import count, pairwise
+from random import Random
+
+from penstock.broker import Broker, BrokerSettings, Close, Mechanism, Record, Wake
+from penstock.broker import frames as f
+from penstock.broker.codec import FrameReader, encode_frame
+from penstock.model.body import decode_attributes, encode_body
+from penstock.model.message import Message
+from penstock.model.message_id import MessageIdSource
+from penstock.model.values import AttributeValue
+
+
+@dataclass
+class TestClient:
+    """A client that says what a test tells it to say, and keeps what it hears."""
+
+    __test__ = False
+    overlay: Overlay
+    connection: int
+    broker: str
+    heard: list[f.Frame] = field(default_factory=list)
+    closed: Close | None = None
+    reads: bool = True
+    published: int = 0
+    ids: MessageIdSource = field(default_factory=lambda: MessageIdSource(publisher=7, broker=1))
+
+    def say(self, *frames: f.Frame) -> None:
+        self.overlay.inject(self.connection, list(frames))
+
+    def subscribe(self, number: int, selector: str) -> None:
+        self.say(f.Subscribe(number, selector))
+
+    def publish(self, *messages: dict[str, AttributeValue], pubend: str = "", system: bool = False) -> None:
+        make = Message.system if system else Message
+        bodies = [encode_body(self.ids.next(self.overlay.now_ms), make(each, b"payload")) for each in messages]
+        self.say(f.Publish(self.published + 1, bodies, pubend))
+        self.published += len(bodies)
+
+    def all(self, kind: type) -> list[f.Frame]:
+        return [frame for frame in self.heard if isinstance(frame, kind)]
+
+    def messages(self) -> list[dict[str, AttributeValue]]:
+        return [decode_attributes(each.body) for each in self.heard if isinstance(each, f.Deliver)]
+
+
+class Overlay:
+    """Brokers, their links and their clients; ``settle`` lets everything be said that has to be said."""
+
+    def __init__(self, *settings: BrokerSettings, mechanisms: dict[str, list[Mechanism]] | None = None) -> None:
+        self.now_ms = 1_000_000
+        self.brokers: dict[str, Broker] = {}
+        self.records: list[Record] = []
+        self.loses: type | None = None
+        """Frames of this kind get lost on links."""
+        self._numbers = count(1)
+        self._ends: dict[int, tuple[str, int]] = {}
+        self._links: dict[tuple[str, str], tuple[int, int]] = {}
+        self.clients: dict[int, TestClient] = {}
+        self.settings = {each.name: each for each in settings}
+        for each in settings:
+            self.start(each.name, (mechanisms or {}).get(each.name, []))
+
+    def start(self, name: str, mechanisms: list[Mechanism] | None = None) -> Broker:
+        self.brokers[name] = Broker(
+            self.settings[name], incarnation=self.now_ms, rng=Random(1), mechanisms=mechanisms or []
+        )
+        return self.brokers[name]
+
+    def link(self, first: str, second: str) -> None:
+        one, other = next(self._numbers), next(self._numbers)
+        self._ends[one], self._ends[other] = (second, other), (first, one)
+        self._links[first, second] = (one, other)
+        self._act(second, self.brokers[second].connect(other, now_ms=self.now_ms))
+        self._act(first, self.brokers[first].connect(one, now_ms=self.now_ms, dialled=second))
+
+    def cut(self, first: str, second: str) -> None:
+        one, other = self._links.pop((first, second))
+        self._act(first, self.brokers[first].disconnect(one, now_ms=self.now_ms))
+        self._act(second, self.brokers[second].disconnect(other, now_ms=self.now_ms))
+
+    def crash(self, name: str) -> None:
+        del self.brokers[name]
+        for first, second in [pair for pair in self._links if name in pair]:
+            one, other = self._links.pop((first, second))
+            survivor, connection = (second, other) if first == name else (first, one)
+            self._act(survivor, self.brokers[survivor].disconnect(connection, now_ms=self.now_ms))
+
+    def client(self, broker: str, name: str = "somebody", token: str = "", overlay: str = "") -> TestClient:
+        client = self.stranger(broker)
+        client.say(f.Hello(f.PROTOCOL_VERSION, "client", name, overlay, credential=token))
+        return client
+
+    def stranger(self, broker: str) -> TestClient:
+        connection = next(self._numbers)
+        client = self.clients[connection] = TestClient(self, connection, broker)
+        self._act(broker, self.brokers[broker].connect(connection, now_ms=self.now_ms))
+        return client
+
+    def leave(self, client: TestClient) -> None:
+        self._act(client.broker, self.brokers[client.broker].disconnect(client.connection, now_ms=self.now_ms))
+
+    def inject(self, connection: int, frames: list[f.Frame]) -> None:
+        broker = self.clients[connection].broker
+        self._act(broker, self.brokers[broker].receive(connection, _over_the_wire(frames), now_ms=self.now_ms))
+
+    def wait(self, milliseconds: int) -> None:
+        """Lets time pass, with every deadline in its turn."""
+        end_ms = self.now_ms + milliseconds
+        while True:
+            due = [(each.next_deadline(), name) for name, each in self.brokers.items()]
+            pending = sorted((due_ms, name) for due_ms, name in due if due_ms is not None and due_ms <= end_ms)
+            if not pending:
+                break
+            due_ms, name = pending[0]
+            self.now_ms = max(self.now_ms, due_ms)
+            self._act(name, self.brokers[name].on_deadline(now_ms=self.now_ms))
+        self.now_ms = end_ms
+
+    def check_invariants(self) -> None:
+        for broker in self.brokers.values():
+            broker.check_invariants()
+
+    def _act(self, name: str, effects: list[Wake | Close | Record]) -> None:
+        for effect in effects:
+            if isinstance(effect, Record):
+                self.records.append(effect)
+                continue
+            self._carry(name, effect.connection)
+            if isinstance(effect, Close):
+                self._close(effect)
+
+    def _carry(self, name: str, connection: int) -> None:
+        client = self.clients.get(connection)
+        if client is not None and not client.reads:
+            return
+        while name in self.brokers and (frames := self.brokers[name].outbox(connection).take(1_000_000)):
+            if client is not None:
+                client.heard += _over_the_wire(frames)
+                continue
+            other, end = self._ends[connection]
+            if self.loses is not None:
+                frames = [each for each in frames if not isinstance(each, self.loses)]
+            if other in self.brokers:
+                effects = self.brokers[other].receive(end, _over_the_wire(frames), now_ms=self.now_ms)
+                self._act(other, effects)
+
+    def _close(self, effect: Close) -> None:
+        if effect.connection in self.clients:
+            self.clients[effect.connection].closed = effect
+            return
+        other, end = self._ends[effect.connection]
+        self._links = {pair: ends for pair, ends in self._links.items() if effect.connection not in ends}
+        if other in self.brokers:
+            self._act(other, self.brokers[other].disconnect(end, now_ms=self.now_ms))
+
+
+def _over_the_wire(frames: list[f.Frame]) -> list[f.Frame]:
+    return list(FrameReader().feed(b"".join(map(encode_frame, frames))))
+
+
+def chain(*names: str, **settings: object) -> Overlay:
+    """Brokers in a row; the first one hosts publishers."""
+    overlay = Overlay(*(_settings(names, place, ring=False, **settings) for place in range(len(names))))
+    for first, second in pairwise(names):
+        overlay.link(first, second)
+    return overlay
+
+
+def ring(*names: str) -> Overlay:
+    """Brokers in a circle; the first one hosts publishers."""
+    overlay = Overlay(*(_settings(names, place, ring=True) for place in range(len(names))))
+    for first, second in zip(names, (*names[1:], names[0]), strict=True):
+        overlay.link(first, second)
+    return overlay
+
+
+def _settings(names: tuple[str, ...], place: int, *, ring: bool, **settings: object) -> BrokerSettings:
+    last = len(names) - 1
+    around = [place - 1, place + 1] if not ring else [(place - 1) % len(names), (place + 1) % len(names)]
+    return BrokerSettings(
+        name=names[place],
+        number=place + 1,
+        pubends=(f"{names[0]}.a",) if place == 0 else (),
+        neighbours=tuple(names[each] for each in around if 0 <= each <= last),
+        **settings,  # type: ignore[arg-type]
+    )
