@@ -5,5 +5,6 @@ from __future__ import annotations
 from penstock.sim.workloads.lines import InputFileError
 from penstock.sim.workloads.quote_files import load_quotes
 from penstock.sim.workloads.quotes import QuoteWorkload
+from penstock.sim.workloads.topics import TopicPublication, TopicWorkload
 
-__all__ = ["InputFileError", "QuoteWorkload", "load_quotes"]
+__all__ = ["InputFileError", "QuoteWorkload", "TopicPublication", "TopicWorkload", "load_quotes"]

@@ -1,0 +1,94 @@
+"""Modelled machines: handling input takes time in proportion to its frames, messages and bytes, one batch at a time.
+
+While a host is busy its input queues up. The queue needs no limit of its own: what waits here still counts against the
+window of the wire it came by, so it is bounded by the windows of all connections, and senders are held back as by TCP.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.broker.frames import Forward, Frame, Publish
+from penstock.model.errors import MisuseError
+from penstock.sim.clock import Callback, Clock
+
+__all__ = ["CostModel", "Host"]
+
+
+@dataclass(slots=True, frozen=True)
+class CostModel:
+    """What input costs on a host of speed 1, in nanoseconds."""
+
+    frame_ns: int = 0
+    """For each frame."""
+    message_ns: int = 0
+    """For each message in a frame, on top."""
+    byte_ns: int = 0
+    """For each byte, on top."""
+
+    def __post_init__(self) -> None:
+        for name in ("frame_ns", "message_ns", "byte_ns"):
+            if getattr(self, name) < 0:
+                raise MisuseError(f"{name} {getattr(self, name)} is negative")
+
+    @property
+    def is_free(self) -> bool:
+        """Whether input costs nothing."""
+        return not (self.frame_ns or self.message_ns or self.byte_ns)
+
+    def batch_ns(self, frames: Sequence[Frame], size: int) -> int:
+        """What a batch of so many bytes costs."""
+        messages = sum(len(frame.bodies) if isinstance(frame, Publish | Forward) else 1 for frame in frames)
+        return self.frame_ns * len(frames) + self.message_ns * messages + self.byte_ns * size
+
+
+class Host:
+    """One machine with one core."""
+
+    def __init__(self, clock: Clock, cost: CostModel | None = None, *, speed: float = 1.0) -> None:
+        if speed <= 0:
+            raise MisuseError(f"speed {speed} of a host is not positive")
+        self._clock, self._speed = clock, speed
+        self.cost = cost or CostModel()
+        self.is_free = self.cost.is_free
+        """Whether input is handled at once."""
+        self._queue: deque[tuple[int, Callback]] = deque()
+        self._carry_ns = 0
+        self._is_busy = False
+        self.busy_us = 0
+        """Time spent on finished work."""
+        self.queued_max = 0
+        """The most batches that ever waited."""
+
+    @property
+    def queued(self) -> int:
+        """Batches that wait, without the one in work."""
+        return len(self._queue)
+
+    def submit(self, frames: Sequence[Frame], size: int, done: Callback) -> None:
+        """Work on a batch when its turn comes, and call back when it is handled."""
+        self._queue.append((int(self.cost.batch_ns(frames, size) / self._speed), done))
+        if not self._is_busy:
+            self._start()
+        self.queued_max = max(self.queued_max, len(self._queue))
+
+    def crash(self) -> None:
+        """Forget all that waits; what is in work is called back, and must find out itself that it is too late."""
+        self._queue.clear()
+
+    def _start(self) -> None:
+        cost_ns, done = self._queue.popleft()
+        self._is_busy = True
+        # The part below a microsecond is kept for the next batch, so that many small ones cost what they should.
+        cost_us, self._carry_ns = divmod(cost_ns + self._carry_ns, 1_000)
+
+        def finish() -> None:
+            self._is_busy = False
+            self.busy_us += cost_us
+            done()
+            if self._queue and not self._is_busy:
+                self._start()
+
+        self._clock.after(cost_us, finish)

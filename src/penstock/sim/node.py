@@ -1,0 +1,205 @@
+"""The shell of a simulated broker: brings it stimuli, carries out its effects, wakes it at its deadlines.
+
+As thin as the live one: it holds no protocol decision. Crashes happen to it from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import Final
+
+from penstock.broker.effects import Close, Effect, Wake
+from penstock.broker.frames import Frame
+from penstock.broker.outbox import Outbox
+from penstock.broker.settings import BrokerSettings
+from penstock.model.errors import MisuseError
+from penstock.sim.clock import Clock
+from penstock.sim.host import Host
+from penstock.sim.link import End
+from penstock.sim.ports import BrokerCore, MakeBroker
+from penstock.sim.trace import Trace
+
+__all__ = ["SimBroker"]
+
+_NEVER_US: Final = 2**63
+
+
+class SimBroker:
+    """A broker in the virtual world, in one life after the other."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        make: MakeBroker,
+        *,
+        seed: str,
+        clock: Clock,
+        trace: Trace,
+        host: Host,
+        checks: bool = False,
+    ) -> None:
+        """Start the first life; with ``checks``, invariants are looked at after every step."""
+        self.name = settings.name
+        self.settings = settings
+        self.host = host
+        self.incarnation = 0
+        """Lives so far."""
+        self.steps = 0
+        """Stimuli so far."""
+        self._make, self._seed = make, seed
+        self._clock, self._trace, self._checks = clock, trace, checks
+        self._core: BrokerCore | None = None
+        self._ends: dict[int, End] = {}
+        self._outboxes: dict[int, Outbox] = {}
+        self._connections = 0
+        self._armed_us = _NEVER_US
+        self.start()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the broker runs."""
+        return self._core is not None
+
+    @property
+    def core(self) -> BrokerCore:
+        """The broker of the present life."""
+        if self._core is None:
+            raise MisuseError(f"broker {self.name} is down")
+        return self._core
+
+    @property
+    def connections(self) -> int:
+        """Connections it holds now."""
+        return len(self._ends)
+
+    def start(self) -> None:
+        """Begin a new life, which knows nothing of those before."""
+        if self._core is not None:
+            raise MisuseError(f"broker {self.name} is up already")
+        self.incarnation += 1
+        rng = Random(f"{self._seed}/{self.name}/{self.incarnation}")
+        self._core = self._make(self.settings, incarnation=self.incarnation, rng=rng)
+        self._note(f"starts, incarnation {self.incarnation}")
+        self._arm(self._core, self._clock.now_us)
+
+    def crash(self, *, loud: bool) -> None:
+        """Lose everything at once; loud: the peers are told by their network, as after a kill."""
+        self._end_life("crashes" if loud else "crashes silently")
+        self.host.crash()
+        ends = list(self._ends.values())
+        self._ends.clear()
+        self._outboxes.clear()
+        for end in ends:
+            end.abort(loud=loud)
+
+    def stop(self) -> None:
+        """Say goodbye, send what is queued, and end."""
+        effects = self.core.shutdown(now_ms=self._clock.now_ms)
+        self._end_life("stops")
+        self._carry_out(effects)
+        ends = list(self._ends.values())
+        self._ends.clear()
+        self._outboxes.clear()
+        for end in ends:
+            end.close()
+
+    def on_connected(self, end: End, *, dialled: str) -> None:
+        """Tell the broker of a new connection."""
+        self._connections += 1
+        number = end.number = self._connections
+        self._note(f"connects to {end.peer.node.name} as {number}")
+        core = self.core
+        self._ends[number] = end
+        effects = core.connect(number, now_ms=self._clock.now_ms, dialled=dialled)
+        self._outboxes[number] = outbox = core.outbox(number)
+        end.attach(outbox)
+        self._after_step(core, effects)
+
+    def on_frames(self, end: End, frames: list[Frame]) -> None:
+        """Hand the broker what arrived."""
+        core = self._core
+        if core is not None:
+            now_us = self._clock.now_us
+            self._trace.note(now_us, self.name, f"< {end.number} {len(frames)} {type(frames[0]).__name__}")
+            self._after_step(core, core.receive(end.number, frames, now_ms=now_us // 1_000))
+
+    def on_lost(self, end: End) -> None:
+        """Tell the broker of a lost connection."""
+        self._note(f"loses {end.peer.node.name} as {end.number}")
+        self._forget(end.number)
+        core = self._core
+        if core is not None:
+            self._after_step(core, core.disconnect(end.number, now_ms=self._clock.now_ms))
+
+    def check_invariants(self) -> None:
+        """Fails if an outbox, a wire or the broker itself is not as it must be."""
+        for number, outbox in self._outboxes.items():
+            outbox.check_invariants()
+            self._ends[number].outward.check_invariants()
+        check = getattr(self._core, "check_invariants", None)
+        if check is not None:
+            check()
+
+    def _after_step(self, core: BrokerCore, effects: list[Effect]) -> None:
+        self.steps += 1
+        self._carry_out(effects)
+        if self._checks:
+            self.check_invariants()
+        self._arm(core, self._clock.now_us)
+
+    def _carry_out(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Wake):
+                # A broker may wake a connection and close it in one step.
+                end = self._ends.get(effect.connection)
+                if end is not None:
+                    end.outward.wake()
+            elif isinstance(effect, Close):
+                self._note(f"closes {effect.connection}: {effect.code} {effect.reason}")
+                end = self._forget(effect.connection)
+                if end is not None:
+                    end.close()
+            else:
+                fields = " ".join(f"{name}={value}" for name, value in effect.fields)
+                self._note(f"{effect.event} {fields}".rstrip())
+
+    def _forget(self, number: int) -> End | None:
+        self._outboxes.pop(number, None)
+        return self._ends.pop(number, None)
+
+    def _arm(self, core: BrokerCore, earliest_us: int) -> None:
+        due_ms = core.next_deadline()
+        if due_ms is None:
+            return
+        due_us = max(due_ms * 1_000, earliest_us)
+        # A later deadline needs no timer of its own: the earlier one looks again when it rings.
+        if due_us < self._armed_us:
+            self._armed_us = due_us
+            self._clock.at(due_us, self._ring)
+
+    def _ring(self) -> None:
+        core, now_us = self._core, self._clock.now_us
+        if core is None or now_us != self._armed_us:
+            return
+        self._armed_us = _NEVER_US
+        due_ms = core.next_deadline()
+        if due_ms is None or due_ms > now_us // 1_000:
+            self._arm(core, now_us)
+            return
+        self.steps += 1
+        self._carry_out(core.on_deadline(now_ms=now_us // 1_000))
+        if self._checks:
+            self.check_invariants()
+        # A deadline that stays in the past must not stop time.
+        self._arm(core, now_us + 1_000)
+
+    def _end_life(self, how: str) -> None:
+        if self._core is None:
+            raise MisuseError(f"broker {self.name} is down already")
+        self._core = None
+        self._armed_us = _NEVER_US
+        self._note(how)
+
+    def _note(self, what: str) -> None:
+        self._trace.note(self._clock.now_us, self.name, what)

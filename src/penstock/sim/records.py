@@ -1,0 +1,103 @@
+"""What simulated clients remember of their lives, for the checkers: what they asked for, published and received.
+
+Bodies are kept as they are and decoded when a checker asks: most are never looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from penstock.model.body import decode_attributes, decode_id
+from penstock.model.message_id import MessageId
+from penstock.model.values import AttributeValue
+
+__all__ = ["Delivery", "Period", "Published", "SubscriptionRecord"]
+
+
+class Published(NamedTuple):
+    """A message that a client sent."""
+
+    sent_us: int
+    body: bytes
+    is_refused: bool = False
+    """Whether the broker refused it."""
+
+    @property
+    def message_id(self) -> MessageId:
+        """Its identifier."""
+        return decode_id(self.body)
+
+    @property
+    def attributes(self) -> dict[str, AttributeValue]:
+        """Its attributes."""
+        return decode_attributes(self.body)
+
+
+class Delivery(NamedTuple):
+    """A message that a client received for one of its subscriptions."""
+
+    received_us: int
+    subscription: int
+    pubend: int
+    tick: int
+    body: bytes
+
+    @property
+    def message_id(self) -> MessageId:
+        """Its identifier."""
+        return decode_id(self.body)
+
+    @property
+    def attributes(self) -> dict[str, AttributeValue]:
+        """Its attributes."""
+        return decode_attributes(self.body)
+
+
+@dataclass(slots=True)
+class Period:
+    """A time during which a subscription was in force on all paths."""
+
+    from_us: int
+    to_us: int | None = None
+    """None while it lasts."""
+
+    def covers(self, time_us: int) -> bool:
+        """Whether the time lies in the period."""
+        return self.from_us <= time_us and (self.to_us is None or time_us < self.to_us)
+
+
+@dataclass(slots=True)
+class SubscriptionRecord:
+    """One subscription of a client, over all its connections."""
+
+    number: int
+    selector: str
+    granted: str = ""
+    """What the broker granted of it, in canonical form; empty until it did."""
+    pending: tuple[str, ...] = ()
+    """Pubends that had not confirmed it when the broker did."""
+    refused: str = ""
+    """Why it was refused, if it was."""
+    gone_us: int | None = None
+    """When the broker said that nothing more would follow."""
+    periods: list[Period] = field(default_factory=list)
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether it is in force now."""
+        return bool(self.periods) and self.periods[-1].to_us is None
+
+    def begin(self, now_us: int) -> None:
+        """The broker says that it is in force."""
+        self.end(now_us)
+        self.periods.append(Period(now_us))
+
+    def end(self, now_us: int) -> None:
+        """It is in force no more: unsubscribed, or the connection is lost."""
+        if self.is_confirmed:
+            self.periods[-1].to_us = now_us
+
+    def was_in_force(self, time_us: int) -> bool:
+        """Whether it was in force at that time."""
+        return any(period.covers(time_us) for period in self.periods)

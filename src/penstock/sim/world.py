@@ -1,0 +1,248 @@
+"""A virtual world: brokers, links and clients on one clock, everything in it following from one seed.
+
+Chance comes from children of the seed, one each for links, faults, the workload and every life of every broker, so that
+a change to one leaves the others as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from random import Random
+from typing import Any, Final, TextIO
+
+from penstock.broker.broker import Broker
+from penstock.broker.settings import BrokerSettings
+from penstock.model.errors import MisuseError
+from penstock.model.values import Attributes
+from penstock.sim.client import SimClient
+from penstock.sim.clock import Clock
+from penstock.sim.host import CostModel, Host
+from penstock.sim.link import Link
+from penstock.sim.node import SimBroker
+from penstock.sim.ports import MakeBroker
+from penstock.sim.trace import Trace
+from penstock.sim.wire import LinkOptions
+
+__all__ = ["START_MS", "Timed", "World"]
+
+START_MS: Final = 1_767_225_600_000
+"""When every world begins: 2026 began then, and ticks and identifiers look as they do in real life."""
+_LOOK_US: Final = 10_000
+_SETTLE_MS: Final = 200
+
+Timed = tuple[int, SimClient, Attributes, bytes]
+"""A publication to come: microseconds after the start, publisher, attributes, payload."""
+
+
+class World:
+    """One simulated overlay."""
+
+    def __init__(
+        self,
+        seed: int | str = 0,
+        *,
+        checks: bool = False,
+        output: TextIO | None = None,
+        make_broker: MakeBroker = Broker,
+    ) -> None:
+        """Begin a world; with ``checks``, brokers' invariants are looked at after every step (slow)."""
+        start_us = START_MS * 1_000
+        self.seed = seed
+        self.clock = Clock(start_us)
+        self.trace = Trace(start_us=start_us, output=output)
+        self.faults, self.workload = Random(f"{seed}/faults"), Random(f"{seed}/workload")
+        """Chance for whoever harms the world, and for whoever gives it work."""
+        self.brokers: dict[str, SimBroker] = {}
+        self.clients: dict[str, SimClient] = {}
+        self.links: dict[tuple[str, str], Link] = {}
+        """By the names of caller and callee."""
+        self._links_rng = Random(f"{seed}/links")
+        self._make_broker, self._checks = make_broker, checks
+        self._edge = Host(self.clock)
+
+    # --- building
+
+    def add_broker(self, settings: BrokerSettings, *, cost: CostModel | None = None, speed: float = 1.0) -> SimBroker:
+        """Start a broker on a host of its own, which by default is infinitely fast."""
+        self._check_new(settings.name)
+        broker = SimBroker(
+            settings,
+            self._make_broker,
+            seed=f"{self.seed}/brokers",
+            clock=self.clock,
+            trace=self.trace,
+            host=Host(self.clock, cost, speed=speed),
+            checks=self._checks,
+        )
+        self.brokers[settings.name] = broker
+        return broker
+
+    def add_link(self, caller: str, callee: str, **options: Any) -> Link:
+        """Connect two brokers, for as long as both run; options as in ``LinkOptions``."""
+        near, far = self.broker(caller), self.broker(callee)
+        if (caller, callee) in self.links or (callee, caller) in self.links:
+            raise MisuseError(f"there is a link between {caller} and {callee} already")
+        return self._linked(
+            caller, callee, Link(self.clock, self._links_rng, near, far, options=LinkOptions(**options))
+        )
+
+    def add_client(self, name: str, broker: str, *, credential: str = "", **options: Any) -> SimClient:
+        """Connect a client to a broker, for as long as both run; options as in ``LinkOptions``."""
+        self._check_new(name)
+        far = self.broker(broker)
+        client = SimClient(
+            name,
+            clock=self.clock,
+            trace=self.trace,
+            host=self._edge,
+            overlay=far.settings.overlay,
+            credential=credential,
+        )
+        self.clients[name] = client
+        link = Link(self.clock, self._links_rng, client, far, options=LinkOptions(**options))
+        self._linked(name, broker, link)
+        return client
+
+    def add_overlay(
+        self,
+        links: Iterable[tuple[str, str]],
+        *,
+        settings: Mapping[str, Any] | None = None,
+        cost: CostModel | None = None,
+        **options: Any,
+    ) -> list[SimBroker]:
+        """Start all brokers that these links name, and the links, all alike."""
+        pairs = list(links)
+        made = self.add_brokers(pairs, settings=settings, cost=cost)
+        for near, far in pairs:
+            self.add_link(near, far, **options)
+        return made
+
+    def add_brokers(
+        self,
+        links: Iterable[tuple[str, str]],
+        *,
+        settings: Mapping[str, Any] | None = None,
+        cost: CostModel | None = None,
+    ) -> list[SimBroker]:
+        """Start all brokers that links to come will name, each with a pubend ``<name>-pubend``."""
+        neighbours: dict[str, list[str]] = {}
+        for near, far in links:
+            neighbours.setdefault(near, []).append(far)
+            neighbours.setdefault(far, []).append(near)
+        made = []
+        for number, (name, others) in enumerate(neighbours.items(), start=len(self.brokers) + 1):
+            chosen = {"number": number, "pubends": (f"{name}-pubend",), "neighbours": tuple(others), **(settings or {})}
+            made.append(self.add_broker(BrokerSettings(name=name, **chosen), cost=cost))
+        return made
+
+    # --- harm and repair
+
+    def crash(self, name: str, *, loud: bool = True) -> None:
+        """End a broker with all its state; loud: its peers are told by the network, as after a kill."""
+        self.broker(name).crash(loud=loud)
+
+    def stop(self, name: str) -> None:
+        """End a broker in an orderly way."""
+        self.broker(name).stop()
+
+    def restart(self, name: str) -> None:
+        """Start a broker that is down, without memory of its former life."""
+        self.broker(name).start()
+        for (caller, _), link in self.links.items():
+            if caller == name:
+                link.want()
+
+    def link(self, one: str, other: str) -> Link:
+        """The link between two nodes, whoever dials."""
+        link = self.links.get((one, other)) or self.links.get((other, one))
+        if link is None:
+            raise MisuseError(f"there is no link between {one} and {other}")
+        return link
+
+    def cut(self, one: str, other: str, *, loud: bool = False, one_way: bool = False) -> None:
+        """Cut a link; one way: only what the first sends to the other is lost."""
+        is_from_caller = (one, other) in self.links
+        self._note(f"the link {one} {other} is cut, {loud=} {one_way=}")
+        self.link(one, other).cut(
+            loud=loud, forward=is_from_caller or not one_way, backward=not (is_from_caller and one_way)
+        )
+
+    def heal(self, one: str, other: str) -> None:
+        """Mend a link that was cut or stalled."""
+        self._note(f"the link {one} {other} is healed")
+        self.link(one, other).heal()
+
+    # --- time
+
+    @property
+    def elapsed_ms(self) -> int:
+        """Virtual time since the world began."""
+        return self.clock.now_ms - START_MS
+
+    def run_for(self, ms: int) -> None:
+        """Let so much virtual time pass."""
+        self.clock.run_for(ms * 1_000)
+
+    def run_until(self, is_reached: Callable[[], bool], *, limit_ms: int) -> bool:
+        """Let time pass until something is so, at most this long; looks every ten milliseconds; whether it is so."""
+        end_us = self.clock.now_us + limit_ms * 1_000
+        while not is_reached():
+            if self.clock.now_us >= end_us:
+                return False
+            self.clock.run_until(min(end_us, self.clock.now_us + _LOOK_US))
+        return True
+
+    def run_until_ready(self, *, limit_ms: int = 30_000) -> bool:
+        """Let time pass until links are up, clients connected and their subscriptions in force, and a little more.
+
+        The little more is for brokers that confirm subscriptions before they have heard of the whole overlay.
+        """
+        is_ready = self.run_until(self._is_ready, limit_ms=limit_ms)
+        self.run_for(_SETTLE_MS)
+        return is_ready and self._is_ready()
+
+    def feed(self, publications: Iterable[Timed]) -> None:
+        """Have these published, each at its time from now, in ascending order; they are drawn one by one."""
+        self._feed_next(iter(publications), self.clock.now_us)
+
+    # --- looking
+
+    def broker(self, name: str) -> SimBroker:
+        """The broker of that name."""
+        broker = self.brokers.get(name)
+        if broker is None:
+            raise MisuseError(f"there is no broker {name}")
+        return broker
+
+    def digest(self) -> str:
+        """A fingerprint of all that happened: the same seed gives the same."""
+        return self.trace.digest()
+
+    def _is_ready(self) -> bool:
+        links = [link for link in self.links.values() if link.caller.is_up and link.callee.is_up]
+        clients = [client for client in self.clients.values() if client.is_up]
+        return all(link.is_connected for link in links) and all(client.is_ready for client in clients)
+
+    def _feed_next(self, publications: Iterator[Timed], start_us: int) -> None:
+        following = next(publications, None)
+        if following is not None:
+            at_us, client, attributes, payload = following
+
+            def publish() -> None:
+                client.publish(attributes, payload)
+                self._feed_next(publications, start_us)
+
+            self.clock.at(start_us + at_us, publish)
+
+    def _linked(self, caller: str, callee: str, link: Link) -> Link:
+        self.links[caller, callee] = link
+        link.want()
+        return link
+
+    def _check_new(self, name: str) -> None:
+        if name in self.brokers or name in self.clients:
+            raise MisuseError(f"the name {name} is taken")
+
+    def _note(self, what: str) -> None:
+        self.trace.note(self.clock.now_us, "world", what)

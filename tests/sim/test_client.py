@@ -1,0 +1,201 @@
+"""Simulated clients keep within their credit, record what comes, and come back after a loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.broker.access import Access, Rule
+from penstock.broker.frames import Deliver
+from penstock.broker.settings import BrokerSettings
+from penstock.selectors import Selector
+from penstock.sim.checkers import broken_laws, missing
+from penstock.sim.client import SimClient
+from penstock.sim.world import World
+
+
+def world_of(**settings: Any) -> World:
+    world = World(1, checks=True)
+    world.add_broker(BrokerSettings("b1", pubends=("p",), **settings))
+    return world
+
+
+def pair_of_clients(world: World, selector: str = "a > 1") -> tuple[SimClient, SimClient]:
+    publisher, subscriber = world.add_client("pub", "b1"), world.add_client("sub", "b1")
+    subscriber.subscribe(selector)
+    assert world.run_until_ready()
+    return publisher, subscriber
+
+
+def test_a_subscriber_records_what_it_asked_for() -> None:
+    world = world_of()
+    publisher, subscriber = pair_of_clients(world)
+    for value in range(4):
+        publisher.publish({"a": value}, b"payload")
+    world.run_for(100)
+    assert [delivery.attributes for delivery in subscriber.deliveries] == [{"a": 2}, {"a": 3}]
+    ids = [published.message_id for published in publisher.published]
+    assert [delivery.message_id for delivery in subscriber.deliveries] == ids[2:]
+    assert publisher.acknowledged == 4
+    assert subscriber.deliveries[0].received_us - publisher.published[2].sent_us == 2_000
+
+
+def test_a_message_for_several_subscriptions_is_recorded_for_each() -> None:
+    world = world_of()
+    publisher, subscriber = pair_of_clients(world)
+    second = subscriber.subscribe("a < 5")
+    assert world.run_until_ready()
+    publisher.publish({"a": 3})
+    world.run_for(100)
+    assert sorted(delivery.subscription for delivery in subscriber.deliveries) == [1, second]
+
+
+def test_what_is_published_before_the_connection_stands_waits() -> None:
+    world = world_of()
+    publisher = world.add_client("pub", "b1")
+    publisher.publish({"a": 1})
+    assert (publisher.backlog, publisher.is_connected) == (1, False)
+    world.run_for(100)
+    assert (publisher.backlog, publisher.acknowledged) == (0, 1)
+
+
+def test_a_publisher_keeps_within_its_credit() -> None:
+    world = world_of(credit_bytes=1_000)
+    publisher, subscriber = pair_of_clients(world)
+    for value in range(2, 32):
+        publisher.publish({"a": value}, bytes(200))
+    sent = len(publisher.published)
+    assert 3 <= sent <= 4
+    assert publisher.backlog == 30 - sent
+    world.run_for(100)
+    assert (len(subscriber.deliveries), publisher.acknowledged) == (30, 30)
+    assert broken_laws([subscriber]) == []
+
+
+def test_a_message_larger_than_all_credit_goes_alone() -> None:
+    world = world_of(credit_bytes=1_000)
+    publisher, subscriber = pair_of_clients(world)
+    for _ in range(3):
+        publisher.publish({"a": 2}, bytes(5_000))
+    assert len(publisher.published) == 1
+    world.run_for(100)
+    assert len(subscriber.deliveries) == 3
+
+
+def test_a_full_backlog_drops_and_counts() -> None:
+    world = world_of()
+    publisher = world.add_client("pub", "b1")
+    publisher._backlog_max = 2
+    for _ in range(5):
+        publisher.publish({"a": 1})
+    assert (publisher.backlog, publisher.dropped) == (2, 3)
+
+
+def test_deliveries_beyond_the_record_are_counted() -> None:
+    world = world_of()
+    publisher, subscriber = pair_of_clients(world)
+    subscriber._deliveries_max = 1
+    for _ in range(3):
+        publisher.publish({"a": 2})
+    world.run_for(100)
+    assert (len(subscriber.deliveries), subscriber.unrecorded) == (1, 2)
+
+
+def test_an_idle_client_stays_connected_by_heartbeats() -> None:
+    world = world_of()
+    _, subscriber = pair_of_clients(world)
+    world.run_for(60_000)
+    assert (subscriber.welcomes, subscriber.goodbyes) == (1, [])
+
+
+@pytest.mark.parametrize("loud", [True, False])
+def test_after_a_loss_a_client_comes_back_and_subscribes_again(loud: bool) -> None:
+    world = world_of()
+    publisher, subscriber = pair_of_clients(world)
+    publisher.publish({"a": 2})
+    world.run_for(100)
+    world.cut("sub", "b1", loud=loud)
+    world.run_for(10_000)
+    assert not subscriber.is_connected
+    publisher.publish({"a": 3})
+    world.run_for(100)
+    world.heal("sub", "b1")
+    assert world.run_until_ready()
+    publisher.publish({"a": 4})
+    world.run_for(100)
+    assert [delivery.attributes["a"] for delivery in subscriber.deliveries] == [2, 4]
+    assert len(subscriber.subscriptions[1].periods) == 2
+    assert missing([publisher], [subscriber]) == []
+
+
+def test_a_silent_broker_is_given_up_after_five_heartbeats() -> None:
+    world = world_of()
+    _, subscriber = pair_of_clients(world)
+    world.link("sub", "b1").stall()
+    world.run_for(4_000)
+    assert subscriber.is_connected
+    world.run_for(3_000)
+    assert not subscriber.is_connected
+
+
+def test_what_was_under_way_at_a_loss_is_counted_as_unconfirmed() -> None:
+    world = world_of()
+    publisher, _ = pair_of_clients(world)
+    publisher.publish({"a": 2})
+    world.cut("pub", "b1", loud=True)
+    world.run_for(10)
+    assert (publisher.unconfirmed, publisher.acknowledged) == (1, 0)
+
+
+def test_unsubscribing_ends_the_deliveries() -> None:
+    world = world_of()
+    publisher, subscriber = pair_of_clients(world)
+    subscriber.unsubscribe(1)
+    world.run_for(100)
+    publisher.publish({"a": 2})
+    world.run_for(100)
+    assert (subscriber.deliveries, missing([publisher], [subscriber])) == ([], [])
+    assert subscriber.is_ready
+
+
+def test_refusals_are_recorded_and_not_asked_for_again() -> None:
+    rule = Rule("pub", publish=Selector.parse("a = 1"), subscribe=None)
+    world = world_of(access=Access(rules=(rule,)))
+    publisher = world.add_client("pub", "b1")
+    number = publisher.subscribe("a = 1")
+    publisher.publish({"a": 2})
+    world.run_for(100)
+    assert "may not subscribe" in publisher.subscriptions[number].refused
+    assert publisher.refused == 2
+    publisher.publish({"a": 1})
+    world.run_for(100)
+    assert [published.is_refused for published in publisher.published] == [True, False]
+    assert publisher.is_ready
+
+
+def test_a_client_that_cannot_prove_itself_is_told_goodbye() -> None:
+    world = world_of(access=Access(tokens={"good": "secret"}))
+    good, bad = world.add_client("good", "b1", credential="secret"), world.add_client("bad", "b1", credential="x")
+    world.run_for(1_000)
+    assert (good.is_connected, bad.is_connected) == (True, False)
+    assert "authentication failed" in bad.goodbyes[0].reason
+
+
+def test_a_client_that_leaves_is_gone_for_good() -> None:
+    world = world_of()
+    publisher, subscriber = pair_of_clients(world)
+    subscriber.leave()
+    world.run_for(30_000)
+    publisher.publish({"a": 2})
+    world.run_for(100)
+    assert (subscriber.welcomes, subscriber.deliveries) == (1, [])
+    assert world.broker("b1").connections == 1
+
+
+def test_a_frame_that_is_not_for_clients_is_a_bug() -> None:
+    world = world_of()
+    _, subscriber = pair_of_clients(world)
+    assert subscriber._end is not None
+    with pytest.raises(AssertionError, match="is not for clients"):
+        subscriber.on_frames(subscriber._end, [Deliver(0, 1, b"", b""), object()])  # type: ignore[list-item]

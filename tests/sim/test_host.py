@@ -1,0 +1,70 @@
+"""Hosts take their time for each batch, one after the other, in proportion to what is in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.broker.frames import Deliver, Frame, Heartbeat, Publish
+from penstock.model import MisuseError
+from penstock.sim.clock import Clock
+from penstock.sim.host import CostModel, Host
+
+
+def test_a_batch_costs_its_frames_messages_and_bytes() -> None:
+    cost = CostModel(frame_ns=1_000, message_ns=100, byte_ns=1)
+    frames: list[Frame] = [Heartbeat(), Publish(1, [b"a", b"b", b"c"]), Deliver(0, 1, b"\0\0\0\1", b"x")]
+    assert cost.batch_ns(frames, 50) == 3 * 1_000 + 5 * 100 + 50
+    assert not cost.is_free
+    assert CostModel().is_free
+
+
+def test_batches_are_handled_one_after_the_other() -> None:
+    clock = Clock()
+    host, seen = Host(clock, CostModel(frame_ns=10_000)), list[tuple[str, int]]()
+    for name in "abc":
+        host.submit([Heartbeat()], 256, lambda name=name: seen.append((name, clock.now_us)))  # type: ignore[misc]
+    assert host.queued == 2
+    clock.run_for(100)
+    assert seen == [("a", 10), ("b", 20), ("c", 30)]
+    assert (host.queued, host.queued_max, host.busy_us) == (0, 2, 30)
+
+
+def test_a_host_of_twice_the_speed_needs_half_the_time() -> None:
+    clock, seen = Clock(), list[int]()
+    Host(clock, CostModel(frame_ns=10_000), speed=2.0).submit([Heartbeat()], 256, lambda: seen.append(clock.now_us))
+    clock.run_for(100)
+    assert seen == [5]
+
+
+def test_parts_of_a_microsecond_add_up() -> None:
+    clock = Clock()
+    host = Host(clock, CostModel(frame_ns=300))
+    for _ in range(100):
+        host.submit([Heartbeat()], 256, lambda: None)
+    clock.run_for(1_000)
+    assert host.busy_us == 30
+
+
+def test_work_that_brings_new_work_does_not_start_twice() -> None:
+    clock, seen = Clock(), list[int]()
+    host = Host(clock, CostModel(frame_ns=5_000))
+    host.submit([Heartbeat()], 256, lambda: host.submit([Heartbeat()], 256, lambda: seen.append(clock.now_us)))
+    clock.run_for(100)
+    assert seen == [10]
+
+
+def test_a_crash_forgets_what_waits() -> None:
+    clock, seen = Clock(), list[str]()
+    host = Host(clock, CostModel(frame_ns=5_000))
+    host.submit([Heartbeat()], 256, lambda: seen.append("in work"))
+    host.submit([Heartbeat()], 256, lambda: seen.append("waiting"))
+    host.crash()
+    clock.run_for(100)
+    assert seen == ["in work"]
+
+
+def test_costs_and_speeds_that_cannot_be_are_refused() -> None:
+    with pytest.raises(MisuseError, match="byte_ns -1 is negative"):
+        CostModel(byte_ns=-1)
+    with pytest.raises(MisuseError, match="speed 0"):
+        Host(Clock(), speed=0)

@@ -1,0 +1,195 @@
+"""The shell of a broker brings stimuli, carries out effects and rings at deadlines; it decides nothing."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from penstock.broker.effects import Close, Effect, Record, Wake
+from penstock.broker.frames import Frame, Goodbye, Heartbeat
+from penstock.broker.outbox import Outbox
+from penstock.broker.settings import BrokerSettings
+from penstock.model import MisuseError
+from penstock.sim.clock import Clock
+from penstock.sim.host import Host
+from penstock.sim.link import Link
+from penstock.sim.node import SimBroker
+from penstock.sim.trace import Trace
+
+
+class Core:
+    """A stand-in for the broker that says what it is told to."""
+
+    def __init__(self, settings: BrokerSettings, *, incarnation: int, rng: Random) -> None:
+        self.name, self.incarnation, self.first_chance = settings.name, incarnation, rng.random()
+        self.stimuli: list[tuple[Any, ...]] = []
+        self.outboxes: dict[int, Outbox] = {}
+        self.deadline_ms: int | None = None
+        self.answer: list[Effect] = []
+        self.is_sound = True
+
+    def connect(self, connection: int, *, now_ms: int, dialled: str = "", certificate: str = "") -> list[Effect]:
+        self.outboxes[connection] = Outbox(control_bytes_max=1 << 20, data_bytes_max=1 << 20)
+        return self.hear("connect", connection, dialled, now_ms)
+
+    def receive(self, connection: int, frames: list[Frame], *, now_ms: int) -> list[Effect]:
+        return self.hear("receive", connection, frames, now_ms)
+
+    def disconnect(self, connection: int, *, now_ms: int) -> list[Effect]:
+        return self.hear("disconnect", connection, now_ms)
+
+    def next_deadline(self) -> int | None:
+        return self.deadline_ms
+
+    def on_deadline(self, *, now_ms: int) -> list[Effect]:
+        return self.hear("deadline", now_ms)
+
+    def outbox(self, connection: int) -> Outbox:
+        return self.outboxes[connection]
+
+    def shutdown(self, *, now_ms: int) -> list[Effect]:
+        for outbox in self.outboxes.values():
+            outbox.push_control(Goodbye("shutdown", ""))
+        return [Close(connection, "shutdown", "") for connection in self.outboxes]
+
+    def status(self) -> dict[str, Any]:
+        return {}
+
+    def check_invariants(self) -> None:
+        assert self.is_sound, "not sound"
+
+    def hear(self, *stimulus: Any) -> list[Effect]:
+        self.stimuli.append(stimulus)
+        answer, self.answer = self.answer, []
+        return answer
+
+
+class Pair:
+    """Two shells and a link of one millisecond."""
+
+    def __init__(self) -> None:
+        self.clock, self.trace = Clock(), Trace()
+        self.a, self.b = self.node("a"), self.node("b")
+        self.link = Link(self.clock, Random(1), self.a, self.b)
+        self.link.want()
+        self.clock.run_for(2_000)
+
+    def node(self, name: str) -> SimBroker:
+        settings = BrokerSettings(name)
+        host = Host(self.clock)
+        return SimBroker(settings, Core, seed="1", clock=self.clock, trace=self.trace, host=host, checks=True)
+
+
+@pytest.fixture
+def pair() -> Pair:
+    return Pair()
+
+
+def core(node: SimBroker) -> Core:
+    assert isinstance(node.core, Core)
+    return node.core
+
+
+def test_both_sides_hear_of_a_connection_and_who_dialled(pair: Pair) -> None:
+    assert core(pair.a).stimuli == [("connect", 1, "b", 2)]
+    assert core(pair.b).stimuli == [("connect", 1, "", 2)]
+    assert pair.a.connections == 1
+
+
+def test_frames_go_when_the_broker_wakes_the_connection(pair: Pair) -> None:
+    sender = core(pair.a)
+    sender.outboxes[1].push_control(Heartbeat(1))
+    pair.clock.run_for(5_000)
+    assert len(core(pair.b).stimuli) == 1
+    sender.deadline_ms, sender.answer = 8, [Wake(1), Wake(99)]
+    pair.a.on_frames(next(iter(pair.a._ends.values())), [Heartbeat(0)])
+    pair.clock.run_for(1_000)
+    assert core(pair.b).stimuli[-1] == ("receive", 1, [Heartbeat(1)], 8)
+
+
+def test_a_closed_connection_sends_what_it_holds_and_is_not_heard_of_again(pair: Pair) -> None:
+    closing = core(pair.a)
+    closing.outboxes[1].push_control(Heartbeat(1))
+    closing.answer = [Close(1, "code", "reason"), Wake(1)]
+    pair.a.on_frames(next(iter(pair.a._ends.values())), [Heartbeat(0)])
+    pair.link.unwant()
+    pair.clock.run_for(10_000)
+    assert [stimulus[0] for stimulus in core(pair.b).stimuli] == ["connect", "receive", "disconnect"]
+    assert [stimulus[0] for stimulus in closing.stimuli] == ["connect", "receive"]
+    assert any("closes 1: code reason" in line for line in pair.trace.lines())
+
+
+def test_records_are_traced(pair: Pair) -> None:
+    core(pair.a).answer = [Record("link-up", (("neighbour", "b"), ("cost", 3))), Record("plain")]
+    pair.a.on_frames(next(iter(pair.a._ends.values())), [Heartbeat(0)])
+    assert [line.split(maxsplit=2)[2] for line in pair.trace.lines()[-2:]] == ["link-up neighbour=b cost=3", "plain"]
+
+
+def test_deadlines_ring_at_their_millisecond_also_after_they_were_moved(pair: Pair) -> None:
+    one = core(pair.a)
+
+    def set_deadline(due_ms: int | None) -> None:
+        one.deadline_ms = due_ms
+        pair.a.on_frames(next(iter(pair.a._ends.values())), [Heartbeat(0)])
+
+    def rung() -> list[int]:
+        return [stimulus[1] for stimulus in one.stimuli if stimulus[0] == "deadline"]
+
+    set_deadline(50)
+    set_deadline(20)
+    pair.clock.run_until(20_000)
+    assert rung() == [20]
+    # Looked at again a millisecond later, it is found to have moved.
+    set_deadline(60)
+    pair.clock.run_until(59_999)
+    assert rung() == [20]
+    pair.clock.run_until(60_000)
+    assert rung() == [20, 60]
+    set_deadline(None)
+    pair.clock.run_until(1_000_000)
+    assert rung() == [20, 60]
+
+
+def test_a_deadline_that_stays_in_the_past_does_not_stop_time(pair: Pair) -> None:
+    core(pair.a).deadline_ms = 0
+    pair.a.on_frames(next(iter(pair.a._ends.values())), [Heartbeat(0)])
+    pair.clock.run_for(10_000)
+    assert sum(stimulus[0] == "deadline" for stimulus in core(pair.a).stimuli) == 11
+
+
+def test_a_crash_loses_everything_and_a_new_life_has_a_larger_incarnation(pair: Pair) -> None:
+    former = core(pair.b)
+    pair.b.crash(loud=True)
+    assert not pair.b.is_up
+    with pytest.raises(MisuseError, match="is down"):
+        _ = pair.b.core
+    pair.b.start()
+    assert (core(pair.b).incarnation, pair.b.connections) == (2, 0)
+    assert core(pair.b).first_chance != former.first_chance
+    assert core(pair.a).stimuli[-1] == ("disconnect", 1, 2)
+    pair.clock.run_for(1_000_000)
+    assert core(pair.b).stimuli[0][:2] == ("connect", 2)
+
+
+def test_stopping_sends_the_goodbyes(pair: Pair) -> None:
+    pair.b.stop()
+    pair.clock.run_for(1_000)
+    assert core(pair.a).stimuli[1:] == [("receive", 1, [Goodbye("shutdown", "")], 3), ("disconnect", 1, 3)]
+
+
+def test_what_is_up_cannot_start_and_what_is_down_cannot_end(pair: Pair) -> None:
+    with pytest.raises(MisuseError, match="b is up already"):
+        pair.b.start()
+    pair.b.crash(loud=False)
+    with pytest.raises(MisuseError, match="b is down already"):
+        pair.b.crash(loud=False)
+    with pytest.raises(MisuseError, match="b is down"):
+        pair.b.stop()
+
+
+def test_with_checks_every_step_looks_at_the_invariants(pair: Pair) -> None:
+    core(pair.a).is_sound = False
+    with pytest.raises(AssertionError, match="not sound"):
+        pair.a.on_frames(next(iter(pair.a._ends.values())), [Heartbeat(0)])

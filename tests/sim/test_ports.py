@@ -1,0 +1,19 @@
+"""The real broker has the interface that the simulator asks for."""
+
+from __future__ import annotations
+
+import inspect
+from random import Random
+
+from penstock.broker.broker import Broker
+from penstock.broker.settings import BrokerSettings
+from penstock.sim.ports import BrokerCore, MakeBroker
+
+
+def test_the_broker_is_a_broker_core() -> None:
+    make: MakeBroker = Broker
+    core: BrokerCore = make(BrokerSettings("b1"), incarnation=1, rng=Random(1))
+    for name, method in inspect.getmembers(BrokerCore, inspect.isfunction):
+        if not name.startswith("_"):
+            asked = list(inspect.signature(method).parameters)[1:]
+            assert list(inspect.signature(getattr(core, name)).parameters)[: len(asked)] == asked
