@@ -1,0 +1,274 @@
+"""Throws hostile frames at a live broker, and sees that it keeps serving others; each campaign follows from its rng.
+
+Hostile peers send noise, broken copies of good frames, good frames that are out of place, frames that are too long or
+end too soon; as strangers, as clients and as a neighbour. Meanwhile an honest publisher and an honest subscriber must
+not notice anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from bench.fuzzing import Fault
+from penstock.broker import frames as f
+from penstock.broker.broker import Broker
+from penstock.broker.codec import FRAME_BYTES_MAX, FrameReader, encode_frame
+from penstock.live.loop import run
+from penstock.live.node import BrokerNode
+from penstock.live.overlay import BrokerPlace, Overlay
+from penstock.model.body import encode_body
+from penstock.model.message import Message
+from penstock.model.message_id import MessageIdSource
+
+__all__ = ["campaign", "frames_campaign", "hostile_stream"]
+
+_FRAMES_PER_STREAM: Final = 40
+_STREAMS_AT_ONCE: Final = 8
+_ROUND_S_MAX: Final = 60.0
+"""Time after which a broker that does not answer has failed; generous, since machines may be busy."""
+_BIG: Final = (0, 1, -1, 2**31, 2**32, 2**63 - 1, -(2**63), 2**64 - 1)
+_HOSTS: Final = ("b2", "b2", "b3", "b1", "")
+_TEXTS: Final = ("", "b1", "b2", "b1.a", "$b1", "x > 1", "x >", "a" * 300, "é\U0001f600", "\0", "TRUE", "class = 'S'")
+
+
+def campaign(rng: Random, frames: int) -> None:
+    """Throw about so many hostile frames at a broker; raises ``Fault`` if that harmed anybody else."""
+    run(_campaign(rng, frames))
+
+
+def frames_campaign(rng: Random) -> None:
+    """One seed's share of a soak."""
+    campaign(rng, 2_000)
+
+
+def hostile_stream(rng: Random, count: int) -> bytes:
+    """About so many frames for one connection, most of which a broker must not accept."""
+    return _Hostile(rng).stream(count)
+
+
+async def _campaign(rng: Random, frames: int) -> None:
+    tunables = {"subscribe_wait_ms": 100}
+    place = BrokerPlace(name="b1", number=1, port=0, pubends=("b1.a",), tunables=tunables)
+    other = BrokerPlace(name="b2", number=2, port=0)
+    overlay = Overlay(name="fuzz", brokers={"b1": place, "b2": other}, links=(("b2", "b1"),))
+    async with BrokerNode(overlay, "b1", rng=rng) as node:
+        subscriber = await _Witness.dial(node.address, "subscriber")
+        publisher = await _Witness.dial(node.address, "publisher")
+        try:
+            await subscriber.subscribe()
+            while frames > 0:
+                count = min(frames, _FRAMES_PER_STREAM)
+                streams = [hostile_stream(rng, count) for _ in range(_STREAMS_AT_ONCE)]
+                await asyncio.gather(*(_throw(node.address, stream) for stream in streams))
+                frames -= count * len(streams)
+                await _check(node, publisher, subscriber)
+        finally:
+            await asyncio.gather(publisher.close(), subscriber.close())
+        await _until(lambda: node.counters.open_connections == 0, "connections are left")
+
+
+async def _check(node: BrokerNode, publisher: _Witness, subscriber: _Witness) -> None:
+    publisher.publish()
+    await _until(lambda: subscriber.delivered == publisher.published, "the honest are not served any more")
+    if node.counters.bugs:
+        raise Fault(f"{node.counters.bugs} exceptions in the broker; see the log")
+    assert isinstance(node.broker, Broker)
+    node.broker.check_invariants()
+
+
+async def _throw(address: tuple[str, int], stream: bytes) -> None:
+    """One hostile connection: sends all it can, says no more, and waits for the broker to end it."""
+    reader, writer = await asyncio.open_connection(*address)
+    try:
+        writer.write(stream)
+        writer.write_eof()
+        async with asyncio.timeout(_ROUND_S_MAX):
+            while await reader.read(65_536):
+                pass
+    except ConnectionError:
+        pass
+    except TimeoutError:
+        raise Fault("a hostile connection was not ended") from None
+    finally:
+        writer.close()
+        await asyncio.gather(writer.wait_closed(), return_exceptions=True)
+
+
+async def _until(condition: Callable[[], bool], complaint: str) -> None:
+    try:
+        async with asyncio.timeout(_ROUND_S_MAX):
+            while not condition():
+                await asyncio.sleep(0.001)
+    except TimeoutError:
+        raise Fault(complaint) from None
+
+
+class _Witness:
+    """An honest client."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._ids = MessageIdSource(publisher=1, broker=1)
+        self._task = asyncio.create_task(self._listen())
+        self._heard: dict[type, int] = {}
+        self.published = 0
+
+    @classmethod
+    async def dial(cls, address: tuple[str, int], name: str) -> _Witness:
+        witness = cls(*await asyncio.open_connection(*address))
+        witness._say(f.Hello(f.PROTOCOL_VERSION, "client", name, "fuzz"))
+        await _until(lambda: f.Welcome in witness._heard, f"the {name} is not welcome")
+        return witness
+
+    @property
+    def delivered(self) -> int:
+        return self._heard.get(f.Deliver, 0)
+
+    async def subscribe(self) -> None:
+        self._say(f.Subscribe(1, "honest = TRUE"))
+        await _until(lambda: f.Subscribed in self._heard, "the subscription is not confirmed")
+
+    def publish(self) -> None:
+        self.published += 1
+        body = encode_body(self._ids.next(self.published), Message({"honest": True}))
+        self._say(f.Publish(self.published, [body]))
+
+    async def close(self) -> None:
+        self._task.cancel()
+        self._writer.close()
+        await asyncio.gather(self._task, self._writer.wait_closed(), return_exceptions=True)
+
+    def _say(self, frame: f.Frame) -> None:
+        self._writer.write(encode_frame(frame))
+
+    async def _listen(self) -> None:
+        frames = FrameReader()
+        while data := await self._reader.read(65_536):
+            for frame in frames.feed(data):
+                self._heard[type(frame)] = self._heard.get(type(frame), 0) + 1
+                if isinstance(frame, f.Deliver):
+                    self._say(f.Heartbeat(0))
+
+
+class _Hostile:
+    """Makes what one hostile peer sends: it plays a role well enough to get far, and badly enough to be refused."""
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        self._role = rng.choice(("client", "client", "neighbour", "neighbour", "liar", "nobody"))
+        self._kinds = {"client": _CLIENT_KINDS, "neighbour": _LINK_KINDS}.get(self._role, _KINDS)
+        self._bad_share = rng.choice((0.0, 0.02, 0.2, 1.0))
+        self._updates = self._published = 0
+
+    def stream(self, count: int) -> bytes:
+        """The bytes of about so many frames."""
+        parts = [encode_frame(frame) for frame in self._opening()]
+        parts += [self._part() for _ in range(count)]
+        if self._rng.random() < 0.2:
+            parts[-1] = parts[-1][: self._rng.randrange(len(parts[-1]) + 1)]
+        return b"".join(parts)
+
+    def _opening(self) -> list[f.Frame]:
+        if self._role == "client":
+            return [f.Hello(f.PROTOCOL_VERSION, "client", "mallory", "fuzz")]
+        if self._role == "neighbour":
+            return [f.Hello(f.PROTOCOL_VERSION, "broker", "b2", "fuzz", self._rng.randrange(2**40))]
+        return [_control(self._rng, f.Hello)] if self._role == "liar" else []
+
+    def _part(self) -> bytes:
+        rng = self._rng
+        if rng.random() >= self._bad_share:
+            return encode_frame(self._frame(rng.choice(self._kinds)))
+        maker = rng.choice((_noise, _mutated, _mutated, _oversized, _unknown, None))
+        return maker(rng) if maker is not None else encode_frame(self._frame(rng.choice(_KINDS)))
+
+    def _frame(self, kind: type[Any]) -> f.Frame:
+        rng = self._rng
+        if kind is f.Publish:
+            bodies, first = _bodies(rng), self._published + 1
+            self._published += len(bodies)
+            return f.Publish(first, bodies, rng.choice(("", "b1.a", "b9")))
+        if kind is f.FilterUpdate and rng.random() < 0.9:
+            self._updates += 1
+            version, base = rng.randrange(-1, 9), rng.choice((-1, -1, -1, 0, 1))
+            texts = [tuple(rng.choices(_TEXTS, k=rng.randrange(3))) for _ in range(2)]
+            return f.FilterUpdate(self._updates, rng.choice(_HOSTS), rng.randrange(3), version, base, *texts)
+        return _frame(rng, kind)
+
+
+# What hostile peers say.
+
+
+def _noise(rng: Random) -> bytes:
+    return rng.randbytes(rng.randrange(1, 200))
+
+
+def _mutated(rng: Random) -> bytes:
+    data = bytearray(encode_frame(_frame(rng, rng.choice(_KINDS))))
+    for _ in range(rng.randrange(1, 4)):
+        # Mostly behind the length, or the rest of the stream would be of no use.
+        data[rng.randrange(4 if rng.random() < 0.8 else 0, len(data))] = rng.randrange(256)
+    return bytes(data)
+
+
+def _oversized(rng: Random) -> bytes:
+    return struct.pack(">IB", rng.choice((0, FRAME_BYTES_MAX + 1, 2**32 - 1)), rng.randrange(6))
+
+
+def _unknown(rng: Random) -> bytes:
+    content = rng.randbytes(rng.randrange(60))
+    return struct.pack(">IB", len(content) + 1, rng.randrange(256)) + content
+
+
+def _frame(rng: Random, kind: type[Any]) -> f.Frame:
+    if kind is f.Publish:
+        return f.Publish(rng.choice((1, 1, 1, 2, 2**64 - 1)), _bodies(rng), rng.choice(("", "b1.a", "b9")))
+    if kind is f.Forward:
+        bodies = _bodies(rng)
+        ticks = [rng.randrange(2**64) for _ in bodies]
+        # Never of the honest publisher's pubend: an insider may speak for pubends behind it, and silence them.
+        return f.Forward(rng.choice(("b2.a", "x", "$b2")), sorted(ticks) if rng.random() < 0.8 else ticks, bodies)
+    if kind is f.Deliver:
+        return f.Deliver(rng.randrange(2**16), rng.randrange(2**64), rng.randbytes(4 * rng.randrange(3)), b"x")
+    return _control(rng, kind)
+
+
+def _control(rng: Random, kind: type[Any]) -> f.ControlFrame:
+    values = [_value(rng, str(kind.__annotations__[name])) for name in kind.__struct_fields__]
+    frame: f.ControlFrame = kind(*values)
+    return frame
+
+
+def _value(rng: Random, annotation: str) -> Any:
+    if annotation == "int":
+        return rng.choice(_BIG) if rng.random() < 0.3 else rng.randrange(4)
+    if annotation == "bytes":
+        return rng.randbytes(rng.randrange(20))
+    if annotation == "tuple[str, ...]":
+        return tuple(rng.choices(_TEXTS, k=rng.randrange(4)))
+    if annotation.startswith("tuple"):
+        return ((rng.randrange(4), rng.choice(_TEXTS)),)
+    return rng.choice(_TEXTS)
+
+
+def _bodies(rng: Random) -> list[bytes]:
+    bodies = []
+    for _ in range(rng.randrange(4)):
+        message = Message({"x": rng.randrange(5), "class": rng.choice(("S", ""))}, rng.randbytes(rng.randrange(9)))
+        body = encode_body(MessageIdSource(publisher=7, broker=7).next(0), message)
+        bodies.append(body if rng.random() < 0.98 else rng.randbytes(rng.randrange(40)))
+    return bodies
+
+
+_KINDS: Final[tuple[type[Any], ...]] = tuple(
+    getattr(f, name) for name in f.__all__ if isinstance(getattr(f, name), type)
+)
+_CLIENT_KINDS: Final = (f.Publish, f.Subscribe, f.Subscribe, f.Unsubscribe, f.StatusRequest, f.Heartbeat)
+_LINK_KINDS: Final = (
+    *(f.FilterUpdate, f.FilterUpdate, f.LinkState, f.LinkState, f.Forward),
+    *(f.FilterProbe, f.FilterApplied, f.MechanismMessage, f.Heartbeat),
+)

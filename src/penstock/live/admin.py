@@ -1,0 +1,134 @@
+"""Metrics, health and status of a node over HTTP, on the same event loop; it reads, and changes nothing.
+
+``/metrics`` for Prometheus, ``/health`` (200, or 503 on the way out) and ``/status`` as JSON. A bearer token protects
+all three, if there is one; without it the node binds them to loopback only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from hmac import compare_digest
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from penstock.live.errors import ConfigError
+from penstock.live.metrics import registry_of, rendered
+
+__all__ = ["AdminServer", "Subject", "application"]
+
+_STOP_S_MAX: Final = 2
+"""Time that requests under way get at the end."""
+_CONCURRENT_MAX: Final = 64
+"""Requests at a time; more are answered with 503."""
+
+
+class Subject(Protocol):
+    """What is shown: a node."""
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it does its work."""
+
+    def status(self) -> dict[str, Any]:
+        """How it is."""
+
+
+def application(subject: Subject, *, token: str = "") -> Starlette:
+    """The routes."""
+    registry = registry_of(subject)
+
+    async def metrics(_request: Request) -> Response:
+        return Response(rendered(registry), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def health(_request: Request) -> Response:
+        healthy = subject.is_serving
+        return JSONResponse({"status": "ok" if healthy else "stopping"}, status_code=200 if healthy else 503)
+
+    async def status(_request: Request) -> Response:
+        return JSONResponse(subject.status())
+
+    shown = {"/metrics": metrics, "/health": health, "/status": status}
+    return Starlette(routes=[Route(path, _guarded(page, token)) for path, page in shown.items()])
+
+
+class AdminServer:
+    """Serves one node's pages; use it with ``async with``, or ``start`` and ``stop``."""
+
+    def __init__(self, subject: Subject, *, host: str = "127.0.0.1", port: int = 0, token: str = "") -> None:
+        self._host, self._port = host, port
+        config = uvicorn.Config(
+            application(subject, token=token),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            server_header=False,
+            limit_concurrency=_CONCURRENT_MAX,
+            timeout_graceful_shutdown=_STOP_S_MAX,
+        )
+        self._server = _QuietServer(config)
+        self._socket: socket.socket | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Listen; raises ``ConfigError`` if the address cannot be had."""
+        try:
+            family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+            self._socket = socket.create_server((self._host, self._port), family=family)
+        except OSError as error:
+            reason = error.strerror or error
+            raise ConfigError(f"the admin API cannot listen at {self._host}:{self._port}: {reason}") from None
+        self._socket.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="admin")
+
+    async def stop(self) -> None:
+        """Answer what was asked, and end."""
+        if self._task is None or self._socket is None:
+            return
+        self._server.should_exit = True
+        await self._task
+        self._socket.close()
+        self._task = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port where it really listens."""
+        assert self._socket is not None, "the admin server has not started"
+        host, port = self._socket.getsockname()[:2]
+        return str(host), int(port)
+
+
+class _QuietServer(uvicorn.Server):
+    """Leaves signals to the program it is part of."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _guarded(page: Callable[[Request], Awaitable[Response]], token: str) -> Callable[[Request], Awaitable[Response]]:
+    async def guarded(request: Request) -> Response:
+        shown = request.headers.get("authorization", "")
+        if token and not compare_digest(shown.encode(), f"Bearer {token}".encode()):
+            return JSONResponse({"error": "a bearer token is needed"}, status_code=401)
+        return await page(request)
+
+    return guarded

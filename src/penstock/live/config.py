@@ -1,0 +1,208 @@
+"""Reads ``overlay.toml``, which describes brokers and links once for all; complaints name file, line and key.
+
+overlay = "demo"
+[security]                      # optional
+link_token = "..."              # brokers show it to each other
+admin_token = "..."             # bearer token of the admin API
+[security.tls]                  # optional; {name} stands for the broker's name, paths are relative to this file
+ca = "ca.pem"
+certificate = "{name}.pem"
+key = "{name}.key"
+mutual = true                   # clients and brokers must show certificates
+[defaults]                      # any tunable of BrokerSettings, for all brokers
+heartbeat_ms = 1000
+[brokers.pb1]
+port = 7001                     # host, bind, admin_host, admin_port, number, pubends, certificate, key, tunables
+pubends = ["pb1.a"]
+[[links]]
+between = ["pb1", "ib1"]        # the first dials the second
+[[clients]]
+name = "feed-1"
+token = "..."
+[[access]]                      # the first rule that fits decides
+clients = "feed-%"
+publish = "class = 'STOCK'"     # or true, or false
+subscribe = false
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Final
+
+from penstock.broker.access import Access, Rule
+from penstock.broker.settings import BrokerSettings, SettingsError
+from penstock.live.errors import ConfigError
+from penstock.live.overlay import BrokerPlace, Overlay, Security, TlsFiles
+from penstock.live.toml_table import TomlTable, read_toml
+from penstock.selectors.errors import SelectorError
+from penstock.selectors.selector import EVERYTHING, Selector
+
+__all__ = ["TUNABLES", "load_overlay"]
+
+TUNABLES: Final = tuple(each.name for each in fields(BrokerSettings) if each.type == "int" and each.name != "number")
+"""The settings of a broker that its owner may change, for all brokers or for one."""
+
+_PORT_MAX: Final = 65_535
+
+
+def load_overlay(path: Path | str) -> Overlay:
+    """The overlay that the file describes; raises ``ConfigError`` for whatever is wrong with it."""
+    path = Path(path)
+    root = read_toml(path)
+    name = root.text("overlay")
+    security = root.table("security")
+    defaults = root.table("defaults")
+    has_tls, tls = "tls" in security, security.table("tls")
+    mutual = tls.flag("mutual", default=False)
+    tables = root.named_tables("brokers")
+    overlay = Overlay(
+        name=name,
+        brokers=_Brokers(path, tables, tls if has_tls else None, _tunables(defaults)).read(),
+        links=_links(root.tables("links"), tables),
+        security=Security(security.text("link_token", ""), security.text("admin_token", ""), mutual),
+        access=_access(root.tables("clients"), root.tables("access"), certificates=mutual),
+    )
+    if not tables:
+        raise root.error("brokers", "there is no broker; add a table [brokers.NAME]")
+    for each in (root, security, defaults, tls, *tables.values()):
+        each.refuse_others()
+    _check_settings(overlay, root, defaults, tables)
+    return overlay
+
+
+class _Brokers:
+    """Reads the tables of brokers, and sees that they do not get in each other's way."""
+
+    def __init__(
+        self, path: Path, tables: dict[str, TomlTable], tls: TomlTable | None, defaults: dict[str, int]
+    ) -> None:
+        self._path, self._tables, self._tls, self._defaults = path, tables, tls, defaults
+        self._taken: dict[tuple[str, object], str] = {}
+
+    def read(self) -> dict[str, BrokerPlace]:
+        numbers = range(1, len(self._tables) + 1)
+        return {
+            name: self._place(name, number, table)
+            for number, (name, table) in zip(numbers, self._tables.items(), strict=True)
+        }
+
+    def _place(self, name: str, order: int, table: TomlTable) -> BrokerPlace:
+        place = BrokerPlace(
+            name=name,
+            number=table.integer("number", order, low=1, high=2**32 - 1),
+            port=table.integer("port", low=0, high=_PORT_MAX),
+            host=table.text("host", "127.0.0.1"),
+            bind=table.text("bind", ""),
+            admin_host=table.text("admin_host", "127.0.0.1"),
+            admin_port=table.integer("admin_port", 0, low=0, high=_PORT_MAX),
+            pubends=table.texts("pubends"),
+            tunables=self._defaults | _tunables(table),
+            tls=self._tls_files(name, table),
+            where=f"{self._path}:{table.line()}",
+        )
+        self._claim(table, "number", place.number, name)
+        if place.port:
+            self._claim(table, "port", (place.listens_at, place.port), name)
+        if place.admin_port:
+            self._claim(table, "admin_port", (place.admin_host, place.admin_port), name)
+        for pubend in place.pubends:
+            self._claim(table, "pubends", pubend, name)
+        return place
+
+    def _claim(self, table: TomlTable, key: str, value: object, name: str) -> None:
+        claim = ("port" if key == "admin_port" else key, value)
+        if claim in self._taken:
+            shown = ":".join(map(str, value)) if isinstance(value, tuple) else value
+            raise table.error(key, f"{shown} is taken by broker {self._taken[claim]} already")
+        self._taken[claim] = name
+
+    def _tls_files(self, name: str, table: TomlTable) -> TlsFiles | None:
+        own = {key: table.text(key, "") for key in ("certificate", "key")}
+        if self._tls is None:
+            for key, value in own.items():
+                if value:
+                    raise table.error(key, "needs a table [security.tls] with the authority (ca)")
+            return None
+        tls, files = self._tls, {}
+        for key in ("certificate", "key"):
+            files[key] = self._file(own[key] or tls.text(key), name)
+        return TlsFiles(
+            self._file(tls.text("ca"), name), files["certificate"], files["key"], tls.flag("mutual", default=False)
+        )
+
+    def _file(self, text: str, name: str) -> Path:
+        return self._path.parent / text.replace("{name}", name)
+
+
+def _tunables(table: TomlTable) -> dict[str, int]:
+    # Asked for in any case, so that the table knows them as keys it may have.
+    values = {key: table.integer(key, 0) for key in TUNABLES}
+    return {key: value for key, value in values.items() if key in table}
+
+
+def _links(links: list[TomlTable], brokers: dict[str, TomlTable]) -> tuple[tuple[str, str], ...]:
+    found: dict[frozenset[str], tuple[str, str]] = {}
+    for table in links:
+        ends = table.texts("between")
+        if len(ends) != 2:
+            raise table.error("between", f"must name two brokers, not {len(ends)}")
+        for end in ends:
+            if end not in brokers:
+                raise table.error("between", f"there is no broker {end!r}; there are: {', '.join(brokers)}")
+        if ends[0] == ends[1]:
+            raise table.error("between", f"broker {ends[0]} cannot have a link to itself")
+        if frozenset(ends) in found:
+            raise table.error("between", f"the link between {ends[0]} and {ends[1]} is there already")
+        found[frozenset(ends)] = ends[0], ends[1]
+        table.refuse_others()
+    return tuple(found.values())
+
+
+def _access(clients: list[TomlTable], rules: list[TomlTable], *, certificates: bool) -> Access:
+    tokens: dict[str, str] = {}
+    for table in clients:
+        name, token = table.text("name"), table.text("token")
+        if name in tokens:
+            raise table.error("name", f"client {name} is there already")
+        tokens[name] = token
+        table.refuse_others()
+    read = tuple(map(_rule, rules))
+    return Access(tokens, read, certificates) if read else Access(tokens, certificates=certificates)
+
+
+def _rule(table: TomlTable) -> Rule:
+    rule = Rule(table.text("clients"), _selector(table, "publish"), _selector(table, "subscribe"))
+    table.refuse_others()
+    return rule
+
+
+def _selector(table: TomlTable, key: str) -> Selector | None:
+    value = table.text_or_flag(key, default=False)
+    if isinstance(value, bool):
+        return EVERYTHING if value else None
+    try:
+        return Selector.parse(value)
+    except SelectorError as error:
+        raise table.error(key, f"not a selector: {error}") from None
+
+
+def _check_settings(overlay: Overlay, root: TomlTable, defaults: TomlTable, tables: dict[str, TomlTable]) -> None:
+    for name, table in tables.items():
+        try:
+            overlay.settings_for(name)
+        except SettingsError as error:
+            raise _settings_complaint(str(error), root, defaults, table) from None
+
+
+def _settings_complaint(text: str, root: TomlTable, defaults: TomlTable, table: TomlTable) -> ConfigError:
+    """The complaint at the key it speaks of, wherever that was set."""
+    if text.startswith("overlay "):
+        return root.error("overlay", text)
+    for key in (*TUNABLES, "pubends"):
+        if key.removesuffix("s") in text:
+            for place in (table, defaults):
+                if key in place:
+                    return place.error(key, text)
+    return table.error("", text)

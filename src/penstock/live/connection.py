@@ -1,0 +1,215 @@
+"""One connection of a live node: bytes in become batches of frames, an outbox becomes writes, an end is orderly.
+
+Little is handed to the transport at a time, so that control can overtake the data that still waits in the outbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Final, Protocol, cast
+
+from penstock.broker.codec import FRAME_BYTES_MAX, FrameReader, encode_frame
+from penstock.broker.errors import ProtocolError
+from penstock.broker.frames import Frame, Goodbye
+from penstock.broker.outbox import Outbox
+from penstock.live.counters import Counters
+from penstock.live.tls import common_name
+
+__all__ = [
+    "DRAIN_S",
+    "FIRST_FRAME_BYTES_MAX",
+    "HIGH_WATER_BYTES",
+    "LINGER_S",
+    "LOW_WATER_BYTES",
+    "WRITE_BYTES",
+    "Connection",
+    "Owner",
+]
+
+WRITE_BYTES: Final = 256 * 1024
+"""Bytes taken out of an outbox for one write."""
+HIGH_WATER_BYTES: Final = 512 * 1024
+"""Bytes in the transport above which nothing more is handed to it."""
+LOW_WATER_BYTES: Final = 128 * 1024
+FIRST_FRAME_BYTES_MAX: Final = 64 * 1024
+"""Bytes in the first frame of a connection: nobody has said yet who is speaking."""
+DRAIN_S: Final = 5.0
+"""Time in which a connection that ends must have taken what is left; then it is cut."""
+LINGER_S: Final = 1.0
+"""Time in which the peer should close its side, once ours has said all."""
+_REASON_CHARS_MAX: Final = 500
+
+
+class Owner(Protocol):
+    """What a connection needs of its node."""
+
+    counters: Counters
+
+    def on_made(self, connection: Connection) -> None:
+        """The transport is there; the certificate, if any, is verified."""
+
+    def on_frames(self, connection: Connection, frames: list[Frame]) -> None:
+        """A batch has arrived."""
+
+    def on_broken(self, connection: Connection, reason: str) -> None:
+        """The peer broke the protocol; the connection is ending."""
+
+    def on_lost(self, connection: Connection, *, is_news: bool) -> None:
+        """The transport is gone; news if nobody here wanted that."""
+
+    def wake(self, connection: Connection) -> None:
+        """The connection can carry more: flush it at the end of this turn."""
+
+
+class Connection(asyncio.Protocol):
+    """A transport, and the frames on it."""
+
+    def __init__(
+        self, number: int, owner: Owner, *, dialled: str = "", drain_s: float = DRAIN_S, linger_s: float = LINGER_S
+    ) -> None:
+        self.number: Final = number
+        self.dialled: Final = dialled
+        """The name of the neighbour that was dialled; empty if the peer made the connection."""
+        self.certificate = ""
+        """The common name in the peer's certificate, or empty."""
+        self.peer = ""
+        self.outbox: Outbox | None = None
+        self.ended: asyncio.Event = asyncio.Event()
+        self.is_closing = False
+        self._owner = owner
+        self._drain_s, self._linger_s = drain_s, linger_s
+        self._reader = FrameReader(FIRST_FRAME_BYTES_MAX)
+        self._transport: asyncio.Transport | None = None
+        self._timers: list[asyncio.TimerHandle] = []
+        self._is_paused = False
+        self._has_said_all = False
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Set the transport up, and tell the node."""
+        # Not asserted: uvloop's transports do as asyncio's do, but are not derived from them.
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES, low=LOW_WATER_BYTES)
+        found = transport.get_extra_info("socket")
+        if found is not None:
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        address = transport.get_extra_info("peername")
+        self.peer = f"{address[0]}:{address[1]}" if address else ""
+        self.certificate = common_name(transport)
+        self._owner.on_made(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Cut frames, and hand the whole batch on; what follows a broken frame is not looked at."""
+        if self.is_closing:
+            return
+        owner, frames, reason = self._owner, list[Frame](), ""
+        owner.counters.bytes_in += len(data)
+        try:
+            self._cut(data, frames)
+        except ProtocolError as error:
+            reason = str(error)
+        if frames:
+            owner.counters.frames_in += len(frames)
+            owner.on_frames(self, frames)
+        if reason and not self.is_closing:
+            self.refuse("protocol", reason)
+            owner.on_broken(self, reason)
+
+    def eof_received(self) -> bool:
+        """The peer has said all: so have we."""
+        return False
+
+    def pause_writing(self) -> None:
+        """The transport has enough."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """The transport can carry more."""
+        self._is_paused = False
+        if self.outbox:
+            self._owner.wake(self)
+        elif self.is_closing:
+            self._say_no_more()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport is gone."""
+        del exc
+        is_news = not self.is_closing
+        self.is_closing, self._transport = True, None
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        self.ended.set()
+        self._owner.on_lost(self, is_news=is_news)
+
+    # What the node calls.
+
+    def flush(self) -> None:
+        """Write what the outbox holds, up to what is good for one write; ask for more turns if there is more."""
+        outbox, transport = self.outbox, self._transport
+        if transport is None or outbox is None or self._is_paused or self._has_said_all:
+            return
+        frames = outbox.take(WRITE_BYTES)
+        if frames:
+            data = b"".join([encode_frame(frame) for frame in frames])
+            counters = self._owner.counters
+            counters.frames_out += len(frames)
+            counters.bytes_out += len(data)
+            counters.writes += 1
+            transport.write(data)
+        if outbox:
+            if not self._is_paused:
+                self._owner.wake(self)
+        elif self.is_closing:
+            self._say_no_more()
+
+    def close(self) -> None:
+        """Send what is queued, then end; what has not been taken after a while is lost."""
+        if self.is_closing:
+            return
+        self.is_closing = True
+        self._later(self._drain_s, self.abort)
+        self._owner.wake(self)
+
+    def refuse(self, code: str, reason: str) -> None:
+        """Say why, and end; what is queued is lost."""
+        self.outbox = None
+        if self._has_said_all or self._transport is None:
+            return
+        self.is_closing = True
+        self._later(self._drain_s, self.abort)
+        self._transport.write(encode_frame(Goodbye(code, reason[:_REASON_CHARS_MAX])))
+        self._say_no_more()
+
+    def abort(self) -> None:
+        """Cut it."""
+        if self._transport is not None:
+            self._owner.counters.aborted += 1
+            self._transport.abort()
+
+    def _cut(self, data: bytes, frames: list[Frame]) -> None:
+        cut = self._reader.feed(data)
+        if self._reader.bytes_max != FRAME_BYTES_MAX:
+            for frame in cut:
+                frames.append(frame)
+                self._reader.bytes_max = FRAME_BYTES_MAX
+                break
+        # Keeps what came before a frame that is none.
+        frames.extend(cut)
+
+    def _say_no_more(self) -> None:
+        """End our side only, where TCP can: closing while the peer still sends would reset what we said last."""
+        if self._has_said_all or self._transport is None:
+            return
+        self._has_said_all = True
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+            self._later(self._linger_s, self._transport.close)
+        else:
+            self._transport.close()
+
+    def _later(self, delay_s: float, action: Callable[[], None]) -> None:
+        self._timers.append(asyncio.get_running_loop().call_later(delay_s, action))

@@ -1,0 +1,333 @@
+"""A broker in the real world: its sockets, its links, its one timer, and its orderly end.
+
+A turn is one callback of the event loop. Within a turn stimuli go to the broker and effects come back; at its end
+each connection that has something to say gets one write, and the timer is looked at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from functools import partial
+from random import Random, SystemRandom
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from penstock.broker.broker import Broker
+from penstock.broker.effects import Close, Effect, Record, Wake
+from penstock.broker.errors import ProtocolError
+from penstock.broker.frames import Frame
+from penstock.live.clock import Clock
+from penstock.live.connection import DRAIN_S, LINGER_S, Connection
+from penstock.live.counters import Counters
+from penstock.live.dialler import DIAL_S_MAX, Dialler
+from penstock.live.errors import ConfigError
+from penstock.live.logs import log, log_bug
+from penstock.live.overlay import Overlay, is_loopback
+from penstock.live.ports import BrokerPort
+from penstock.live.tls import client_context, server_context
+
+if TYPE_CHECKING:
+    from penstock.live.admin import AdminServer
+
+__all__ = ["BrokerNode"]
+
+_BACKLOG: Final = 1_024
+"""Connections that may wait to be accepted: after a broker's restart all its clients come at once."""
+
+
+class BrokerNode:
+    """One broker of an overlay, running; use it with ``async with``, or ``start`` and ``stop``."""
+
+    def __init__(
+        self, overlay: Overlay, name: str, *, rng: Random | None = None, broker: BrokerPort | None = None
+    ) -> None:
+        self.overlay: Final = overlay
+        self.name: Final = name
+        self.place: Final = overlay.place_of(name)
+        self.clock: Final = Clock()
+        self.counters = Counters()
+        self._rng = rng if rng is not None else Random(SystemRandom().randrange(2**63))
+        settings = overlay.settings_for(name)
+        self.broker: Final[BrokerPort] = (
+            broker if broker is not None else Broker(settings, incarnation=self.clock.started_ms, rng=self._rng)
+        )
+        self._connections: dict[int, Connection] = {}
+        self._last_number = 0
+        self._server: asyncio.Server | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._woken: dict[int, Connection] = {}
+        self._turn_ends: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_ms = 0
+        self._is_stopping = False
+        self._admin: AdminServer | None = None
+
+    # From outside.
+
+    async def start(self) -> None:
+        """Listen, and dial the neighbours; raises ``ConfigError`` if it must not or cannot."""
+        assert self._server is None, "a node starts once"
+        place = self.place
+        self.overlay.check_exposure(self.name)
+        serving = server_context(place.tls) if place.tls is not None else None
+        dialling = client_context(place.tls, checks_host=False) if place.tls is not None else None
+        try:
+            self._server = await asyncio.get_running_loop().create_server(
+                self._make_accepted,
+                place.listens_at,
+                place.port,
+                ssl=serving,
+                ssl_handshake_timeout=DIAL_S_MAX if serving is not None else None,
+                backlog=_BACKLOG,
+            )
+        except OSError as error:
+            at = f"{place.where}: " if place.where else ""
+            reason = error.strerror or error
+            raise ConfigError(
+                f"{at}broker {self.name} cannot listen at {place.listens_at}:{place.port}: {reason}"
+            ) from None
+        self._note("started", address="{}:{}".format(*self.address), incarnation=self.clock.started_ms)
+        if serving is None and not is_loopback(place.listens_at):
+            self._note("unencrypted", address=place.listens_at, advice="tokens can be read on the way; use TLS")
+        await self._start_admin()
+        self._dial_all(dialling)
+        self._end_turn_later()
+
+    async def stop(self) -> None:
+        """Say goodbye to all, send what is queued within a limit, and leave nothing behind."""
+        if self._is_stopping or self._server is None:
+            return
+        self._is_stopping = True
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._dispatch(self.broker.shutdown(now_ms=self.clock.now_ms()))
+        self._end_turn()
+        for connection in list(self._connections.values()):
+            connection.close()
+        await self._wait_for_ends()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._turn_ends is not None:
+            self._turn_ends.cancel()
+        await self._server.wait_closed()
+        if self._admin is not None:
+            await self._admin.stop()
+        self._note("stopped")
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port where it really listens."""
+        assert self._server is not None, "the node has not started"
+        if not self._server.sockets:
+            return self.place.listens_at, self.place.port
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return str(host), int(port)
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it has started and is not on its way out."""
+        return self._server is not None and self._server.is_serving() and not self._is_stopping
+
+    def status(self) -> dict[str, Any]:
+        """The broker's own status, and what the shell counts."""
+        return {
+            "name": self.name,
+            "overlay": self.overlay.name,
+            "address": "{}:{}".format(*self.address),
+            "uptime_ms": self.clock.now_ms() - self.clock.started_ms,
+            "serving": self.is_serving,
+            "node": self.counters.as_dict(),
+            "broker": dict(self.broker.status()),
+        }
+
+    # From connections.
+
+    def on_made(self, connection: Connection) -> None:
+        """A transport exists: tell the broker, unless it must not be."""
+        self.counters.open_connections += 1
+        self._connections[connection.number] = connection
+        if connection.dialled:
+            self.counters.dialled += 1
+        else:
+            self.counters.accepted += 1
+        if refusal := self._refusal(connection):
+            self._note("refused", peer=connection.peer, reason=refusal[1])
+            connection.refuse(*refusal)
+            return
+        number, now_ms = connection.number, self.clock.now_ms()
+        effects = self.broker.connect(
+            number, now_ms=now_ms, dialled=connection.dialled, certificate=connection.certificate
+        )
+        connection.outbox = self.broker.outbox(number)
+        self._dispatch(effects)
+
+    def on_frames(self, connection: Connection, frames: list[Frame]) -> None:
+        """A batch has arrived."""
+        now_ms = self.clock.now_ms()
+        try:
+            self._dispatch(self.broker.receive(connection.number, frames, now_ms=now_ms))
+        except ProtocolError as error:
+            connection.refuse("protocol", str(error))
+            self.on_broken(connection, str(error))
+        except Exception as error:  # noqa: BLE001 - a bug must not take the other connections down
+            self._give_up(connection, error)
+
+    def on_broken(self, connection: Connection, reason: str) -> None:
+        """The peer broke the protocol; its connection is ending."""
+        self.counters.malformed += 1
+        self._note("malformed", peer=connection.peer, connection=connection.number, reason=reason)
+        self._dispatch(self.broker.disconnect(connection.number, now_ms=self.clock.now_ms()))
+
+    def on_lost(self, connection: Connection, *, is_news: bool) -> None:
+        """The transport is gone."""
+        self.counters.open_connections -= 1
+        self.counters.closed += 1
+        self._connections.pop(connection.number, None)
+        self._woken.pop(connection.number, None)
+        if is_news:
+            self._dispatch(self.broker.disconnect(connection.number, now_ms=self.clock.now_ms()))
+
+    def wake(self, connection: Connection) -> None:
+        """The connection can carry more: flush it at the end of this turn."""
+        self._woken[connection.number] = connection
+        self._end_turn_later()
+
+    # Inside.
+
+    async def _start_admin(self) -> None:
+        place = self.place
+        if not place.admin_port:
+            return
+        # Only who asks for it pays for loading an HTTP server.
+        from penstock.live.admin import AdminServer
+
+        token = self.overlay.security.admin_token
+        admin = AdminServer(self, host=place.admin_host, port=place.admin_port, token=token)
+        try:
+            await admin.start()
+        except ConfigError:
+            await self.stop()
+            raise
+        self._admin = admin
+
+    def _make_accepted(self) -> Connection:
+        return self._make("")
+
+    def _make(self, dialled: str) -> Connection:
+        self._last_number += 1
+        return Connection(self._last_number, self, dialled=dialled)
+
+    def _dial_all(self, context: ssl.SSLContext | None) -> None:
+        for place in self.overlay.dialled_by(self.name):
+            dialler = Dialler(
+                place,
+                partial(self._make, place.name),
+                context=context,
+                on_failed=self._on_dial_failed,
+                rng=Random(self._rng.randrange(2**63)),
+            )
+            self._tasks.append(asyncio.create_task(dialler.run(), name=f"link {self.name} to {place.name}"))
+
+    def _on_dial_failed(self, neighbour: str, reason: str) -> None:
+        self.counters.dials_failed += 1
+        self._note("dial-failed", neighbour=neighbour, reason=reason)
+
+    def _refusal(self, connection: Connection) -> tuple[str, str] | None:
+        """Why there must be no such connection: a code and a reason, or none."""
+        if self._is_stopping:
+            return "shutdown", f"broker {self.name} is shutting down"
+        if connection.dialled and self.place.tls is not None and connection.certificate != connection.dialled:
+            return (
+                "denied",
+                f"dialled {connection.dialled}, but the certificate is {connection.certificate or 'nameless'}",
+            )
+        return None
+
+    def _dispatch(self, effects: Sequence[Effect]) -> None:
+        connections = self._connections
+        for effect in effects:
+            if isinstance(effect, Wake):
+                if (woken := connections.get(effect.connection)) is not None:
+                    self._woken[effect.connection] = woken
+            elif isinstance(effect, Close):
+                self.counters.malformed += effect.code == "protocol"
+                if (closed := connections.get(effect.connection)) is not None:
+                    closed.close()
+            elif isinstance(effect, Record):
+                log(effect.event, (("broker", self.name), *effect.fields))
+        self._end_turn_later()
+
+    def _end_turn_later(self) -> None:
+        if self._turn_ends is None:
+            self._turn_ends = asyncio.get_running_loop().call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        if self._turn_ends is not None:
+            self._turn_ends.cancel()
+            self._turn_ends = None
+        # What is woken while flushing waits for the next turn: sockets must be read in between.
+        woken, self._woken = self._woken, {}
+        for connection in woken.values():
+            try:
+                connection.flush()
+            except Exception as error:  # noqa: BLE001 - the other connections have something to say, too
+                self._give_up(connection, error)
+        self._arm()
+
+    def _arm(self) -> None:
+        """Set the timer, unless it fires early enough already: deadlines that move away cost nothing."""
+        deadline_ms = self.broker.next_deadline()
+        if deadline_ms is None or self._is_stopping:
+            return
+        if self._timer is not None:
+            if self._armed_ms <= deadline_ms:
+                return
+            self._timer.cancel()
+        delay_s = max(0, deadline_ms - self.clock.now_ms()) / 1_000
+        self._armed_ms = deadline_ms
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now_ms, deadline_ms = self.clock.now_ms(), self.broker.next_deadline()
+        if deadline_ms is not None and deadline_ms <= now_ms:
+            try:
+                self._dispatch(self.broker.on_deadline(now_ms=now_ms))
+            except Exception as error:  # noqa: BLE001 - the next deadline may still be met
+                self._on_bug(error)
+        self._end_turn_later()
+
+    async def _wait_for_ends(self) -> None:
+        ends = [asyncio.ensure_future(each.ended.wait()) for each in self._connections.values()]
+        if not ends:
+            return
+        await asyncio.wait(ends, timeout=DRAIN_S + LINGER_S)
+        for connection in list(self._connections.values()):
+            connection.abort()
+        await asyncio.gather(*ends)
+
+    def _give_up(self, connection: Connection, error: Exception) -> None:
+        """A bug costs the connection that met it, and no other."""
+        self._on_bug(error, connection.peer)
+        connection.refuse("internal", "the broker has a bug, and this connection met it")
+        self._dispatch(self.broker.disconnect(connection.number, now_ms=self.clock.now_ms()))
+
+    def _on_bug(self, error: Exception, peer: str = "") -> None:
+        self.counters.bugs += 1
+        log_bug("bug", (("broker", self.name), ("peer", peer)), error)
+
+    def _note(self, event: str, **fields: str | int) -> None:
+        log(event, (("broker", self.name), *fields.items()))

@@ -1,0 +1,148 @@
+"""What an overlay consists of: brokers, the links between them, and who may do what; the same for all brokers.
+
+A link (a, b) means that a dials b. Addresses are what neighbours and clients dial; a broker may bind another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
+from pathlib import Path
+
+from penstock.broker.access import Access
+from penstock.broker.settings import BrokerSettings
+from penstock.live.errors import ConfigError, ExposedError
+
+__all__ = ["BrokerPlace", "Overlay", "Security", "TlsFiles", "is_loopback"]
+
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(slots=True, frozen=True)
+class TlsFiles:
+    """The files by which one party proves who it is and checks the others."""
+
+    ca: Path
+    """Certificates of the authorities that are trusted."""
+    certificate: Path | None = None
+    """This party's own certificate, with what leads to the authority; its common name is the party's name."""
+    key: Path | None = None
+    """The private key of the certificate."""
+    mutual: bool = False
+    """Whether the other side must show a certificate, too."""
+
+
+@dataclass(slots=True, frozen=True)
+class Security:
+    """What protects the overlay as a whole."""
+
+    link_token: str = field(default="", repr=False)
+    """The secret that brokers show each other."""
+    admin_token: str = field(default="", repr=False)
+    """The bearer token that the admin API asks for; needed where it does not bind to loopback."""
+    mutual: bool = False
+    """Whether certificates prove who clients and brokers are."""
+
+
+@dataclass(slots=True, frozen=True)
+class BrokerPlace:
+    """Where one broker is, and what is its own."""
+
+    name: str
+    number: int
+    port: int
+    """Where it listens; 0 lets the system choose."""
+    host: str = _LOOPBACK
+    """Where others dial it."""
+    bind: str = ""
+    """The address it listens at, if not the host."""
+    admin_host: str = _LOOPBACK
+    admin_port: int = 0
+    """Where metrics, health and status are served; 0 for nowhere."""
+    pubends: tuple[str, ...] = ()
+    tunables: Mapping[str, int] = field(default_factory=dict)
+    """Settings of the broker that differ from the defaults, by name."""
+    tls: TlsFiles | None = None
+    where: str = ""
+    """File and line, for complaints."""
+
+    @property
+    def listens_at(self) -> str:
+        """The address it binds."""
+        return self.bind or self.host
+
+
+@dataclass(slots=True, frozen=True)
+class Overlay:
+    """All brokers and links, and the rules they share."""
+
+    name: str
+    brokers: Mapping[str, BrokerPlace]
+    links: tuple[tuple[str, str], ...] = ()
+    security: Security = field(default_factory=Security)
+    access: Access = field(default_factory=Access)
+
+    def place_of(self, name: str) -> BrokerPlace:
+        """The broker of this name; raises ``ConfigError`` if there is none."""
+        if name not in self.brokers:
+            raise ConfigError(f"no broker {name!r} in overlay {self.name}; there are: {', '.join(self.brokers)}")
+        return self.brokers[name]
+
+    def neighbours_of(self, name: str) -> tuple[str, ...]:
+        """The brokers it has links with, in the order of the links."""
+        return tuple(right if left == name else left for left, right in self.links if name in (left, right))
+
+    def dialled_by(self, name: str) -> tuple[BrokerPlace, ...]:
+        """The neighbours that it is up to this broker to call."""
+        return tuple(self.brokers[right] for left, right in self.links if left == name)
+
+    def settings_for(self, name: str) -> BrokerSettings:
+        """What the broker itself must know; raises ``SettingsError`` if something cannot work."""
+        place = self.place_of(name)
+        return BrokerSettings(
+            name=place.name,
+            overlay=self.name,
+            number=place.number,
+            pubends=place.pubends,
+            neighbours=self.neighbours_of(name),
+            link_credential=self.security.link_token,
+            access=self.access,
+            **place.tunables,
+        )
+
+    def with_port(self, name: str, port: int) -> Overlay:
+        """The same overlay with the port that the broker really got."""
+        return replace(self, brokers={**self.brokers, name: replace(self.place_of(name), port=port)})
+
+    def check_exposure(self, name: str) -> None:
+        """Raises ``ExposedError`` if the broker could be reached from outside by anybody."""
+        place = self.place_of(name)
+        at = f"{place.where}: " if place.where else ""
+        if not is_loopback(place.listens_at):
+            reach = f"{at}broker {name} would listen at {place.listens_at}, beyond loopback,"
+            if self.access.is_open:
+                raise ExposedError(
+                    f"{reach} and let anybody in; name clients with tokens ([[clients]] name, token), "
+                    "or ask for certificates ([security.tls] with mutual = true), or bind to 127.0.0.1"
+                )
+            if self.neighbours_of(name) and not self.security.link_token and not self.security.mutual:
+                raise ExposedError(
+                    f"{reach} and let anybody in as a broker; set [security] link_token, "
+                    "or ask for certificates ([security.tls] with mutual = true), or bind to 127.0.0.1"
+                )
+        if place.admin_port and not is_loopback(place.admin_host) and not self.security.admin_token:
+            raise ExposedError(
+                f"{at}broker {name} would show its status to anybody at {place.admin_host}; "
+                "set [security] admin_token, or leave admin_host at 127.0.0.1"
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the address can be reached from this machine only; a name other than ``localhost`` is not trusted."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

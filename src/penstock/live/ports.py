@@ -1,0 +1,40 @@
+"""What a live node asks of a broker: stimuli in, effects out, and deadlines; the simulator asks the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from penstock.broker.effects import Effect
+from penstock.broker.frames import Frame
+from penstock.broker.outbox import Outbox
+
+__all__ = ["BrokerPort"]
+
+
+class BrokerPort(Protocol):
+    """The broker as its shell sees it."""
+
+    def connect(self, connection: int, *, now_ms: int, dialled: str = "", certificate: str = "") -> Sequence[Effect]:
+        """A transport exists."""
+
+    def receive(self, connection: int, frames: list[Frame], *, now_ms: int) -> Sequence[Effect]:
+        """A batch of frames has arrived, in order."""
+
+    def disconnect(self, connection: int, *, now_ms: int) -> Sequence[Effect]:
+        """The transport was lost, and not because the broker closed it."""
+
+    def next_deadline(self) -> int | None:
+        """When to wake it."""
+
+    def on_deadline(self, *, now_ms: int) -> Sequence[Effect]:
+        """The deadline was reached."""
+
+    def outbox(self, connection: int) -> Outbox:
+        """What waits to be sent on a connection."""
+
+    def shutdown(self, *, now_ms: int) -> Sequence[Effect]:
+        """Say goodbye to all, and close."""
+
+    def status(self) -> Mapping[str, Any]:
+        """How it is."""

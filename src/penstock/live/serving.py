@@ -1,0 +1,32 @@
+"""Runs one broker until somebody ends it: what ``penstock broker`` does."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from penstock.live.node import BrokerNode
+from penstock.live.overlay import Overlay
+
+__all__ = ["serve"]
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+async def serve(overlay: Overlay, name: str, *, on_ready: Callable[[BrokerNode], None] | None = None) -> None:
+    """Run the broker of that name until SIGINT or SIGTERM, then end it in order; a second signal ends it at once."""
+    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    async with BrokerNode(overlay, name) as node:
+        for each in _SIGNALS:
+            loop.add_signal_handler(each, asked.set)
+        try:
+            if on_ready is not None:
+                on_ready(node)
+            await asked.wait()
+        finally:
+            for each in _SIGNALS:
+                with suppress(ValueError):
+                    loop.remove_signal_handler(each)

@@ -1,0 +1,156 @@
+"""Reads a TOML file with typed questions; every complaint names file, line and key.
+
+A table remembers what it was asked for, so that whatever nobody asked for can be refused: a misspelt key that is
+silently ignored is the worst kind of configuration.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final, TypeVar
+
+from penstock.live.errors import ConfigError
+from penstock.live.toml_lines import Place, TomlLines
+
+__all__ = ["TomlTable", "read_toml"]
+
+_FILE_BYTES_MAX: Final = 16 * 1024 * 1024
+_NAMES: Final[dict[type, str]] = {
+    str: "a string",
+    int: "an integer",
+    bool: "true or false",
+    float: "a number",
+    list: "an array",
+    dict: "a table",
+}
+_Value = TypeVar("_Value")
+
+
+def read_toml(path: Path) -> TomlTable:
+    """The file's outermost table; raises ``ConfigError`` if it cannot be read."""
+    try:
+        if path.stat().st_size > _FILE_BYTES_MAX:
+            raise ConfigError(f"{path}: larger than {_FILE_BYTES_MAX:,} bytes")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 at byte {error.start}") from None
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"at line (\d+)", str(error))
+        line = int(found.group(1)) if found else len(text.splitlines()) or 1
+        raise ConfigError(f"{path}:{line}: not TOML: {error}") from None
+    return TomlTable(values, (), path, TomlLines(text))
+
+
+class TomlTable:
+    """One table of the file."""
+
+    def __init__(self, values: Mapping[str, object], place: Place, path: Path, lines: TomlLines) -> None:
+        self._values, self._place, self._path, self._lines = values, place, path, lines
+        self._asked: dict[str, None] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._values
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """The string there; without a default it must be there."""
+        value = self._get(key, str, default)
+        if not value and default is None:
+            raise self.error(key, "must not be empty")
+        return value
+
+    def integer(self, key: str, default: int | None = None, *, low: int = 0, high: int = 2**63 - 1) -> int:
+        """The integer there, in its bounds."""
+        value = self._get(key, int, default)
+        if not low <= value <= high:
+            raise self.error(key, f"{value} is not in {low} .. {high}")
+        return value
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """True or false."""
+        return self._get(key, bool, default)
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """The strings of an array; none if it is not there."""
+        values: list[object] = self._get(key, list, [])
+        for value in values:
+            if type(value) is not str:
+                raise self.error(key, f"must be an array of strings, but has {_shown(value)}")
+        return tuple(map(str, values))
+
+    def text_or_flag(self, key: str, *, default: bool) -> str | bool:
+        """A string, or true or false."""
+        self._asked[key] = None
+        value = self._values.get(key, default)
+        if not isinstance(value, str | bool):
+            raise self.error(key, f"must be a string, true or false, not {_shown(value)}")
+        return value
+
+    def table(self, key: str) -> TomlTable:
+        """The table there; an empty one if it is not there."""
+        values: dict[str, object] = self._get(key, dict, {})
+        return TomlTable(values, (*self._place, key), self._path, self._lines)
+
+    def named_tables(self, key: str) -> dict[str, TomlTable]:
+        """The tables in a table of tables, by name."""
+        values: dict[str, object] = self._get(key, dict, {})
+        outer = self.table(key)
+        return {name: outer.table(name) for name in values}
+
+    def tables(self, key: str) -> list[TomlTable]:
+        """The tables of an array of tables."""
+        values: list[object] = self._get(key, list, [])
+        for value in values:
+            if not isinstance(value, dict):
+                raise self.error(key, f"must be an array of tables ([[{key}]]), but has {_shown(value)}")
+        return [
+            TomlTable(value, (*self._place, key, position), self._path, self._lines)
+            for position, value in enumerate(values)
+            if isinstance(value, dict)
+        ]
+
+    def line(self, key: str = "") -> int:
+        """Where the key was set, or the table begins."""
+        return self._lines.find((*self._place, key) if key else self._place)
+
+    def error(self, key: str, problem: str) -> ConfigError:
+        """A complaint about the key, or about the table if the key is empty; to be raised."""
+        place = (*self._place, key) if key else self._place
+        return ConfigError(f"{self._path}:{self._lines.find(place)}: {_dotted(place)}: {problem}")
+
+    def refuse_others(self) -> None:
+        """Fails if the table has a key that nobody asked for."""
+        for key in self._values:
+            if key not in self._asked:
+                close = get_close_matches(key, self._asked, n=1)
+                hint = f"did you mean {close[0]}?" if close else f"known here: {', '.join(sorted(self._asked))}"
+                raise self.error(key, f"unknown key; {hint}")
+
+    def _get(self, key: str, kind: type[_Value], default: _Value | None) -> _Value:
+        self._asked[key] = None
+        value = self._values.get(key, default)
+        if value is None:
+            raise self.error(key, f"is missing; it must be {_NAMES[kind]}")
+        # Exactly: a bool is an int to Python, but nobody means port = true.
+        if type(value) is not kind:
+            raise self.error(key, f"must be {_NAMES[kind]}, not {_shown(value)}")
+        return value
+
+
+def _shown(value: object) -> str:
+    name = _NAMES.get(type(value), f"a {type(value).__name__}")
+    return name if isinstance(value, dict | list) else f"{name} ({value!r})"
+
+
+def _dotted(place: Place) -> str:
+    text = ""
+    for each in place:
+        text += f"[{each + 1}]" if isinstance(each, int) else f".{each}" if text else each
+    return text or "the file"

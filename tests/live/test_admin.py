@@ -1,0 +1,106 @@
+"""Metrics, health and status over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from live.support import FakeBroker, lone, run
+from penstock.live.admin import AdminServer
+from penstock.live.errors import ConfigError
+from penstock.live.node import BrokerNode
+from penstock.live.overlay import Security
+
+KEY = "key"
+
+
+async def get(address: tuple[str, int], path: str, *headers: str) -> tuple[int, str]:
+    reader, writer = await asyncio.open_connection(*address)
+    lines = [f"GET {path} HTTP/1.1", "Host: localhost", "Connection: close", *headers, "", ""]
+    writer.write("\r\n".join(lines).encode())
+    head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
+    writer.close()
+    await writer.wait_closed()
+    return int(head.split()[1]), body
+
+
+class Subject:
+    is_serving = True
+
+    def status(self) -> dict[str, Any]:
+        raise AssertionError("not asked for here")
+
+
+def test_a_node_shows_metrics_health_and_status() -> None:
+    async def scenario() -> None:
+        async with BrokerNode(lone(), "b1", broker=FakeBroker()) as node, AdminServer(node) as admin:
+            code, text = await get(admin.address, "/metrics")
+            assert (code, "penstock_published_total 7.0" in text) == (200, True)
+            code, text = await get(admin.address, "/status")
+            assert (code, json.loads(text)["broker"]["subscriptions"]) == (200, 3)
+            assert await get(admin.address, "/health") == (200, '{"status":"ok"}')
+            assert (await get(admin.address, "/else"))[0] == 404
+
+    run(scenario())
+
+
+def test_who_is_on_the_way_out_is_not_healthy() -> None:
+    async def scenario() -> None:
+        subject = Subject()
+        async with AdminServer(subject) as admin:
+            subject.is_serving = False
+            assert await get(admin.address, "/health") == (503, '{"status":"stopping"}')
+
+    run(scenario())
+
+
+def test_a_token_protects_every_page() -> None:
+    async def scenario() -> None:
+        async with AdminServer(Subject(), token=KEY) as admin:
+            for path in ("/metrics", "/health", "/status"):
+                assert (await get(admin.address, path))[0] == 401
+                assert (await get(admin.address, path, "Authorization: Bearer other"))[0] == 401
+            assert (await get(admin.address, "/health", f"Authorization: Bearer {KEY}"))[0] == 200
+
+    run(scenario())
+
+
+def test_signals_stay_with_the_program() -> None:
+    async def scenario() -> None:
+        before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+        async with AdminServer(Subject()) as admin:
+            await get(admin.address, "/health")
+            assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+
+    run(scenario())
+
+
+def test_an_address_that_is_taken_is_said_so() -> None:
+    async def scenario() -> None:
+        async with AdminServer(Subject()) as admin:
+            with pytest.raises(ConfigError, match=r"cannot listen at 127\.0\.0\.1:\d+: .*in use"):
+                await AdminServer(Subject(), port=admin.address[1]).start()
+
+    run(scenario())
+
+
+def test_an_admin_server_that_was_not_started_can_be_stopped() -> None:
+    run(AdminServer(Subject()).stop())
+
+
+def test_a_node_with_an_admin_port_serves_it_itself() -> None:
+    async def scenario() -> None:
+        async with AdminServer(Subject()) as admin:
+            address = admin.address
+        overlay = lone(security=Security(admin_token=KEY))
+        place = replace(overlay.brokers["b1"], admin_port=address[1])
+        async with BrokerNode(replace(overlay, brokers={"b1": place}), "b1", broker=FakeBroker()):
+            assert (await get(address, "/health"))[0] == 401
+            assert (await get(address, "/health", f"Authorization: Bearer {KEY}"))[0] == 200
+
+    run(scenario())

@@ -1,0 +1,197 @@
+"""Overlay files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.broker.settings import BrokerSettings
+from penstock.live.config import TUNABLES, load_overlay
+from penstock.live.errors import ConfigError
+from penstock.live.overlay import Overlay
+from penstock.selectors.selector import EVERYTHING, Selector
+
+FULL = """\
+overlay = "demo"
+[security]
+link_token = "links"
+admin_token = "admin"
+[security.tls]
+ca = "ca.pem"
+certificate = "certs/{name}.pem"
+key = "certs/{name}.key"
+mutual = true
+[defaults]
+heartbeat_ms = 200
+silent_ms = 900
+[brokers.pb1]
+port = 7001
+admin_port = 8001
+pubends = ["pb1.a", "pb1.b"]
+silent_ms = 5000
+[brokers.ib1]
+host = "10.0.0.2"
+bind = "0.0.0.0"
+port = 7001
+number = 7
+certificate = "other.pem"
+[[links]]
+between = ["pb1", "ib1"]
+[[clients]]
+name = "feed-1"
+token = "secret"
+[[access]]
+clients = "feed-%"
+publish = "class = 'STOCK'"
+subscribe = false
+[[access]]
+clients = "%"
+subscribe = true
+"""
+
+SMALL = """\
+overlay = "demo"
+[brokers.b1]
+port = 7001
+[brokers.b2]
+port = 7002
+[[links]]
+between = ["b1", "b2"]
+"""
+
+
+def loaded(text: str, folder: Path) -> Overlay:
+    path = folder / "overlay.toml"
+    path.write_text(text, encoding="utf-8")
+    return load_overlay(path)
+
+
+def test_everything_that_can_be_said_is_understood(tmp_path: Path) -> None:
+    overlay = loaded(FULL, tmp_path)
+    pb1, ib1 = overlay.brokers["pb1"], overlay.brokers["ib1"]
+    assert (overlay.name, overlay.links) == ("demo", (("pb1", "ib1"),))
+    assert (pb1.number, pb1.host, pb1.port, pb1.admin_port, pb1.admin_host) == (1, "127.0.0.1", 7001, 8001, "127.0.0.1")
+    assert (ib1.number, ib1.host, ib1.listens_at) == (7, "10.0.0.2", "0.0.0.0")  # noqa: S104 - not bound here
+    assert (overlay.security.link_token, overlay.security.admin_token) == ("links", "admin")
+    assert overlay.security.mutual
+    assert pb1.tls is not None
+    assert ib1.tls is not None
+    assert pb1.tls.ca == tmp_path / "ca.pem"
+    assert (pb1.tls.certificate, pb1.tls.key) == (tmp_path / "certs/pb1.pem", tmp_path / "certs/pb1.key")
+    assert (ib1.tls.certificate, ib1.tls.key) == (tmp_path / "other.pem", tmp_path / "certs/ib1.key")
+    assert pb1.tls.mutual
+    assert pb1.where.endswith("overlay.toml:13")
+
+
+def test_the_settings_of_a_broker_follow(tmp_path: Path) -> None:
+    settings = loaded(FULL, tmp_path).settings_for("pb1")
+    assert (settings.heartbeat_ms, settings.silent_ms) == (200, 5000)
+    assert (settings.pubends, settings.neighbours) == (("pb1.a", "pb1.b"), ("ib1",))
+    access = settings.access
+    assert (access.tokens, access.certificates) == ({"feed-1": "secret"}, True)
+    assert access.rule_for("feed-9").publish == Selector.parse("class = 'STOCK'")
+    assert access.rule_for("feed-9").subscribe is None
+    assert access.rule_for("reader").subscribe is EVERYTHING
+    assert access.rule_for("reader").publish is None
+
+
+def test_little_needs_to_be_said(tmp_path: Path) -> None:
+    overlay = loaded(SMALL, tmp_path)
+    assert [place.number for place in overlay.brokers.values()] == [1, 2]
+    assert overlay.access.is_open
+    assert overlay.access.rule_for("anybody").publish is EVERYTHING
+    assert overlay.brokers["b1"].tls is None
+
+
+def test_all_tunables_of_a_broker_can_be_set(tmp_path: Path) -> None:
+    assert {"heartbeat_ms", "subscriptions_max", "credit_bytes"} <= set(TUNABLES)
+    defaults = BrokerSettings("x")
+    text = SMALL + "[defaults]\n" + "".join(f"{key} = {getattr(defaults, key) + 1}\n" for key in TUNABLES)
+    settings = loaded(text, tmp_path).settings_for("b1")
+    assert all(getattr(settings, key) == getattr(defaults, key) + 1 for key in TUNABLES)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ('overlay = "demo"', "", "overlay.toml:1: overlay: is missing"),
+        ('overlay = "demo"', "overlay = 3", "overlay.toml:1: overlay: must be a string, not an integer (3)"),
+        ('overlay = "demo"', 'overlay = "a b"', "overlay.toml:1: overlay: overlay 'a b' is not 1 to 100 letters"),
+        ("port = 7002", 'port = "x"', "overlay.toml:5: brokers.b2.port: must be an integer, not a string ('x')"),
+        ("port = 7002", "port = true", "overlay.toml:5: brokers.b2.port: must be an integer"),
+        ("port = 7002", "port = 70000", "overlay.toml:5: brokers.b2.port: 70000 is not in 0 .. 65535"),
+        ("port = 7002", "prot = 7002", "overlay.toml:4: brokers.b2.port: is missing"),
+        ("port = 7002", "port = 7001", "overlay.toml:5: brokers.b2.port: 127.0.0.1:7001 is taken by broker b1"),
+        (
+            "port = 7002",
+            "port = 1\nadmin_port = 7001",
+            "overlay.toml:6: brokers.b2.admin_port: 127.0.0.1:7001 is taken",
+        ),
+        ("port = 7002", "port = 1\nadmin_port = 1", "overlay.toml:6: brokers.b2.admin_port: 127.0.0.1:1 is taken"),
+        ("port = 7002", "port = 1\nnumber = 1", "overlay.toml:6: brokers.b2.number: 1 is taken by broker b1"),
+        ("port = 7002", "port = 1\nnumber = 0", "overlay.toml:6: brokers.b2.number: 0 is not in 1 .. 4294967295"),
+        (
+            "port = 7002",
+            "port = 1\npubends = ['a', 'a']",
+            "overlay.toml:6: brokers.b2.pubends: a is taken by broker b2",
+        ),
+        ("port = 7002", "port = 1\npubends = ['a b']", "overlay.toml:6: brokers.b2.pubends: pubend 'a b' is not"),
+        ("port = 7002", "port = 1\npubends = 'a'", "overlay.toml:6: brokers.b2.pubends: must be an array"),
+        ("port = 7002", "port = 1\nadmin_prot = 3", "overlay.toml:6: brokers.b2.admin_prot: unknown key; did you mean"),
+        ("port = 7002", "port = 1\nkey = 'x'", "overlay.toml:6: brokers.b2.key: needs a table [security.tls]"),
+        ("port = 7002", "port = 1\nsilent_ms = 9", "overlay.toml:6: brokers.b2.silent_ms: silent_ms 9 is less than"),
+        ("port = 7002", "port = 1\nheartbeat_ms = 0", "overlay.toml:6: brokers.b2.heartbeat_ms: heartbeat_ms 0 is not"),
+        ("[brokers.b2]", "[brokers.'b 2']", "overlay.toml:7: links[1].between: there is no broker 'b2'"),
+        (
+            '["b1", "b2"]',
+            '["b1", "b9"]',
+            "overlay.toml:7: links[1].between: there is no broker 'b9'; there are: b1, b2",
+        ),
+        ('["b1", "b2"]', '["b1"]', "overlay.toml:7: links[1].between: must name two brokers, not 1"),
+        ('["b1", "b2"]', '["b1", "b1"]', "overlay.toml:7: links[1].between: broker b1 cannot have a link to itself"),
+        (
+            '["b1", "b2"]\n',
+            '["b1", "b2"]\n[[links]]\nbetween = ["b2", "b1"]\n',
+            "overlay.toml:9: links[2].between: the link between b2 and b1 is there already",
+        ),
+        ('["b1", "b2"]\n', '["b1", "b2"]\ncolour = 3\n', "overlay.toml:8: links[1].colour: unknown key"),
+    ],
+)
+def test_what_is_wrong_is_said_with_file_line_and_key(old: str, new: str, complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loaded(SMALL.replace(old, new), tmp_path)
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        ("[colour]\nx = 1", "overlay.toml:8: colour: unknown key; known here: access, brokers, clients"),
+        ("[defaults]\nnumber = 1", "overlay.toml:9: defaults.number: unknown key"),
+        ("[defaults]\nsilent_ms = 1", "overlay.toml:9: defaults.silent_ms: silent_ms 1 is less than two heartbeats"),
+        ("[security]\nlink_tokn = 'x'", "overlay.toml:9: security.link_tokn: unknown key; did you mean link_token?"),
+        ("[security.tls]\nmutual = 1", "overlay.toml:9: security.tls.mutual: must be true or false"),
+        ("[security.tls]\nca = 'x'", "overlay.toml:8: security.tls.certificate: is missing"),
+        ("[[clients]]\nname = 'a'", "overlay.toml:8: clients[1].token: is missing"),
+        ("[[clients]]\nname = 'a'\ntoken = ''", "overlay.toml:10: clients[1].token: must not be empty"),
+        ("[[clients]]\nname='a'\ntoken='b'\n" * 2, "overlay.toml:12: clients[2].name: client a is there already"),
+        ("[[access]]\nclients = '%'\npublish = 'a >'", "overlay.toml:10: access[1].publish: not a selector:"),
+        ("[[access]]\nclients = '%'\npublish = 3", "overlay.toml:10: access[1].publish: must be a string, true or"),
+        ("[[access]]\nclients = '%'\nsee = true", "overlay.toml:10: access[1].see: unknown key"),
+        ("[access]\nx = 1", "overlay.toml:8: access: must be an array, not a table"),
+    ],
+)
+def test_what_is_wrong_behind_is_found_too(more: str, complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loaded(SMALL + more, tmp_path)
+    assert complaint in str(caught.value)
+
+
+def test_an_overlay_needs_a_broker(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"overlay\.toml:1: brokers: there is no broker; add a table"):
+        loaded("overlay = 'x'", tmp_path)
+
+
+def test_ports_that_the_system_chooses_do_not_collide(tmp_path: Path) -> None:
+    assert len(loaded(SMALL.replace("7001", "0").replace("7002", "0"), tmp_path).brokers) == 2

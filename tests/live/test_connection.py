@@ -1,0 +1,244 @@
+"""One connection of a live node, with a transport that only remembers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from live.support import framed, run, until
+from penstock.broker.codec import FrameReader, encode_frame
+from penstock.broker.frames import Deliver, Frame, Goodbye, Heartbeat, Hello
+from penstock.broker.outbox import Outbox
+from penstock.live.connection import FIRST_FRAME_BYTES_MAX, WRITE_BYTES, Connection
+from penstock.live.counters import Counters
+
+HELLO = Hello(1, "client", "c", "test")
+
+
+class Transport(asyncio.Transport):
+    """Keeps what is written; its buffer is as full as the test says."""
+
+    def __init__(self, *, half_closes: bool = True) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.calls: list[str] = []
+        self._half_closes = half_closes
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high is not None
+        assert low is not None
+        assert low < high
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return {"peername": ("127.0.0.1", 5)}.get(name, default)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written.append(bytes(data))
+
+    def can_write_eof(self) -> bool:
+        return self._half_closes
+
+    def write_eof(self) -> None:
+        self.calls.append("eof")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    def abort(self) -> None:
+        self.calls.append("abort")
+
+    def frames(self) -> list[Frame]:
+        return list(FrameReader().feed(b"".join(self.written)))
+
+
+class Node:
+    """Keeps what the connection tells, and flushes at once when asked to."""
+
+    def __init__(self) -> None:
+        self.counters = Counters()
+        self.batches: list[list[Frame]] = []
+        self.told: list[Any] = []
+        self.woken = 0
+
+    def on_made(self, connection: Connection) -> None:
+        connection.outbox = Outbox(control_bytes_max=2**20, data_bytes_max=2**26)
+        self.told.append("made")
+
+    def on_frames(self, connection: Connection, frames: list[Frame]) -> None:
+        self.batches.append(frames)
+
+    def on_broken(self, connection: Connection, reason: str) -> None:
+        self.told.append(("broken", reason))
+
+    def on_lost(self, connection: Connection, *, is_news: bool) -> None:
+        self.told.append(("lost", is_news))
+
+    def wake(self, connection: Connection) -> None:
+        self.woken += 1
+
+
+def made(**changes: bool) -> tuple[Connection, Node, Transport]:
+    node, transport = Node(), Transport(**changes)
+    connection = Connection(1, node)
+    connection.connection_made(transport)
+    return connection, node, transport
+
+
+def deliver(size: int) -> Deliver:
+    return Deliver(0, 1, b"\0\0\0\1", b"x" * size)
+
+
+def outbox_of(connection: Connection) -> Outbox:
+    assert connection.outbox is not None
+    return connection.outbox
+
+
+def test_what_arrives_at_once_is_one_batch() -> None:
+    connection, node, _ = made()
+    data = encode_frame(HELLO) + encode_frame(Heartbeat()) * 3
+    connection.data_received(data[:-2])
+    connection.data_received(data[-2:])
+    assert node.batches == [[HELLO, Heartbeat(), Heartbeat()], [Heartbeat()]]
+    assert (node.counters.frames_in, node.counters.bytes_in) == (4, len(data))
+    assert connection.peer == "127.0.0.1:5"
+
+
+def test_what_is_no_frame_ends_the_connection_with_a_reason() -> None:
+    async def scenario() -> None:
+        connection, node, transport = made()
+        connection.data_received(encode_frame(HELLO) + framed(9, b"x") + encode_frame(Heartbeat()))
+        assert node.batches == [[HELLO]]
+        assert transport.frames() == [Goodbye("protocol", "unknown kind of frame 9")]
+        assert node.told[1:] == [("broken", "unknown kind of frame 9")]
+        assert transport.calls == ["eof"]
+        connection.data_received(encode_frame(Heartbeat()))
+        assert len(node.batches) == 1
+        connection.connection_lost(None)
+        assert node.told[-1] == ("lost", False)
+
+    run(scenario())
+
+
+def test_the_first_frame_must_be_small_and_the_next_may_be_large() -> None:
+    async def scenario() -> None:
+        large = encode_frame(Deliver(0, 1, b"", b"x" * FIRST_FRAME_BYTES_MAX))
+        connection, node, transport = made()
+        connection.data_received(large[:100])
+        assert node.told[-1][0] == "broken"
+        assert transport.calls == ["eof"]
+        connection.connection_lost(None)
+        connection, node, _ = made()
+        connection.data_received(encode_frame(HELLO) + large)
+        assert [len(batch) for batch in node.batches] == [2]
+
+    run(scenario())
+
+
+def test_all_that_waits_is_one_write_and_control_comes_first() -> None:
+    connection, node, transport = made()
+    outbox_of(connection).push_data(deliver(10))
+    outbox_of(connection).push_control(HELLO)
+    connection.flush()
+    assert len(transport.written) == 1
+    assert [type(frame) for frame in transport.frames()] == [Hello, Deliver]
+    assert (node.counters.writes, node.counters.frames_out) == (1, 2)
+    assert node.counters.bytes_out == len(transport.written[0])
+    connection.flush()
+    assert len(transport.written) == 1
+
+
+def test_much_data_is_written_in_turns() -> None:
+    connection, node, transport = made()
+    for _ in range(4):
+        outbox_of(connection).push_data(deliver(WRITE_BYTES // 2))
+    connection.flush()
+    assert [type(frame) for frame in transport.frames()] == [Deliver, Deliver]
+    assert node.woken == 1
+
+
+def test_control_overtakes_the_data_that_waits_for_the_transport() -> None:
+    connection, node, transport = made()
+    connection.pause_writing()
+    outbox_of(connection).push_data(deliver(10))
+    connection.flush()
+    assert transport.written == []
+    outbox_of(connection).push_control(HELLO)
+    connection.resume_writing()
+    assert node.woken == 1
+    connection.flush()
+    assert [type(frame) for frame in transport.frames()] == [Hello, Deliver]
+
+
+def test_closing_sends_what_is_queued_first() -> None:
+    async def scenario() -> None:
+        connection, node, transport = made()
+        connection.pause_writing()
+        outbox_of(connection).push_control(Goodbye("shutdown", "bye"))
+        connection.close()
+        assert transport.calls == []
+        connection.resume_writing()
+        connection.flush()
+        assert transport.frames() == [Goodbye("shutdown", "bye")]
+        assert transport.calls == ["eof"]
+        connection.close()
+        connection.connection_lost(None)
+        assert node.told[-1] == ("lost", False)
+        assert connection.ended.is_set()
+
+    run(scenario())
+
+
+def test_who_is_refused_while_closing_is_told_the_last_word_only_once() -> None:
+    async def scenario() -> None:
+        connection, node, transport = made()
+        connection.close()
+        assert node.woken == 1
+        connection.refuse("internal", "a bug")
+        connection.refuse("internal", "another")
+        assert transport.frames() == [Goodbye("internal", "a bug")]
+        connection.flush()
+        connection.connection_lost(None)
+
+    run(scenario())
+
+
+def test_a_transport_that_cannot_half_close_is_closed() -> None:
+    async def scenario() -> None:
+        connection, _, transport = made(half_closes=False)
+        connection.refuse("denied", "no")
+        assert transport.calls == ["close"]
+        connection.connection_lost(None)
+
+    run(scenario())
+
+
+def test_a_peer_that_does_not_close_its_side_is_closed_and_one_that_does_not_read_is_cut() -> None:
+    async def scenario() -> None:
+        node, transport = Node(), Transport()
+        connection = Connection(1, node, drain_s=0.05, linger_s=0.01)
+        connection.connection_made(transport)
+        connection.refuse("denied", "no")
+        await until(lambda: "abort" in transport.calls)
+        assert transport.calls == ["eof", "close", "abort"]
+        assert node.counters.aborted == 1
+        connection.connection_lost(None)
+
+    run(scenario())
+
+
+def test_a_lost_connection_is_news_and_nothing_is_written_any_more() -> None:
+    connection, node, transport = made()
+    outbox_of(connection).push_control(HELLO)
+    connection.connection_lost(ConnectionResetError())
+    assert node.told[-1] == ("lost", True)
+    connection.flush()
+    connection.close()
+    connection.refuse("x", "y")
+    connection.abort()
+    assert transport.written == []
+    assert transport.calls == []
+
+
+def test_a_peer_that_has_said_all_is_let_go() -> None:
+    connection, _, _ = made()
+    assert connection.eof_received() is False

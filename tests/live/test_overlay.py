@@ -1,0 +1,96 @@
+"""What an overlay consists of, and who may reach it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from live.support import lone, row
+from penstock.broker.access import Access
+from penstock.live.errors import ConfigError, ExposedError
+from penstock.live.overlay import Overlay, Security, is_loopback
+
+HUSH = "hush"
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - what the checks are about
+
+
+def exposed(overlay: Overlay, **changes: Any) -> Overlay:
+    name = next(iter(overlay.brokers))
+    return replace(overlay, brokers=dict(overlay.brokers) | {name: replace(overlay.brokers[name], **changes)})
+
+
+def test_a_link_is_known_at_both_ends_and_dialled_from_one() -> None:
+    overlay = row("b1", "b2", "b3")
+    assert overlay.neighbours_of("b2") == ("b1", "b3")
+    assert [place.name for place in overlay.dialled_by("b2")] == ["b1"]
+    assert overlay.dialled_by("b1") == ()
+
+
+def test_settings_say_what_the_broker_must_know() -> None:
+    overlay = replace(row("b1", "b2"), security=Security(link_token=HUSH), access=Access({"x": "y"}))
+    settings = overlay.settings_for("b2")
+    assert (settings.name, settings.number, settings.overlay) == ("b2", 2, "test")
+    assert (settings.pubends, settings.neighbours) == (("b2.a",), ("b1",))
+    assert (settings.link_credential, settings.access.tokens) == (HUSH, {"x": "y"})
+    assert settings.heartbeat_ms == 50
+
+
+def test_a_broker_that_is_not_there_is_said_so() -> None:
+    with pytest.raises(ConfigError, match="no broker 'b9' in overlay test; there are: b1, b2"):
+        row("b1", "b2").settings_for("b9")
+
+
+def test_the_port_that_was_given_replaces_the_one_in_the_file() -> None:
+    assert row("b1", "b2").with_port("b1", 99).brokers["b1"].port == 99
+
+
+def test_secrets_are_not_shown() -> None:
+    assert HUSH not in repr(Security(link_token=HUSH, admin_token=HUSH))
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("localhost", True),
+        (EVERYWHERE, False),
+        ("::", False),
+        ("10.0.0.1", False),
+        ("localhost.example", False),
+        ("", False),
+    ],
+)
+def test_only_loopback_is_loopback(host: str, expected: bool) -> None:
+    assert is_loopback(host) == expected
+
+
+def test_on_loopback_nothing_must_be_proved() -> None:
+    row("b1", "b2").check_exposure("b1")
+
+
+@pytest.mark.parametrize("changes", [{"host": "10.0.0.1"}, {"bind": EVERYWHERE}])
+def test_beyond_loopback_clients_must_prove_who_they_are(changes: dict[str, str]) -> None:
+    with pytest.raises(ExposedError, match=r"let anybody in; name clients with tokens .* or bind to 127\.0\.0\.1"):
+        exposed(lone(), **changes).check_exposure("b1")
+    exposed(lone(access=Access({"x": "y"})), **changes).check_exposure("b1")
+    exposed(lone(access=Access(certificates=True)), **changes).check_exposure("b1")
+
+
+def test_beyond_loopback_brokers_must_prove_who_they_are() -> None:
+    overlay = replace(exposed(row("b1", "b2"), bind=EVERYWHERE, where="o.toml:7"), access=Access({"x": "y"}))
+    with pytest.raises(ExposedError, match=r"^o\.toml:7: broker b1 .* as a broker; set \[security\] link_token"):
+        overlay.check_exposure("b1")
+    replace(overlay, security=Security(link_token=HUSH)).check_exposure("b1")
+    replace(overlay, security=Security(mutual=True)).check_exposure("b1")
+
+
+def test_beyond_loopback_the_admin_api_needs_a_token() -> None:
+    overlay = exposed(lone(), admin_host=EVERYWHERE, admin_port=1)
+    with pytest.raises(ExposedError, match="show its status to anybody"):
+        overlay.check_exposure("b1")
+    replace(overlay, security=Security(admin_token=HUSH)).check_exposure("b1")
+    exposed(lone(), admin_host=EVERYWHERE, admin_port=0).check_exposure("b1")

@@ -1,0 +1,15 @@
+"""What a node asks of a broker."""
+
+from __future__ import annotations
+
+from random import Random
+
+from live.support import FakeBroker
+from penstock.broker.broker import Broker
+from penstock.broker.settings import BrokerSettings
+from penstock.live.ports import BrokerPort
+
+
+def test_the_broker_and_the_tests_own_fit() -> None:
+    brokers: list[BrokerPort] = [Broker(BrokerSettings("b1"), incarnation=1, rng=Random(1)), FakeBroker()]
+    assert [each.next_deadline() for each in brokers] == [None, None]

@@ -1,0 +1,176 @@
+"""Hostile peers against a live node with the real broker: they lose their connection, and nobody else notices."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from dataclasses import replace
+from random import Random
+
+import pytest
+from bench.frames import campaign
+
+from live.support import LIMIT_S, FramePeer, framed, lone, row, run, until
+from penstock.broker.access import Access
+from penstock.broker.codec import FRAME_BYTES_MAX, encode_frame
+from penstock.broker.frames import Deliver, Forward, Goodbye, Heartbeat, Hello, LinkState, Publish, Subscribe, Welcome
+from penstock.live.node import BrokerNode
+from penstock.live.overlay import Overlay, Security
+
+HELLO = encode_frame(Hello(1, "client", "mallory", "test"))
+HUSH = "hush"
+
+
+async def attacked(data: bytes, overlay: Overlay | None = None) -> tuple[Goodbye, BrokerNode]:
+    """The broker's last words to a peer that sends this, after it has served others as before."""
+    async with BrokerNode(overlay or lone(), "b1") as node:
+        subscriber, publisher = await FramePeer.client(node.address), await FramePeer.client(node.address)
+        await subscriber.subscribe(1, "x > 0")
+        hostile = await FramePeer.dial(node.address)
+        hostile.send_bytes(data)
+        goodbye = await hostile.over()
+        assert goodbye is not None
+        publisher.publish({"x": 1}, {"x": 0}, {"x": 2})
+        assert len(await subscriber.deliveries(2)) == 2
+        await asyncio.gather(subscriber.close(), publisher.close())
+        await until(lambda: node.counters.open_connections == 0)
+        assert node.counters.bugs == 0
+    return goodbye, node
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "is not in 1 .."),
+        (HELLO + struct.pack(">I", FRAME_BYTES_MAX + 1), f"frame of {FRAME_BYTES_MAX + 1} bytes is not in 1 .."),
+        (struct.pack(">IB", 1_000_000, 0), "frame of 1000000 bytes is not in 1 .. 65536"),
+        (HELLO + struct.pack(">I", 0), "frame of 0 bytes is not in 1 .."),
+        (HELLO + framed(99, b"x"), "unknown kind of frame 99"),
+        (HELLO + framed(0, b""), "malformed frame of kind 0"),
+        (HELLO + framed(0, b"\xc1"), "malformed frame of kind 0"),
+        (HELLO + framed(0, b"\x91\xa4what"), "malformed frame of kind 0"),
+        (HELLO + framed(1, b"short"), "malformed frame of kind 1"),
+        (HELLO + framed(2, struct.pack(">HI", 0, 2**32 - 1)), "do not fit"),
+        (HELLO + framed(3, struct.pack(">HQH", 0, 0, 9)), "do not fit"),
+        (HELLO + framed(1, struct.pack(">QHII", 1, 0, 1, 99)), "does not fit its frame"),
+        (HELLO + framed(1, struct.pack(">QHIB", 1, 0, 0, 0)), "left over"),
+        (HELLO + HELLO, "second hello"),
+        (HELLO + encode_frame(Deliver(1, 1, b"", b"")), "Deliver is not for brokers"),
+        (HELLO + encode_frame(Forward("b1.a", [1], [b"x"])), "Forward from a client"),
+        (HELLO + encode_frame(LinkState("b2", 1, 1, ())), "LinkState from a client"),
+        (HELLO + encode_frame(Publish(5, [])), "message 5 follows 0"),
+        (HELLO + encode_frame(Publish(1, [b"not a body"])), "body of 10 bytes"),
+        (encode_frame(Publish(1, [])), "Publish from a stranger"),
+        (encode_frame(Subscribe(1, "x > 1")), "Subscribe from a stranger"),
+    ],
+)
+def test_who_breaks_the_protocol_is_told_and_counted(data: bytes, reason: str) -> None:
+    goodbye, node = run(attacked(data))
+    assert goodbye.code == "protocol"
+    assert reason in goodbye.reason
+    assert node.counters.malformed == 1
+
+
+@pytest.mark.parametrize(
+    ("hello", "reason"),
+    [
+        (Hello(99, "client", "c", "test"), "protocol version 99"),
+        (Hello(1, "client", "c", "other"), "this is overlay test, not other"),
+        (Hello(1, "king", "c", "test"), "role 'king'"),
+        (Hello(1, "broker", "b9", "test"), "no link with b9"),
+    ],
+)
+def test_who_does_not_belong_here_is_refused(hello: Hello, reason: str) -> None:
+    goodbye, _ = run(attacked(encode_frame(hello)))
+    assert goodbye.code == "refused"
+    assert reason in goodbye.reason
+
+
+def test_who_cannot_prove_who_it_is_is_refused() -> None:
+    async def scenario() -> None:
+        overlay = replace(row("b1", "b2"), access=Access({"feed": HUSH}), security=Security(link_token=HUSH))
+        async with BrokerNode(overlay, "b1") as node:
+            for hello in (
+                Hello(1, "client", "feed", "test", credential="wrong"),
+                Hello(1, "client", "nobody", "test", credential=HUSH),
+                Hello(1, "client", "feed", "test"),
+                Hello(1, "broker", "b2", "test", credential="wrong"),
+            ):
+                peer = await FramePeer.dial(node.address)
+                peer.send(hello)
+                assert await peer.over() == Goodbye("refused", "authentication failed")
+            await (await FramePeer.client(node.address, "feed", credential=HUSH)).close()
+
+    run(scenario())
+
+
+def test_who_never_says_who_it_is_is_let_go() -> None:
+    async def scenario() -> None:
+        overlay = lone()
+        place = replace(overlay.brokers["b1"], tunables={"heartbeat_ms": 20, "silent_ms": 40, "handshake_ms": 40})
+        async with BrokerNode(replace(overlay, brokers={"b1": place}), "b1") as node:
+            mute, truncated = await FramePeer.dial(node.address), await FramePeer.dial(node.address)
+            truncated.send_bytes(HELLO[:-1])
+            for peer in (mute, truncated):
+                goodbye = await peer.over()
+                assert goodbye is not None
+                assert goodbye.code == "silent"
+
+    run(scenario())
+
+
+def test_who_disappears_in_the_middle_of_a_frame_leaves_nothing() -> None:
+    async def scenario() -> None:
+        async with BrokerNode(lone(), "b1") as node:
+            peer = await FramePeer.client(node.address)
+            peer.send_bytes(encode_frame(Publish(1, [b"x" * 1_000]))[:-1])
+            await peer.drain()
+            await peer.close()
+            await until(lambda: node.counters.open_connections == 0)
+            assert node.status()["broker"]["clients"] == 0
+
+    run(scenario())
+
+
+def test_a_subscriber_that_does_not_read_goes_and_others_are_served() -> None:
+    async def scenario() -> None:
+        overlay = lone()
+        tunables = {"client_outbox_bytes": 1_000_000, "heartbeat_ms": 50, "silent_ms": int(LIMIT_S * 1_000)}
+        place = replace(overlay.brokers["b1"], tunables=tunables)
+        async with BrokerNode(replace(overlay, brokers={"b1": place}), "b1") as node:
+            reader, writer = await asyncio.open_connection(*node.address, limit=1_024)
+            writer.write(HELLO + encode_frame(Subscribe(1, "x > 0")))
+            await until(lambda: node.status()["broker"]["subscriptions"] == 1)
+            subscriber, publisher = await FramePeer.client(node.address), await FramePeer.client(node.address)
+            await subscriber.subscribe(1, "x > 0")
+            sent = 0
+            while node.status()["broker"]["subscriptions"] == 2:
+                publisher.publish({"x": 1}, payload=b"x" * 100_000)
+                sent += 1
+                assert len(await subscriber.deliveries(sent)) == sent
+            assert node.status()["broker"]["dropped"]["client"] >= 1
+            writer.close()
+            await asyncio.gather(writer.wait_closed(), return_exceptions=True)
+            await asyncio.gather(subscriber.close(), publisher.close())
+            del reader
+
+    run(scenario())
+
+
+def test_many_hostile_frames_harm_nobody() -> None:
+    campaign(Random("hostile"), 4_000)
+
+
+def test_a_quiet_connection_is_kept_alive_from_both_sides() -> None:
+    async def scenario() -> None:
+        async with BrokerNode(lone(), "b1") as node:
+            peer = await FramePeer.client(node.address)
+            before = node.counters.frames_out
+            while node.counters.frames_out < before + 3:
+                peer.send(Heartbeat(0))
+                await asyncio.sleep(0.01)
+            assert not peer.is_over
+            assert len(peer.all(Welcome)) == 1
+            await peer.close()
+
+    run(scenario())
