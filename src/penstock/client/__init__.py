@@ -1,0 +1,39 @@
+"""What applications import to publish and subscribe: ``connect`` for asyncio, ``connect_sync`` for everybody else."""
+
+from __future__ import annotations
+
+from penstock.client.address import DEFAULT_PORT, Address, parse_addresses
+from penstock.client.client import Client, ClientCounters, connect
+from penstock.client.errors import (
+    AddressError,
+    ClientClosedError,
+    ClientError,
+    ConnectionFailedError,
+    RefusedError,
+    WouldBlockError,
+)
+from penstock.client.received import Received
+from penstock.client.settings import ClientSettings
+from penstock.client.subscription import Subscription
+from penstock.client.sync import SyncClient, SyncSubscription, connect_sync
+
+__all__ = [
+    "DEFAULT_PORT",
+    "Address",
+    "AddressError",
+    "Client",
+    "ClientClosedError",
+    "ClientCounters",
+    "ClientError",
+    "ClientSettings",
+    "ConnectionFailedError",
+    "Received",
+    "RefusedError",
+    "Subscription",
+    "SyncClient",
+    "SyncSubscription",
+    "WouldBlockError",
+    "connect",
+    "connect_sync",
+    "parse_addresses",
+]

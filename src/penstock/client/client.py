@@ -1,0 +1,382 @@
+"""The client for asyncio programs: publish, subscribe, ask for the status, over one connection that heals itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from penstock.client.address import parse_addresses
+from penstock.client.errors import ClientClosedError, ClientError, ConnectionFailedError, RefusedError, WouldBlockError
+from penstock.client.inbox import Inbox
+from penstock.client.session import Changes, Session
+from penstock.client.settings import ClientSettings
+from penstock.client.subscription import Subscription
+from penstock.client.supervisor import Supervisor
+from penstock.model.message import Message, Payload
+from penstock.model.message_id import MessageId
+from penstock.model.values import Attributes
+from penstock.selectors.selector import Selector
+
+__all__ = ["Client", "ClientCounters", "connect"]
+
+_FAIR = 256
+"""After so many messages of one call others get their turn."""
+
+
+@dataclass(slots=True, frozen=True)
+class ClientCounters:
+    """What a client has done so far."""
+
+    published: int
+    """Messages taken from the application."""
+    settled: int
+    """Those of them that were acknowledged, refused or lost."""
+    refused: int
+    lost: int
+    """Messages that were on the wire when a connection was lost: they may have arrived, or not."""
+    received: int
+    reconnects: int
+
+
+def connect(
+    address: str,
+    *,
+    token: str = "",
+    name: str = "",
+    overlay: str = "",
+    tls: ssl.SSLContext | None = None,
+    settings: ClientSettings | None = None,
+) -> Client:
+    """A client of the broker at ``penstock://host:port``, or ``penstocks://host:port`` for TLS.
+
+    Several addresses, separated by commas, are tried in turn. The connection is made by ``async with``, or by
+    ``open``. A client without a name gets one by chance; an empty overlay means whatever overlay the broker is in;
+    without a context of its own, TLS trusts the authorities that the system trusts.
+
+    >>> connect("penstock://127.0.0.1:7000,127.0.0.1:7001", name="ticker")
+    <Client ticker of penstock://127.0.0.1:7000,127.0.0.1:7001: not open>
+
+    ::
+
+        async with penstock.connect("penstock://127.0.0.1:7000") as client:
+            await client.publish({"symbol": "YHOO", "volume": 100}, b"18.2")
+            async for message in client.subscribe("symbol = 'YHOO' and volume > 15"):
+                print(message.attributes, message.payload)
+    """
+    return Client(address, token=token, name=name, overlay=overlay, tls=tls, settings=settings or ClientSettings())
+
+
+class Client:
+    """A connection to a broker, made by ``connect``; not to be shared between threads.
+
+    When the application does not read a subscription and its queue is full, nothing more is read from the connection,
+    acknowledgements included. So a task that publishes must not be the one that has to read: read in another task, or
+    subscribe with another client.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        token: str,
+        name: str,
+        overlay: str,
+        tls: ssl.SSLContext | None,
+        settings: ClientSettings,
+    ) -> None:
+        self.name = name or f"client-{secrets.token_hex(4)}"
+        self._address = address
+        self._settings = settings
+        self._session = Session(settings, name=self.name, token=token, overlay=overlay)
+        self._supervisor = Supervisor(
+            self._session, parse_addresses(address), settings, tls=tls, on_changes=self._on_changes
+        )
+        self._task: asyncio.Task[ClientError] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._subscriptions: WeakValueDictionary[int, Subscription] = WeakValueDictionary()
+        self._statuses: dict[int, asyncio.Future[bytes]] = {}
+        self._news = asyncio.Event()
+        self._turnstile = asyncio.Lock()
+        self._reported = (0, 0)
+        self.end: ClientError | None = None
+        """Why this client does no more; none as long as it does."""
+
+    @property
+    def broker(self) -> str:
+        """The name of the broker it is connected to, or was last."""
+        return self._session.welcome.broker if self._session.welcome else ""
+
+    @property
+    def pubends(self) -> tuple[str, ...]:
+        """The pubends of that broker, which can be published to."""
+        return self._session.welcome.pubends if self._session.welcome else ()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection at this moment."""
+        return self._session.is_up
+
+    @property
+    def counters(self) -> ClientCounters:
+        """What this client has done so far."""
+        queue = self._session.publishing
+        reconnects = self._supervisor.reconnects
+        return ClientCounters(
+            queue.published, queue.settled, queue.refused, queue.lost, self._session.received, reconnects
+        )
+
+    # Coming and going.
+
+    async def open(self) -> Client:
+        """Connect; raises ``ConnectionFailedError`` if no broker answers, ``RefusedError`` if one says no."""
+        self._check_usable()
+        if self._loop is not None:
+            raise ClientClosedError("this client has been opened before; connect makes another one")
+        self._loop = asyncio.get_running_loop()
+        try:
+            await self._supervisor.connect()
+        except BaseException:
+            self._stop(ClientClosedError("this client could not connect"))
+            raise
+        self._task = asyncio.create_task(self._supervisor.run(), name=f"penstock {self.name}")
+        self._task.add_done_callback(self._on_supervisor_done)
+        return self
+
+    async def close(self, *, flush: bool = True) -> None:
+        """End the connection; with ``flush``, when what was published is acknowledged (raises as ``flush`` does)."""
+        if isinstance(self.end, ClientClosedError):
+            return
+        try:
+            if flush:
+                await self._last_flush()
+        finally:
+            self._stop(ClientClosedError("this client is closed"))
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.wait([self._task])
+            await self._supervisor.close()
+
+    async def __aenter__(self) -> Client:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close(flush=error is None)
+
+    # Publishing.
+
+    async def publish(
+        self, attributes: Attributes, payload: Payload = b"", *, content_type: str = "", pubend: str = ""
+    ) -> MessageId:
+        """Send a message; waits while the publish window is full, or there is no connection.
+
+        It returns before the broker has acknowledged: that is what ``flush`` waits for.
+        """
+        return await self._publish(Message(attributes, payload, content_type), pubend)
+
+    def publish_nowait(
+        self, attributes: Attributes, payload: Payload = b"", *, content_type: str = "", pubend: str = ""
+    ) -> MessageId:
+        """Send a message now; raises ``WouldBlockError`` if that is not possible."""
+        message = Message(attributes, payload, content_type)
+        self._check_usable()
+        queue = self._session.publishing
+        if not self._turnstile.locked() and queue.has_room(1):
+            message_id, body = self._session.identify(message, wall_ms=_wall_ms())
+            if queue.has_room(len(body)):
+                self._put(body, pubend)
+                return message_id
+        full = f"{queue.published - queue.settled:,} messages are not acknowledged yet"
+        raise WouldBlockError(full if self.is_connected else "there is no connection at the moment")
+
+    async def publish_many(self, messages: Iterable[Message], *, pubend: str = "") -> list[MessageId]:
+        """Send messages in their order."""
+        message_ids: list[MessageId] = []
+        for message in messages:
+            message_ids.append(await self._publish(message, pubend))
+            if len(message_ids) % _FAIR == 0:
+                await asyncio.sleep(0)
+        return message_ids
+
+    async def flush(self) -> None:
+        """Wait until the broker has acknowledged everything published so far.
+
+        Raises ``RefusedError`` if it refused messages since the last flush, and ``ConnectionFailedError`` if messages
+        were on the wire when a connection was lost: nobody knows whether those arrived.
+        """
+        queue = self._session.publishing
+        target = queue.published
+        while queue.settled < target:
+            self._check_usable()
+            if (connection := self._supervisor.connection) is not None:
+                queue.hurry(now_ms=connection.now_ms())
+                connection.pump()
+            await self._news.wait()
+        refused, lost = queue.refused - self._reported[0], queue.lost - self._reported[1]
+        self._reported = queue.refused, queue.lost
+        if refused:
+            raise RefusedError("publish", f"{queue.refusal} (messages refused: {refused:,})")
+        if lost:
+            raise ConnectionFailedError(f"the connection was lost with {lost:,} messages on the wire")
+
+    # Subscribing.
+
+    def subscribe(self, selector: str | Selector) -> Subscription:
+        """Ask for the messages that match; raises ``SelectorError`` at once if the text is not a selector."""
+        parsed = selector if isinstance(selector, Selector) else Selector.parse(selector)
+        self._check_usable()
+        inbox = self._session.subscribe(str(parsed))
+        subscription = self._subscriptions[inbox.number] = Subscription(inbox, self)
+        self._pump_soon()
+        return subscription
+
+    async def status(self) -> dict[str, Any]:
+        """How the broker is; raises ``ConnectionFailedError`` if the connection is lost before it answers."""
+        await self._until(lambda: self._session.is_up)
+        number = self._session.ask_status()
+        answer = self._statuses[number] = asyncio.get_running_loop().create_future()
+        self._pump_soon()
+        try:
+            status: dict[str, Any] = msgspec.json.decode(await answer)
+        finally:
+            self._statuses.pop(number, None)
+        return status
+
+    # What subscriptions need.
+
+    def on_taken(self, inbox: Inbox) -> None:
+        """Read from the socket again, if no queue is too full any more."""
+        if self._session.on_taken(inbox) and self._supervisor.connection is not None:
+            self._supervisor.connection.resume_reading()
+
+    def unsubscribe(self, inbox: Inbox) -> None:
+        """Withdraw a subscription."""
+        self._session.unsubscribe(inbox)
+        self.on_taken(inbox)
+        self._pump_soon()
+
+    def abandon(self, inbox: Inbox) -> None:
+        """Withdraw a subscription that the application has forgotten, from whatever thread."""
+        if self._loop is not None and self.end is None:
+            # The loop may have been closed without us.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self.unsubscribe, inbox)
+
+    def __repr__(self) -> str:
+        if self._loop is None:
+            state = "not open"
+        else:
+            state = str(self.end) if self.end else f"connected to {self.broker}" if self.is_connected else "connecting"
+        return f"<Client {self.name} of {self._address}: {state}>"
+
+    async def _publish(self, message: Message, pubend: str) -> MessageId:
+        self._check_usable()
+        queue = self._session.publishing
+        if self._turnstile.locked() or not queue.has_room(1):
+            async with self._turnstile:
+                await self._until(lambda: queue.has_room(1))
+                return await self._publish_identified(message, pubend)
+        return await self._publish_identified(message, pubend)
+
+    async def _publish_identified(self, message: Message, pubend: str) -> MessageId:
+        queue = self._session.publishing
+        message_id, body = self._session.identify(message, wall_ms=_wall_ms())
+        if not queue.has_room(len(body)):
+            await self._wait_for_room(len(body))
+        self._put(body, pubend)
+        return message_id
+
+    async def _wait_for_room(self, size: int) -> None:
+        queue = self._session.publishing
+        # Nobody may pass a message that waits, or a large one would wait for ever.
+        is_mine = not self._turnstile.locked()
+        if is_mine:
+            await self._turnstile.acquire()
+        try:
+            await self._until(lambda: queue.has_room(size))
+        finally:
+            if is_mine:
+                self._turnstile.release()
+
+    def _put(self, body: bytes, pubend: str) -> None:
+        connection = self._supervisor.connection
+        assert connection is not None, "room without a connection"
+        is_due = self._session.publish(body, pubend, now_ms=connection.now_ms())
+        if is_due:
+            connection.pump()
+        elif self._session.publishing.queued_bytes == len(body):
+            connection.schedule()
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self._check_usable()
+            await self._news.wait()
+
+    async def _last_flush(self) -> None:
+        try:
+            async with asyncio.timeout(self._settings.close_ms / 1000):
+                await self.flush()
+        except TimeoutError:
+            queue = self._session.publishing
+            left = f"{queue.published - queue.settled:,} messages were not acknowledged"
+            raise ConnectionFailedError(f"{left} within {self._settings.close_ms} ms") from None
+
+    def _check_usable(self) -> None:
+        if self.end is not None:
+            raise self.end.with_traceback(None)
+
+    def _pump_soon(self) -> None:
+        if self._supervisor.connection is not None:
+            self._supervisor.connection.pump_soon()
+
+    def _on_changes(self, changes: Changes) -> None:
+        for number in changes.inboxes:
+            if (subscription := self._subscriptions.get(number)) is not None:
+                subscription.wake()
+        for number, answer in changes.statuses:
+            waiting = self._statuses.get(number)
+            if waiting is not None and not waiting.done():
+                if isinstance(answer, bytes):
+                    waiting.set_result(answer)
+                else:
+                    waiting.set_exception(RefusedError("tell its status", answer))
+        if changes.lost:
+            self._fail_statuses(ConnectionFailedError("the connection was lost before the broker answered"))
+        if changes.publishing or changes.welcome:
+            self._wake()
+
+    def _on_supervisor_done(self, task: asyncio.Task[ClientError]) -> None:
+        if not task.cancelled():
+            error = task.exception()
+            self._stop(task.result() if error is None else ConnectionFailedError(f"reconnecting failed: {error!r}"))
+
+    def _stop(self, end: ClientError) -> None:
+        self.end = end
+        self._fail_statuses(end)
+        self._wake()
+        for subscription in list(self._subscriptions.values()):
+            subscription.wake()
+
+    def _fail_statuses(self, error: ClientError) -> None:
+        for waiting in self._statuses.values():
+            if not waiting.done():
+                waiting.set_exception(error)
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news.clear()
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

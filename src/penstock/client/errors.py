@@ -1,0 +1,51 @@
+"""What can go wrong for an application that talks to a broker.
+
+PenstockError
+└── ClientError
+    ├── AddressError             the address is not one (also a MisuseError)
+    ├── ClientClosedError        the client or subscription was closed before (also a MisuseError)
+    ├── ConnectionFailedError    no broker could be reached, or the connection was lost
+    ├── RefusedError             the broker said no, and why
+    └── WouldBlockError          the publish window is full, and the caller did not want to wait
+"""
+
+from __future__ import annotations
+
+from penstock.model.errors import MisuseError, PenstockError
+
+__all__ = [
+    "AddressError",
+    "ClientClosedError",
+    "ClientError",
+    "ConnectionFailedError",
+    "RefusedError",
+    "WouldBlockError",
+]
+
+
+class ClientError(PenstockError):
+    """Whatever a client raises on purpose, except what is wrong with a message or a selector."""
+
+
+class AddressError(ClientError, MisuseError):
+    """The address of a broker cannot be understood."""
+
+
+class ClientClosedError(ClientError, MisuseError):
+    """The client, or the subscription, has been closed."""
+
+
+class ConnectionFailedError(ClientError):
+    """No broker could be reached, or the connection to it was lost."""
+
+
+class RefusedError(ClientError):
+    """The broker refused a request; ``reason`` is what it said."""
+
+    def __init__(self, request: str, reason: str) -> None:
+        super().__init__(f"the broker refused to {request}: {reason}")
+        self.request, self.reason = request, reason
+
+
+class WouldBlockError(ClientError):
+    """The publish window is full, or there is no connection at the moment."""

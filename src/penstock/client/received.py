@@ -1,0 +1,78 @@
+"""Messages as subscribers get them; the body is taken apart only as far as the application looks."""
+
+from __future__ import annotations
+
+from penstock.model.body import MalformedBodyError, decode_attributes, decode_id
+from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
+from penstock.model.values import AttributeValue
+
+__all__ = ["Received"]
+
+
+class Received:
+    """A message that was delivered to a subscription.
+
+    >>> from penstock.model import Message
+    >>> from penstock.model.body import encode_body
+    >>> body = encode_body(MessageId(1, 2, 3_000, 0), Message({"symbol": "YHOO"}, b"18.2"))
+    >>> message = Received("quotes", 7, body)
+    >>> message.attributes, message.payload, message.pubend, message.published_at_ms
+    ({'symbol': 'YHOO'}, b'18.2', 'quotes', 3000)
+    """
+
+    __slots__ = ("_attributes", "_payload_start", "body", "pubend", "tick")
+
+    def __init__(self, pubend: str, tick: int, body: bytes) -> None:
+        self.pubend = pubend
+        """The name of the stream it came in."""
+        self.tick = tick
+        """Its position in that stream."""
+        self.body = body
+        """The message as it travels."""
+        self._attributes: dict[str, AttributeValue] | None = None
+        self._payload_start = 0
+
+    @property
+    def attributes(self) -> dict[str, AttributeValue]:
+        """Names with their values; all subscriptions of a client that got the message share it."""
+        attributes = self._attributes
+        if attributes is None:
+            attributes = self._attributes = decode_attributes(self.body)
+        return attributes
+
+    @property
+    def payload(self) -> bytes:
+        """The content."""
+        return self.body[self._payload_start or self._find_payload() :]
+
+    @property
+    def content_type(self) -> str:
+        """What the payload is; empty if the publisher did not say."""
+        end = self._payload_start or self._find_payload()
+        # Its length is one byte, and stands where the attributes end.
+        return self.body[self._attributes_end() + 1 : end].decode(errors="replace")
+
+    @property
+    def id(self) -> MessageId:
+        """The identifier, by which the message can be traced."""
+        return decode_id(self.body)
+
+    @property
+    def published_at_ms(self) -> int:
+        """When it was published, by the publisher's clock as adjusted to its broker's."""
+        return self.id.timestamp_ms
+
+    def __repr__(self) -> str:
+        return f"<Received {self.id} from {self.pubend}: {self.attributes!r} and {len(self.payload):,} bytes>"
+
+    def _attributes_end(self) -> int:
+        start = MESSAGE_ID_BYTES
+        return start + 4 + int.from_bytes(self.body[start : start + 4], "big")
+
+    def _find_payload(self) -> int:
+        end = self._attributes_end()
+        start = end + 1 + self.body[end] if end < len(self.body) else 0
+        if not 0 < start <= len(self.body):
+            raise MalformedBodyError(f"body of {len(self.body)} bytes has no payload")
+        self._payload_start = start
+        return start

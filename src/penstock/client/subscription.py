@@ -1,0 +1,159 @@
+"""A subscription as applications hold it: to be iterated over, message by message or batch by batch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Final, Protocol
+
+from penstock.client.errors import ClientClosedError, ClientError, RefusedError
+from penstock.client.inbox import Inbox
+from penstock.client.received import Received
+
+__all__ = ["Owner", "Subscription"]
+
+_FAIR: Final = 255
+"""After so many messages without a pause others get their turn: heartbeats above all. One less than a power of two."""
+
+
+class Owner(Protocol):
+    """What a subscription needs of its client."""
+
+    @property
+    def end(self) -> ClientError | None:
+        """Why the client does no more, if that is so."""
+
+    def on_taken(self, inbox: Inbox) -> None:
+        """Messages were taken out of a queue that was full."""
+
+    def unsubscribe(self, inbox: Inbox) -> None:
+        """The subscription is not wanted any more."""
+
+    def abandon(self, inbox: Inbox) -> None:
+        """The subscription was forgotten by the application; may be called from any thread."""
+
+
+class Subscription:
+    """Messages that match a selector; made by ``client.subscribe(...)``.
+
+    A subscription that is forgotten, as by a ``break`` out of ``async for message in client.subscribe(...)``, is
+    withdrawn when Python collects it; ``async with`` or ``close`` does it at once.
+    """
+
+    def __init__(self, inbox: Inbox, owner: Owner) -> None:
+        self._inbox, self._owner = inbox, owner
+        self._news = asyncio.Event()
+        self._turn = 0
+
+    @property
+    def selector(self) -> str:
+        """What is delivered: the selector, narrowed by what this client may see once the broker has answered."""
+        return self._inbox.granted
+
+    @property
+    def pending(self) -> tuple[str, ...]:
+        """The pubends that had not confirmed the subscription when the broker answered; their messages come later."""
+        return self._inbox.pending
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the subscription is in force now; not between the loss of a connection and the next one."""
+        return self._inbox.state == "ready"
+
+    @property
+    def queued(self) -> int:
+        """Messages that have arrived and were not read yet."""
+        return len(self._inbox.queue)
+
+    async def ready(self) -> Subscription:
+        """Wait until the subscription is in force on all paths; raises ``RefusedError`` if the broker says no."""
+        while self._inbox.state != "ready":
+            self._raise_if_over()
+            await self._news.wait()
+        return self
+
+    async def get(self) -> Received:
+        """The next message; raises ``ClientClosedError`` if there will be none."""
+        try:
+            return await self.__anext__()
+        except StopAsyncIteration:
+            raise ClientClosedError(f"the subscription to {self._inbox.selector} is closed") from None
+
+    async def batch(self, messages_max: int | None = None) -> list[Received]:
+        """All messages that wait, at least one; empty if there will be no more."""
+        inbox = self._inbox
+        if not inbox.queue and not await self._wait():
+            return []
+        received = inbox.pop_many(messages_max)
+        if inbox.blocking:
+            self._owner.on_taken(inbox)
+        return received
+
+    async def batches(self) -> AsyncIterator[list[Received]]:
+        """The messages in lists, as they arrive: the fastest way to read."""
+        while received := await self.batch():
+            yield received
+            # Else a consumer that never waits would keep everything else from running.
+            await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        """Withdraw the subscription and forget what waits; returns when the broker has confirmed."""
+        self._owner.unsubscribe(self._inbox)
+        self.wake()
+        while not self._inbox.is_over and self._owner.end is None:
+            await self._news.wait()
+
+    def wake(self) -> None:
+        """Something has changed; for the client, not for applications."""
+        # Everyone who waits now is woken, and looks for itself.
+        self._news.set()
+        self._news.clear()
+
+    def __aiter__(self) -> Subscription:
+        return self
+
+    async def __anext__(self) -> Received:
+        inbox = self._inbox
+        self._turn += 1
+        if not self._turn & _FAIR:
+            await asyncio.sleep(0)
+        if not inbox.queue and not await self._wait():
+            raise StopAsyncIteration
+        received = inbox.pop()
+        if inbox.blocking:
+            self._owner.on_taken(inbox)
+        return received
+
+    async def __aenter__(self) -> Subscription:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<Subscription {self._inbox.number} {self._inbox.state}: {self.selector}>"
+
+    def __del__(self) -> None:
+        if not self._inbox.is_over:
+            self._owner.abandon(self._inbox)
+
+    async def _wait(self) -> bool:
+        """Wait for a message; False if there will be none."""
+        inbox = self._inbox
+        while not inbox.queue:
+            if inbox.state in ("closing", "closed") or isinstance(self._owner.end, ClientClosedError):
+                return False
+            self._raise_if_over()
+            await self._news.wait()
+        return True
+
+    def _raise_if_over(self) -> None:
+        if self._inbox.state == "refused":
+            raise RefusedError("subscribe", self._inbox.reason)
+        if self._inbox.state in ("closing", "closed"):
+            raise ClientClosedError(f"the subscription to {self._inbox.selector} is closed")
+        if (end := self._owner.end) is not None:
+            raise end.with_traceback(None)

@@ -1,0 +1,129 @@
+"""Keeps a client connected: tries the addresses in turn, and comes back after a loss when `Reconnect` says so."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from random import Random
+
+from penstock.client.address import Address
+from penstock.client.connection import Connection
+from penstock.client.errors import ClientError, ConnectionFailedError, RefusedError
+from penstock.client.reconnect import Reconnect
+from penstock.client.session import Changes, Session
+from penstock.client.settings import ClientSettings
+
+__all__ = ["Supervisor"]
+
+
+class Supervisor:
+    """Makes the connections of one client, one after the other."""
+
+    def __init__(
+        self,
+        session: Session,
+        addresses: tuple[Address, ...],
+        settings: ClientSettings,
+        *,
+        tls: ssl.SSLContext | None,
+        on_changes: Callable[[Changes], None],
+    ) -> None:
+        self._session, self._addresses, self._settings = session, addresses, settings
+        self._tls = tls
+        self._on_changes = on_changes
+        self._reconnect = Reconnect(settings, Random())
+        self._turn = 0
+        self.connection: Connection | None = None
+        """The connection that was welcomed last, also when it is gone."""
+        self.address: Address | None = None
+        self.reconnects = 0
+
+    async def connect(self) -> None:
+        """Try every address once; raises ``RefusedError``, or ``ConnectionFailedError`` if none works."""
+        problems: list[str] = []
+        for _ in self._addresses:
+            address = self._addresses[self._turn % len(self._addresses)]
+            try:
+                self.connection = await self._attempt(address)
+            except ConnectionFailedError as error:
+                problems.append(str(error))
+                self._turn += 1
+            else:
+                self.address = address
+                self._reconnect.on_welcome(now_ms=self.connection.now_ms())
+                return
+        raise ConnectionFailedError("; ".join(problems))
+
+    async def run(self) -> ClientError:
+        """Reconnect for ever; returns the reason when that makes no more sense."""
+        while True:
+            connection = self.connection
+            assert connection is not None, "the first connection is the caller's to make"
+            await connection.ended.wait()
+            goodbye = connection.goodbye
+            if goodbye is not None and not self._reconnect.may_follow(goodbye.code):
+                return RefusedError("go on", goodbye.reason)
+            self._reconnect.on_lost(now_ms=connection.now_ms())
+            problem = await self._connect_again(goodbye.reason if goodbye is not None else connection.problem)
+            if problem is not None:
+                return problem
+            self.reconnects += 1
+
+    async def close(self) -> None:
+        """End the connection; what the broker does not take in time is lost."""
+        connection = self.connection
+        if connection is None:
+            return
+        connection.close()
+        try:
+            async with asyncio.timeout(self._settings.close_ms / 1000):
+                await connection.closed.wait()
+        except TimeoutError:
+            connection.abort()
+            await connection.closed.wait()
+
+    async def _connect_again(self, reason: str) -> ClientError | None:
+        loop = asyncio.get_running_loop()
+        while (pause_ms := self._reconnect.pause_ms(now_ms=int(loop.time() * 1000))) is not None:
+            await asyncio.sleep(pause_ms / 1000)
+            try:
+                await self.connect()
+            except RefusedError as error:
+                return error
+            except ConnectionFailedError as error:
+                reason = str(error)
+            else:
+                return None
+        return ConnectionFailedError(f"no connection for {self._settings.give_up_ms} ms: {reason}")
+
+    async def _attempt(self, address: Address) -> Connection:
+        connection = Connection(self._session, self._on_changes)
+        context = (self._tls or ssl.create_default_context()) if address.tls else None
+        loop = asyncio.get_running_loop()
+        is_good = False
+        try:
+            async with asyncio.timeout(self._settings.connect_ms / 1000):
+                await loop.create_connection(lambda: connection, address.host, address.port, ssl=context)
+                await connection.greeted.wait()
+        except TimeoutError:
+            raise ConnectionFailedError(f"{address}: no welcome within {self._settings.connect_ms} ms") from None
+        except OSError as error:
+            raise ConnectionFailedError(f"{address}: {error.strerror or error}") from error
+        else:
+            self._check_greeting(connection, address)
+            is_good = True
+            return connection
+        finally:
+            # Also when this task is cancelled, whatever the connection has come to by then.
+            if not is_good:
+                connection.abort()
+
+    def _check_greeting(self, connection: Connection, address: Address) -> None:
+        goodbye = connection.goodbye
+        if goodbye is not None:
+            if not self._reconnect.may_follow(goodbye.code):
+                raise RefusedError("let this client in", goodbye.reason)
+            raise ConnectionFailedError(f"{address}: {goodbye.reason} ({goodbye.code})")
+        if connection.ended.is_set():
+            raise ConnectionFailedError(f"{address}: {connection.problem}")

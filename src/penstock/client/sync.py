@@ -1,0 +1,250 @@
+"""The client for programs without asyncio: the same calls, blocking, with a thread of its own behind them.
+
+The thread runs the asynchronous client. Publishing one message costs a visit to that thread; ``publish_many`` visits
+it once for all. Messages are fetched in batches, so receiving is nearly as fast as with asyncio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+from penstock.client.client import Client, ClientCounters, connect
+from penstock.client.errors import ClientClosedError
+from penstock.client.received import Received
+from penstock.client.settings import ClientSettings
+from penstock.client.subscription import Subscription
+from penstock.live.loop import run
+from penstock.model.message import Message, Payload
+from penstock.model.message_id import MessageId
+from penstock.model.values import Attributes
+from penstock.selectors.selector import Selector
+
+__all__ = ["SyncClient", "SyncSubscription", "connect_sync"]
+
+_BATCH_MESSAGES: Final = 1024
+"""Messages fetched from the thread at once; they are out of the reach of back-pressure."""
+
+_Result = TypeVar("_Result")
+
+
+def connect_sync(
+    address: str,
+    *,
+    token: str = "",
+    name: str = "",
+    overlay: str = "",
+    tls: ssl.SSLContext | None = None,
+    settings: ClientSettings | None = None,
+) -> SyncClient:
+    """A blocking client; what ``connect`` is to asyncio. The connection is made by ``with``, or by ``open``.
+
+    >>> connect_sync("penstock://127.0.0.1:7000", name="ticker")
+    <SyncClient of <Client ticker of penstock://127.0.0.1:7000: not open>>
+
+    ::
+
+        with penstock.connect_sync("penstock://127.0.0.1:7000") as client:
+            client.publish({"symbol": "YHOO", "volume": 100}, b"18.2")
+            for message in client.subscribe("symbol = 'YHOO' and volume > 15"):
+                print(message.attributes, message.payload)
+    """
+    return SyncClient(connect(address, token=token, name=name, overlay=overlay, tls=tls, settings=settings))
+
+
+class SyncClient:
+    """A connection to a broker, made by ``connect_sync``; threads may share it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._thread: threading.Thread | None = None
+        self._started = threading.Event()
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+
+    @property
+    def name(self) -> str:
+        """The name under which the broker knows this client."""
+        return self._client.name
+
+    @property
+    def broker(self) -> str:
+        """The name of the broker it is connected to, or was last."""
+        return self._client.broker
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection at this moment."""
+        return self._client.is_connected
+
+    @property
+    def counters(self) -> ClientCounters:
+        """What this client has done so far."""
+        return self._client.counters
+
+    def open(self) -> SyncClient:
+        """Connect; raises ``ConnectionFailedError`` if no broker answers, ``RefusedError`` if one says no."""
+        if self._thread is not None:
+            raise ClientClosedError("this client has been opened before; connect_sync makes another one")
+        # A daemon: a program that forgets to close its client must still be able to end.
+        self._thread = threading.Thread(target=self._run, name=f"penstock {self.name}", daemon=True)
+        self._thread.start()
+        self._started.wait()
+        try:
+            self.call(self._client.open)
+        except BaseException:
+            self._end_thread()
+            raise
+        return self
+
+    def close(self, *, flush: bool = True) -> None:
+        """End the connection; with ``flush``, when what was published is acknowledged (raises as ``flush`` does)."""
+        if self._loop is None:
+            return
+        try:
+            self.call(lambda: self._client.close(flush=flush))
+        finally:
+            self._end_thread()
+
+    def publish(
+        self, attributes: Attributes, payload: Payload = b"", *, content_type: str = "", pubend: str = ""
+    ) -> MessageId:
+        """Send a message; waits while the publish window is full, or there is no connection."""
+        return self.call(
+            lambda: self._client.publish(attributes, payload, content_type=content_type, pubend=pubend),
+        )
+
+    def publish_many(self, messages: Iterable[Message], *, pubend: str = "") -> list[MessageId]:
+        """Send messages in their order; much faster than one by one."""
+        return self.call(lambda: self._client.publish_many(messages, pubend=pubend))
+
+    def flush(self) -> None:
+        """Wait until the broker has acknowledged everything published so far."""
+        self.call(self._client.flush)
+
+    def subscribe(self, selector: str | Selector) -> SyncSubscription:
+        """Ask for the messages that match; raises ``SelectorError`` at once if the text is not a selector."""
+        parsed = selector if isinstance(selector, Selector) else Selector.parse(selector)
+
+        async def subscribe() -> Subscription:
+            return self._client.subscribe(parsed)
+
+        return SyncSubscription(self.call(subscribe), self)
+
+    def status(self) -> dict[str, Any]:
+        """How the broker is."""
+        return self.call(self._client.status)
+
+    def call(self, work: Callable[[], Coroutine[Any, Any, _Result]]) -> _Result:
+        """Do something in the client's thread, and wait for it; an interrupt cancels it."""
+        # Whatever is handed over under the lock comes before the end of the thread, which finishes or cancels it.
+        with self._lock:
+            if self._loop is None:
+                raise ClientClosedError("this client is not open")
+            future = asyncio.run_coroutine_threadsafe(work(), self._loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise ClientClosedError("this client was closed meanwhile") from None
+        except BaseException:
+            future.cancel()
+            raise
+
+    def __enter__(self) -> SyncClient:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(flush=error is None)
+
+    def __repr__(self) -> str:
+        return f"<SyncClient of {self._client!r}>"
+
+    def _run(self) -> None:
+        run(self._main())
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        self._started.set()
+        await self._stop.wait()
+
+    def _end_thread(self) -> None:
+        with self._lock:
+            loop, self._loop = self._loop, None
+            if loop is not None and self._stop is not None:
+                loop.call_soon_threadsafe(self._stop.set)
+        if self._thread is not None:
+            self._thread.join()
+
+
+class SyncSubscription:
+    """Messages that match a selector, for a blocking program; one thread at a time may read from it."""
+
+    def __init__(self, subscription: Subscription, client: SyncClient) -> None:
+        self._subscription, self._client = subscription, client
+        self._fetched: deque[Received] = deque()
+
+    @property
+    def selector(self) -> str:
+        """What is delivered: the selector, narrowed by what this client may see."""
+        return self._subscription.selector
+
+    @property
+    def pending(self) -> tuple[str, ...]:
+        """The pubends that had not confirmed the subscription when the broker answered."""
+        return self._subscription.pending
+
+    def ready(self) -> SyncSubscription:
+        """Wait until the subscription is in force on all paths; raises ``RefusedError`` if the broker says no."""
+        self._client.call(self._subscription.ready)
+        return self
+
+    def get(self, timeout_s: float | None = None) -> Received:
+        """The next message; raises ``TimeoutError`` if none comes in time, ``ClientClosedError`` if none ever will."""
+        if not self._fetched and not self._fetch(timeout_s):
+            raise ClientClosedError(f"the subscription to {self.selector} is closed")
+        return self._fetched.popleft()
+
+    def close(self) -> None:
+        """Withdraw the subscription and forget what waits."""
+        self._fetched.clear()
+        self._client.call(self._subscription.close)
+
+    def __iter__(self) -> SyncSubscription:
+        return self
+
+    def __next__(self) -> Received:
+        if not self._fetched and not self._fetch(None):
+            raise StopIteration
+        return self._fetched.popleft()
+
+    def __enter__(self) -> SyncSubscription:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Sync{repr(self._subscription)[1:]}"
+
+    def _fetch(self, timeout_s: float | None) -> bool:
+        async def fetch() -> list[Received]:
+            async with asyncio.timeout(timeout_s):
+                return await self._subscription.batch(_BATCH_MESSAGES)
+
+        # The client may be closed by another thread while this one waits.
+        with suppress(ClientClosedError):
+            self._fetched.extend(self._client.call(fetch))
+        return bool(self._fetched)

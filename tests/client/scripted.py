@@ -1,0 +1,175 @@
+"""A broker that says what a test wants it to say, on a loopback socket; and waiting for what must come true."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, TypeVar, cast
+
+from penstock.broker.codec import FrameReader, encode_frame
+from penstock.broker.frames import (
+    Deliver,
+    Frame,
+    Goodbye,
+    Hello,
+    PubendNames,
+    Publish,
+    PublishAck,
+    StatusReply,
+    StatusRequest,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+    Unsubscribed,
+    Welcome,
+)
+from penstock.client.settings import ClientSettings
+from penstock.model.body import encode_body
+from penstock.model.message import Message
+from penstock.model.message_id import MessageId
+
+LIMIT_S = 60.0
+QUICK = ClientSettings(backoff_first_ms=1, backoff_max_ms=20)
+
+_Result = TypeVar("_Result")
+
+
+def run(test: Awaitable[_Result]) -> _Result:
+    """Runs a test to its end, which must come in time and leave no task behind."""
+
+    async def main() -> _Result:
+        async with asyncio.timeout(LIMIT_S):
+            result = await test
+        # Not at once: asyncio itself needs some turns to give up a handshake that failed.
+        await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
+        return result
+
+    return asyncio.run(main())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Waits for something that must come true."""
+    async with asyncio.timeout(LIMIT_S):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def body_of(number: int, payload: bytes = b"") -> bytes:
+    """A message with its number as attribute."""
+    return encode_body(MessageId(9, 1, 1_000, number % 65536), Message({"n": number}, payload))
+
+
+def deliver(number: int, *subscriptions: int, payload: bytes = b"") -> Deliver:
+    """A message for these subscriptions; its number is also its tick."""
+    numbers = b"".join(each.to_bytes(4) for each in subscriptions or (1,))
+    return Deliver(0, number, numbers, body_of(number, payload))
+
+
+class Peer(asyncio.Protocol):
+    """One client, as the scripted broker sees it."""
+
+    def __init__(self, broker: ScriptedBroker) -> None:
+        self._broker = broker
+        self._reader = FrameReader()
+        self.transport: asyncio.Transport | None = None
+        self.frames: list[Frame] = []
+        self.is_gone = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self._broker.peers.append(self)
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._reader.feed(data):
+            self.frames.append(frame)
+            self.send(*self._broker.answer(frame))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_gone = True
+
+    def send(self, *frames: Frame) -> None:
+        assert self.transport is not None
+        self.transport.write(b"".join(map(encode_frame, frames)))
+
+    def cut(self) -> None:
+        assert self.transport is not None
+        self.transport.abort()
+
+    def of(self, *kinds: type[Any]) -> list[Any]:
+        """The frames of some kinds that have come in."""
+        return [frame for frame in self.frames if isinstance(frame, kinds)]
+
+
+class ScriptedBroker:
+    """Answers as a broker does, except where a test says otherwise: by kind of frame, what to answer."""
+
+    def __init__(
+        self,
+        answers: Mapping[Any, Callable[[Any], Iterable[Frame]]] | None = None,
+        *,
+        port: int = 0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.answers: dict[type, Callable[[Any], Iterable[Frame]]] = dict(answers or {})
+        self.peers: list[Peer] = []
+        self.port = port
+        # It sends none itself, so that clients must have the patience of the slowest machine.
+        self.heartbeat_ms = 60_000
+        self.credit_bytes = 2 * 1024 * 1024
+        self.now_ms = 5_000
+        self._tls = tls
+        self._server: asyncio.Server | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{'penstocks' if self._tls else 'penstock'}://127.0.0.1:{self.port}"
+
+    @property
+    def peer(self) -> Peer:
+        """The client that came last."""
+        return self.peers[-1]
+
+    def welcome(self) -> Welcome:
+        return Welcome(
+            *(1, "scripted", "penstock", 100 + len(self.peers), 7, self.now_ms, self.heartbeat_ms, self.credit_bytes)
+        )
+
+    def answer(self, frame: Frame) -> list[Frame]:
+        if (scripted := self.answers.get(type(frame))) is not None:
+            return list(scripted(frame))
+        match frame:
+            case Hello():
+                return [self.welcome(), PubendNames(((0, "quotes"),))]
+            case Subscribe(number, selector):
+                return [Subscribed(number, selector)]
+            case Unsubscribe(number):
+                return [Unsubscribed(number)]
+            case StatusRequest(number):
+                return [StatusReply(number, b'{"broker": "scripted"}')]
+            case Publish():
+                size = sum(map(len, frame.bodies))
+                return [PublishAck(frame.first + len(frame.bodies) - 1, size)]
+            case Goodbye():
+                return []
+        return []
+
+    async def __aenter__(self) -> ScriptedBroker:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: Peer(self), "127.0.0.1", self.port, ssl=self._tls)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for peer in self.peers:
+            peer.cut()
+        await until(lambda: all(peer.is_gone for peer in self.peers))
+        await self._server.wait_closed()

@@ -1,0 +1,429 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from client.scripted import LIMIT_S, QUICK, ScriptedBroker, deliver, run, until
+from live.certificates import Authority
+from penstock.broker.access import Access, Rule
+from penstock.broker.frames import Frame, Goodbye, Publish, PublishAck, Refused, StatusRequest, Subscribe
+from penstock.client.client import Client, connect
+from penstock.client.errors import (
+    AddressError,
+    ClientClosedError,
+    ConnectionFailedError,
+    RefusedError,
+    WouldBlockError,
+)
+from penstock.client.settings import ClientSettings
+from penstock.live.node import BrokerNode
+from penstock.live.overlay import BrokerPlace, Overlay
+from penstock.live.tls import client_context
+from penstock.model.body import decode_attributes
+from penstock.model.errors import InvalidMessageError
+from penstock.model.message import Message
+from penstock.selectors.builder import attr
+from penstock.selectors.errors import SelectorError
+from penstock.selectors.selector import Selector
+
+TOKENS = {"ann": "open sesame", "bob": "swordfish"}
+
+
+def numbers_in(frames: list[Publish]) -> list[object]:
+    return [decode_attributes(body)["n"] for frame in frames for body in frame.bodies]
+
+
+@asynccontextmanager
+async def connected(broker: ScriptedBroker, settings: ClientSettings) -> AsyncIterator[Client]:
+    async with connect(broker.address, settings=settings) as client:
+        yield client
+
+
+def test_published_messages_arrive_in_order_and_in_batches() -> None:
+    async def test() -> None:
+        async with ScriptedBroker() as broker, connect(broker.address, name="me") as client:
+            ids = [await client.publish({"n": number}, b"x", content_type="text/plain") for number in range(500)]
+            await client.flush()
+            frames = broker.peer.of(Publish)
+            assert numbers_in(frames) == list(range(500))
+            assert len(frames) < 100
+            assert ids == sorted({*ids})
+            assert client.counters.settled == 500
+            assert (client.broker, client.is_connected) == ("scripted", True)
+
+    run(test())
+
+
+def test_a_client_says_what_it_is() -> None:
+    async def test() -> None:
+        async with ScriptedBroker() as broker:
+            async with connect(broker.address, name="me") as client:
+                assert repr(client) == f"<Client me of {broker.address}: connected to scripted>"
+            assert repr(client) == f"<Client me of {broker.address}: this client is closed>"
+
+    run(test())
+
+
+def test_publish_waits_for_the_window_and_others_do_not_pass() -> None:
+    async def test() -> None:
+        async with ScriptedBroker() as broker:
+            broker.credit_bytes = 200
+            broker.answers[Publish] = lambda _: []
+            async with connect(broker.address) as client:
+                await client.publish({"n": 0}, bytes(100))
+                large = asyncio.create_task(client.publish({"n": 1}, bytes(500)))
+                await until(lambda: broker.peer.of(Publish))
+                small = asyncio.create_task(client.publish({"n": 2}))
+                with pytest.raises(WouldBlockError, match="1 messages are not acknowledged yet"):
+                    client.publish_nowait({"n": 3})
+                assert not large.done()
+                assert not small.done()
+                broker.peer.send(PublishAck(1, len(broker.peer.of(Publish)[0].bodies[0])))
+                await large
+                await until(lambda: len(broker.peer.of(Publish)) == 2)
+                assert not small.done()
+                broker.peer.send(PublishAck(2, len(broker.peer.of(Publish)[1].bodies[0])))
+                await small
+                await until(lambda: len(broker.peer.of(Publish)) == 3)
+                broker.peer.send(PublishAck(3, 0))
+                await client.flush()
+                assert numbers_in(broker.peer.of(Publish)) == [0, 1, 2]
+
+    run(test())
+
+
+def test_a_publisher_that_is_cancelled_while_it_waits_lets_the_next_one_go() -> None:
+    async def test() -> None:
+        async with ScriptedBroker() as broker:
+            broker.credit_bytes = 100
+            async with connect(broker.address) as client:
+                broker.answers[Publish] = lambda _: []
+                await client.publish({"n": 0}, bytes(50))
+                tasks = [asyncio.create_task(client.publish({"n": n}, bytes(50))) for n in (1, 2)]
+                await until(lambda: broker.peer.of(Publish))
+                tasks[0].cancel()
+                await asyncio.wait(tasks[:1])
+                del broker.answers[Publish]
+                broker.peer.send(PublishAck(1, len(broker.peer.of(Publish)[0].bodies[0])))
+                await tasks[1]
+                await client.flush()
+                assert numbers_in(broker.peer.of(Publish)) == [0, 2]
+
+    run(test())
+
+
+def test_publish_nowait_and_publish_many_send_the_same() -> None:
+    async def test() -> None:
+        async with ScriptedBroker() as broker, connect(broker.address) as client:
+            first = client.publish_nowait({"n": 0}, pubend="quotes")
+            rest = await client.publish_many((Message({"n": n}) for n in range(1, 600)), pubend="quotes")
+            await client.flush()
+            assert numbers_in(broker.peer.of(Publish)) == list(range(600))
+            assert {frame.pubend for frame in broker.peer.of(Publish)} == {"quotes"}
+            assert [first, *rest] == sorted([first, *rest])
+
+    run(test())
+
+
+def test_a_bad_message_or_selector_is_the_callers_fault_at_once() -> None:
+    async def test() -> None:
+        async with ScriptedBroker() as broker, connect(broker.address) as client:
+            with pytest.raises(InvalidMessageError):
+                await client.publish({"": 1})
+            with pytest.raises(SelectorError):
+                client.subscribe("a = ")
+            assert client.subscribe(attr("a") > 1).selector == "a > 1"
+
+    run(test())
+
+
+def test_refused_messages_are_reported_by_the_next_flush_and_only_by_it() -> None:
+    async def test() -> None:
+        def refuse(frame: Publish) -> list[Frame]:
+            last = frame.first + len(frame.bodies) - 1
+            return [Refused("publish", last, "may not publish"), PublishAck(last, sum(map(len, frame.bodies)))]
+
+        async with ScriptedBroker({Publish: refuse}) as broker, connect(broker.address) as client:
+            await client.publish({"n": 0})
+            await client.publish({"n": 1})
+            with pytest.raises(RefusedError, match=r"may not publish \(messages refused: 2\)"):
+                await client.flush()
+            await client.flush()
+            assert client.counters.refused == 2
+
+    run(test())
+
+
+def test_leaving_the_client_reports_refused_messages_too() -> None:
+    async def test() -> None:
+        async with ScriptedBroker() as broker:
+            broker.answers[Publish] = lambda _: [Refused("publish", 1, "no"), PublishAck(1, 1)]
+            with pytest.raises(RefusedError):
+                async with connect(broker.address) as client:
+                    await client.publish({"n": 0})
+
+    run(test())
+
+
+def test_a_lost_connection_is_healed_and_subscriptions_go_on() -> None:
+    async def test() -> None:
+        async with ScriptedBroker() as broker, connect(broker.address, settings=QUICK) as client:
+            one, two = client.subscribe("a = 1"), client.subscribe("a = 2")
+            await one.ready()
+            await two.ready()
+            broker.peer.send(deliver(1, 1))
+            assert (await one.get()).tick == 1
+            for number in range(2, 5):
+                broker.peer.cut()
+                await until(lambda number=number: len(broker.peers) == number)  # type: ignore[misc]
+                await one.ready()
+                await until(lambda: len(broker.peer.of(Subscribe)) == 2)
+                broker.peer.send(deliver(number, 1, 2))
+                assert (await one.get()).tick == (await two.get()).tick == number
+            assert client.counters.reconnects == 3
+            assert client.counters.received == 4
+
+    run(test())
+
+
+def test_what_was_on_the_wire_is_reported_lost_and_what_waited_is_sent() -> None:
+    async def test() -> None:
+        settings = ClientSettings(linger_ms=60_000, backoff_first_ms=1, backoff_max_ms=2)
+        broker = ScriptedBroker({Publish: lambda _: []})
+        async with broker, connected(broker, settings) as client:
+            await client.publish({"n": 0})
+            flush = asyncio.create_task(client.flush())
+            await until(lambda: broker.peer.of(Publish))
+            await client.publish({"n": 1})
+            del broker.answers[Publish]
+            broker.peer.cut()
+            with pytest.raises(ConnectionFailedError, match="lost with 1 messages on the wire"):
+                await flush
+            await client.flush()
+            assert len(broker.peers) == 2
+            assert numbers_in(broker.peer.of(Publish)) == [1]
+            assert client.counters.lost == 1
+
+    run(test())
+
+
+def test_without_a_connection_publish_waits_and_nowait_says_so() -> None:
+    async def test() -> None:
+        async with ScriptedBroker() as broker:
+            client = await connect(broker.address, settings=QUICK).open()
+            await broker.stop()
+            await until(lambda: not client.is_connected)
+            with pytest.raises(WouldBlockError, match="no connection"):
+                client.publish_nowait({"n": 0})
+            waiting = asyncio.create_task(client.publish({"n": 1}))
+            async with ScriptedBroker(port=broker.port) as other:
+                await waiting
+                await client.flush()
+                assert numbers_in(other.peer.of(Publish)) == [1]
+                await client.close()
+            broker.peers.clear()
+
+    run(test())
+
+
+def test_everybody_who_waits_is_told_when_the_broker_refuses_for_good() -> None:
+    async def test() -> None:
+        async with ScriptedBroker() as broker, connect(broker.address, settings=QUICK) as client:
+            broker.answers[StatusRequest] = lambda _: []
+            status = asyncio.create_task(client.status())
+            await until(lambda: broker.peer.of(StatusRequest))
+            broker.peer.send(Goodbye("refused", "go away"))
+            with pytest.raises(ConnectionFailedError, match="before the broker answered"):
+                await status
+            for use in (client.status, lambda: client.publish({})):
+                with pytest.raises(RefusedError, match="go away"):
+                    await use()
+
+    run(test())
+
+
+def test_a_closed_client_says_so() -> None:
+    async def test() -> None:
+        async with ScriptedBroker() as broker:
+            client = await connect(broker.address).open()
+            with pytest.raises(ClientClosedError, match="opened before"):
+                await client.open()
+            await client.close()
+            await client.close()
+            for use in (client.open, client.status, lambda: client.publish({})):
+                with pytest.raises(ClientClosedError):
+                    await use()
+            with pytest.raises(ClientClosedError):
+                client.subscribe("TRUE")
+
+    run(test())
+
+
+def test_a_client_that_cannot_connect_leaves_nothing_behind() -> None:
+    async def test() -> None:
+        async with ScriptedBroker() as broker:
+            address = broker.address
+        client = connect(address)
+        with pytest.raises(ConnectionFailedError):
+            await client.open()
+        with pytest.raises(ClientClosedError, match="could not connect"):
+            client.subscribe("TRUE")
+
+    run(test())
+
+
+def test_an_address_that_is_none_is_refused_before_anything_happens() -> None:
+    with pytest.raises(AddressError):
+        connect("http://localhost")
+
+
+def test_a_cancelled_program_closes_its_client() -> None:
+    async def test() -> None:
+        async def program(address: str) -> None:
+            async with connect(address) as client:
+                await client.publish({"n": 1})
+                async for _ in client.subscribe("TRUE"):
+                    pass
+
+        async with ScriptedBroker({Publish: lambda _: []}) as broker:
+            task = asyncio.create_task(program(broker.address))
+            await until(lambda: broker.peers and broker.peer.of(Subscribe))
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            assert task.cancelled()
+            await until(lambda: broker.peer.is_gone)
+
+    run(test())
+
+
+def test_closing_does_not_wait_for_ever_for_an_acknowledgement() -> None:
+    async def test() -> None:
+        settings = ClientSettings(close_ms=20)
+        async with ScriptedBroker({Publish: lambda _: []}) as broker:
+            client = await connect(broker.address, settings=settings).open()
+            await client.publish({"n": 1})
+            with pytest.raises(ConnectionFailedError, match="1 messages were not acknowledged within 20 ms"):
+                await client.close()
+
+    run(test())
+
+
+def test_status_is_the_brokers_answer_or_its_refusal() -> None:
+    async def test() -> None:
+        async with ScriptedBroker() as broker, connect(broker.address) as client:
+            assert await client.status() == {"broker": "scripted"}
+            broker.answers[StatusRequest] = lambda frame: [Refused("status", frame.number, "secret")]
+            with pytest.raises(RefusedError, match="secret"):
+                await client.status()
+
+    run(test())
+
+
+# Against the real broker.
+
+
+@asynccontextmanager
+async def two_brokers() -> AsyncIterator[tuple[BrokerNode, BrokerNode]]:
+    brokers = {"pb": BrokerPlace("pb", 1, 0, pubends=("quotes",)), "sb": BrokerPlace("sb", 2, 0)}
+    overlay = Overlay("test", brokers, links=(("sb", "pb"),))
+    async with BrokerNode(overlay, "pb") as pb, BrokerNode(overlay.with_port("pb", pb.address[1]), "sb") as sb:
+        yield pb, sb
+
+
+def client_of(node: BrokerNode) -> Client:
+    host, port = node.address
+    return connect(f"penstock://{host}:{port}", settings=QUICK)
+
+
+def test_messages_flow_through_two_real_brokers_by_content() -> None:
+    async def test() -> None:
+        async with two_brokers() as (pb, sb), client_of(pb) as publisher, client_of(sb) as subscriber:
+            await linked(publisher, "sb")
+            selected = await subscriber.subscribe("symbol = 'YHOO' and volume > 15").ready()
+            everything = await subscriber.subscribe("symbol is not null").ready()
+            assert selected.pending == ()
+            ids = [await publisher.publish({"symbol": "YHOO", "volume": each}, b"%d" % each) for each in range(100)]
+            await publisher.flush()
+            received = [await selected.get() for _ in ids[16:]]
+            assert [message.id for message in received] == ids[16:]
+            assert (received[0].payload, received[0].pubend) == (b"16", "quotes")
+            assert [(await everything.get()).attributes["volume"] for _ in range(100)] == list(range(100))
+            await publisher.publish({"a": 1}, pubend="nowhere")
+            with pytest.raises(RefusedError, match="no pubend 'nowhere' here"):
+                await publisher.flush()
+
+    run(test())
+
+
+def test_clients_of_a_real_broker_come_back_after_its_restart() -> None:
+    async def test() -> None:
+        overlay = Overlay("test", {"b": BrokerPlace("b", 1, 0, pubends=("quotes",))})
+        node = BrokerNode(overlay, "b")
+        await node.start()
+        port = node.address[1]
+        async with client_of(node) as client:
+            subscription = await client.subscribe("n > 0").ready()
+            await client.publish({"n": 1})
+            assert (await subscription.get()).attributes == {"n": 1}
+            await node.stop()
+            await until(lambda: not client.is_connected)
+            async with BrokerNode(overlay.with_port("b", port), "b"):
+                await subscription.ready()
+                await client.publish({"n": 2})
+                assert (await subscription.get()).attributes == {"n": 2}
+                assert (await client.status())["clients"] == 1
+
+    run(test())
+
+
+def test_a_real_broker_checks_tokens_and_narrows_what_is_seen() -> None:
+    async def test() -> None:
+        rules = (Rule("bob", publish=None, subscribe=Selector.parse("public = TRUE")), Rule("%"))
+        access = Access(tokens=TOKENS, rules=rules)
+        overlay = Overlay("test", {"b": BrokerPlace("b", 1, 0, pubends=("quotes",))}, access=access)
+        async with BrokerNode(overlay, "b") as node:
+            address = f"penstock://127.0.0.1:{node.address[1]}"
+            with pytest.raises(RefusedError, match="authentication failed"):
+                await connect(address, name="bob", token=TOKENS["ann"]).open()
+            with pytest.raises(RefusedError, match="this is overlay test, not other"):
+                await connect(address, name="bob", token=TOKENS["bob"], overlay="other").open()
+            async with (
+                connect(address, name="bob", token=TOKENS["bob"]) as bob,
+                connect(address, name="ann", token=TOKENS["ann"], overlay="test") as ann,
+            ):
+                seen = await bob.subscribe("n > 0").ready()
+                assert seen.selector == "n > 0 AND public = TRUE"
+                await ann.publish_many([Message({"n": 1}), Message({"n": 2, "public": True})])
+                assert (await seen.get()).attributes["n"] == 2
+                await bob.publish({"n": 3})
+                with pytest.raises(RefusedError, match="client bob may not publish"):
+                    await bob.flush()
+
+    run(test())
+
+
+def test_a_real_broker_is_reached_through_tls_by_those_who_trust_it(tmp_path: Path) -> None:
+    async def test() -> None:
+        authority = Authority(tmp_path)
+        place = BrokerPlace("b", 1, 0, pubends=("quotes",), tls=authority.issue("b", mutual=True))
+        async with BrokerNode(Overlay("test", {"b": place}), "b") as node:
+            address = f"penstocks://127.0.0.1:{node.address[1]}"
+            async with connect(address, tls=client_context(authority.issue("me"))) as client:
+                subscription = await client.subscribe("TRUE").ready()
+                await client.publish({"n": 1}, bytes(300_000))
+                assert len((await subscription.get()).payload) == 300_000
+            with pytest.raises(ConnectionFailedError, match="certificate verify failed"):
+                await connect(address).open()
+
+    run(test())
+
+
+async def linked(client: Client, neighbour: str) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while neighbour not in (await client.status())["links"]:
+            await asyncio.sleep(0.001)

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from penstock.client.inbox import Inbox
+from penstock.client.received import Received
+
+
+def inbox_with(count: int, *, bytes_max: int = 10**6, messages_max: int = 10**6, size: int = 100) -> Inbox:
+    inbox = Inbox(1, "TRUE", bytes_max=bytes_max, messages_max=messages_max)
+    for tick in range(count):
+        inbox.push(Received("p", tick, bytes(size)))
+    inbox.check_invariants()
+    return inbox
+
+
+def test_messages_come_out_in_order() -> None:
+    inbox = inbox_with(5)
+    assert inbox.pop().tick == 0
+    assert [each.tick for each in inbox.pop_many(2)] == [1, 2]
+    inbox.check_invariants()
+    assert [each.tick for each in inbox.pop_many()] == [3, 4]
+    assert inbox.size == 0
+
+
+def test_it_blocks_from_full_to_half_by_number() -> None:
+    inbox = inbox_with(9, messages_max=10)
+    assert not inbox.update_blocking()
+    inbox.push(Received("p", 9, b""))
+    assert inbox.update_blocking()
+    inbox.pop_many(4)
+    assert inbox.update_blocking()
+    inbox.pop()
+    assert not inbox.update_blocking()
+
+
+def test_it_blocks_from_full_to_half_by_bytes() -> None:
+    inbox = inbox_with(10, bytes_max=10 * 300, size=100)
+    assert inbox.update_blocking()
+    inbox.pop_many(5)
+    assert not inbox.update_blocking()
+    assert not inbox.blocking
+
+
+def test_empty_messages_have_a_weight_too() -> None:
+    assert inbox_with(100, bytes_max=10_000, size=0).update_blocking()
+
+
+def test_it_is_over_when_closed_or_refused() -> None:
+    inbox = inbox_with(0)
+    assert not inbox.is_over
+    inbox.state = "refused"
+    assert inbox.is_over

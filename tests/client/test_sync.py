@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from client.scripted import LIMIT_S, ScriptedBroker, deliver
+from penstock.broker.frames import Publish, Subscribe, Subscribed, Unsubscribe
+from penstock.client.errors import ClientClosedError, ConnectionFailedError
+from penstock.client.sync import connect_sync
+from penstock.model.message import Message
+from penstock.selectors.errors import SelectorError
+
+
+@contextmanager
+def broker_in_a_thread(broker: ScriptedBroker) -> Iterator[Callable[[Callable[[], None]], object]]:
+    """The broker, served by another thread; yields what runs something there."""
+    started, stopped = threading.Event(), asyncio.Event()
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def serve() -> None:
+        async with broker:
+            loops.append(asyncio.get_running_loop())
+            started.set()
+            await stopped.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert started.wait(LIMIT_S)
+    try:
+        yield loops[0].call_soon_threadsafe
+    finally:
+        loops[0].call_soon_threadsafe(stopped.set)
+        thread.join(LIMIT_S)
+        assert not thread.is_alive()
+
+
+def delivering(count: int) -> ScriptedBroker:
+    return ScriptedBroker(
+        {Subscribe: lambda frame: [Subscribed(frame.number, frame.selector), *map(deliver, range(count))]}
+    )
+
+
+def test_messages_are_published_and_received_without_asyncio() -> None:
+    broker = delivering(3_000)
+    with broker_in_a_thread(broker), connect_sync(broker.address, name="me") as client:
+        first = client.publish({"n": 1}, b"x")
+        rest = client.publish_many([Message({"n": 2}), Message({"n": 3})])
+        client.flush()
+        assert [first, *rest] == sorted([first, *rest])
+        assert sum(len(frame.bodies) for frame in broker.peer.of(Publish)) == 3
+        with client.subscribe("TRUE") as subscription:
+            assert subscription.ready().selector == "TRUE"
+            assert subscription.get().tick == 0
+            ticks = []
+            for message in subscription:
+                ticks.append(message.tick)
+                if len(ticks) == 2_999:
+                    break
+            assert ticks == list(range(1, 3_000))
+            assert subscription.pending == ()
+        assert len(broker.peer.of(Unsubscribe)) == 1
+        assert client.status() == {"broker": "scripted"}
+        assert client.counters.published == 3
+        assert (client.name, client.broker, client.is_connected) == ("me", "scripted", True)
+
+
+def test_waiting_for_a_message_can_have_a_limit() -> None:
+    broker = delivering(0)
+    with broker_in_a_thread(broker) as soon, connect_sync(broker.address) as client:
+        subscription = client.subscribe("TRUE").ready()
+        with pytest.raises(TimeoutError):
+            subscription.get(timeout_s=0.001)
+        soon(lambda: broker.peer.send(deliver(7)))
+        assert subscription.get(timeout_s=LIMIT_S).tick == 7
+
+
+def test_a_bad_selector_and_a_broker_that_is_not_there_are_reported() -> None:
+    broker = delivering(0)
+    with broker_in_a_thread(broker), connect_sync(broker.address) as client:
+        with pytest.raises(SelectorError):
+            client.subscribe("a = ")
+        subscription = client.subscribe("TRUE")
+        subscription.close()
+        with pytest.raises(ClientClosedError):
+            subscription.get()
+    with pytest.raises(ConnectionFailedError):
+        connect_sync(broker.address).open()
+
+
+def test_a_closed_client_says_so_and_its_thread_has_ended() -> None:
+    broker = delivering(0)
+    with broker_in_a_thread(broker):
+        client = connect_sync(broker.address, name="short-lived")
+        with pytest.raises(ClientClosedError, match="not open"):
+            client.flush()
+        client.open()
+        with pytest.raises(ClientClosedError, match="opened before"):
+            client.open()
+        client.close()
+        client.close()
+        with pytest.raises(ClientClosedError):
+            client.publish({"n": 1})
+        assert "penstock short-lived" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_an_error_inside_with_closes_without_waiting() -> None:
+    broker = ScriptedBroker({Publish: lambda _: []})
+
+    def fail() -> None:
+        with connect_sync(broker.address) as client:
+            client.publish({"n": 1})
+            raise ZeroDivisionError
+
+    with broker_in_a_thread(broker), pytest.raises(ZeroDivisionError):
+        fail()
+
+
+def test_a_reader_in_another_thread_ends_with_its_client() -> None:
+    broker = delivering(1)
+    with broker_in_a_thread(broker):
+        client = connect_sync(broker.address).open()
+        subscription = client.subscribe("TRUE").ready()
+        ticks: list[int] = []
+        got_one = threading.Event()
+
+        def read() -> None:
+            for message in subscription:
+                ticks.append(message.tick)
+                got_one.set()
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        assert got_one.wait(LIMIT_S)
+        client.close()
+        reader.join(LIMIT_S)
+        assert not reader.is_alive()
+        assert ticks == [0]
