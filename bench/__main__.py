@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from bench import matching
+from bench import live, matching, simulator
 from bench.report import Report
 from penstock.cli.console import console
 from penstock.cli.progress import ProgressReporter
@@ -24,7 +24,11 @@ class _Bench(Protocol):
     def __call__(self, reporter: Reporter, *, seed: int, quick: bool) -> Iterator[Report]: ...
 
 
-BENCHES: dict[str, _Bench] = {"matching": matching.run}
+BENCHES: dict[str, _Bench] = {
+    "matching": matching.run,
+    "simulator": simulator.run,
+    "live": live.run,
+}
 
 
 def main() -> int:

@@ -9,14 +9,23 @@ import argparse
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from random import Random
+from typing import Final
 
-from bench.fuzzing import CAMPAIGNS
+from bench.frames import frames_campaign
+from bench.fuzzing import CAMPAIGNS as FUZZING
 from penstock.cli.console import FAILURE, console
 from penstock.cli.progress import ProgressReporter
+from penstock.sim.campaign import Campaign
 
 __all__ = ["main"]
 
+CAMPAIGNS: Final[dict[str, Callable[[Random], object]]] = {
+    **FUZZING,
+    "frames": frames_campaign,
+    "overlay": lambda rng: Campaign(rng.getrandbits(32)).run(),
+}
 _FAULTS_MAX = 10
 """Faults after which it stops: more of them would only repeat the story."""
 

@@ -17,7 +17,15 @@ def test_the_version_is_printed() -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ([], ["match", "quotes", "lab", "--version"]),
+        ([], ["demo", "broker", "publish", "subscribe", "status", "match", "quotes", "lab", "--version"]),
+        (["demo"], ["--seconds", "--rate", "--subscribers", "--seed", "--json", "Examples"]),
+        (["broker"], ["OVERLAY.TOML", "--name", "--log-json", "--log-level", "Examples"]),
+        (
+            ["publish"],
+            ["--attribute", "--payload", "--jsonl", "--quotes", "--generate", "--rate", "--token", "Examples"],
+        ),
+        (["subscribe"], ["SELECTOR", "--count", "--seconds", "--json", "--token", "Examples"]),
+        (["status"], ["--json", "--token", "Examples"]),
         (["match"], ["--selectors", "--messages", "--count", "--jobs", "Examples"]),
         (["quotes"], ["--subscriptions", "--symbols", "Examples"]),
         (["lab"], ["list", "run"]),

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from penstock import __version__
-from penstock.cli import lab, match, quotes
+from penstock.cli import broker, demo, lab, match, publish, quotes, status, subscribe
 from penstock.cli.console import console
 
 __all__ = ["app", "main"]
@@ -31,6 +31,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Content-based publish/subscribe: say in SQL what you want, and get it.",
 )
+app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
+app.command("broker", epilog=broker.EXAMPLES)(broker.broker)
+app.command("publish", epilog=publish.EXAMPLES)(publish.publish)
+app.command("subscribe", epilog=subscribe.EXAMPLES)(subscribe.subscribe)
+app.command("status", epilog=status.EXAMPLES)(status.status)
 app.command("match", epilog=match.EXAMPLES)(match.match)
 app.command("quotes", epilog=quotes.EXAMPLES)(quotes.quotes)
 app.add_typer(lab.app, name="lab")

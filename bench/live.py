@@ -1,0 +1,240 @@
+"""One live broker under load over loopback, by the measures of DESIGN.md ("Speed we expect").
+
+The broker is a real process on a processor of its own; publishers and subscribers are raw sockets in this one.
+Throughput is taken at the highest rate the broker holds, from the first message to the last delivery; latency at half
+of that rate, with what falls due in a millisecond sent together, as clients do. Every delivery is counted, and a run
+with one too few or too many is no result. On a machine that others use as well, "busy" is how much of a processor the
+broker was given, and "whole core" how many messages per second it would have carried with all of it.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import numpy as np
+
+from bench.live_driver import Driver
+from bench.live_load import Expected, Load, expected_of
+from bench.report import Report
+from penstock.cli.console import shown_number
+from penstock.lab import Reporter
+from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
+from penstock.lab.measuring import collector_at_rest
+from penstock.model.values import AttributeValue
+from penstock.sim.workloads import QuoteWorkload, TopicWorkload
+
+__all__ = ["Measured", "Scenario", "measure", "run", "scenarios"]
+
+_RING: Final = 2_048
+_BATCH: Final = 64
+_LINGER_S: Final = 0.001
+_TOPIC_RATE: Final = 5_000.0
+_DELIVER_BYTES: Final = 4 + 13 + 4
+"""A delivery to one subscription, beyond the body."""
+_PLAN: Final = OverlayPlan({"b1": ("b1.a",)}, defaults={"heartbeat_ms": 60_000, "silent_ms": 600_000})
+"""Heartbeats would only disturb the counting of bytes."""
+_Messages = Sequence[Mapping[str, AttributeValue]]
+
+
+@dataclass(slots=True, frozen=True)
+class Scenario:
+    """Who publishes what, and who wants what."""
+
+    name: str
+    key: str
+    """The beginning of the names of its figures."""
+    messages: _Messages
+    selectors: Sequence[Sequence[str]]
+    """The subscriptions of each connection."""
+    publishers: int = 1
+    rate: float | None = None
+    """Messages per second; none for as many as the broker takes."""
+    targets: Mapping[str, float] = field(default_factory=dict)
+    """What the design asks for, by the name of the figure."""
+
+
+@dataclass(slots=True, frozen=True)
+class Measured:
+    """What came of a scenario."""
+
+    messages_per_s: float
+    deliveries_per_s: float
+    """Subscriptions served: a client with ten that fit a message gets it once, with ten numbers."""
+    frames_per_s: float
+    cpu_us: float
+    """Of the broker, per message."""
+    busy: float
+    """The share of its processor that the broker took: well below 1, something else was the limit."""
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+
+
+def run(reporter: Reporter, *, seed: int = 0, quick: bool = False) -> Iterator[Report]:
+    """All scenarios, each with a broker of its own."""
+    _allow_many_files()
+    report = Report(
+        "one live broker, 100-byte payloads, 7 attributes: publishers → subscribers, selectors / connections (targets)",
+        ("scenario", "messages/s", "deliveries/s", "CPU µs/message", "busy %", "whole core/s", "p50 ms", "p99 ms"),
+    )
+    listed = list(scenarios(seed, quick=quick))
+    for scenario in listed:
+        reporter.stage(f"live: {scenario.name}")
+        measured = measure(scenario, seconds=1.0 if quick else 5.0)
+        report.rows.append(_row(scenario, measured))
+        report.figures.update(_figures(scenario, measured))
+    yield report
+
+
+def scenarios(seed: int, *, quick: bool) -> Iterator[Scenario]:
+    """What is measured, from few subscribers to many."""
+    workload = QuoteWorkload(Random(seed))
+    quotes = [_seven(quote) for quote in workload.sample(_RING)]
+    for count in (1, 10, 100):
+        targets = {"deliveries_per_s": 500_000.0} if count == 100 else {}
+        yield Scenario(f"1 → {count}", f"fan_out_{count}", quotes[:1] * _RING, [["TRUE"]] * count, targets=targets)
+    wanted = {100: 0.0, 1_000: 13_000.0, 10_000: 2_000.0}
+    for count in (100, 1_000) if quick else (100, 1_000, 10_000):
+        targets = {"messages_per_s": wanted[count]} if wanted[count] else {}
+        texts = list(workload.subscriptions(count))
+        name, key = f"{count:,} selectors / 10", f"selectors_{count}_over_10"
+        yield Scenario(name, key, quotes, _dealt(texts, 10), targets=targets)
+    alone = [[text] for text in workload.subscriptions(1_000)]
+    targets = {"messages_per_s": 1_600.0}
+    yield Scenario("1,000 selectors / 1,000", "selectors_1000_over_1000", quotes, alone, targets=targets)
+    count = 1_000 if quick else 10_000
+    texts = list(workload.subscriptions(count))
+    others = [{**quote, "class": "FUND"} for quote in quotes]
+    targets = {"messages_per_s": 50_000.0}
+    yield Scenario(f"{count:,}, no match", f"no_match_{count}", others, _dealt(texts, 10), targets=targets)
+    yield _topics(seed)
+
+
+def measure(scenario: Scenario, *, seconds: float) -> Measured:
+    """Run one scenario against a broker of its own."""
+    load = Load(scenario.messages)
+    expected = expected_of(load, scenario.selectors)
+    with DemoOverlay(_PLAN) as overlay, _apart_from(overlay.pid("b1")):
+        broker = _Broker(overlay.pid("b1"))
+        with Driver(overlay.port("b1"), selectors=scenario.selectors, publishers=scenario.publishers) as driver:
+            driver.warm_up(load, expected, batch=_BATCH if scenario.publishers == 1 else 1)
+            with collector_at_rest():
+                if scenario.rate is not None:
+                    return _at_a_rate(scenario.rate, driver, load, expected, broker, seconds)
+                return _at_full_speed(driver, load, expected, broker, seconds)
+
+
+class _Broker:
+    """The broker's process, and the processor time it takes."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    def cpu_s(self) -> float:
+        # The name of the command, in parentheses, may contain spaces.
+        fields = Path(f"/proc/{self._pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _at_full_speed(driver: Driver, load: Load, expected: Expected, broker: _Broker, seconds: float) -> Measured:
+    if (expected.matches == len(driver.receivers)).all():
+        driver.count_bytes(load.body_bytes + _DELIVER_BYTES)
+    meter = _Meter(driver, expected, broker)
+    taken_s = driver.blast(load, expected, seconds=seconds, batch=_BATCH)
+    measured = meter.read(taken_s)
+    latencies_ns = driver.note_latencies()
+    driver.pace(load, expected, seconds=seconds / 2, rate=measured.messages_per_s / 2, pause_s=_LINGER_S)
+    return _with_latencies(measured, latencies_ns)
+
+
+def _at_a_rate(
+    rate: float, driver: Driver, load: Load, expected: Expected, broker: _Broker, seconds: float
+) -> Measured:
+    latencies_ns = driver.note_latencies()
+    meter = _Meter(driver, expected, broker)
+    taken_s = driver.pace(load, expected, seconds=seconds, rate=rate, pause_s=0.0)
+    return _with_latencies(meter.read(taken_s), latencies_ns)
+
+
+class _Meter:
+    """What a driver and a broker did since the meter was made."""
+
+    def __init__(self, driver: Driver, expected: Expected, broker: _Broker) -> None:
+        self._driver, self._broker = driver, broker
+        self._sent, self._frames = driver.sent, driver.expected_frames
+        self._matches_per_frame = float(expected.matches.sum()) / max(1.0, float(expected.frames.sum()))
+        self._cpu_s = broker.cpu_s()
+
+    def read(self, taken_s: float) -> Measured:
+        sent, frames = self._driver.sent - self._sent, self._driver.expected_frames - self._frames
+        cpu_s = self._broker.cpu_s() - self._cpu_s
+        deliveries = frames * self._matches_per_frame
+        return Measured(
+            sent / taken_s, deliveries / taken_s, frames / taken_s, cpu_us=cpu_s / sent * 1e6, busy=cpu_s / taken_s
+        )
+
+
+def _with_latencies(measured: Measured, latencies_ns: list[int]) -> Measured:
+    if not latencies_ns:
+        return measured
+    p50, p99 = np.percentile(np.array(latencies_ns, dtype=np.float64) / 1e6, (50, 99))
+    return replace(measured, p50_ms=float(p50), p99_ms=float(p99))
+
+
+def _topics(seed: int) -> Scenario:
+    workload = TopicWorkload(Random(seed), rate=_TOPIC_RATE)
+    more: dict[str, AttributeValue] = {"class": "SENSOR", "site": "north", "unit": "bar", "value": 1.5, "valid": True}
+    messages = [each.attributes | more for each in workload.publications(10 * workload.publishers)]
+    selectors = [[text] for text in workload.subscriptions()]
+    targets = {"messages_per_s": 0.99 * _TOPIC_RATE, "cpu_us": 40.0}
+    name = "200 → 500, 500 topics"
+    return Scenario(name, "topics", messages, selectors, workload.publishers, _TOPIC_RATE, targets)
+
+
+def _seven(quote: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
+    return {name: value for name, value in quote.items() if name != "date"}
+
+
+def _dealt(texts: Sequence[str], hands: int) -> list[list[str]]:
+    return [list(texts[hand::hands]) for hand in range(hands)]
+
+
+@contextmanager
+def _apart_from(pid: int) -> Iterator[None]:
+    """Within it the broker has a processor of its own, and so have we, if there are two."""
+    ours = os.sched_getaffinity(0)
+    if len(ours) > 1:
+        first, *others = sorted(ours)
+        os.sched_setaffinity(pid, {first})
+        os.sched_setaffinity(0, others)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, ours)
+
+
+def _allow_many_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 16_384)), hard))
+
+
+def _row(scenario: Scenario, measured: Measured) -> tuple[float | str | None, ...]:
+    def beside(figure: str) -> float | str:
+        value, target = getattr(measured, figure), scenario.targets.get(figure)
+        return value if target is None else f"{shown_number(value)} ({shown_number(target)})"
+
+    return (
+        scenario.name,
+        *map(beside, ("messages_per_s", "deliveries_per_s", "cpu_us")),
+        *(100 * measured.busy, 1e6 / measured.cpu_us, measured.p50_ms, measured.p99_ms),
+    )
+
+
+def _figures(scenario: Scenario, measured: Measured) -> dict[str, float]:
+    return {f"{scenario.key}_{name}": value for name, value in asdict(measured).items() if value is not None}

@@ -1,0 +1,293 @@
+"""Drives one broker with raw sockets and finished frames, all in one process that must be cheaper than the broker.
+
+What comes back is counted by the lengths of frames and never decoded; where all frames have one size, by bytes alone.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from struct import Struct
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from bench.live_load import STAMP, Expected, Load
+from penstock.broker.codec import FrameReader, encode_frame
+from penstock.broker.frames import (
+    PROTOCOL_VERSION,
+    Goodbye,
+    Hello,
+    PublishAck,
+    Refused,
+    Subscribe,
+    Subscribed,
+    Welcome,
+)
+
+__all__ = ["Driver", "DriverError", "Publisher", "Receiver"]
+
+_HEAD: Final = Struct(">IB")
+_DELIVER: Final = 3
+_BUFFER_BYTES: Final = 1024 * 1024
+_SETUP_S: Final = 120.0
+_TAIL_S: Final = 60.0
+_BATCHES_PER_TURN: Final = 4
+_UNDERWAY_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Bytes of deliveries that may be under way: enough to keep the broker busy, and far from its bounds."""
+
+_Kind = TypeVar("_Kind")
+
+
+class DriverError(RuntimeError):
+    """The broker did not do what the benchmark counts on."""
+
+
+class _Connection:
+    """A socket that has been welcomed."""
+
+    def __init__(self, port: int, name: str) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=_SETUP_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.reader = FrameReader()
+        self.socket.sendall(encode_frame(Hello(PROTOCOL_VERSION, "client", name, "")))
+        self.welcome = self.wait_for(Welcome, 1)[0]
+
+    def wait_for(self, kind: type[_Kind], count: int) -> list[_Kind]:
+        """Read until so many frames of a kind have come."""
+        found: list[_Kind] = []
+        while len(found) < count:
+            data = self.socket.recv(_BUFFER_BYTES)
+            for frame in self.reader.feed(data) if data else (Goodbye("eof", "the broker closed the connection"),):
+                if isinstance(frame, Goodbye | Refused):
+                    raise DriverError(f"the broker said {frame}")
+                if isinstance(frame, kind):
+                    found.append(frame)
+        return found
+
+
+class Receiver(_Connection):
+    """A subscriber: counts what it gets."""
+
+    def __init__(self, port: int, name: str, selectors: Sequence[str]) -> None:
+        super().__init__(port, name)
+        for start in range(0, len(selectors), 100):
+            numbered = list(enumerate(selectors))[start : start + 100]
+            self.socket.sendall(b"".join(encode_frame(Subscribe(number, text)) for number, text in numbered))
+            self.wait_for(Subscribed, len(numbered))
+        self.socket.settimeout(0)
+        self._rest = b""
+
+    def scan(self, buffer: bytearray, view: memoryview, latencies_ns: list[int] | None) -> int:
+        """Read what is there: so many deliveries; with a list, note how long each message took."""
+        start = len(self._rest)
+        buffer[:start] = self._rest
+        end = start + self.socket.recv_into(view[start:])
+        if end == start:
+            raise DriverError("the broker closed the connection of a subscriber")
+        now_ns = time.time_ns()
+        place = frames = 0
+        unpack = _HEAD.unpack_from
+        while place + 5 <= end:
+            length, kind = unpack(buffer, place)
+            following = place + 4 + length
+            if following > end:
+                break
+            if kind == _DELIVER:
+                frames += 1
+                if latencies_ns is not None:
+                    latencies_ns.append(now_ns - STAMP.unpack_from(buffer, following - 8)[0])
+            place = following
+        self._rest = bytes(view[place:end])
+        return frames
+
+    def count(self, view: memoryview) -> int:
+        """Read what is there: so many bytes."""
+        count = self.socket.recv_into(view)
+        if not count:
+            raise DriverError("the broker closed the connection of a subscriber")
+        return count
+
+
+class Publisher(_Connection):
+    """A publisher: sends as far as its credit goes."""
+
+    def __init__(self, port: int, name: str) -> None:
+        super().__init__(port, name)
+        self.socket.settimeout(0)
+        self.credit = self.welcome.credit_bytes
+        self.sent = 0
+        self.acknowledged = 0
+        self._pending: memoryview | None = None
+
+    def send(self, load: Load, place: int, count: int) -> None:
+        """Send a batch."""
+        assert self._pending is None, "the last batch is still under way"
+        frame = load.frame(self.sent + 1, place, count, time.time_ns())
+        self.sent += count
+        self.credit -= load.body_bytes * count
+        self._pending = memoryview(frame)
+        self.push()
+
+    def push(self) -> bool:
+        """Hand to the socket what it takes; whether nothing is left."""
+        if self._pending is not None:
+            with suppress(BlockingIOError):
+                taken = self.socket.send(self._pending)
+                self._pending = self._pending[taken:] if taken < len(self._pending) else None
+        return self._pending is None
+
+    def on_readable(self) -> None:
+        """Take acknowledgements."""
+        with suppress(BlockingIOError):
+            data = self.socket.recv(_BUFFER_BYTES)
+            for frame in self.reader.feed(data) if data else (Goodbye("eof", "the broker closed the connection"),):
+                if isinstance(frame, PublishAck):
+                    self.credit += frame.credit_bytes
+                    self.acknowledged = frame.sequence
+                elif isinstance(frame, Goodbye | Refused):
+                    raise DriverError(f"the broker said {frame}")
+
+
+class Driver:
+    """All publishers and subscribers of a benchmark; use it with ``with``."""
+
+    def __init__(self, port: int, *, selectors: Sequence[Sequence[str]], publishers: int = 1) -> None:
+        self.receivers = [Receiver(port, f"s{number}", texts) for number, texts in enumerate(selectors)]
+        self.publishers = [Publisher(port, f"p{number}") for number in range(publishers)]
+        self._latencies_ns: list[int] | None = None
+        self.sent = self.expected_frames = 0
+        self._frames = self._bytes = 0
+        self._frame_bytes = 1
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._epoll = select.epoll()
+        self._readable: dict[int, Callable[[], None]] = {}
+        for publisher in self.publishers:
+            self._register(publisher, publisher.on_readable)
+        self._scan_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._epoll.close()
+        for each in (*self.receivers, *self.publishers):
+            each.socket.close()
+
+    @property
+    def received_frames(self) -> int:
+        """Deliveries that have come back."""
+        return self._frames + self._bytes // self._frame_bytes
+
+    def count_bytes(self, frame_bytes: int) -> None:
+        """From now on all deliveries have this size, and bytes are enough to count."""
+        self._frame_bytes = frame_bytes
+        for receiver in self.receivers:
+            self._register(receiver, partial(self._count, receiver))
+
+    def note_latencies(self) -> list[int]:
+        """From now on note how long each message takes."""
+        latencies_ns: list[int] = []
+        self._latencies_ns = latencies_ns
+        self._scan_all()
+        return latencies_ns
+
+    def blast(self, load: Load, expected: Expected, *, seconds: float, batch: int) -> float:
+        """Publish as fast as the broker takes it; the seconds until the last delivery was in."""
+        publisher, place = self.publishers[0], 0
+        started_s = time.perf_counter()
+        end_s = started_s + seconds
+        ring = len(load) // batch * batch
+        frames_of = [int(expected.frames[each : each + batch].sum()) for each in range(0, ring, batch)]
+        underway_max = _UNDERWAY_BYTES_MAX // (load.body_bytes + 64)
+        while time.perf_counter() < end_s:
+            is_free = publisher.push()
+            for _ in range(_BATCHES_PER_TURN):
+                if not is_free or publisher.credit < load.body_bytes * batch:
+                    break
+                if self.expected_frames - self.received_frames > underway_max:
+                    break
+                publisher.send(load, place, batch)
+                self.sent += batch
+                self.expected_frames += frames_of[place // batch]
+                place = (place + batch) % ring
+                is_free = publisher.push()
+            self._poll(0.0)
+        self._finish()
+        return time.perf_counter() - started_s
+
+    def pace(self, load: Load, expected: Expected, *, seconds: float, rate: float, pause_s: float) -> float:
+        """Publish at a rate, what falls due within a pause together, publishers in turn; as ``blast`` otherwise."""
+        started_s = time.perf_counter()
+        first, place, turn = self.sent, 0, 0
+        while (now_s := time.perf_counter() - started_s) < seconds:
+            due = int(now_s * rate) + 1 - (self.sent - first)
+            while due > 0:
+                count = min(due, len(load) - place) if len(self.publishers) == 1 else 1
+                publisher = self.publishers[turn]
+                if not publisher.push() or publisher.credit < load.body_bytes * count:
+                    break
+                publisher.send(load, place, count)
+                self.sent += count
+                self.expected_frames += int(expected.frames[place : place + count].sum())
+                place, turn = (place + count) % len(load), (turn + 1) % len(self.publishers)
+                due -= count
+            self._poll_until(started_s + now_s + pause_s)
+        self._finish()
+        return time.perf_counter() - started_s
+
+    def warm_up(self, load: Load, expected: Expected, *, batch: int) -> None:
+        """Send the ring once, from every publisher something, and see that all of it comes back."""
+        for place in range(0, len(load) // batch * batch, batch):
+            publisher = self.publishers[place // batch % len(self.publishers)]
+            while not publisher.push() or publisher.credit < load.body_bytes * batch:
+                self._poll(0.01)
+            publisher.send(load, place, batch)
+            self.sent += batch
+            self.expected_frames += int(expected.frames[place : place + batch].sum())
+        self._finish()
+
+    def _finish(self) -> None:
+        """Wait for the tail: everything acknowledged and delivered, and not one delivery more."""
+        deadline_s = time.perf_counter() + _TAIL_S
+        while self.received_frames < self.expected_frames or any(
+            not each.push() or each.acknowledged < each.sent for each in self.publishers
+        ):
+            if time.perf_counter() > deadline_s:
+                raise DriverError(f"{self.received_frames:,} deliveries of {self.expected_frames:,} came back")
+            self._poll(0.01)
+        if self.received_frames != self.expected_frames:
+            raise DriverError(f"{self.received_frames:,} deliveries instead of {self.expected_frames:,}")
+
+    def _poll_until(self, due_s: float) -> None:
+        # Without sleeping in between: the clock of epoll is too coarse for the pace, and the core is ours.
+        self._poll(0.0)
+        while time.perf_counter() < due_s:
+            self._poll(0.0)
+
+    def _poll(self, timeout_s: float) -> None:
+        readable = self._readable
+        for fd, _ in self._epoll.poll(timeout_s):
+            readable[fd]()
+
+    def _scan_all(self) -> None:
+        for receiver in self.receivers:
+            self._register(receiver, partial(self._scan, receiver))
+
+    def _scan(self, receiver: Receiver) -> None:
+        self._frames += receiver.scan(self._buffer, self._view, self._latencies_ns)
+
+    def _count(self, receiver: Receiver) -> None:
+        self._bytes += receiver.count(self._view)
+
+    def _register(self, connection: _Connection, readable: Callable[[], None]) -> None:
+        fd = connection.socket.fileno()
+        if fd not in self._readable:
+            self._epoll.register(fd, select.EPOLLIN)
+        self._readable[fd] = readable

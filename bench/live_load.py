@@ -1,0 +1,86 @@
+"""Messages for the live benchmark, encoded before the clock starts: a driver only stamps and slices them.
+
+All bodies of a load have the same length (payloads of 100 bytes and a little more even it out), so that a batch is a
+slice of an array, and the time stamp is the last eight bytes of every frame.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.broker.codec import encode_frame
+from penstock.broker.frames import Publish
+from penstock.matching import MatchIndex
+from penstock.model import Message, MessageId
+from penstock.model.body import encode_body
+from penstock.model.values import AttributeValue
+from penstock.selectors import Selector
+
+__all__ = ["PAYLOAD_BYTES", "STAMP", "Expected", "Load", "expected_of"]
+
+PAYLOAD_BYTES: Final = 100
+STAMP: Final = struct.Struct(">Q")
+_HEAD: Final = struct.Struct(">IBQHI")
+_LENGTH: Final = struct.Struct(">I")
+
+
+class Load:
+    """A ring of messages, ready to be sent."""
+
+    def __init__(self, messages: Iterable[Mapping[str, AttributeValue]]) -> None:
+        self.messages: Final = [dict(each) for each in messages]
+        bare = [len(_body(each, 0)) for each in self.messages]
+        self.body_bytes: Final = max(bare) + PAYLOAD_BYTES
+        rows = [_body(each, self.body_bytes - size) for each, size in zip(self.messages, bare, strict=True)]
+        framed = b"".join(_LENGTH.pack(self.body_bytes) + row for row in rows)
+        self._rows: npt.NDArray[np.uint8] = np.frombuffer(framed, np.uint8).reshape(len(rows), -1).copy()
+        assert self.frame(1, 0, 1, 0) == encode_frame(Publish(1, [self.body(0)])), "the layout of frames has changed"
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def body(self, place: int) -> bytes:
+        """One message as it travels."""
+        return self._rows[place, 4:].tobytes()
+
+    def frame(self, first: int, place: int, count: int, stamp_ns: int) -> bytes:
+        """A batch of messages from a place of the ring on, numbered from ``first``, all with this time stamp."""
+        rows = self._rows[place : place + count]
+        rows[:, -STAMP.size :] = np.frombuffer(STAMP.pack(stamp_ns), np.uint8)
+        content = rows.tobytes()
+        return _HEAD.pack(15 + len(content), 1, first, 0, len(rows)) + content
+
+
+@dataclass(slots=True, frozen=True)
+class Expected:
+    """What each message of a load brings about."""
+
+    frames: npt.NDArray[np.int64]
+    """Connections that get it."""
+    matches: npt.NDArray[np.int64]
+    """Subscriptions that it fits."""
+
+
+def expected_of(load: Load, selectors: Sequence[Sequence[str]]) -> Expected:
+    """What should come back, if each connection has these selectors."""
+    index, connection_of = MatchIndex(), list[int]()
+    for connection, texts in enumerate(selectors):
+        for text in texts:
+            index.add(len(connection_of), Selector.parse(text))
+            connection_of.append(connection)
+    places = np.array(connection_of, dtype=np.int64)
+    found = [index.find(each).ids() for each in load.messages]
+    return Expected(
+        np.array([len(np.unique(places[ids])) for ids in found], dtype=np.int64),
+        np.array([len(ids) for ids in found], dtype=np.int64),
+    )
+
+
+def _body(attributes: Mapping[str, AttributeValue], payload_bytes: int) -> bytes:
+    return encode_body(MessageId(1, 1, 1_700_000_000_000, 1), Message(attributes, bytes(payload_bytes)))

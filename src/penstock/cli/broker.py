@@ -1,0 +1,67 @@
+"""``penstock broker``: runs one broker of an overlay until somebody ends it."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from penstock.cli.console import console
+from penstock.live.config import load_overlay
+from penstock.live.logs import configure_logs
+from penstock.live.loop import run
+from penstock.live.node import BrokerNode
+from penstock.live.serving import serve
+
+__all__ = ["EXAMPLES", "LogLevel", "broker"]
+
+EXAMPLES = """
+Ends in order, and with 0, on SIGTERM and on Ctrl-C. The file describes all brokers and links once:
+
+    overlay = "demo"
+    [brokers.pb1]
+    port = 7001
+    pubends = ["quotes"]
+    [brokers.sb1]
+    port = 7002
+    [[links]]
+    between = ["pb1", "sb1"]
+
+Examples:
+
+- `penstock broker overlay.toml --name pb1`
+- `penstock broker overlay.toml --name sb1 --log-json --log-level warning 2>> sb1.log`
+"""
+
+
+class LogLevel(StrEnum):
+    """From all to little."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def broker(
+    overlay: Annotated[str, typer.Argument(metavar="OVERLAY.TOML", help="The file that describes the overlay.")],
+    *,
+    name: Annotated[str, typer.Option(metavar="NAME", help="Which of its brokers to run.")],
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log JSON lines instead of text.")] = False,
+    log_level: Annotated[LogLevel, typer.Option(help="How much to log, on standard error.")] = LogLevel.INFO,
+) -> None:
+    """Run one broker of an overlay until SIGTERM or Ctrl-C."""
+    described = load_overlay(overlay)
+    described.place_of(name)
+    configure_logs(level=log_level.value, as_json=log_json)
+    run(serve(described, name, on_ready=_tell))
+
+
+def _tell(node: BrokerNode) -> None:
+    scheme = "penstock" if node.place.tls is None else "penstocks"
+    host, port = node.address
+    console.line(f"broker {node.name} listens at {scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+    # Who started this waits for the line, and standard output may be a pipe.
+    sys.stdout.flush()

@@ -1,0 +1,234 @@
+"""Real broker processes on loopback, for the demo, for tests and for benchmarks: started, waited for, ended by pid.
+
+Every process is ``penstock broker`` on one overlay file in a folder of its own. What a broker writes to standard error
+is kept beside it, and quoted when something goes wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import SystemRandom
+from selectors import EVENT_READ, DefaultSelector
+from types import TracebackType
+from typing import IO, Final, Self
+
+from penstock.client import ClientError, connect
+from penstock.model.errors import PenstockError
+
+__all__ = ["DEMO_PLAN", "BrokerProcessError", "DemoOverlay", "OverlayPlan", "free_ports"]
+
+_HOST: Final = "127.0.0.1"
+_PORTS: Final = range(10_000, 30_000)
+"""Below the ports that systems give to outgoing connections, one of which could take a port between choice and use."""
+_START_S_MAX: Final = 60.0
+_STOP_S_MAX: Final = 15.0
+_LINK_S_MAX: Final = 30.0
+_POLL_S: Final = 0.02
+_COMMAND: Final = (sys.executable, "-c", "from penstock.cli import main; main()", "broker")
+_QUOTED_LINES: Final = 15
+
+
+class BrokerProcessError(PenstockError):
+    """A broker process did not start, did not find its neighbours, or ended before it should."""
+
+
+@dataclass(slots=True, frozen=True)
+class OverlayPlan:
+    """Which brokers and links there are to be."""
+
+    pubends: Mapping[str, tuple[str, ...]]
+    """For each broker the streams it hosts, maybe none."""
+    links: Sequence[tuple[str, str]] = ()
+    defaults: Mapping[str, int] = field(default_factory=dict)
+    """Settings of all brokers that are to differ from the usual."""
+
+    def toml(self, ports: Mapping[str, int]) -> str:
+        """The overlay file."""
+        lines = ['overlay = "demo"', "[defaults]", *(f"{key} = {value}" for key, value in self.defaults.items())]
+        for name, pubends in self.pubends.items():
+            listed = ", ".join(f'"{each}"' for each in pubends)
+            lines += [f"[brokers.{name}]", f"port = {ports[name]}", f"pubends = [{listed}]"]
+        for left, right in self.links:
+            lines += ["[[links]]", f'between = ["{left}", "{right}"]']
+        return "\n".join(lines) + "\n"
+
+
+DEMO_PLAN: Final = OverlayPlan(
+    {"pb1": ("pb1.a", "pb1.b"), "ib1": (), "sb1": (), "sb2": ()}, [("pb1", "ib1"), ("sb1", "ib1"), ("sb2", "ib1")]
+)
+"""One broker that hosts publishers, one in between, two that host subscribers."""
+
+
+class DemoOverlay:
+    """The brokers of a plan as processes of this machine; use it with ``with``."""
+
+    def __init__(self, plan: OverlayPlan = DEMO_PLAN, *, command: Sequence[str] = _COMMAND) -> None:
+        self.plan: Final = plan
+        self._command = tuple(command)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._ports: dict[str, int] = {}
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory(prefix="penstock-", ignore_cleanup_errors=True)
+        self._ports = dict(zip(self.plan.pubends, free_ports(len(self.plan.pubends)), strict=True))
+        self.file.write_text(self.plan.toml(self._ports), encoding="utf-8")
+        try:
+            self.start(*self.plan.pubends)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def file(self) -> Path:
+        """The overlay file."""
+        assert self._folder is not None, "the overlay has not been entered"
+        return Path(self._folder.name) / "overlay.toml"
+
+    def url(self, name: str) -> str:
+        """Where clients reach a broker."""
+        return f"penstock://{_HOST}:{self._ports[name]}"
+
+    def pid(self, name: str) -> int:
+        """The process of a broker."""
+        return self._processes[name].pid
+
+    def port(self, name: str) -> int:
+        """Where a broker listens."""
+        return self._ports[name]
+
+    def log(self, name: str) -> str:
+        """What a broker has written to standard error."""
+        path = self._log_path(name)
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    def start(self, *names: str) -> None:
+        """Start brokers, all at once, and wait until each of them listens."""
+        for name in names:
+            assert name not in self._processes, f"broker {name} runs already"
+            with self._log_path(name).open("ab") as log:
+                # A group of its own: Ctrl-C at the terminal is for us, and we end the brokers in order.
+                self._processes[name] = subprocess.Popen(  # noqa: S603 - our own command, no shell
+                    [*self._command, str(self.file), "--name", name],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    process_group=0,
+                )
+        for name in names:
+            self._wait_for_line(name)
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> int:
+        """Send a signal to a broker and wait for its end; answers with its exit code."""
+        process = self._processes.pop(name)
+        with closing(_stdout(process)):
+            _send(process, number)
+            return _end_of(process)
+
+    def check(self) -> None:
+        """Raise ``BrokerProcessError`` if a broker has ended by itself."""
+        for name, process in self._processes.items():
+            if process.poll() is not None:
+                raise self._error(name, f"ended by itself with code {process.returncode}")
+
+    async def linked(self) -> None:
+        """Wait until every running broker knows every other, and has all its links."""
+        await asyncio.gather(*(self._linked(name) for name in self._processes))
+
+    def close(self) -> None:
+        """End all brokers in order, those that do not by force, and forget their files."""
+        processes, self._processes = self._processes, {}
+        with ExitStack() as files:
+            for process in processes.values():
+                files.enter_context(_stdout(process))
+                _send(process, signal.SIGTERM)
+            for process in processes.values():
+                _end_of(process)
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def _log_path(self, name: str) -> Path:
+        return self.file.with_name(f"{name}.log")
+
+    def _wait_for_line(self, name: str) -> None:
+        process = self._processes[name]
+        deadline_s = time.monotonic() + _START_S_MAX
+        with DefaultSelector() as selector:
+            selector.register(_stdout(process), EVENT_READ)
+            while not selector.select(timeout=1.0):
+                if time.monotonic() > deadline_s:
+                    raise self._error(name, f"did not listen within {_START_S_MAX:.0f} s")
+        if b"listens" not in _stdout(process).readline():
+            raise self._error(name, f"did not start (exit code {_end_of(process)})")
+
+    async def _linked(self, name: str) -> None:
+        running = sorted(self._processes)
+        links = [right if name == left else left for left, right in self.plan.links if name in (left, right)]
+        wanted = [each for each in links if each in running]
+        try:
+            async with asyncio.timeout(_LINK_S_MAX), connect(self.url(name)) as client:
+                while True:
+                    status = await client.status()
+                    if set(wanted) <= set(status["links"]) and set(running) <= set(status["brokers"]):
+                        return
+                    await asyncio.sleep(_POLL_S)
+        except (TimeoutError, ClientError) as error:
+            why = str(error) or f"waited {_LINK_S_MAX:.0f} s"
+            raise self._error(name, f"did not find its neighbours ({why})") from None
+
+    def _error(self, name: str, what: str) -> BrokerProcessError:
+        said = self.log(name).strip().splitlines()[-_QUOTED_LINES:]
+        return BrokerProcessError("\n  ".join([f"broker {name} {what}; it said:", *said]))
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports on loopback that nobody uses at the moment."""
+    rng = SystemRandom()
+    ports: list[int] = []
+    for port in rng.sample(_PORTS, k=len(_PORTS)):
+        if len(ports) == count:
+            return ports
+        with closing(socket.socket()) as probe:
+            # As the broker does it: connections of an earlier run that linger do not count.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((_HOST, port))
+            except OSError:
+                continue
+            ports.append(port)
+    raise BrokerProcessError(f"there are no {count} free ports in {_PORTS.start} .. {_PORTS.stop - 1}")
+
+
+def _stdout(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    assert process.stdout is not None
+    return process.stdout
+
+
+def _send(process: subprocess.Popen[bytes], number: int) -> None:
+    if process.poll() is None:
+        os.kill(process.pid, number)
+
+
+def _end_of(process: subprocess.Popen[bytes]) -> int:
+    try:
+        return process.wait(_STOP_S_MAX)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()

@@ -1,0 +1,78 @@
+"""``penstock publish`` against live brokers: what was asked for is taken over, and a refusal is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from commands import Commands
+from penstock.cli.app import app
+from penstock.model import MessageId
+
+
+def published(brokers: Commands) -> int:
+    return int(brokers.nodes["pb1"].broker.status()["counts"]["published"])
+
+
+def test_one_message_is_published_and_its_id_printed(brokers: Commands) -> None:
+    result = brokers.run("publish", brokers.url("pb1"), "-a", "symbol=YHOO", "--payload", "18.2", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert MessageId.parse(msgspec.json.decode(result.stdout)["id"]).broker == 1
+    assert "1 messages published" in result.stderr
+    assert published(brokers) == 1
+
+
+def test_streams_are_published_from_all_sources(brokers: Commands, tmp_path: Path) -> None:
+    url = brokers.url("pb1")
+    file = tmp_path / "quotes.csv"
+    file.write_text("date,symbol,open,high,low,close,volume\n2004-12-28,YHOO,37.85,37.99,37.65,37.90,11291000\n")
+    for arguments, stdin in [
+        (["--generate", "450", "--pubend", "pb1.b"], None),
+        (["--generate", "20", "--rate", "10000"], None),
+        (["--quotes", str(file)], None),
+        (["--jsonl", "-"], '{"a": 1}\n{"attributes": {"a": 2}, "payload": "x"}\n'),
+        (["--payload", "-"], b"\x00\xff"),
+    ]:
+        result = brokers.run("publish", url, *arguments, stdin=stdin)
+        assert (result.exit_code, result.stdout) == (0, ""), result.stderr
+    assert published(brokers) == 450 + 20 + 1 + 2 + 1
+
+
+def test_a_refusal_is_a_failure_with_its_reason(brokers: Commands) -> None:
+    result = brokers.run("publish", brokers.url("sb1"), "-a", "a=1")
+    assert result.exit_code == 1
+    assert "hosts no publishers" in result.stderr
+    result = brokers.run("publish", brokers.url("pb1"), "-a", "a=1", "--pubend", "nowhere")
+    assert result.exit_code == 1
+    assert "pb1.a, pb1.b" in result.stderr
+
+
+def test_a_broken_line_ends_the_stream_with_its_number(brokers: Commands) -> None:
+    result = brokers.run("publish", brokers.url("pb1"), "--jsonl", "-", stdin='{"a": 1}\n{"a": \n')
+    assert result.exit_code == 2
+    assert "standard input, line 2" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["penstock://127.0.0.1:1"],
+        ["penstock://127.0.0.1:1", "--generate", "1", "-a", "a=1"],
+        ["penstock://127.0.0.1:1", "-a", "a"],
+        ["penstock://127.0.0.1:1", "-a", "$a=1"],
+        ["http://127.0.0.1:1", "-a", "a=1"],
+    ],
+)
+def test_misuse_ends_with_2(arguments: list[str]) -> None:
+    result = CliRunner().invoke(app, ["publish", *arguments])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: ")
+
+
+def test_a_broker_that_is_not_there_is_a_failure() -> None:
+    result = CliRunner().invoke(app, ["publish", "penstock://127.0.0.1:1", "-a", "a=1"])
+    assert result.exit_code == 1
+    assert "127.0.0.1:1" in result.stderr

@@ -1,0 +1,104 @@
+"""``penstock subscribe`` against live brokers: prints what matches, in lines that can be published again."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner, Result
+
+from commands import LIMIT_S, Commands
+from penstock.cli.app import app
+from penstock.cli.subscribe import json_line, shown_line
+from penstock.client import Received, connect
+from penstock.model import Message, MessageId
+from penstock.model.body import encode_body
+
+
+def received(attributes: dict[str, Any], payload: bytes = b"", content_type: str = "") -> Received:
+    return Received("quotes", 7, encode_body(MessageId(1, 2, 3_723_004, 5), Message(attributes, payload, content_type)))
+
+
+def test_a_message_is_one_line_for_people() -> None:
+    shown = shown_line(received({"symbol": "YHOO", "volume": 15, "open": 1.5, "ok": True, "gone": None}, b"18.2"))
+    assert shown == "01:02:03.004Z quotes symbol='YHOO' volume=15 open=1.5 ok=true gone=null | 18.2"
+    assert shown_line(received({"a": "x\ny"}, b"\xff" * 1_000)) == r"01:02:03.004Z quotes a='x\ny' | 1,000 bytes"
+    assert shown_line(received({}, b"a\nb")).endswith("| 3 bytes")
+    assert shown_line(received({}, b"x" * 100)).endswith("x…")
+
+
+def test_a_message_is_one_line_of_json() -> None:
+    line = msgspec.json.decode(json_line(received({"a": 1}, b"text\n", "text/plain")))
+    assert line["attributes"] == {"a": 1}
+    assert (line["payload"], line["content_type"], line["pubend"], line["tick"]) == (
+        "text\n",
+        "text/plain",
+        "quotes",
+        7,
+    )
+    assert msgspec.json.decode(json_line(received({}, b"\x00\xff")))["payload_base64"] == "AP8="
+
+
+def subscribed(brokers: Commands, *arguments: str, messages: list[dict[str, Any]]) -> Result:
+    """Runs the command, and publishes the messages once its subscription is in force."""
+
+    async def publish() -> None:
+        async with connect(brokers.url("pb1")) as client:
+            for each in messages:
+                await client.publish(each, b"p")
+
+    def publish_later() -> None:
+        brokers.wait_for(lambda: brokers.nodes["sb1"].broker.status()["subscriptions"] == 1)
+        brokers.wait_for(lambda: brokers.nodes["pb1"].broker.status()["filters"]["entries"] == 1)
+        asyncio.run(publish())
+
+    beside = threading.Thread(target=publish_later)
+    beside.start()
+    try:
+        return brokers.run("subscribe", brokers.url("sb1"), *arguments)
+    finally:
+        beside.join(LIMIT_S)
+
+
+def test_what_matches_is_printed_up_to_the_count(brokers: Commands) -> None:
+    messages = [{"n": number} for number in range(20)]
+    result = subscribed(brokers, "n >= 5", "--count", "3", "--json", messages=messages)
+    assert result.exit_code == 0, result.stderr
+    lines = [msgspec.json.decode(line) for line in result.stdout.splitlines()]
+    assert [line["attributes"]["n"] for line in lines] == [5, 6, 7]
+    assert "subscribed at sb1" in result.stderr
+    assert "3 messages" in result.stderr
+    again = brokers.run("publish", brokers.url("pb1"), "--jsonl", "-", stdin=result.stdout)
+    assert "3 messages published" in again.stderr
+
+
+def test_a_limit_in_seconds_ends_it_with_what_there_was(brokers: Commands) -> None:
+    result = brokers.run("subscribe", brokers.url("sb1"), "n > 5", "--seconds", "0.1")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "0 messages" in result.stderr
+
+
+def test_an_interrupt_ends_it_without_a_trace(brokers: Commands) -> None:
+    command = [sys.executable, "-c", "from penstock.cli import main; main()", "subscribe", brokers.url("sb1"), "TRUE"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "subscribed at sb1" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, stdout, stderr) == (130, "", "0 messages\n")
+
+
+@pytest.mark.parametrize(
+    ("url", "selector", "code"),
+    [("penstock://127.0.0.1:1", "a >", 2), ("x", "a > 1", 2), ("penstock://127.0.0.1:1", "a > 1", 1)],
+)
+def test_mistakes_and_failures_have_their_codes(url: str, selector: str, code: int) -> None:
+    result = CliRunner().invoke(app, ["subscribe", url, selector])
+    assert result.exit_code == code
+    assert "error: " in result.stderr

@@ -1,0 +1,67 @@
+"""Broker processes for demos and tests: started, linked, ended; and what they said when they did not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.client import connect
+from penstock.lab.demo_overlay import DEMO_PLAN, BrokerProcessError, DemoOverlay, OverlayPlan, free_ports
+from penstock.live.config import load_overlay
+
+PAIR = OverlayPlan({"b1": ("b1.a",), "b2": ()}, [("b2", "b1")], {"heartbeat_ms": 100})
+
+
+def test_a_plan_is_a_file_that_brokers_read(tmp_path: Path) -> None:
+    file = tmp_path / "overlay.toml"
+    file.write_text(DEMO_PLAN.toml({name: 7_000 + number for number, name in enumerate(DEMO_PLAN.pubends)}))
+    overlay = load_overlay(file)
+    assert list(overlay.brokers) == ["pb1", "ib1", "sb1", "sb2"]
+    assert overlay.neighbours_of("ib1") == ("pb1", "sb1", "sb2")
+    file.write_text(PAIR.toml({"b1": 7_001, "b2": 7_002}))
+    assert load_overlay(file).settings_for("b2").heartbeat_ms == 100
+
+
+def test_free_ports_are_all_different() -> None:
+    assert len(set(free_ports(20))) == 20
+
+
+def test_brokers_start_find_each_other_and_end_in_order() -> None:
+    async def status(url: str) -> dict[str, object]:
+        async with connect(url) as client:
+            return await client.status()
+
+    with DemoOverlay(PAIR) as overlay:
+        asyncio.run(overlay.linked())
+        assert asyncio.run(status(overlay.url("b1")))["links"] == ["b2"]
+        overlay.check()
+        assert overlay.kill("b2") == -signal.SIGKILL
+        overlay.start("b2")
+        asyncio.run(overlay.linked())
+        pids = [overlay.pid("b1"), overlay.pid("b2")]
+        assert overlay.kill("b2", signal.SIGTERM) == 0
+        folder = overlay.file.parent
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert not folder.exists()
+
+
+def test_a_broker_that_ends_by_itself_is_noticed() -> None:
+    with DemoOverlay(OverlayPlan({"b1": ()})) as overlay:
+        os.kill(overlay.pid("b1"), signal.SIGKILL)
+        os.waitid(os.P_PID, overlay.pid("b1"), os.WEXITED | os.WNOWAIT)
+        with pytest.raises(BrokerProcessError, match="b1 ended by itself with code -9"):
+            overlay.check()
+
+
+def test_a_broker_that_does_not_start_is_quoted() -> None:
+    command = (sys.executable, "-c", "import sys; sys.exit('no such luck')")
+    with (
+        pytest.raises(BrokerProcessError, match=r"(?s)b1 did not start \(exit code 1\).*no such luck"),
+        DemoOverlay(PAIR, command=command),
+    ):
+        pass
