@@ -17,8 +17,8 @@ $(STAMP): pyproject.toml scripts/setup.sh
 
 setup: $(STAMP) ## make .venv with everything in it
 
-demo: $(STAMP) ## see the main job done in half a minute
-	$(BIN)/penstock lab run matching-scale --quick
+demo: $(STAMP) ## real brokers, publishers and subscribers on this machine, checked message by message
+	$(BIN)/penstock demo
 
 test: $(STAMP) ## run all tests (what CI runs)
 	$(BIN)/python -m pytest -n 2 tests src

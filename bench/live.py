@@ -56,6 +56,8 @@ class Scenario:
     publishers: int = 1
     rate: float | None = None
     """Messages per second; none for as many as the broker takes."""
+    pause_s: float = _LINGER_S
+    """What falls due within so many seconds is sent together, where there is a rate."""
     targets: Mapping[str, float] = field(default_factory=dict)
     """What the design asks for, by the name of the figure."""
 
@@ -113,7 +115,7 @@ def scenarios(seed: int, *, quick: bool) -> Iterator[Scenario]:
     others = [{**quote, "class": "FUND"} for quote in quotes]
     targets = {"messages_per_s": 50_000.0}
     yield Scenario(f"{count:,}, no match", f"no_match_{count}", others, _dealt(texts, 10), targets=targets)
-    yield _topics(seed)
+    yield from _topics(seed)
 
 
 def measure(scenario: Scenario, *, seconds: float) -> Measured:
@@ -126,7 +128,7 @@ def measure(scenario: Scenario, *, seconds: float) -> Measured:
             driver.warm_up(load, expected, batch=_BATCH if scenario.publishers == 1 else 1)
             with collector_at_rest():
                 if scenario.rate is not None:
-                    return _at_a_rate(scenario.rate, driver, load, expected, broker, seconds)
+                    return _at_a_rate(scenario, scenario.rate, driver, load, expected, broker, seconds)
                 return _at_full_speed(driver, load, expected, broker, seconds)
 
 
@@ -154,11 +156,11 @@ def _at_full_speed(driver: Driver, load: Load, expected: Expected, broker: _Brok
 
 
 def _at_a_rate(
-    rate: float, driver: Driver, load: Load, expected: Expected, broker: _Broker, seconds: float
+    scenario: Scenario, rate: float, driver: Driver, load: Load, expected: Expected, broker: _Broker, seconds: float
 ) -> Measured:
     latencies_ns = driver.note_latencies()
     meter = _Meter(driver, expected, broker)
-    taken_s = driver.pace(load, expected, seconds=seconds, rate=rate, pause_s=0.0)
+    taken_s = driver.pace(load, expected, seconds=seconds, rate=rate, pause_s=scenario.pause_s)
     return _with_latencies(meter.read(taken_s), latencies_ns)
 
 
@@ -187,14 +189,15 @@ def _with_latencies(measured: Measured, latencies_ns: list[int]) -> Measured:
     return replace(measured, p50_ms=float(p50), p99_ms=float(p99))
 
 
-def _topics(seed: int) -> Scenario:
+def _topics(seed: int) -> Iterator[Scenario]:
+    """Publishers that send in step with a timer of a millisecond, as load drivers do, and publishers that do not."""
     workload = TopicWorkload(Random(seed), rate=_TOPIC_RATE)
     more: dict[str, AttributeValue] = {"class": "SENSOR", "site": "north", "unit": "bar", "value": 1.5, "valid": True}
     messages = [each.attributes | more for each in workload.publications(10 * workload.publishers)]
     selectors = [[text] for text in workload.subscriptions()]
     targets = {"messages_per_s": 0.99 * _TOPIC_RATE, "cpu_us": 40.0}
-    name = "200 → 500, 500 topics"
-    return Scenario(name, "topics", messages, selectors, workload.publishers, _TOPIC_RATE, targets)
+    for name, key, pause_s in (("500 topics, 1 ms", "topics", _LINGER_S), ("500 topics, evenly", "topics_evenly", 0.0)):
+        yield Scenario(name, key, messages, selectors, workload.publishers, _TOPIC_RATE, pause_s, targets)
 
 
 def _seven(quote: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
