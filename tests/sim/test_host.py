@@ -68,3 +68,22 @@ def test_costs_and_speeds_that_cannot_be_are_refused() -> None:
         CostModel(byte_ns=-1)
     with pytest.raises(MisuseError, match="speed 0"):
         Host(Clock(), speed=0)
+
+
+def test_input_that_waits_takes_memory_until_it_is_handled() -> None:
+    clock = Clock()
+    host = Host(clock, CostModel(frame_ns=5_000))
+    for size in (100, 200):
+        host.submit([Heartbeat()], size, lambda: None)
+    assert host.queued_bytes == 300
+    clock.run_for(5)
+    assert host.queued_bytes == 200
+    host.submit([Heartbeat()], 50, lambda: None)
+    host.crash()
+    clock.run_for(100)
+    assert host.queued_bytes == 0
+
+
+def test_a_host_without_memory_is_refused() -> None:
+    with pytest.raises(MisuseError, match="memory_bytes 0 of a host is not positive"):
+        Host(Clock(), memory_bytes=0)

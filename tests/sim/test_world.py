@@ -279,3 +279,18 @@ def test_what_does_not_exist_or_exists_already_is_refused() -> None:
         world.add_broker(BrokerSettings("b1"))
     with pytest.raises(MisuseError, match="b1 is taken"):
         world.add_client("b1", "b2")
+
+
+def test_a_broker_that_needs_more_memory_than_its_host_has_is_killed_and_can_be_restarted() -> None:
+    world = World(1)
+    cost = CostModel(broker_bytes=10_000, subscription_bytes=1_000)
+    small = world.add_broker(BrokerSettings("b1"), cost=cost, memory_bytes=15_000)
+    client = world.add_client("s1", "b1")
+    for number in range(5):
+        client.subscribe(f"a = {number}")
+    assert world.run_until_ready()
+    assert small.memory_bytes == 15_000
+    client.subscribe("a = 5")
+    assert world.run_until(lambda: not small.is_up, limit_ms=5_000)
+    world.restart("b1")
+    assert small.is_up

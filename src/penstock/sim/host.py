@@ -1,7 +1,8 @@
-"""Modelled machines: handling input takes time in proportion to its frames, messages and bytes, one batch at a time.
+"""Modelled machines: handling input takes time, and what waits takes memory, in proportion to what there is of it.
 
 While a host is busy its input queues up. The queue needs no limit of its own: what waits here still counts against the
 window of the wire it came by, so it is bounded by the windows of all connections, and senders are held back as by TCP.
+A broker that needs more memory than its host has is killed, as by an operating system.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["CostModel", "Host"]
 
 @dataclass(slots=True, frozen=True)
 class CostModel:
-    """What input costs on a host of speed 1, in nanoseconds."""
+    """What input costs on a host of speed 1, in nanoseconds, and what a broker costs in memory."""
 
     frame_ns: int = 0
     """For each frame."""
@@ -27,9 +28,13 @@ class CostModel:
     """For each message in a frame, on top."""
     byte_ns: int = 0
     """For each byte, on top."""
+    broker_bytes: int = 0
+    """Memory of a broker that has nothing to do."""
+    subscription_bytes: int = 0
+    """Memory for each subscription."""
 
     def __post_init__(self) -> None:
-        for name in ("frame_ns", "message_ns", "byte_ns"):
+        for name in ("frame_ns", "message_ns", "byte_ns", "broker_bytes", "subscription_bytes"):
             if getattr(self, name) < 0:
                 raise MisuseError(f"{name} {getattr(self, name)} is negative")
 
@@ -47,14 +52,22 @@ class CostModel:
 class Host:
     """One machine with one core."""
 
-    def __init__(self, clock: Clock, cost: CostModel | None = None, *, speed: float = 1.0) -> None:
+    def __init__(
+        self, clock: Clock, cost: CostModel | None = None, *, speed: float = 1.0, memory_bytes: int | None = None
+    ) -> None:
         if speed <= 0:
             raise MisuseError(f"speed {speed} of a host is not positive")
+        if memory_bytes is not None and memory_bytes <= 0:
+            raise MisuseError(f"memory_bytes {memory_bytes} of a host is not positive")
         self._clock, self._speed = clock, speed
+        self.memory_bytes = memory_bytes
+        """What the host has; none for as much as it takes."""
+        self.queued_bytes = 0
+        """Bytes of input that wait, or are in work."""
         self.cost = cost or CostModel()
         self.is_free = self.cost.is_free
         """Whether input is handled at once."""
-        self._queue: deque[tuple[int, Callback]] = deque()
+        self._queue: deque[tuple[int, int, Callback]] = deque()
         self._carry_ns = 0
         self._is_busy = False
         self.busy_us = 0
@@ -69,17 +82,19 @@ class Host:
 
     def submit(self, frames: Sequence[Frame], size: int, done: Callback) -> None:
         """Work on a batch when its turn comes, and call back when it is handled."""
-        self._queue.append((int(self.cost.batch_ns(frames, size) / self._speed), done))
+        self._queue.append((int(self.cost.batch_ns(frames, size) / self._speed), size, done))
+        self.queued_bytes += size
         if not self._is_busy:
             self._start()
         self.queued_max = max(self.queued_max, len(self._queue))
 
     def crash(self) -> None:
         """Forget all that waits; what is in work is called back, and must find out itself that it is too late."""
+        self.queued_bytes -= sum(size for _, size, _ in self._queue)
         self._queue.clear()
 
     def _start(self) -> None:
-        cost_ns, done = self._queue.popleft()
+        cost_ns, size, done = self._queue.popleft()
         self._is_busy = True
         # The part below a microsecond is kept for the next batch, so that many small ones cost what they should.
         cost_us, self._carry_ns = divmod(cost_ns + self._carry_ns, 1_000)
@@ -87,6 +102,7 @@ class Host:
         def finish() -> None:
             self._is_busy = False
             self.busy_us += cost_us
+            self.queued_bytes -= size
             done()
             if self._queue and not self._is_busy:
                 self._start()

@@ -73,6 +73,13 @@ class SimBroker:
         """Connections it holds now."""
         return len(self._ends)
 
+    @property
+    def memory_bytes(self) -> int:
+        """The memory it needs: for itself, its subscriptions, and all that waits."""
+        cost, status = self.host.cost, self.core.status()
+        waiting = status.get("outbox_bytes", 0) + self.host.queued_bytes
+        return int(cost.broker_bytes + cost.subscription_bytes * status.get("subscriptions", 0) + waiting)
+
     def start(self) -> None:
         """Begin a new life, which knows nothing of those before."""
         if self._core is not None:
@@ -146,7 +153,15 @@ class SimBroker:
         self._carry_out(effects)
         if self._checks:
             self.check_invariants()
+        if self.host.memory_bytes is not None and self.memory_bytes > self.host.memory_bytes:
+            # At once, but not in the middle of this step.
+            self._clock.after(0, self._run_out_of_memory)
         self._arm(core, self._clock.now_us)
+
+    def _run_out_of_memory(self) -> None:
+        if self._core is not None:
+            self._note("is killed: out of memory")
+            self.crash(loud=True)
 
     def _carry_out(self, effects: Iterable[Effect]) -> None:
         for effect in effects:

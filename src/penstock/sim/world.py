@@ -62,8 +62,15 @@ class World:
 
     # --- building
 
-    def add_broker(self, settings: BrokerSettings, *, cost: CostModel | None = None, speed: float = 1.0) -> SimBroker:
-        """Start a broker on a host of its own, which by default is infinitely fast."""
+    def add_broker(
+        self,
+        settings: BrokerSettings,
+        *,
+        cost: CostModel | None = None,
+        speed: float = 1.0,
+        memory_bytes: int | None = None,
+    ) -> SimBroker:
+        """Start a broker on a host of its own, which by default is infinitely fast and large."""
         self._check_new(settings.name)
         broker = SimBroker(
             settings,
@@ -71,7 +78,7 @@ class World:
             seed=f"{self.seed}/brokers",
             clock=self.clock,
             trace=self.trace,
-            host=Host(self.clock, cost, speed=speed),
+            host=Host(self.clock, cost, speed=speed, memory_bytes=memory_bytes),
             checks=self._checks,
         )
         self.brokers[settings.name] = broker
