@@ -69,6 +69,7 @@ def test_what_a_client_may_not_publish_is_refused_and_the_rest_goes_on() -> None
     assert "may publish: class = 'STOCK'" in last_refusal(feed).reason
     feed.publish({"class": "STOCK"})
     assert reader.messages() == [{"class": "STOCK"}]
+    overlay.wait(250)
     assert feed.all(f.PublishAck)
     reader.publish({"class": "STOCK"})
     assert last_refusal(reader).reason == "client reader may not publish"
@@ -187,7 +188,7 @@ def test_a_malformed_body_closes_the_connection_of_its_publisher() -> None:
 
 
 def test_publishers_get_no_credit_while_too_much_waits_to_be_sent() -> None:
-    overlay = chain("pb", "sb", held_back_bytes=500)
+    overlay = chain("pb", "sb", held_back_bytes=500, credit_bytes=100)
     slow, publisher = overlay.client("pb"), overlay.client("pb")
     slow.subscribe(1, "")
     slow.reads = False
@@ -212,3 +213,32 @@ def test_a_number_that_is_used_again_is_not_confirmed_for_its_earlier_use() -> N
     overlay.loses = None
     overlay.wait(1_000)
     assert client.all(f.Subscribed) == [f.Subscribed(1, "y = 1")]
+
+
+def test_an_acknowledgement_waits_for_others_unless_it_is_asked_for() -> None:
+    overlay = chain("pb", "sb", acknowledge_ms=100)
+    patient, hasty = overlay.client("pb"), overlay.client("pb")
+    for client in (patient, hasty):
+        for number in range(3):
+            client.publish({"number": number})
+    hasty.say(f.Publish(4, []))
+    assert [frame.sequence for frame in hasty.all(f.PublishAck)] == [3]  # type: ignore[union-attr]
+    assert not patient.all(f.PublishAck)
+    overlay.wait(100)
+    assert [frame.sequence for frame in patient.all(f.PublishAck)] == [3]  # type: ignore[union-attr]
+    assert len(hasty.all(f.PublishAck)) == 1
+
+
+def test_a_window_that_gets_small_is_acknowledged_at_once() -> None:
+    overlay = chain("pb", "sb", credit_bytes=400)
+    client = overlay.client("pb")
+    client.publish({"text": "x" * 200})
+    assert client.all(f.PublishAck)
+
+
+def test_a_broker_that_stops_acknowledges_first() -> None:
+    overlay = chain("pb", "sb")
+    client = overlay.client("pb")
+    client.publish({"number": 1})
+    overlay._act("pb", overlay.brokers["pb"].shutdown(now_ms=overlay.now_ms))
+    assert [type(frame) for frame in client.heard[-2:]] == [f.PublishAck, f.Goodbye]

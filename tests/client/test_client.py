@@ -123,7 +123,7 @@ def test_publish_nowait_and_publish_many_send_the_same() -> None:
             rest = await client.publish_many((Message({"n": n}) for n in range(1, 600)), pubend="quotes")
             await client.flush()
             assert numbers_in(broker.peer.of(Publish)) == list(range(600))
-            assert {frame.pubend for frame in broker.peer.of(Publish)} == {"quotes"}
+            assert {frame.pubend for frame in broker.peer.of(Publish) if frame.bodies} == {"quotes"}
             assert [first, *rest] == sorted([first, *rest])
 
     run(test())
@@ -144,6 +144,8 @@ def test_a_bad_message_or_selector_is_the_callers_fault_at_once() -> None:
 def test_refused_messages_are_reported_by_the_next_flush_and_only_by_it() -> None:
     async def test() -> None:
         def refuse(frame: Publish) -> list[Frame]:
+            if not frame.bodies:
+                return [PublishAck(frame.first - 1, 0)]
             last = frame.first + len(frame.bodies) - 1
             return [Refused("publish", last, "may not publish"), PublishAck(last, sum(map(len, frame.bodies)))]
 

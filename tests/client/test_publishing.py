@@ -77,7 +77,14 @@ def test_hurry_makes_everything_due() -> None:
     assert queue.next_deadline() is None
     queue.put(b"x", now_ms=0)
     queue.hurry(now_ms=1)
-    assert sent(queue, 1) == [(1, [1], "")]
+    # The frame without messages asks for an acknowledgement, once.
+    assert sent(queue, 1) == [(1, [1], ""), (2, [], "")]
+    assert sent(queue, 2) == []
+    queue.hurry(now_ms=3)
+    assert sent(queue, 3) == [(2, [], "")]
+    queue.on_ack(1, 1)
+    queue.hurry(now_ms=4)
+    assert sent(queue, 4) == []
 
 
 def test_what_was_on_the_wire_is_lost_and_what_waited_is_kept() -> None:

@@ -33,7 +33,7 @@ def test_a_subscriber_records_what_it_asked_for() -> None:
     publisher, subscriber = pair_of_clients(world)
     for value in range(4):
         publisher.publish({"a": value}, b"payload")
-    world.run_for(100)
+    world.run_for(400)
     assert [delivery.attributes for delivery in subscriber.deliveries] == [{"a": 2}, {"a": 3}]
     ids = [published.message_id for published in publisher.published]
     assert [delivery.message_id for delivery in subscriber.deliveries] == ids[2:]
@@ -56,7 +56,7 @@ def test_what_is_published_before_the_connection_stands_waits() -> None:
     publisher = world.add_client("pub", "b1")
     publisher.publish({"a": 1})
     assert (publisher.backlog, publisher.is_connected) == (1, False)
-    world.run_for(100)
+    world.run_for(400)
     assert (publisher.backlog, publisher.acknowledged) == (0, 1)
 
 

@@ -127,9 +127,10 @@ class Broker:
 
     def next_deadline(self) -> int | None:
         """When this broker wants to be woken, if nothing happens before."""
-        wishes = [self._beat_ms, self._credit_ms, self._readiness.next_deadline()]
-        wishes += [each.next_deadline() for each in self._mechanisms.values()]
-        return min((each for each in wishes if each is not None), default=None)
+        wishes = [self._beat_ms, self._credit_ms, self._readiness.next_deadline(), self._desk.next_deadline()]
+        if self._mechanisms:
+            wishes += [each.next_deadline() for each in self._mechanisms.values()]
+        return min([each for each in wishes if each is not None], default=None)
 
     def on_deadline(self, *, now_ms: int) -> list[Effect]:
         """It is time: heartbeats, silent peers, probes, credit, mechanisms."""
@@ -137,6 +138,7 @@ class Broker:
             self._beat_ms = now_ms + self.settings.heartbeat_ms if self._connections.peers else None
             for peer in self._connections.beat(now_ms=now_ms):
                 self._end(peer, "silent", "nothing was heard for too long", now_ms)
+        self._desk.on_deadline(now_ms=now_ms)
         if self._readiness.is_time_to_retry(now_ms=now_ms):
             self._neighbourhood.probe()
         for mechanism in self._mechanisms.values():
@@ -147,6 +149,7 @@ class Broker:
 
     def shutdown(self, *, now_ms: int) -> list[Effect]:
         """An orderly end: everybody is told."""
+        self._desk.acknowledge_all()
         for peer in list(self._connections.peers.values()):
             self._end(peer, "shutdown", f"broker {self.settings.name} stops", now_ms)
         return self._connections.take_effects()

@@ -67,6 +67,9 @@ class Desk:
         self._publishers = crc32(incarnation.to_bytes(8))
         self.refused = 0
         self._held: dict[int, None] = {}
+        """Publishers to be acknowledged as soon as little enough waits to be sent."""
+        self._later: dict[int, int] = {}
+        """Publishers to be acknowledged at a time."""
         self._known_names: set[str] = set()
 
     def admit(self, peer: Peer, hello: Hello, *, now_ms: int) -> str | None:
@@ -127,6 +130,7 @@ class Desk:
         session = _session(peer)
         self._readiness.drop(peer.connection)
         self._held.pop(peer.connection, None)
+        self._later.pop(peer.connection, None)
         for subscription in session.subscriptions.values():
             self._subscribers.remove(subscription.key)
         return self._filters.unwant(each.selector for each in session.subscriptions.values())
@@ -139,10 +143,17 @@ class Desk:
             self._connections.say(peer, Subscribed(number, str(subscription.selector), pending))
 
     def publish(self, peer: Peer, frame: Publish, *, now_ms: int) -> None:
-        """A client's messages: taken over and acknowledged, or refused as a batch."""
+        """A client's messages: taken over or refused as a batch; acknowledged soon, or at once if there are none in it.
+
+        An acknowledgement costs a write of its own. Nobody waits for it unless the window is getting small, or the
+        client says so by an empty batch; so it can wait for others.
+        """
         session = _session(peer)
         if frame.first != session.published + 1:
             raise ProtocolError(f"message {frame.first} follows {session.published}")
+        if not frame.bodies:
+            self._acknowledge_now(peer.connection)
+            return
         session.published += len(frame.bodies)
         decoded = [decode_attributes(body) for body in frame.bodies]
         pubend = self._pubends.choose(frame.pubend, session.publisher)
@@ -152,7 +163,29 @@ class Desk:
         else:
             self._router.publish(pubend, frame.bodies, decoded, now_ms=now_ms)
         session.withheld_bytes += sum(map(len, frame.bodies))
-        self._held[peer.connection] = None
+        if session.withheld_bytes >= self._settings.credit_bytes // 4:
+            self._acknowledge_now(peer.connection)
+        elif peer.connection not in self._later and peer.connection not in self._held:
+            self._later[peer.connection] = now_ms + self._settings.acknowledge_ms
+
+    def next_deadline(self) -> int | None:
+        """When an acknowledgement has waited long enough; all wait equally long, so the first is the earliest."""
+        return next(iter(self._later.values()), None)
+
+    def on_deadline(self, *, now_ms: int) -> None:
+        """Gives the acknowledgements that have waited long enough."""
+        for connection in [connection for connection, due_ms in self._later.items() if due_ms <= now_ms]:
+            self._acknowledge_now(connection)
+
+    def _acknowledge_now(self, connection: int) -> None:
+        self._later.pop(connection, None)
+        self._held[connection] = None
+
+    def acknowledge_all(self) -> None:
+        """Acknowledges everything that was taken over: the broker stops, and publishers should not think it lost."""
+        for connection in list(self._later):
+            self._acknowledge_now(connection)
+        self._acknowledge_held()
 
     def give_credit(self) -> bool:
         """Acknowledges what was taken over, unless too much data waits to be sent; False while it does."""
@@ -160,13 +193,16 @@ class Desk:
             return True
         if self._connections.waiting_bytes() > self._settings.held_back_bytes:
             return False
+        self._acknowledge_held()
+        return True
+
+    def _acknowledge_held(self) -> None:
         for connection in self._held:
             peer = self._connections.peers[connection]
             session = _session(peer)
             self._connections.say(peer, PublishAck(session.published, session.withheld_bytes))
             session.withheld_bytes = 0
         self._held = {}
-        return True
 
     def _selector(self, session: Session, frame: Subscribe) -> tuple[str, Selector | None]:
         allowed = session.rule.subscribe

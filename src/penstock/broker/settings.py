@@ -44,6 +44,8 @@ class BrokerSettings:
     """A connection that has not said who it is by then is closed."""
     subscribe_wait_ms: int = 3_000
     """A subscription is confirmed after this time at the latest, with the pubends that have not answered as pending."""
+    acknowledge_ms: int = 250
+    """An acknowledgement that nobody asked for may wait so long for others to go with it."""
     credit_bytes: int = 2 * _MEBIBYTE
     """Bytes a client may publish without an acknowledgement."""
     client_outbox_bytes: int = 64 * _MEBIBYTE
@@ -71,7 +73,14 @@ class BrokerSettings:
             raise SettingsError(f"number {self.number} of broker {self.name} is not in 1 .. {2**32 - 1}")
         if self.silent_ms < 2 * self.heartbeat_ms:
             raise SettingsError(f"silent_ms {self.silent_ms} is less than two heartbeats of {self.heartbeat_ms} ms")
-        for each in ("heartbeat_ms", "handshake_ms", "subscribe_wait_ms", "credit_bytes", "connections_max"):
+        for each in (
+            "heartbeat_ms",
+            "handshake_ms",
+            "subscribe_wait_ms",
+            "acknowledge_ms",
+            "credit_bytes",
+            "connections_max",
+        ):
             if getattr(self, each) <= 0:
                 raise SettingsError(f"{each} {getattr(self, each)} is not positive")
         if self.name in self.neighbours:

@@ -82,6 +82,9 @@ class Subscribers:
         if not found:
             return []
         ids = found.ids()
+        if len(ids) == 1:
+            key = int(ids[0])
+            return [(Deliver(pubend, tick, self._numbers[key], body), [self._connections[key]])]
         frames: dict[bytes, tuple[Deliver, list[int]]] = {}
         for connection, numbers in self._fitting(self._gathered(ids)):
             known = frames.get(numbers)

@@ -45,6 +45,7 @@ class PublishQueue:
         self._linger_ms, self._batch_bytes = linger_ms, batch_bytes
         self._runs: deque[_Run] = deque()
         self._due_ms: int | None = None
+        self._asks = False
         self._credit = self._credit_full = 0
         self._base = self._sent = self._acked = 0
         # First and last message of every frame on the wire: brokers refuse frame by frame.
@@ -84,7 +85,8 @@ class PublishQueue:
             self._due_ms = now_ms + self._linger_ms
 
     def hurry(self, *, now_ms: int) -> None:
-        """What waits is due now."""
+        """What waits is due now, and the broker is asked to acknowledge it at once."""
+        self._asks = self._sent > self._acked or bool(self._runs)
         if self._runs:
             self._due_ms = now_ms
 
@@ -114,6 +116,10 @@ class PublishQueue:
                 run.size -= size
             if not self._runs:
                 self._due_ms = None
+        if self._asks and not self._runs and self._credit_full:
+            # A frame without messages: acknowledge what you have.
+            frames.append(Publish(self._sent + 1, []))
+            self._asks = False
         return frames
 
     def on_welcome(self, *, credit_bytes: int) -> None:
