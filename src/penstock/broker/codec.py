@@ -27,6 +27,9 @@ _HEAD: Final = struct.Struct(">IB")
 _PUBLISH_HEAD: Final = struct.Struct(">IBQHI")
 _FORWARD_HEAD: Final = struct.Struct(">IBHI")
 _DELIVER_HEAD: Final = struct.Struct(">IBHQH")
+_PUBLISH_CONTENT: Final = struct.Struct(">QHI")
+_FORWARD_CONTENT: Final = struct.Struct(">HI")
+_DELIVER_CONTENT: Final = struct.Struct(">HQH")
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final[Callable[[memoryview], ControlFrame]] = msgspec.msgpack.Decoder(ControlFrame).decode
 
@@ -123,14 +126,14 @@ def _encode_forward(frame: Forward) -> bytes:
 
 
 def _decode_publish(content: memoryview) -> Publish:
-    first, name_bytes, count = struct.unpack_from(">QHI", content)
+    first, name_bytes, count = _PUBLISH_CONTENT.unpack_from(content)
     name_end = 14 + name_bytes
-    pubend = bytes(content[14:name_end]).decode()
+    pubend = bytes(content[14:name_end]).decode() if name_bytes else ""
     return Publish(first, _bodies(content, name_end, count), pubend)
 
 
 def _decode_forward(content: memoryview) -> Forward:
-    name_bytes, count = struct.unpack_from(">HI", content)
+    name_bytes, count = _FORWARD_CONTENT.unpack_from(content)
     name_end = 6 + name_bytes
     pubend = bytes(content[6:name_end]).decode()
     if count * 12 > len(content):
@@ -140,7 +143,7 @@ def _decode_forward(content: memoryview) -> Forward:
 
 
 def _decode_deliver(content: memoryview) -> Deliver:
-    pubend, tick, count = struct.unpack_from(">HQH", content)
+    pubend, tick, count = _DELIVER_CONTENT.unpack_from(content)
     numbers_end = 12 + 4 * count
     if numbers_end > len(content):
         raise ProtocolError(f"{count} subscriptions do not fit a frame of {len(content)} bytes")

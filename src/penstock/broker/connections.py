@@ -86,6 +86,8 @@ class Connections:
 
     def take_overflowed(self) -> list[Peer]:
         """The peers that do not read what they are sent, and must go."""
+        if not self._overflowed:
+            return []
         overflowed, self._overflowed = list(self._overflowed.values()), {}
         return [peer for peer in overflowed if peer.connection in self.peers]
 
@@ -129,7 +131,10 @@ class Connections:
 
     def take_effects(self) -> list[Effect]:
         """What the shell must do: wake connections first, then close."""
-        effects: list[Effect] = [Wake(connection) for connection in self._woken if connection in self.peers]
-        effects += self._effects
-        self._woken, self._effects = {}, []
+        peers = self.peers
+        effects: list[Effect] = [Wake(connection) for connection in self._woken if connection in peers]
+        if self._effects:
+            effects += self._effects
+            self._effects = []
+        self._woken = {}
         return effects

@@ -144,6 +144,8 @@ class Neighbourhood:
 
     def acknowledge(self) -> None:
         """Acknowledges the filter updates of this turn, once per link."""
+        if not self._unacknowledged:
+            return
         for peer in self._unacknowledged.values():
             assert peer.sequence is not None
             self._connections.say(peer, FilterAck(peer.sequence.received))

@@ -35,7 +35,7 @@ class Pubends:
         """Ticks for new messages: after all earlier ones, and not before the clock."""
         first = max(self._last.get(pubend, 0) + 1, tick_at(now_ms))
         self._last[pubend] = first + count - 1
-        return list(range(first, first + count))
+        return [first] if count == 1 else list(range(first, first + count))
 
     def newer(self, pubend: str, ticks: list[int]) -> int:
         """How many of these ascending ticks, from the end, are news; those are then seen."""

@@ -96,8 +96,7 @@ class Router:
         for tick, body, attributes in zip(ticks, bodies, decoded, strict=True):
             for frame, connections in self._subscribers.deliveries(number, tick, attributes, body, system=system):
                 self._deliver(frame, connections)
-        children = self._children_in(pubend)
-        if children:
+        if self._connections.links and (children := self._children_in(pubend)):
             self._pass_on(pubend, ticks, bodies, decoded, children)
 
     def _deliver(self, frame: Deliver, connections: list[int]) -> None:
