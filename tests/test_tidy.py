@@ -326,7 +326,7 @@ def test_a_check_notices_a_bad_sample(check: Check, text: str, complaint: str, t
         (poor_exports, "import os\n_x = 1\ndef _f(): pass"),
         (poor_exports, "from a import LIMIT, Thing, step2, step10\n__all__ = ['LIMIT', 'Thing', 'step2', 'step10']"),
         (poor_exports, "__all__ = ['Lazy']\ndef __getattr__(name): pass"),
-        (leftovers, "see https://example.org/home/ and ~/work/, a methodology of todos"),
+        (leftovers, "see https://example.org/home/ and ~/roots/, a methodology of todos"),
     ],
 )
 def test_a_check_lets_a_good_sample_pass(check: Check, text: str, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ each connection that has something to say gets one write, and the timer is looke
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import Sequence
 from functools import partial
@@ -63,6 +64,7 @@ class BrokerNode:
         self._armed_ms = 0
         self._is_stopping = False
         self._admin: AdminServer | None = None
+        self._unreachable: dict[str, str] = {}
 
     # From outside.
 
@@ -84,7 +86,8 @@ class BrokerNode:
             )
         except OSError as error:
             at = f"{place.where}: " if place.where else ""
-            reason = error.strerror or error
+            # asyncio's own text repeats the address.
+            reason = os.strerror(error.errno) if error.errno else error
             raise ConfigError(
                 f"{at}broker {self.name} cannot listen at {place.listens_at}:{place.port}: {reason}"
             ) from None
@@ -161,6 +164,7 @@ class BrokerNode:
         self._connections[connection.number] = connection
         if connection.dialled:
             self.counters.dialled += 1
+            self._unreachable.pop(connection.dialled, None)
         else:
             self.counters.accepted += 1
         if refusal := self._refusal(connection):
@@ -243,7 +247,10 @@ class BrokerNode:
 
     def _on_dial_failed(self, neighbour: str, reason: str) -> None:
         self.counters.dials_failed += 1
-        self._note("dial-failed", neighbour=neighbour, reason=reason)
+        # Once per reason, not once per attempt: a neighbour may be down for days.
+        if self._unreachable.get(neighbour) != reason:
+            self._unreachable[neighbour] = reason
+            self._note("dial-failed", neighbour=neighbour, reason=reason)
 
     def _refusal(self, connection: Connection) -> tuple[str, str] | None:
         """Why there must be no such connection: a code and a reason, or none."""
