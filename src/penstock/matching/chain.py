@@ -10,6 +10,7 @@ A chain without thresholds of its own (all members alike) keeps 0 for each: the 
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
@@ -30,27 +31,35 @@ Columns: TypeAlias = tuple[npt.NDArray[np.float64], ...]
 Bisect: TypeAlias = Callable[[list[Threshold], Threshold], int]
 """``bisect_left`` or ``bisect_right``: whether an equal threshold lies after or before the place."""
 
-_FIRST_CAPACITY: Final = 4
-
 
 class _Block:
-    """A stretch of a chain: thresholds as a list (bisection is fastest there), the rest as arrays with room to grow."""
+    """A stretch of a chain: thresholds, members and columns side by side.
 
-    __slots__ = ("_capacity", "_columns", "_ids", "columns", "ids", "thresholds")
+    Members and columns are kept in plain arrays, which take insertions well; searches want numpy arrays. So these are
+    copies, made when a search needs them first after a change: a storm of subscriptions pays for none of them.
+    """
 
-    def __init__(self, thresholds: list[Threshold], ids: Ids, columns: Columns) -> None:
+    __slots__ = ("_columns", "_members", "columns", "ids", "thresholds")
+
+    def __init__(self, thresholds: list[Threshold], members: array[int], columns: tuple[array[float], ...]) -> None:
         self.thresholds = thresholds
-        self._capacity = max(_FIRST_CAPACITY, len(thresholds))
-        self._ids = np.resize(ids, self._capacity) if len(ids) else np.zeros(self._capacity, np.uint32)
-        self._columns = tuple(
-            np.resize(column, self._capacity) if len(column) else np.zeros(self._capacity) for column in columns
-        )
-        self._refresh()
+        self._members = members
+        self._columns = columns
+        self.ids: Ids | None = None
+        """The members, or none if they must be looked at anew: see ``fresh``."""
+        self.columns: Columns = ()
 
-    def _refresh(self) -> None:
-        size = len(self.thresholds)
-        self.ids: Ids = self._ids[:size]
-        self.columns: Columns = tuple([column[:size] for column in self._columns]) if self._columns else ()
+    def fresh(self) -> Ids:
+        """The members as they are now, and with them the columns."""
+        if self.ids is None:
+            self.ids = np.frombuffer(self._members.tobytes(), np.uint32)
+            self.columns = tuple([np.frombuffer(column.tobytes()) for column in self._columns])
+        return self.ids
+
+    @property
+    def last(self) -> int:
+        """The last member."""
+        return self._members[-1]
 
     def place_of(self, threshold: Threshold, subscription: int) -> int:
         """Where the member is, or would be."""
@@ -58,60 +67,46 @@ class _Block:
         first = bisect_left(thresholds, threshold)
         if first == len(thresholds) or thresholds[first] != threshold:
             return first
-        last = bisect_right(thresholds, threshold, first)
-        ids = self.ids
-        if subscription > ids[last - 1]:
-            return last
-        # Of the same type as the array: else searchsorted would convert, and so copy, all of it.
-        return first + int(ids[first:last].searchsorted(np.uint32(subscription)))
+        return bisect_left(self._members, subscription, first, bisect_right(thresholds, threshold, first))
+
+    def is_at(self, place: int, threshold: Threshold, subscription: int) -> bool:
+        """Whether the member is there."""
+        if place == len(self.thresholds):
+            return False
+        return self.thresholds[place] == threshold and self._members[place] == subscription
 
     def insert(self, place: int, threshold: Threshold, subscription: int, extra: tuple[float, ...]) -> None:
-        size = len(self.thresholds)
-        if size == self._capacity:
-            self._grow()
         self.thresholds.insert(place, threshold)
-        ids = self._ids
-        if place != size:
-            ids[place + 1 : size + 1] = ids[place:size]
-        ids[place] = subscription
+        self._members.insert(place, subscription)
         if extra:
             for column, value in zip(self._columns, extra, strict=True):
-                column[place + 1 : size + 1] = column[place:size]
-                column[place] = value
-        self._refresh()
+                column.insert(place, value)
+        self.ids = None
 
     def delete(self, place: int) -> None:
-        size = len(self.thresholds)
-        del self.thresholds[place]
-        self._ids[place : size - 1] = self._ids[place + 1 : size]
+        del self.thresholds[place], self._members[place]
         for column in self._columns:
-            column[place : size - 1] = column[place + 1 : size]
-        self._refresh()
+            del column[place]
+        self.ids = None
 
     def split(self) -> _Block:
         """Takes the second half out, into a block of its own."""
         half = len(self.thresholds) // 2
-        second = _Block(self.thresholds[half:], self.ids[half:], tuple(column[half:] for column in self.columns))
-        del self.thresholds[half:]
-        self._refresh()
+        second = _Block(self.thresholds[half:], self._members[half:], tuple(column[half:] for column in self._columns))
+        del self.thresholds[half:], self._members[half:]
+        for column in self._columns:
+            del column[half:]
+        self.ids = None
         return second
-
-    def _grow(self) -> None:
-        self._capacity *= 2
-        self._ids = np.resize(self._ids, self._capacity)
-        self._columns = tuple(np.resize(column, self._capacity) for column in self._columns)
 
 
 class Chain:
     """Members in the order of their thresholds."""
 
-    __slots__ = ("_tops", "blocks", "maxima", "parts", "size")
+    __slots__ = ("_tops", "blocks", "maxima", "size")
 
     def __init__(self, columns: int = 0) -> None:
-        empty = tuple(np.zeros(0) for _ in range(columns))
-        self.blocks = [_Block([], np.zeros(0, np.uint32), empty)]
-        self.parts: list[Ids] = [self.blocks[0].ids]
-        """The members of each block."""
+        self.blocks = [_Block([], array("I"), tuple(array("d") for _ in range(columns)))]
         self.maxima: list[Threshold] = []
         """The last threshold of each block, if there are several."""
         self._tops: list[tuple[Threshold, int]] = []
@@ -126,7 +121,7 @@ class Chain:
         if len(block.thresholds) > BLOCK_MAX:
             self.blocks.insert(number + 1, block.split())
             self._note_all()
-        else:
+        elif self.maxima:
             self._note(number)
 
     def delete(self, threshold: Threshold, subscription: int) -> None:
@@ -134,15 +129,13 @@ class Chain:
         number = self._block_for(threshold, subscription)
         block = self.blocks[number]
         place = block.place_of(threshold, subscription)
-        assert place < len(block.thresholds), f"{subscription} is not in the chain"
-        assert block.thresholds[place] == threshold, f"{subscription} is not in the chain"
-        assert block.ids[place] == subscription, f"{subscription} is not in the chain"
+        assert block.is_at(place, threshold, subscription), f"{subscription} is not in the chain"
         block.delete(place)
         self.size -= 1
         if self.maxima and not block.thresholds:
             del self.blocks[number]
             self._note_all()
-        else:
+        elif self.maxima:
             self._note(number)
 
     def before(self, threshold: Threshold, bisect: Bisect, found: list[Ids]) -> None:
@@ -150,13 +143,13 @@ class Chain:
         number = 0
         if self.maxima:
             number = bisect(self.maxima, threshold)
-            found += self.parts[:number]
+            found += [block.fresh() for block in self.blocks[:number]]
             if number == len(self.blocks):
                 return
         block = self.blocks[number]
         place = bisect(block.thresholds, threshold)
         if place:
-            found.append(block.ids[:place])
+            found.append(block.fresh()[:place])
 
     def after(self, threshold: Threshold, bisect: Bisect, found: list[Ids]) -> None:
         """Appends the members above a threshold (``bisect_right``), or from it on (``bisect_left``)."""
@@ -168,20 +161,22 @@ class Chain:
         block = self.blocks[number]
         place = bisect(block.thresholds, threshold)
         if place < len(block.thresholds):
-            found.append(block.ids[place:])
+            found.append(block.fresh()[place:])
         if self.maxima:
-            found += self.parts[number + 1 :]
+            found += [block.fresh() for block in self.blocks[number + 1 :]]
 
     def everything(self, found: list[Ids]) -> None:
         """Appends all members."""
         if self.size:
-            found += self.parts
+            for block in self.blocks:
+                ids = block.ids
+                found.append(block.fresh() if ids is None else ids)
 
     def slices_before(self, threshold: Threshold, bisect: Bisect) -> Iterator[tuple[Ids, Columns]]:
         """Like ``before``, with the columns beside the members."""
         for block in self.blocks:
             place = bisect(block.thresholds, threshold)
-            yield block.ids[:place], tuple([column[:place] for column in block.columns])
+            yield block.fresh()[:place], tuple([column[:place] for column in block.columns])
             if place < len(block.thresholds):
                 return
 
@@ -189,25 +184,24 @@ class Chain:
         """Like ``after``, with the columns beside the members."""
         for block in reversed(self.blocks):
             place = bisect(block.thresholds, threshold)
-            yield block.ids[place:], tuple([column[place:] for column in block.columns])
+            yield block.fresh()[place:], tuple([column[place:] for column in block.columns])
             if place:
                 return
 
     def members(self, *, backwards: bool) -> Iterator[tuple[list[Threshold], Ids]]:
         """Stretches of the chain with their thresholds, from either end."""
         for block in reversed(self.blocks) if backwards else self.blocks:
-            yield block.thresholds, block.ids
+            yield block.thresholds, block.fresh()
 
     def check_invariants(self) -> None:
         """Fails if the order, the blocks or the tops are not as they should be."""
-        pairs = [(t, int(i)) for block in self.blocks for t, i in zip(block.thresholds, block.ids, strict=True)]
+        pairs = [(t, int(i)) for block in self.blocks for t, i in zip(block.thresholds, block.fresh(), strict=True)]
         assert pairs == sorted(pairs)
         assert len(pairs) == self.size
         assert len(self.blocks) == 1 or all(0 < len(block.thresholds) <= BLOCK_MAX for block in self.blocks)
         assert self.maxima == ([block.thresholds[-1] for block in self.blocks] if len(self.blocks) > 1 else [])
         assert len(self._tops) == len(self.maxima)
-        assert all(part is block.ids for part, block in zip(self.parts, self.blocks, strict=True))
-        assert all(len(column) == len(block.ids) for block in self.blocks for column in block.columns)
+        assert all(len(column) == len(block.fresh()) for block in self.blocks for column in block.columns)
 
     def _block_for(self, threshold: Threshold, subscription: int) -> int:
         if not self.maxima:
@@ -216,14 +210,11 @@ class Chain:
 
     def _note(self, number: int) -> None:
         block = self.blocks[number]
-        self.parts[number] = block.ids
-        if self.maxima:
-            threshold = block.thresholds[-1]
-            self.maxima[number] = threshold
-            self._tops[number] = (threshold, int(block.ids[-1]))
+        threshold = block.thresholds[-1]
+        self.maxima[number] = threshold
+        self._tops[number] = (threshold, block.last)
 
     def _note_all(self) -> None:
         several = len(self.blocks) > 1
-        self.parts = [block.ids for block in self.blocks]
         self.maxima = [block.thresholds[-1] for block in self.blocks] if several else []
-        self._tops = [(block.thresholds[-1], int(block.ids[-1])) for block in self.blocks] if several else []
+        self._tops = [(block.thresholds[-1], block.last) for block in self.blocks] if several else []

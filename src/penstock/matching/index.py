@@ -124,7 +124,8 @@ class MatchIndex:
             schema = self.schemas.get(probes) or self._new_schema(probes)
             first = thresholds[0] if thresholds else 0
             for key in keys:
-                group = schema.cluster(key).group(group_key)
+                cluster = schema.clusters.get(key) or schema.cluster(key)
+                group = cluster.groups.get(group_key) or cluster.group(group_key)
                 group.chain.insert(first, subscription, thresholds[1:])  # type: ignore[arg-type]
                 group.links.add(link, first)
 
@@ -157,11 +158,14 @@ class MatchIndex:
                 # The same for a chain of one block, without a call: this is the innermost loop of a broker.
                 block = chain.blocks[0]
                 place = bisect(block.thresholds, value)  # type: ignore[arg-type]
+                ids = block.ids
+                if ids is None:
+                    ids = block.fresh()
                 if not group.ascending:
                     if place < len(block.thresholds):
-                        found.append(block.ids[place:])
+                        found.append(ids[place:])
                 elif place:
-                    found.append(block.ids[:place])
+                    found.append(ids[:place])
             if cluster.others:
                 verdicts: Verdicts = {}
                 for group in cluster.others:

@@ -96,31 +96,40 @@ class Plan(NamedTuple):
 
 def plan_of(conjunction: Conjunction, *, repeated: bool = False) -> Plan:
     """The place of a conjunction in the index."""
-    hashed: list[tuple[Probe, tuple[Key, ...]]] = []
+    probes: list[Probe] = []
+    values: list[tuple[Key, ...]] = []
     bounds: list[Bound] = []
     thresholds: list[Threshold] = []
     tests: list[Test | Residual] = []
+    several = False
     for name, constraint in conjunction.constraints.items():
         if constraint.__class__ is Values:
-            hashed.append((name, constraint[0]))
+            keys: tuple[Key, ...] = constraint[0]
+            probes.append(name)
+            values.append(keys)
+            if len(keys) > 1:
+                several = True
         elif constraint.__class__ is Range:
-            _take_range(name, constraint, hashed, bounds, thresholds, tests)
+            _take_range(name, constraint, probes, values, bounds, thresholds, tests)
         elif constraint.__class__ is Exists:
-            hashed.append(((name, 0), (PRESENT,)))
+            probes.append((name, 0))
+            values.append((PRESENT,))
         else:
             tests.append(Test(name, constraint))
     if len(bounds) > 1:
         bounds, thresholds = _with_columns(bounds, thresholds, tests)
     if conjunction.residuals:
         tests.extend(conjunction.residuals)
-    probes, keys, spread = _cluster_keys(hashed, tests)
-    return Plan(probes, keys, _group_key(tuple(bounds), tuple(tests), spread, repeated), tuple(thresholds))
+    found = _spread_keys(probes, values, tests) if several else [_single_key(values)]
+    group = _group_key(tuple(bounds), tuple(tests), len(found) > 1, repeated)
+    return Plan(tuple(probes), found, group, tuple(thresholds))
 
 
 def _take_range(
     name: str,
     constraint: Range,
-    hashed: list[tuple[Probe, tuple[Key, ...]]],
+    probes: list[Probe],
+    values: list[tuple[Key, ...]],
     bounds: list[Bound],
     thresholds: list[Threshold],
     tests: list[Test | Residual],
@@ -128,7 +137,8 @@ def _take_range(
     text, low, low_open, high, high_open, *_ = constraint
     prefix = constraint.prefix if text else None
     if prefix:
-        hashed.append(((name, len(prefix)), (prefix,)))
+        probes.append((name, len(prefix)))
+        values.append((prefix,))
     else:
         # Every text is at least the empty one: no bound at all.
         if low is not None and (low != "" or low_open):
@@ -151,45 +161,30 @@ def _with_columns(
     return [bound for bound, _ in kept], [threshold for _, threshold in kept]
 
 
-def _cluster_keys(
-    hashed: list[tuple[Probe, tuple[Key, ...]]], tests: list[Test | Residual]
-) -> tuple[tuple[Probe, ...], list[ClusterKey], bool]:
-    several = False
-    for _, keys in hashed:
-        several = several or len(keys) > 1
-    if several:
-        return _spread_keys(hashed, tests)
-    probes = tuple([probe for probe, _ in hashed])
-    if len(hashed) == 1:
-        return probes, [hashed[0][1][0]], False
-    return probes, [tuple([keys[0] for _, keys in hashed])], False
+def _single_key(values: list[tuple[Key, ...]]) -> ClusterKey:
+    return values[0][0] if len(values) == 1 else tuple([keys[0] for keys in values])
 
 
-def _spread_keys(
-    hashed: list[tuple[Probe, tuple[Key, ...]]], tests: list[Test | Residual]
-) -> tuple[tuple[Probe, ...], list[ClusterKey], bool]:
-    if prod([len(keys) for _, keys in hashed]) > SPREAD_MAX:
-        hashed = _limited(hashed, tests)
-    found: list[ClusterKey] = list(product(*[keys for _, keys in hashed]))
-    if len(hashed) == 1:
-        found = list(hashed[0][1])
-    return tuple([probe for probe, _ in hashed]), found, len(found) > 1
+def _spread_keys(probes: list[Probe], values: list[tuple[Key, ...]], tests: list[Test | Residual]) -> list[ClusterKey]:
+    """The keys of all clusters a conjunction with lists of values belongs to; lists that are too long become tests."""
+    if prod([len(keys) for keys in values]) > SPREAD_MAX:
+        _shorten(probes, values, tests)
+    return list(values[0]) if len(values) == 1 else list(product(*values))
 
 
-def _limited(
-    hashed: list[tuple[Probe, tuple[Key, ...]]], tests: list[Test | Residual]
-) -> list[tuple[Probe, tuple[Key, ...]]]:
-    """The shortest lists, as long as they stay within the limit together; the longer ones become tests."""
-    places = 1
-    kept: list[tuple[Probe, tuple[Key, ...]]] = []
-    for probe, keys in sorted(hashed, key=lambda each: len(each[1])):
-        places *= len(keys)
+def _shorten(probes: list[Probe], values: list[tuple[Key, ...]], tests: list[Test | Residual]) -> None:
+    """Leaves the shortest lists, as long as they stay within the limit together."""
+    places, kept = 1, set()
+    for place in sorted(range(len(values)), key=lambda each: len(values[each])):
+        places *= len(values[place])
         if places <= SPREAD_MAX:
-            kept.append((probe, keys))
+            kept.add(place)
         else:
+            probe = probes[place]
             assert isinstance(probe, str)
-            tests.append(Test(probe, Values(keys)))
-    return [each for each in hashed if each in kept]
+            tests.append(Test(probe, Values(values[place])))
+    probes[:] = [probe for place, probe in enumerate(probes) if place in kept]
+    values[:] = [keys for place, keys in enumerate(values) if place in kept]
 
 
 # Shapes are few and conjunctions are many: a look into a cache is cheaper than making the same value again.
