@@ -1,0 +1,112 @@
+"""Which gaps to ask for now, and when to ask again: the NACK window of an edge stream ([Gryphon] sections 2 and 5).
+
+Only gaps within the window behind the doubt horizon are asked for; its size is given each time, because congestion
+control (SDCC) will drive it. A gap that stays is asked for again after clamp(srtt + 4·rttvar), with jitter, so that
+brokers that lost the same link do not ask in step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.model.errors import MisuseError
+from penstock.model.tick import Tick, TickRange
+from penstock.model.tick_ranges import TickRanges
+
+__all__ = ["NackSettings", "NackWindow", "Rng"]
+
+
+class Rng(Protocol):
+    """A source of chance; ``random.Random`` is one."""
+
+    def randrange(self, stop: int, /) -> int:
+        """An integer from 0 to below ``stop``."""
+
+
+@dataclass(slots=True, frozen=True)
+class NackSettings:
+    """When to ask again."""
+
+    retry_ms_min: int = 1_000
+    retry_ms_max: int = 4_000
+    jitter_ms: int = 250
+    """Up to so much is added to each wait."""
+    asked_max: int = 1_000
+    """Ranges that may be asked for at once; the others wait."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.retry_ms_min <= self.retry_ms_max or self.jitter_ms <= 0 or self.asked_max <= 0:
+            raise MisuseError(f"settings for asking again are not positive and ordered: {self}")
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A range that was asked for, as far as it is still unknown."""
+
+    wanted: TickRanges
+    asked_ms: int
+    due_ms: int
+    again: bool = False
+
+
+class NackWindow:
+    """The gaps of one stream that were asked for."""
+
+    def __init__(self, rng: Rng, settings: NackSettings | None = None) -> None:
+        self._rng = rng
+        self._settings = settings or NackSettings()
+        self._asked: list[_Asked] = []
+        self._srtt_ms: float | None = None
+        self._rttvar_ms = 0.0
+
+    @property
+    def rtt_ms(self) -> float | None:
+        """The smoothed time from asking to knowing, once there was any."""
+        return self._srtt_ms
+
+    def ask(self, gaps: list[TickRange], *, now_ms: int) -> list[TickRange]:
+        """Given all gaps within the window now: what to ask for, for the first time or again."""
+        doubtful = TickRanges.of(*((gap.first, gap.last) for gap in gaps))
+        self._settle(doubtful, now_ms)
+        asking: list[TickRange] = []
+        for each in self._asked:
+            if each.due_ms <= now_ms:
+                each.due_ms, each.again = self._due_ms(now_ms), True
+                asking.extend(each.wanted)
+            doubtful.difference_update(each.wanted)
+        for gap in doubtful:
+            if len(self._asked) >= self._settings.asked_max:
+                break
+            self._asked.append(_Asked(TickRanges.of((gap.first, gap.last)), now_ms, self._due_ms(now_ms)))
+            asking.append(gap)
+        return [TickRange(Tick(first), Tick(last)) for first, last in asking]
+
+    def next_deadline(self) -> int | None:
+        """When something must be asked for again."""
+        return min((each.due_ms for each in self._asked), default=None)
+
+    def _settle(self, doubtful: TickRanges, now_ms: int) -> None:
+        """Forgets what is known by now, and learns how long that took."""
+        waiting = []
+        for each in self._asked:
+            each.wanted = each.wanted.intersection(doubtful)
+            if each.wanted:
+                waiting.append(each)
+            elif not each.again:
+                # Who asked twice does not know which question was answered.
+                self._measure(now_ms - each.asked_ms)
+        self._asked = waiting
+
+    def _measure(self, rtt_ms: int) -> None:
+        if self._srtt_ms is None:
+            self._srtt_ms, self._rttvar_ms = float(rtt_ms), rtt_ms / 2
+            return
+        self._rttvar_ms += 0.25 * (abs(self._srtt_ms - rtt_ms) - self._rttvar_ms)
+        self._srtt_ms += 0.125 * (rtt_ms - self._srtt_ms)
+
+    def _due_ms(self, now_ms: int) -> int:
+        settings = self._settings
+        wait_ms = 0 if self._srtt_ms is None else int(self._srtt_ms + 4 * self._rttvar_ms)
+        clamped_ms = min(max(wait_ms, settings.retry_ms_min), settings.retry_ms_max)
+        return now_ms + clamped_ms + self._rng.randrange(settings.jitter_ms)
