@@ -75,3 +75,26 @@ def test_the_data_that_waits_is_added_up() -> None:
         those.carry(those.open(number, dialled="", certificate="", now_ms=0), frame)
         size = frame.size
     assert those.waiting_bytes() == 2 * size
+
+
+def test_what_waits_for_a_connection_that_is_closed_holds_nobody_back() -> None:
+    those = connections()
+    peer = those.open(1, dialled="", certificate="", now_ms=0)
+    those.carry(peer, Deliver(0, 1, b"", b"x" * 100))
+    those.close(peer, "shutdown", "the end")
+    those.forget(peer)
+    assert those.waiting_bytes() == 0
+    # It can still be sent, but is forgotten soon: who sends it holds it.
+    outbox = those.outbox(1)
+    those.beat(now_ms=1)
+    assert [type(frame) for frame in outbox.take(1_000)] == [Goodbye, Deliver]
+    assert those.waiting_bytes() == 0
+
+
+def test_a_peer_that_did_not_read_gets_the_reason_and_nothing_else() -> None:
+    those = connections()
+    peer = those.open(1, dialled="", certificate="", now_ms=0)
+    those.carry(peer, Deliver(0, 1, b"", b"x" * 100))
+    those.close(peer, "slow", "too slow")
+    assert peer.outbox.take(1_000) == [Goodbye("slow", "too slow")]
+    assert those.waiting_bytes() == 0

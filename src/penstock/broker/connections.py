@@ -10,9 +10,6 @@ from penstock.broker.settings import BrokerSettings
 
 __all__ = ["Connections"]
 
-_CLOSED_KEPT_MAX = 1_000
-"""Closed connections whose outbox the shell may still be emptying."""
-
 
 class Connections:
     """The peers of one broker by connection, and its links by neighbour."""
@@ -24,6 +21,7 @@ class Connections:
         self.links_version = 0
         """Grows when a link comes or goes."""
         self._closed: dict[int, Outbox] = {}
+        """Outboxes of connections closed lately: the shell still has to take what is in them."""
         self._tally = Tally()
         self._woken: dict[int, None] = {}
         self._effects: list[Effect] = []
@@ -95,16 +93,22 @@ class Connections:
         """Says goodbye and ends the connection; the shell sends what is queued first."""
         if peer.connection not in self.peers:
             return
+        if code == "slow":
+            # It did not read what it was sent: it will not read the rest either.
+            peer.outbox.clear()
         peer.outbox.push_control(Goodbye(code, reason))
-        self._closed[peer.connection] = peer.outbox
-        while len(self._closed) > _CLOSED_KEPT_MAX:
-            self._closed.pop(next(iter(self._closed))).clear()
+        self._keep_closed(peer)
         self._effects.append(Close(peer.connection, code, reason))
         self.record("closed", peer=peer.name or str(peer.connection), code=code, reason=reason)
 
     def close_quietly(self, peer: Peer) -> None:
         """Ends a connection whose other end has said goodbye."""
         self._effects.append(Close(peer.connection, "goodbye", "the other end said goodbye"))
+        self._keep_closed(peer)
+
+    def _keep_closed(self, peer: Peer) -> None:
+        # Detached: a peer that never takes its last frames must not hold publishers back for ever.
+        peer.outbox.detach()
         self._closed[peer.connection] = peer.outbox
 
     def record(self, event: str, **fields: str | int) -> None:
@@ -117,6 +121,8 @@ class Connections:
 
     def beat(self, *, now_ms: int) -> list[Peer]:
         """Heartbeats where nothing else was said; answers with those not heard of for too long."""
+        # A shell that is still emptying one of these holds it itself.
+        self._closed.clear()
         silent = []
         for peer in self.peers.values():
             # A stranger has to say who it is, not just anything.

@@ -86,6 +86,12 @@ class Outbox:
         self._tally.data_bytes -= before - bytes_max
         return taken
 
+    def detach(self) -> None:
+        """Counts for itself alone from now on: its connection is ending, and what it holds concerns nobody else."""
+        self._tally.data_bytes -= self.data_bytes
+        self._tally = Tally()
+        self._tally.data_bytes = self.data_bytes
+
     def clear(self) -> None:
         """Throws everything away: nobody will take it any more."""
         self._control.clear()
