@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from bench import live, matching, simulator
+from bench import live, matching, simulator, storage
 from bench.report import Report
 from penstock.cli.console import console
 from penstock.cli.progress import ProgressReporter
@@ -27,6 +27,7 @@ class _Bench(Protocol):
 BENCHES: dict[str, _Bench] = {
     "matching": matching.run,
     "simulator": simulator.run,
+    "storage": storage.run,
     "live": live.run,
 }
 

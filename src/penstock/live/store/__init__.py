@@ -1,0 +1,44 @@
+"""The durable memory of a broker: its pubends' logs, publishers' sequence numbers and named values.
+
+``LogStore.open``, then ``commit`` and ``read``, all in one thread. Why SQLite: docs/decisions/0004-durable-store.md.
+"""
+
+from __future__ import annotations
+
+from penstock.live.store.changes import Append, Change, ForgetPublishers, SetValue, Trim
+from penstock.live.store.database import Recovery
+from penstock.live.store.errors import (
+    ChangeRefusedError,
+    CorruptError,
+    CorruptRecordError,
+    CorruptValueError,
+    NotAStoreError,
+    StoreFailedError,
+    StoreFullError,
+    StoreLockedError,
+    StoreOwnerError,
+    StoreRefusedError,
+    StoreVersionError,
+)
+from penstock.live.store.log import LogStore
+
+__all__ = [
+    "Append",
+    "Change",
+    "ChangeRefusedError",
+    "CorruptError",
+    "CorruptRecordError",
+    "CorruptValueError",
+    "ForgetPublishers",
+    "LogStore",
+    "NotAStoreError",
+    "Recovery",
+    "SetValue",
+    "StoreFailedError",
+    "StoreFullError",
+    "StoreLockedError",
+    "StoreOwnerError",
+    "StoreRefusedError",
+    "StoreVersionError",
+    "Trim",
+]

@@ -1,0 +1,91 @@
+"""What can be wrong with a store, and what it refuses.
+
+PenstockError
+├── MisuseError
+│   ├── StoreRefusedError       the store cannot be opened, or not by this broker
+│   │   ├── NotAStoreError      the file is something else
+│   │   ├── StoreVersionError   another format version wrote it
+│   │   ├── StoreOwnerError     it belongs to another overlay or broker: a copy, or a wrong path
+│   │   └── StoreLockedError    a process has it open already
+│   └── ChangeRefusedError      a change that breaks a rule; nothing of its commit was written
+├── PeerError
+│   └── CorruptError            stored bytes are not what was written
+│       ├── CorruptRecordError  messages of a pubend; carries which, and the rest can be read
+│       └── CorruptValueError   a named value
+├── StoreFullError              there is no space: nothing of the commit was written, later ones may work
+└── StoreFailedError            the disk failed: what is durable is known again after the store is opened anew
+"""
+
+from __future__ import annotations
+
+from penstock.model.errors import MisuseError, PeerError, PenstockError
+from penstock.model.tick import TickRange
+
+__all__ = [
+    "ChangeRefusedError",
+    "CorruptError",
+    "CorruptRecordError",
+    "CorruptValueError",
+    "NotAStoreError",
+    "StoreFailedError",
+    "StoreFullError",
+    "StoreLockedError",
+    "StoreOwnerError",
+    "StoreRefusedError",
+    "StoreVersionError",
+]
+
+
+class StoreRefusedError(MisuseError):
+    """The store cannot be opened, or not by this broker."""
+
+
+class NotAStoreError(StoreRefusedError):
+    """The file is something else, or too damaged to tell."""
+
+
+class StoreVersionError(StoreRefusedError):
+    """Another format version wrote the store."""
+
+
+class StoreOwnerError(StoreRefusedError):
+    """The store belongs to another overlay or broker."""
+
+
+class StoreLockedError(StoreRefusedError):
+    """A process has the store open already."""
+
+
+class ChangeRefusedError(MisuseError):
+    """A change breaks a rule; nothing of its commit was written."""
+
+
+class CorruptError(PeerError):
+    """Stored bytes are not what was written."""
+
+
+class CorruptRecordError(CorruptError):
+    """Messages of a pubend cannot be read; what lies before and behind them can."""
+
+    def __init__(self, pubend: str, ticks: TickRange, message_count: int) -> None:
+        super().__init__(
+            f"pubend {pubend!r}: the stored record of ticks {ticks.first} to {ticks.last} "
+            f"({message_count:,} messages) is damaged"
+        )
+        self.pubend, self.ticks, self.message_count = pubend, ticks, message_count
+
+
+class CorruptValueError(CorruptError):
+    """A named value cannot be read."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the stored value {name!r} is damaged")
+        self.name = name
+
+
+class StoreFullError(PenstockError):
+    """There is no space for a commit: nothing of it was written."""
+
+
+class StoreFailedError(PenstockError):
+    """The disk failed, and nobody knows whether the last commit is durable: open the store anew."""

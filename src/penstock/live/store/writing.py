@@ -1,0 +1,231 @@
+"""Turns the changes of one commit into rows, within the transaction that its caller has begun.
+
+Appends to the same pubend are stored as one, cut into batches of bounded size, so that reading one is cheap; states
+are changed in copies, which the caller takes over once the transaction is durable.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+from zlib import crc32
+
+from penstock.live.store.batch import BatchDamagedError, is_whole, pack_batch, unpack_batch
+from penstock.live.store.changes import Append, Change, ForgetPublishers, SetValue, Trim
+from penstock.live.store.errors import ChangeRefusedError
+from penstock.live.store.pubend_state import PubendState, signed, unsigned
+from penstock.model.tick import TICK_MAX, TICK_MIN, Tick
+
+__all__ = ["BATCH_BYTES_MAX", "BATCH_MESSAGES_MAX", "Writing"]
+
+BATCH_BYTES_MAX: Final = 256 * 1024
+"""Bytes of bodies in one stored batch, unless a single one is larger."""
+BATCH_MESSAGES_MAX: Final = 4_096
+"""Messages in one stored batch."""
+
+_SEQUENCE_MAX: Final = 2**63 - 1
+
+_Message = tuple[Tick, bytes]
+
+
+class Writing:
+    """One commit under way."""
+
+    def __init__(self, database: sqlite3.Connection, states: dict[str, PubendState]) -> None:
+        self._database, self._states = database, states
+        self._appended: dict[str, list[_Message]] = {}
+        self.touched: dict[str, PubendState] = {}
+
+    def check(self, changes: Sequence[Change]) -> None:
+        """Refuse what breaks a rule, before anything is written."""
+        for change in changes:
+            match change:
+                case Append():
+                    self._check_append(change)
+                case Trim(pubend, below_tick, batches_max):
+                    _check_tick(pubend, below_tick)
+                    if batches_max < 1:
+                        raise ChangeRefusedError(f"pubend {pubend!r}: a trim of {batches_max} batches never ends")
+                case ForgetPublishers(pubend, below_tick):
+                    _check_tick(pubend, below_tick)
+
+    def _check_append(self, change: Append) -> None:
+        state = self._touch(change.pubend)
+        gathered = self._appended.setdefault(change.pubend, [])
+        lowest = max(state.next_tick, gathered[-1][0] + 1) if gathered else state.next_tick
+        for tick, _ in change.messages:
+            if tick < lowest:
+                raise ChangeRefusedError(
+                    f"pubend {change.pubend!r}: tick {tick} is below {lowest}, the lowest that may follow"
+                )
+            lowest = tick + 1
+        if change.messages:
+            _check_tick(change.pubend, change.messages[-1][0])
+            gathered += change.messages
+        if change.lease is not None:
+            _check_tick(change.pubend, change.lease)
+            if state.lease is not None and change.lease < state.lease:
+                raise ChangeRefusedError(
+                    f"pubend {change.pubend!r}: lease {change.lease} is below the earlier {state.lease}"
+                )
+            state.lease = change.lease
+        for sequence in change.sequences.values():
+            if not 0 <= sequence <= _SEQUENCE_MAX:
+                raise ChangeRefusedError(
+                    f"pubend {change.pubend!r}: sequence {sequence} is outside 0 to {_SEQUENCE_MAX}"
+                )
+
+    def write(self, changes: Sequence[Change]) -> None:
+        """Write everything that was checked."""
+        leases = {change.pubend for change in changes if isinstance(change, Append) and change.lease is not None}
+        for pubend, messages in self._appended.items():
+            state = self.touched[pubend]
+            if not state.number or pubend in leases:
+                self._put_pubend(pubend, state)
+            for batch in _cut(messages):
+                self._put_batch(state, batch)
+        for change in changes:
+            if isinstance(change, Append) and change.sequences:
+                self._put_sequences(change)
+        for change in changes:
+            if isinstance(change, Trim):
+                self._trim(change)
+        for change in changes:
+            self._write_rest(change)
+
+    def _write_rest(self, change: Change) -> None:
+        match change:
+            case ForgetPublishers(pubend, below_tick):
+                state = self.touched.get(pubend) or self._states.get(pubend) or PubendState()
+                key = (state.number, signed(below_tick))
+                self._database.execute("DELETE FROM publishers WHERE pubend=? AND tick<?", key)
+            case SetValue(name, None):
+                self._database.execute("DELETE FROM named WHERE name=?", (name,))
+            case SetValue(name, bytes(value)):
+                stored = crc32(value, crc32(name.encode())).to_bytes(4) + value
+                self._database.execute("INSERT OR REPLACE INTO named VALUES (?, ?)", (name, stored))
+
+    def _touch(self, pubend: str) -> PubendState:
+        if pubend not in self.touched:
+            self.touched[pubend] = replace(self._states.get(pubend) or PubendState())
+        return self.touched[pubend]
+
+    def _put_pubend(self, pubend: str, state: PubendState) -> None:
+        lease = None if state.lease is None else signed(state.lease)
+        last = None if state.last_tick is None else signed(state.last_tick)
+        row = (pubend, lease, last, signed(state.trimmed_below))
+        if state.number:
+            self._database.execute(
+                "UPDATE pubends SET name=?, lease=?, last=?, trimmed=? WHERE number=?", (*row, state.number)
+            )
+        else:
+            done = self._database.execute("INSERT INTO pubends (name, lease, last, trimmed) VALUES (?, ?, ?, ?)", row)
+            assert done.lastrowid
+            state.number = done.lastrowid
+
+    def _put_batch(self, state: PubendState, batch: Sequence[_Message]) -> None:
+        first, last = batch[0][0], batch[-1][0]
+        size_bytes = sum(len(body) for _, body in batch)
+        place = self._database.execute("INSERT INTO bodies (stored) VALUES (?)", (pack_batch(batch),)).lastrowid
+        row = (state.number, signed(first), signed(last), len(batch), size_bytes, place)
+        self._database.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)", row)
+        if state.first_tick is None or first < state.first_tick:
+            state.first_tick = first
+        state.last_tick = last if state.last_tick is None else max(last, state.last_tick)
+        state.message_count += len(batch)
+        state.size_bytes += size_bytes
+
+    def _put_sequences(self, change: Append) -> None:
+        state = self.touched[change.pubend]
+        tick = signed(change.messages[-1][0] if change.messages else state.last_tick or TICK_MIN)
+        self._database.executemany(
+            "INSERT INTO publishers VALUES (?, ?, ?, ?) ON CONFLICT (pubend, publisher) DO UPDATE SET "
+            "sequence=max(sequence, excluded.sequence), tick=max(tick, excluded.tick)",
+            [(state.number, publisher, sequence, tick) for publisher, sequence in change.sequences.items()],
+        )
+
+    def _trim(self, change: Trim) -> None:
+        state = self._touch(change.pubend)
+        if change.below_tick <= state.trimmed_below:
+            return
+        state.trimmed_below, at_most = change.below_tick, change.batches_max
+        below = signed(change.below_tick)
+        found = self._database.execute(
+            "SELECT first, last, messages, bytes, place FROM batches WHERE pubend=? AND first<? ORDER BY first LIMIT ?",
+            (state.number, below, at_most),
+        ).fetchall()
+        for first, last, messages, size_bytes, place in found:
+            if last < below:
+                self._drop(state, first, messages, size_bytes, place)
+            else:
+                self._shorten(state, change.below_tick, (first, messages, size_bytes, place))
+        oldest = "SELECT min(first) FROM batches WHERE pubend=?"
+        (first,) = self._database.execute(oldest, (state.number,)).fetchone()
+        state.first_tick = None if first is None else unsigned(first)
+        if state.first_tick is not None:
+            # With more to drop in later commits, the bound is where this one ended.
+            state.trimmed_below = min(change.below_tick, state.first_tick)
+        self._put_pubend(change.pubend, state)
+
+    def _drop(self, state: PubendState, first: int, messages: int, size_bytes: int, place: int) -> None:
+        self._drop_body(first, place)
+        self._database.execute("DELETE FROM batches WHERE pubend=? AND first=?", (state.number, first))
+        state.message_count -= messages
+        state.size_bytes -= size_bytes
+
+    def _drop_body(self, first: int, place: int) -> None:
+        """Free the bytes of a batch, unless they are damaged.
+
+        Damaged pages may lead into those of other batches, and freeing them would hand those out: they are left unused.
+        """
+        try:
+            found = self._database.execute("SELECT stored FROM bodies WHERE place=?", (place,)).fetchone()
+            if found is None or not is_whole(unsigned(first), found[0]):
+                return
+        except (sqlite3.DatabaseError, TypeError) as error:
+            if isinstance(error, sqlite3.DatabaseError) and not _is_corrupt(error):
+                raise
+            return
+        self._database.execute("DELETE FROM bodies WHERE place=?", (place,))
+
+    def _shorten(self, state: PubendState, below: Tick, row: tuple[int, int, int, int]) -> None:
+        """Keep the later part of the batch in which a trim ends."""
+        first, messages, size_bytes, place = row
+        try:
+            (stored,) = self._database.execute("SELECT stored FROM bodies WHERE place=?", (place,)).fetchone()
+            kept = [message for message in unpack_batch(unsigned(first), stored) if message[0] >= below]
+        except (BatchDamagedError, sqlite3.DatabaseError, TypeError) as error:
+            if isinstance(error, sqlite3.DatabaseError) and not _is_corrupt(error):
+                raise
+            # It must stay, or its ticks would look like silence; under its new first tick it is as damaged as before.
+            where = (signed(below), state.number, first)
+            self._database.execute("UPDATE batches SET first=? WHERE pubend=? AND first=?", where)
+            return
+        self._drop(state, first, messages, size_bytes, place)
+        self._put_batch(state, kept)
+
+
+def _is_corrupt(error: sqlite3.DatabaseError) -> bool:
+    return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CORRUPT
+
+
+def _check_tick(pubend: str, tick: Tick) -> None:
+    if not TICK_MIN <= tick <= TICK_MAX:
+        raise ChangeRefusedError(f"pubend {pubend!r}: tick {tick} is outside {TICK_MIN} to {TICK_MAX}")
+
+
+def _cut(messages: list[_Message]) -> Iterator[list[_Message]]:
+    """The messages in batches that are cheap to read one by one."""
+    batch: list[_Message] = []
+    room = BATCH_BYTES_MAX
+    for message in messages:
+        size = len(message[1])
+        if batch and (size > room or len(batch) == BATCH_MESSAGES_MAX):
+            yield batch
+            batch, room = [], BATCH_BYTES_MAX
+        batch.append(message)
+        room -= size
+    if batch:
+        yield batch
