@@ -103,10 +103,11 @@ class _Block:
 class Chain:
     """Members in the order of their thresholds."""
 
-    __slots__ = ("_tops", "blocks", "maxima", "size")
+    __slots__ = ("_parts", "_tops", "blocks", "maxima", "size")
 
     def __init__(self, columns: int = 0) -> None:
         self.blocks = [_Block([], array("I"), tuple(array("d") for _ in range(columns)))]
+        self._parts: list[Ids] | None = None
         self.maxima: list[Threshold] = []
         """The last threshold of each block, if there are several."""
         self._tops: list[tuple[Threshold, int]] = []
@@ -114,6 +115,7 @@ class Chain:
 
     def insert(self, threshold: Threshold, subscription: int, extra: tuple[float, ...] = ()) -> None:
         """Adds a member; one that is there already is there twice, and must be deleted twice."""
+        self._parts = None
         number = self._block_for(threshold, subscription)
         block = self.blocks[number]
         block.insert(block.place_of(threshold, subscription), threshold, subscription, extra)
@@ -126,6 +128,7 @@ class Chain:
 
     def delete(self, threshold: Threshold, subscription: int) -> None:
         """Removes a member, which must be there."""
+        self._parts = None
         number = self._block_for(threshold, subscription)
         block = self.blocks[number]
         place = block.place_of(threshold, subscription)
@@ -143,7 +146,7 @@ class Chain:
         number = 0
         if self.maxima:
             number = bisect(self.maxima, threshold)
-            found += [block.fresh() for block in self.blocks[:number]]
+            found += self._all_parts()[:number]
             if number == len(self.blocks):
                 return
         block = self.blocks[number]
@@ -163,14 +166,12 @@ class Chain:
         if place < len(block.thresholds):
             found.append(block.fresh()[place:])
         if self.maxima:
-            found += [block.fresh() for block in self.blocks[number + 1 :]]
+            found += self._all_parts()[number + 1 :]
 
     def everything(self, found: list[Ids]) -> None:
         """Appends all members."""
         if self.size:
-            for block in self.blocks:
-                ids = block.ids
-                found.append(block.fresh() if ids is None else ids)
+            found += self._all_parts()
 
     def slices_before(self, threshold: Threshold, bisect: Bisect) -> Iterator[tuple[Ids, Columns]]:
         """Like ``before``, with the columns beside the members."""
@@ -207,6 +208,12 @@ class Chain:
         if not self.maxima:
             return 0
         return min(bisect_left(self._tops, (threshold, subscription)), len(self.blocks) - 1)
+
+    def _all_parts(self) -> list[Ids]:
+        """The members of each block, gathered once after a change."""
+        if self._parts is None:
+            self._parts = [block.fresh() for block in self.blocks]
+        return self._parts
 
     def _note(self, number: int) -> None:
         block = self.blocks[number]
