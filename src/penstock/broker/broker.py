@@ -22,7 +22,6 @@ from penstock.broker.mechanism import Answer, Mechanism, PublishSystem, Tell
 from penstock.broker.neighbourhood import Neighbourhood
 from penstock.broker.outbox import Outbox
 from penstock.broker.peers import Peer, PeerKind
-from penstock.broker.ports import Rng
 from penstock.broker.pubends import Pubends
 from penstock.broker.readiness import Readiness
 from penstock.broker.routing import Router
@@ -32,6 +31,7 @@ from penstock.broker.topology import Topology
 from penstock.model.body import decode_attributes, encode_body
 from penstock.model.errors import PeerError
 from penstock.model.message_id import MessageIdSource
+from penstock.model.ports import Rng
 
 __all__ = ["Broker"]
 

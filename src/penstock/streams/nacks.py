@@ -8,20 +8,13 @@ brokers that lost the same link do not ask in step.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from penstock.model.errors import MisuseError
+from penstock.model.ports import Rng
 from penstock.model.tick import Tick, TickRange
 from penstock.model.tick_ranges import TickRanges
 
-__all__ = ["NackSettings", "NackWindow", "Rng"]
-
-
-class Rng(Protocol):
-    """A source of chance; ``random.Random`` is one."""
-
-    def randrange(self, stop: int, /) -> int:
-        """An integer from 0 to below ``stop``."""
+__all__ = ["NackSettings", "NackWindow"]
 
 
 @dataclass(slots=True, frozen=True)

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from penstock.broker.ports import Rng
+from penstock.model.ports import Rng
 
 
 class Scripted:
