@@ -58,3 +58,27 @@ def test_a_child_cannot_fill_the_book() -> None:
         book.ask("sb1", tick, tick, now_ms=0)
     assert book.refused == 7
     assert pairs(book.ask("sb2", 0, 0, now_ms=1)) == []
+
+
+def test_a_child_waits_until_it_has_all_it_asked_for() -> None:
+    book = NackBook()
+    assert not book.waiting("sb1")
+    book.ask("sb1", 0, 9, now_ms=0)
+    assert book.waiting("sb1")
+    assert not book.waiting("sb2")
+    book.answered(0, 4)
+    assert book.waiting("sb1")
+    book.answered(5, 20)
+    assert not book.waiting("sb1")
+    book.ask("sb1", 0, 9, now_ms=0)
+    book.leave("sb1")
+    assert not book.waiting("sb1")
+
+
+def test_ranges_asked_for_at_one_time_are_all_remembered() -> None:
+    book = NackBook(forward_every_ms=1_000)
+    assert pairs(book.ask("sb1", 0, 9, now_ms=5)) == [(0, 9)]
+    assert pairs(book.ask("sb1", 20, 29, now_ms=5)) == [(20, 29)]
+    assert pairs(book.ask("sb2", 5, 24, now_ms=6)) == [(10, 19)]
+    assert pairs(book.ask("sb2", 0, 29, now_ms=7)) == []
+    assert pairs(book.ask("sb2", 0, 29, now_ms=1_005)) == [(0, 9), (20, 29)]

@@ -70,6 +70,22 @@ def test_no_more_ranges_are_asked_for_than_allowed() -> None:
     assert window.ask(gaps((5, 5), (9, 9)), now_ms=1) == gaps((9, 9))
 
 
+def test_without_gaps_nothing_is_asked_for() -> None:
+    window = NackWindow(Random(1), STEADY)
+    assert window.ask([], now_ms=0) == []
+    assert window.next_deadline() is None
+
+
+def test_what_was_asked_for_of_another_is_forgotten_but_not_how_long_answers_take() -> None:
+    window = NackWindow(Random(1), STEADY)
+    window.ask(gaps((0, 9)), now_ms=0)
+    window.ask(gaps((20, 29)), now_ms=600)
+    window.clear()
+    assert window.next_deadline() is None
+    assert window.rtt_ms == 600
+    assert window.ask(gaps((20, 29)), now_ms=601) == gaps((20, 29))
+
+
 def test_settings_that_cannot_work_are_refused() -> None:
     with pytest.raises(MisuseError, match="not positive and ordered"):
         NackSettings(retry_ms_min=5_000)

@@ -1,8 +1,9 @@
 """The edge stream: one per pubend at a subscriber-hosting broker; turns knowledge into deliveries in order.
 
 [Gryphon] section 2. The *doubt horizon* is the first tick that is unknown: everything before it can be delivered, in
-order and complete. Knowledge may come in any order, in pieces and repeatedly. What lies beyond the *receive window*, or
-does not fit it in bytes, is ignored, and asked for later; so a broker in recovery needs bounded memory.
+order and complete. Knowledge may come in any order, in pieces and repeatedly. What is contiguous with the horizon is
+taken in at once, however much it is. What lies beyond the *receive window*, or does not fit it, is ignored and asked
+for later; so a broker in recovery needs bounded memory.
 
 A subscription that begins at a tick demands knowledge of its version of the filter from there on: the silence of an
 older version is not known to be silence, only its data is believed.
@@ -10,15 +11,24 @@ older version is not known to be silence, only its data is believed.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from penstock.model.errors import MisuseError
 from penstock.model.tick import TickRange
-from penstock.model.tick_ranges import TickRanges
 from penstock.streams.knowledge import Knowledge
+from penstock.streams.range_map import RangeMap
 
 __all__ = ["EdgeSettings", "EdgeStream"]
+
+_DATA: Final = -1
+"""Stands for the version of ticks that are known because all of them are data, which needs no version."""
+_DEMANDS_MAX: Final = 1_000
+"""Demands beyond the doubt horizon that are told apart; more begin earlier than they need to."""
+_MESSAGE_BYTES: Final = 64
+"""What a pending message counts for in the window besides its body, so that empty ones are bounded, too."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -28,11 +38,16 @@ class EdgeSettings:
     window_ticks: int = 10_000 << 16
     """The receive window: ticks beyond the doubt horizon that are kept; 10 seconds by default."""
     window_bytes: int = 16 * 1024 * 1024
-    """Data beyond the doubt horizon that is kept."""
+    """Data beyond the doubt horizon that is kept, with 64 bytes for each message."""
+    ranges_max: int = 4_096
+    """Ranges beyond the doubt horizon above which nothing is kept that is not contiguous with it."""
 
     def __post_init__(self) -> None:
-        if self.window_ticks <= 0 or self.window_bytes <= 0:
-            raise MisuseError(f"a window of {self.window_ticks} ticks and {self.window_bytes} bytes is not positive")
+        if self.window_ticks <= 0 or self.window_bytes <= 0 or self.ranges_max <= 0:
+            raise MisuseError(
+                f"a window of {self.window_ticks} ticks, {self.window_bytes} bytes and {self.ranges_max} ranges "
+                "is not positive"
+            )
 
 
 class EdgeStream:
@@ -40,91 +55,193 @@ class EdgeStream:
 
     def __init__(self, start_tick: int, settings: EdgeSettings | None = None) -> None:
         self._settings = settings or EdgeSettings()
-        self._known = TickRanges()
-        self._data: dict[int, bytes] = {}
-        self._demands: list[tuple[int, int]] = []
-        """From which tick on which version of the filter is demanded; both ascend."""
+        self._starts: list[int] = [start_tick]
+        """From which ticks on a newer version of the filter is demanded; ascending, the first is not ahead."""
+        self._versions: list[int] = [0]
+        """The versions that are demanded from there; ascending, too, since a demand never ends."""
+        self._known: RangeMap[int] = RangeMap(max)
+        """What is known beyond the doubt horizon, by the version that its silence was narrowed by."""
+        self._ticks: list[int] = []
+        """The ticks of the data beyond the doubt horizon, in order; all of them are known."""
+        self._bodies: dict[int, bytes] = {}
+        self._ready_ticks: list[int] = []
+        self._ready_bodies: list[bytes] = []
         self.horizon = start_tick
-        """The doubt horizon: the first tick that is not known."""
+        """The doubt horizon: the first tick that is not known. What `take` has not fetched yet lies before it."""
         self.heard = start_tick - 1
-        """The last tick that any knowledge spoke of, believed or not."""
+        """The last tick that any knowledge spoke of, believed or not; who hears otherwise may raise it."""
         self.pending_bytes = 0
         """Data that waits beyond the doubt horizon."""
         self.ignored_ticks = 0
         """Ticks with data that were ignored for lack of a window, so far; recovering brokers have some lately."""
 
     def demand(self, version: int, from_tick: int) -> None:
-        """A subscription of this version of the filter begins at a tick."""
-        assert not self._demands or version >= self._demands[-1][1], f"version {version} is older than the last"
-        from_tick = max(from_tick, self._demands[-1][0] if self._demands else from_tick)
-        self._demands.append((from_tick, version))
-        # What was taken for silence before, by an older version, is in doubt again.
-        if self._known.last is not None and self._known.last >= from_tick:
-            silent = self._known.copy()
-            for tick in self._data:
-                silent.remove(tick, tick)
-            for each in list(silent.within(max(from_tick, self.horizon), self._known.last)):
-                self._known.remove(each.first, each.last)
+        """A subscription of this version of the filter begins at a tick; in any order of ticks and versions."""
+        starts, versions = self._starts, self._versions
+        # What is before the doubt horizon has been decided; so all demands there are one.
+        from_tick = max(from_tick, self.horizon)
+        at = bisect_right(starts, from_tick)
+        if versions[at - 1] >= version:
+            return
+        previous = max(starts[at - 1], self.horizon)
+        if previous == from_tick or len(starts) >= _DEMANDS_MAX:
+            at, from_tick = at - 1, previous
+        end = bisect_right(versions, version, at)
+        starts[at:end] = [from_tick]
+        versions[at:end] = [version]
+        # What was taken for silence before, by an older version, is in doubt again. It need not be remembered for
+        # another day, as what is demanded never becomes less.
+        for first, last in self._known.drop(from_tick, lambda known_by: _DATA < known_by < version):
+            for tick in self._ticks[bisect_left(self._ticks, first) : bisect_right(self._ticks, last)]:
+                self._known.put(tick, tick, _DATA)
 
     def learn(self, knowledge: Knowledge) -> None:
-        """Takes in what is believed, fits the window, and is not behind the doubt horizon."""
-        self.heard = max(self.heard, knowledge.last)
-        window_end = self.horizon + self._settings.window_ticks - 1
-        part = knowledge.clipped(self.horizon, window_end)
-        self.ignored_ticks += sum(tick > window_end for tick, _ in knowledge.data)
-        if part is None:
+        """Takes in what is believed, fits the window, and is not behind the doubt horizon; then `take`."""
+        first, last, version = knowledge.first, knowledge.last, knowledge.version
+        self.heard = max(self.heard, last)
+        if last < self.horizon:
             return
-        last = self._keep(part)
-        for low, high in self._believed(part.first, last, part.version):
-            self._known.add(low, high)
+        believed = last
+        if version < self._versions[-1]:
+            # Demands ascend: so what is believed of an older version ends where the first newer one begins.
+            believed = min(last, self._starts[bisect_right(self._versions, version)] - 1)
+        if first <= self.horizon:
+            if believed >= self.horizon:
+                self._slide(knowledge, believed)
+        elif believed >= first:
+            self._keep(knowledge, believed)
+        if believed < last:
+            self._keep_data(knowledge, max(believed + 1, self.horizon))
 
-    def take(self) -> list[tuple[int, bytes]]:
-        """The messages that can be delivered now, in order; the doubt horizon moves behind them."""
-        horizon = self._known.first_missing(self.horizon)
-        ready = sorted(tick for tick in self._data if tick < horizon)
-        taken = [(tick, self._data.pop(tick)) for tick in ready]
-        self.pending_bytes -= sum(len(body) for _, body in taken)
-        self.horizon = horizon
-        self._known.remove_below(horizon)
+    def take(self) -> tuple[list[int], list[bytes]]:
+        """The messages that can be delivered now, in order: their ticks and their bodies."""
+        taken = self._ready_ticks, self._ready_bodies
+        self._ready_ticks, self._ready_bodies = [], []
         return taken
+
+    def unknown(self, first: int, last: int) -> list[TickRange]:
+        """What is not known of a range, at or beyond the doubt horizon."""
+        first = max(first, self.horizon)
+        return self._known.gaps(first, last) if first <= last else []
 
     def gaps(self, until_tick: int) -> list[TickRange]:
         """What is unknown from the doubt horizon up to a tick, but no further than anything was heard of."""
-        last = min(until_tick, self.heard, self.horizon + self._settings.window_ticks - 1)
-        return list(self._known.gaps(self.horizon, last)) if last >= self.horizon else []
+        return self.unknown(self.horizon, min(until_tick, self.heard, self._window_end))
 
     def check_invariants(self) -> None:
         """Fails if the parts contradict each other or exceed their bounds."""
-        assert self.pending_bytes == sum(map(len, self._data.values()))
-        # What the doubt horizon waits for, and a first message of any size, may exceed the window.
-        ahead = [body for tick, body in self._data.items() if tick != self.horizon]
-        assert sum(map(len, ahead)) <= self._settings.window_bytes or len(ahead) == 1
-        assert all(self._known.contains(tick) and tick >= self.horizon for tick in self._data)
         self._known.check_invariants()
+        assert self._ticks == sorted(self._bodies), "pending ticks have bodies"
+        assert self.pending_bytes == sum(map(len, self._bodies.values())), "pending bytes add up"
+        assert self._pending_weight <= self._settings.window_bytes, "pending data fits the window"
+        # A range put over others fills the gaps between them, and data that lost the silence around it stands alone.
+        assert len(self._known) <= 2 * self._settings.ranges_max + len(self._ticks), "ranges are bounded"
+        assert len(self._starts) == len(self._versions) <= _DEMANDS_MAX, "demands are bounded"
+        assert self._starts == sorted(set(self._starts)), "demands ascend"
+        assert self._versions == sorted(set(self._versions)), "versions ascend"
+        assert self._starts[0] <= self.horizon, "something is demanded everywhere"
+        assert self._starts[1:2] > [self.horizon] or len(self._starts) == 1, "demands before the horizon are one"
+        known = self._known.within(self.horizon, self._window_end)
+        assert len(known) == len(self._known), "all that is known is within the window"
+        assert self._known.first_missing(self.horizon) == self.horizon, "the horizon is the first unknown tick"
+        assert all(not self.unknown(tick, tick) for tick in self._ticks), "data is known"
+        for first, last, version in known:
+            if version == _DATA:
+                assert all(tick in self._bodies for tick in range(first, last + 1)), f"no data in {first} to {last}"
+            else:
+                demanded = self._versions[bisect_right(self._starts, last) - 1]
+                assert version >= demanded, f"silence of {version} is believed up to {last}, {demanded} is demanded"
 
-    def _keep(self, part: Knowledge) -> int:
-        """Keeps the data that fits; answers with the last tick up to which nothing had to be left out."""
-        for tick, body in part.data:
-            if tick in self._data or self._known.contains(tick):
+    @property
+    def _window_end(self) -> int:
+        return self.horizon + self._settings.window_ticks - 1
+
+    @property
+    def _pending_weight(self) -> int:
+        return self.pending_bytes + _MESSAGE_BYTES * len(self._ticks)
+
+    def _slide(self, knowledge: Knowledge, believed: int) -> None:
+        """Moves the doubt horizon over knowledge that begins there or before; the hot path of a stream without gaps."""
+        ticks, bodies = knowledge.ticks, knowledge.bodies
+        if ticks and (ticks[0] < self.horizon or ticks[-1] > believed):
+            low, high = bisect_left(ticks, self.horizon), bisect_right(ticks, believed)
+            ticks, bodies = ticks[low:high], bodies[low:high]
+        if self._ticks and self._ticks[0] <= believed:
+            # Either may have data that the other lacks, as they were narrowed by different versions.
+            fresh = [each for each in zip(ticks, bodies, strict=True) if each[0] not in self._bodies]
+            self._insert([tick for tick, _ in fresh], [body for _, body in fresh])
+        else:
+            self._ready_ticks += ticks
+            self._ready_bodies += bodies
+        self._move(believed + 1)
+
+    def _move(self, horizon: int) -> None:
+        """Moves the doubt horizon there, and over what is known from there on."""
+        if self._known:
+            horizon = self._known.first_missing(horizon)
+            self._known.remove_below(horizon)
+            count = bisect_left(self._ticks, horizon)
+            if count:
+                bodies = [self._bodies.pop(tick) for tick in self._ticks[:count]]
+                self.pending_bytes -= sum(map(len, bodies))
+                self._ready_ticks += self._ticks[:count]
+                self._ready_bodies += bodies
+                del self._ticks[:count]
+        self.horizon = horizon
+        if len(self._starts) > 1:
+            passed = bisect_right(self._starts, horizon) - 1
+            del self._starts[:passed], self._versions[:passed]
+
+    def _keep(self, knowledge: Knowledge, believed: int) -> None:
+        """Keeps what begins beyond the doubt horizon, up to the first data that does not fit."""
+        end = min(believed, self._window_end)
+        room_bytes = self._settings.window_bytes - self._pending_weight
+        if len(self._known) >= self._settings.ranges_max:
+            end = knowledge.first - 1
+        ticks: list[int] = []
+        bodies: list[bytes] = []
+        for tick, body in zip(knowledge.ticks, knowledge.bodies, strict=True):
+            if tick > believed:
+                break
+            if tick in self._bodies:
                 continue
-            # What the doubt horizon waits for always fits: else nothing would ever move.
-            if self._data and self.pending_bytes + len(body) > self._settings.window_bytes and tick != self.horizon:
-                self.ignored_ticks += sum(each >= tick for each, _ in part.data)
-                return tick - 1
-            self._data[tick] = body
-            self._known.add(tick, tick)
-            self.pending_bytes += len(body)
-        return part.last
+            room_bytes -= len(body) + _MESSAGE_BYTES
+            if tick > end or room_bytes < 0:
+                end = min(end, tick - 1)
+                self.ignored_ticks += 1
+            else:
+                ticks.append(tick)
+                bodies.append(body)
+        self._insert(ticks, bodies)
+        if knowledge.first <= end:
+            self._known.put(knowledge.first, end, knowledge.version)
 
-    def _believed(self, first: int, last: int, version: int) -> list[tuple[int, int]]:
-        """The parts of a range in which this version's silence is believed."""
-        believed = []
-        starts = [start for start, _ in self._demands]
-        place = bisect_right(starts, first)
-        while first <= last:
-            end = min(last, starts[place] - 1) if place < len(starts) else last
-            demanded = self._demands[place - 1][1] if place else 0
-            if version >= demanded and first <= end:
-                believed.append((first, end))
-            first, place = max(first, end + 1), place + 1
-        return believed
+    def _keep_data(self, knowledge: Knowledge, first: int) -> None:
+        """Keeps the data from a tick on where the silence around it is not believed."""
+        low = bisect_left(knowledge.ticks, first)
+        for tick, body in zip(knowledge.ticks[low:], knowledge.bodies[low:], strict=True):
+            if tick < self.horizon or tick in self._bodies:
+                continue
+            if tick == self.horizon:
+                # What the doubt horizon waits for always fits: else nothing would ever move.
+                self._ready_ticks.append(tick)
+                self._ready_bodies.append(body)
+                self._move(tick + 1)
+            elif (
+                tick <= self._window_end
+                and self._pending_weight + len(body) + _MESSAGE_BYTES <= self._settings.window_bytes
+                and len(self._known) < self._settings.ranges_max
+            ):
+                self._insert([tick], [body])
+                self._known.put(tick, tick, _DATA)
+            else:
+                self.ignored_ticks += 1
+
+    def _insert(self, ticks: Sequence[int], bodies: Sequence[bytes]) -> None:
+        """Adds data to what is pending, which has none of it."""
+        if not ticks:
+            return
+        low, high = bisect_left(self._ticks, ticks[0]), bisect_right(self._ticks, ticks[-1])
+        self._ticks[low:high] = sorted([*self._ticks[low:high], *ticks])
+        self._bodies.update(zip(ticks, bodies, strict=True))
+        self.pending_bytes += sum(map(len, bodies))

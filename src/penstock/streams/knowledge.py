@@ -6,9 +6,15 @@ that passes the filter by which the message was narrowed. Silence is a promise, 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
-__all__ = ["Knowledge"]
+__all__ = ["COMPLETE", "Knowledge"]
+
+COMPLETE: Final = 2**62
+"""The version of knowledge that no filter narrowed: everybody believes its silence."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -17,23 +23,39 @@ class Knowledge:
 
     first: int
     last: int
-    data: tuple[tuple[int, bytes], ...] = ()
-    """Messages with their ticks, ascending, all within the range."""
+    ticks: Sequence[int] = ()
+    """The ticks with data, ascending, all within the range."""
+    bodies: Sequence[bytes] = ()
+    """The data, one for each of the ticks."""
     version: int = 0
-    """The version of the receiver's filter by which it was narrowed; what newer versions want may be missing."""
+    """The version of the receiver's filter by which it was narrowed; what newer versions want may be missing.
+
+    A negative one is older than any that can be demanded: only the data is believed then.
+    """
 
     def __post_init__(self) -> None:
+        # Made for each batch on the hot path: what costs more than a comparison is left to `check`.
         assert self.first <= self.last, f"ticks {self.first} to {self.last} are no range"
-        previous = self.first - 1
-        for tick, _ in self.data:
-            assert previous < tick <= self.last, f"tick {tick} is out of order or range"
-            previous = tick
+        ticks = self.ticks
+        assert len(ticks) == len(self.bodies), f"{len(ticks)} ticks have {len(self.bodies)} bodies"
+        if ticks:
+            assert self.first <= ticks[0], f"tick {ticks[0]} is out of order or range"
+            assert ticks[-1] <= self.last, f"tick {ticks[-1]} is out of order or range"
 
     def clipped(self, first: int, last: int) -> Knowledge | None:
         """The part of it that speaks of these ticks, if any."""
-        low, high = max(first, self.first), min(last, self.last)
-        if low > high:
-            return None
-        if (low, high) == (self.first, self.last):
+        if first <= self.first and self.last <= last:
             return self
-        return Knowledge(low, high, tuple(each for each in self.data if low <= each[0] <= high), self.version)
+        first, last = max(first, self.first), min(last, self.last)
+        if first > last:
+            return None
+        low = bisect_left(self.ticks, first)
+        high = bisect_right(self.ticks, last, low)
+        return Knowledge(first, last, self.ticks[low:high], self.bodies[low:high], self.version)
+
+    def check(self) -> None:
+        """Fails if the ticks do not ascend within the range; for knowledge from a peer, and for tests."""
+        previous = self.first - 1
+        for tick in self.ticks:
+            assert previous < tick <= self.last, f"tick {tick} is out of order or range"
+            previous = tick

@@ -60,6 +60,8 @@ class NackWindow:
 
     def ask(self, gaps: list[TickRange], *, now_ms: int) -> list[TickRange]:
         """Given all gaps within the window now: what to ask for, for the first time or again."""
+        if not gaps and not self._asked:
+            return []
         doubtful = TickRanges.of(*((gap.first, gap.last) for gap in gaps))
         self._settle(doubtful, now_ms)
         asking: list[TickRange] = []
@@ -78,6 +80,10 @@ class NackWindow:
     def next_deadline(self) -> int | None:
         """When something must be asked for again."""
         return min((each.due_ms for each in self._asked), default=None)
+
+    def clear(self) -> None:
+        """Forgets what was asked for, as after a change of parent; how long answers take is remembered."""
+        self._asked.clear()
 
     def _settle(self, doubtful: TickRanges, now_ms: int) -> None:
         """Forgets what is known by now, and learns how long that took."""
