@@ -6,7 +6,7 @@ STAMP := $(VENV)/.ready
 SEEDS ?= 100
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench soak docs clean
+.PHONY: help setup demo test check format bench soak mutants docs clean
 
 help: ## this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -41,8 +41,12 @@ soak: $(STAMP) ## long fuzzing and campaigns (SEEDS=n)
 	$(BIN)/python -m bench.soak --seeds $(SEEDS)
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -m hypothesis tests
 
+mutants: $(STAMP) ## put deliberate bugs into copies of the sources; the campaign must find each
+	$(BIN)/python -m bench.mutants
+
 docs: $(STAMP) ## run every experiment quickly and refresh docs/results
 	$(BIN)/penstock lab run matching-scale --seed 1 --json docs/results/matching-scale.json --figures docs/results
+	$(BIN)/penstock lab run delivery-chaos --seed 1 --json docs/results/delivery-chaos.json --figures docs/results
 
 clean: ## remove everything that can be made again
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from bench import live, matching, simulator, storage
+from bench import durable, live, matching, simulator, storage
 from bench.report import Report
 from penstock.cli.console import console
 from penstock.cli.progress import ProgressReporter
@@ -29,6 +29,7 @@ BENCHES: dict[str, _Bench] = {
     "simulator": simulator.run,
     "storage": storage.run,
     "live": live.run,
+    "durable": durable.run,
 }
 
 

@@ -52,7 +52,7 @@ def hostile_stream(rng: Random, count: int) -> bytes:
 
 async def _campaign(rng: Random, frames: int) -> None:
     tunables = {"subscribe_wait_ms": 100}
-    place = BrokerPlace(name="b1", number=1, port=0, pubends=("b1.a",), tunables=tunables)
+    place = BrokerPlace(name="b1", number=1, port=0, pubends=("b1.a",), best_effort=("b1.a",), tunables=tunables)
     other = BrokerPlace(name="b2", number=2, port=0)
     overlay = Overlay(name="fuzz", brokers={"b1": place, "b2": other}, links=(("b2", "b1"),))
     async with BrokerNode(overlay, "b1", rng=rng) as node:
@@ -234,7 +234,29 @@ def _frame(rng: Random, kind: type[Any]) -> f.Frame:
         return f.Forward(rng.choice(("b2.a", "x", "$b2")), sorted(ticks) if rng.random() < 0.8 else ticks, bodies)
     if kind is f.Deliver:
         return f.Deliver(rng.randrange(2**16), rng.randrange(2**64), rng.randbytes(4 * rng.randrange(3)), b"x")
+    if kind is f.KnowledgeMessage:
+        return _knowledge(rng)
+    if kind is f.Horizons:
+        return f.Horizons(rng.randrange(2**16), rng.randrange(2**64), rng.randbytes(4 * rng.randrange(3)))
     return _control(rng, kind)
+
+
+def _knowledge(rng: Random) -> f.KnowledgeMessage:
+    bodies = _bodies(rng)
+    ticks = sorted(rng.randrange(2**62) for _ in bodies)
+    first, last = rng.randrange(2**62), rng.randrange(2**62)
+    if ticks and rng.random() < 0.8:
+        first, last = ticks[0], ticks[-1]
+    return f.KnowledgeMessage(
+        rng.choice(("b1.a", "b2.a", "x", "$b2")),
+        first,
+        last,
+        ticks,
+        bodies,
+        kind=rng.choice(list(f.KnowledgeKind)),
+        versions=tuple((text, rng.randrange(-1, 4), rng.randrange(-1, 4)) for text in rng.choices(_TEXTS, k=2)),
+        is_whole=rng.random() < 0.5,
+    )
 
 
 def _control(rng: Random, kind: type[Any]) -> f.ControlFrame:
@@ -250,8 +272,13 @@ def _value(rng: Random, annotation: str) -> Any:
         return rng.randbytes(rng.randrange(20))
     if annotation == "tuple[str, ...]":
         return tuple(rng.choices(_TEXTS, k=rng.randrange(4)))
+    if annotation == "bool":
+        return rng.random() < 0.5
+    if annotation.startswith("tuple[tuple["):
+        parts = annotation.removeprefix("tuple[tuple[").split("]")[0].split(", ")
+        return tuple(tuple(_value(rng, _PARTS.get(part, part)) for part in parts) for _ in range(rng.randrange(4)))
     if annotation.startswith("tuple"):
-        return ((rng.randrange(4), rng.choice(_TEXTS)),)
+        return tuple(_value(rng, "int") for _ in range(rng.randrange(3)))
     return rng.choice(_TEXTS)
 
 
@@ -265,10 +292,15 @@ def _bodies(rng: Random) -> list[bytes]:
 
 
 _KINDS: Final[tuple[type[Any], ...]] = tuple(
-    getattr(f, name) for name in f.__all__ if isinstance(getattr(f, name), type)
+    getattr(f, name) for name in f.__all__ if isinstance(getattr(f, name), type) and name != "KnowledgeKind"
 )
-_CLIENT_KINDS: Final = (f.Publish, f.Subscribe, f.Subscribe, f.Unsubscribe, f.StatusRequest, f.Heartbeat)
+_PARTS: Final = {"_Tick": "int", "_Count": "int"}
+_CLIENT_KINDS: Final = (
+    *(f.Publish, f.Subscribe, f.Subscribe, f.Unsubscribe),
+    *(f.StatusRequest, f.Heartbeat, f.Acknowledge),
+)
 _LINK_KINDS: Final = (
     *(f.FilterUpdate, f.FilterUpdate, f.LinkState, f.LinkState, f.Forward),
     *(f.FilterProbe, f.FilterApplied, f.MechanismMessage, f.Heartbeat),
+    *(f.KnowledgeMessage, f.KnowledgeMessage, f.Nack, f.Positions),
 )

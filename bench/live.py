@@ -30,7 +30,7 @@ from penstock.lab.measuring import collector_at_rest
 from penstock.model.values import AttributeValue
 from penstock.sim.workloads import QuoteWorkload, TopicWorkload
 
-__all__ = ["Measured", "Scenario", "measure", "run", "scenarios"]
+__all__ = ["BrokerProcess", "Measured", "Scenario", "apart_from", "measure", "run", "scenarios"]
 
 _RING: Final = 2_048
 _BATCH: Final = 64
@@ -38,7 +38,9 @@ _LINGER_S: Final = 0.001
 _TOPIC_RATE: Final = 5_000.0
 _DELIVER_BYTES: Final = 4 + 13 + 4
 """A delivery to one subscription, beyond the body."""
-_PLAN: Final = OverlayPlan({"b1": ("b1.a",)}, defaults={"heartbeat_ms": 60_000, "silent_ms": 600_000})
+_PLAN: Final = OverlayPlan(
+    {"b1": ("b1.a",)}, defaults={"heartbeat_ms": 60_000, "silent_ms": 600_000}, service="best-effort"
+)
 """Heartbeats would only disturb the counting of bytes."""
 _Messages = Sequence[Mapping[str, AttributeValue]]
 
@@ -118,12 +120,12 @@ def scenarios(seed: int, *, quick: bool) -> Iterator[Scenario]:
     yield from _topics(seed)
 
 
-def measure(scenario: Scenario, *, seconds: float) -> Measured:
+def measure(scenario: Scenario, *, seconds: float, plan: OverlayPlan = _PLAN) -> Measured:
     """Run one scenario against a broker of its own."""
     load = Load(scenario.messages)
     expected = expected_of(load, scenario.selectors)
-    with DemoOverlay(_PLAN) as overlay, _apart_from(overlay.pid("b1")):
-        broker = _Broker(overlay.pid("b1"))
+    with DemoOverlay(plan) as overlay, apart_from(overlay.pid("b1")):
+        broker = BrokerProcess(overlay.pid("b1"))
         with Driver(overlay.port("b1"), selectors=scenario.selectors, publishers=scenario.publishers) as driver:
             driver.warm_up(load, expected, batch=_BATCH if scenario.publishers == 1 else 1)
             with collector_at_rest():
@@ -132,19 +134,20 @@ def measure(scenario: Scenario, *, seconds: float) -> Measured:
                 return _at_full_speed(driver, load, expected, broker, seconds)
 
 
-class _Broker:
+class BrokerProcess:
     """The broker's process, and the processor time it takes."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
 
     def cpu_s(self) -> float:
+        """Processor time that it has taken so far."""
         # The name of the command, in parentheses, may contain spaces.
         fields = Path(f"/proc/{self._pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _at_full_speed(driver: Driver, load: Load, expected: Expected, broker: _Broker, seconds: float) -> Measured:
+def _at_full_speed(driver: Driver, load: Load, expected: Expected, broker: BrokerProcess, seconds: float) -> Measured:
     if (expected.matches == len(driver.receivers)).all():
         driver.count_bytes(load.body_bytes + _DELIVER_BYTES)
     meter = _Meter(driver, expected, broker)
@@ -156,7 +159,13 @@ def _at_full_speed(driver: Driver, load: Load, expected: Expected, broker: _Brok
 
 
 def _at_a_rate(
-    scenario: Scenario, rate: float, driver: Driver, load: Load, expected: Expected, broker: _Broker, seconds: float
+    scenario: Scenario,
+    rate: float,
+    driver: Driver,
+    load: Load,
+    expected: Expected,
+    broker: BrokerProcess,
+    seconds: float,
 ) -> Measured:
     latencies_ns = driver.note_latencies()
     meter = _Meter(driver, expected, broker)
@@ -167,7 +176,7 @@ def _at_a_rate(
 class _Meter:
     """What a driver and a broker did since the meter was made."""
 
-    def __init__(self, driver: Driver, expected: Expected, broker: _Broker) -> None:
+    def __init__(self, driver: Driver, expected: Expected, broker: BrokerProcess) -> None:
         self._driver, self._broker = driver, broker
         self._sent, self._frames = driver.sent, driver.expected_frames
         self._matches_per_frame = float(expected.matches.sum()) / max(1.0, float(expected.frames.sum()))
@@ -209,7 +218,7 @@ def _dealt(texts: Sequence[str], hands: int) -> list[list[str]]:
 
 
 @contextmanager
-def _apart_from(pid: int) -> Iterator[None]:
+def apart_from(pid: int) -> Iterator[None]:
     """Within it the broker has a processor of its own, and so have we, if there are two."""
     ours = os.sched_getaffinity(0)
     if len(ours) > 1:

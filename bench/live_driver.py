@@ -21,6 +21,7 @@ from penstock.broker.frames import (
     PROTOCOL_VERSION,
     Goodbye,
     Hello,
+    Publish,
     PublishAck,
     Refused,
     Subscribe,
@@ -132,6 +133,11 @@ class Publisher(_Connection):
         self._pending = memoryview(frame)
         self.push()
 
+    def ask(self) -> None:
+        """Ask for an acknowledgement of all that was sent, as soon as there is one."""
+        assert self._pending is None, "the last batch is still under way"
+        self.socket.send(encode_frame(Publish(self.sent + 1, [])))
+
     def push(self) -> bool:
         """Hand to the socket what it takes; whether nothing is left."""
         if self._pending is not None:
@@ -221,6 +227,32 @@ class Driver:
             self._poll(0.0)
         self._finish()
         return time.perf_counter() - started_s
+
+    def pour(self, load: Load, *, seconds: float, batch: int) -> None:
+        """Publish from all publishers as fast as their credit goes, and wait for the last acknowledgement."""
+        place, ring = 0, len(load) // batch * batch
+        end_s = time.perf_counter() + seconds
+        while time.perf_counter() < end_s:
+            for publisher in self.publishers:
+                if publisher.push() and publisher.credit >= load.body_bytes * batch:
+                    publisher.send(load, place, batch)
+                    self.sent += batch
+                    place = (place + batch) % ring
+            self._poll(0.0)
+        self._finish()
+
+    def one_by_one(self, load: Load, *, seconds: float) -> list[float]:
+        """Publish one message at a time, each when the last is acknowledged; the milliseconds that each took."""
+        publisher, waits_ms = self.publishers[0], list[float]()
+        end_s = time.perf_counter() + seconds
+        while (began_s := time.perf_counter()) < end_s:
+            publisher.send(load, self.sent % len(load), 1)
+            publisher.ask()
+            self.sent += 1
+            while publisher.acknowledged < publisher.sent:
+                self._poll(0.01)
+            waits_ms.append((time.perf_counter() - began_s) * 1e3)
+        return waits_ms
 
     def pace(self, load: Load, expected: Expected, *, seconds: float, rate: float, pause_s: float) -> float:
         """Publish at a rate, what falls due within a pause together, publishers in turn; as ``blast`` otherwise."""

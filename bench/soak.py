@@ -1,68 +1,178 @@
-"""Fuzzes for as long as you like: ``python -m bench.soak --seeds N [--first N] [--campaign NAME]``.
+"""Fuzzes for as long as you like: ``python -m bench.soak --seeds N [--first N] [--campaign NAME] [--story]``.
 
-Every seed runs every campaign. A failure prints its campaign, its seed and what was wrong; the exit code is then 1.
+Every seed runs every campaign, on all cores. A failure prints its campaign, its seed and what was wrong; a failure of
+the campaign ``delivery`` also prints its story. The exit code says what the worst failure was:
+
+    0  none
+    1  a broken law: lost, twice, out of order, not as selected, a wrong answer
+    2  a lack of progress: the overlay did not come to rest after all harm was repaired
+    3  a crash: an exception that nobody expected
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import os
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Final
 
 from bench.frames import frames_campaign
 from bench.fuzzing import CAMPAIGNS as FUZZING
-from penstock.cli.console import FAILURE, console
+from penstock.cli.console import console
 from penstock.cli.progress import ProgressReporter
-from penstock.sim.campaign import Campaign
+from penstock.sim.campaign import BrokenLawError, Campaign, NoProgressError
+from penstock.sim.delivery import DeliveryCampaign
+from penstock.sim.delivery_run import DeliveryRun, Failure
+from penstock.sim.probes import missed
 
-__all__ = ["main"]
+__all__ = ["DELIVERY", "EXIT_CODES", "main"]
 
+DELIVERY: Final = "delivery"
 CAMPAIGNS: Final[dict[str, Callable[[Random], object]]] = {
     **FUZZING,
     "frames": frames_campaign,
     "overlay": lambda rng: Campaign(rng.getrandbits(32)).run(),
 }
-_FAULTS_MAX = 10
+EXIT_CODES: Final = {Failure.CRASH: 3, Failure.BROKEN_LAW: 1, Failure.NO_PROGRESS: 2}
+"""The worst first."""
+_FAULTS_MAX: Final = 10
 """Faults after which it stops: more of them would only repeat the story."""
+_TOLD_EVERY: Final = 100
+"""Seeds after which a line is written, for those who read a file and not a bar."""
+_STORY_LINES: Final = 500_000
+"""Lines of the trace that are kept for a story that was asked for."""
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What one seed found, in a form that travels between processes."""
+
+    failures: list[tuple[Failure, str]] = field(default_factory=list)
+    """How each failed campaign failed, and what to print of it."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """Paths that the campaign of deliveries took, and figures of it."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the campaigns; 1 if a fault was found."""
+    """Run the campaigns; the exit code says what the worst failure was."""
     chosen = _parser().parse_args(arguments)
-    names = chosen.campaign or list(CAMPAIGNS)
-    started_s, faults = time.monotonic(), 0
+    names = chosen.campaign or [*CAMPAIGNS, DELIVERY]
+    if chosen.story:
+        return _tell(chosen.first)
+    started_s = time.monotonic()
+    failures: list[Failure] = []
+    counts: Counter[str] = Counter()
+    seeds = range(chosen.first, chosen.first + chosen.seeds)
     with ProgressReporter() as reporter:
         reporter.stage(f"{chosen.seeds:,} seeds from {chosen.first}: {', '.join(names)}", total=chosen.seeds)
-        for seed in range(chosen.first, chosen.first + chosen.seeds):
-            faults += sum(not _holds(name, seed) for name in names)
+        for seed, outcome in zip(seeds, _outcomes(names, seeds, chosen.processes), strict=False):
+            for failure, text in outcome.failures:
+                failures.append(failure)
+                console.note(text)
+            counts += outcome.counts
             reporter.advance()
-            if faults >= _FAULTS_MAX:
-                console.note(f"stopped at seed {seed}, after {faults} faults")
+            if (seed + 1 - chosen.first) % _TOLD_EVERY == 0:
+                console.note(f"{seed + 1 - chosen.first:,} seeds, {len(failures)} faults")
+            if len(failures) >= _FAULTS_MAX:
+                console.note(f"stopped at seed {seed}, after {len(failures)} faults")
                 break
-    console.line(f"{faults} faults, {chosen.seeds:,} seeds, {time.monotonic() - started_s:.1f} s")
-    return FAILURE if faults else 0
+    if DELIVERY in names:
+        _sum_up(counts)
+    console.line(f"{len(failures)} faults, {chosen.seeds:,} seeds, {time.monotonic() - started_s:.1f} s")
+    return next((code for failure, code in EXIT_CODES.items() if failure in failures), 0)
 
 
-def _holds(name: str, seed: int) -> bool:
+def _outcomes(names: list[str], seeds: range, processes: int) -> Iterator[_Outcome]:
+    """What came of each seed, in their order."""
+    work = partial(_outcome, names)
+    if processes == 1 or len(seeds) == 1:
+        yield from map(work, seeds)
+        return
+    # Spawned, not forked: what a fork inherits (open files, threads of libraries) is no business of a campaign.
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap(work, seeds)
+
+
+def _outcome(names: list[str], seed: int) -> _Outcome:
+    outcome = _Outcome()
+    for name in names:
+        if name == DELIVERY:
+            _add_delivery(outcome, seed)
+        else:
+            outcome.failures += _failures_of(name, seed)
+    return outcome
+
+
+def _add_delivery(outcome: _Outcome, seed: int) -> None:
+    run = DeliveryCampaign(seed).run()
+    outcome.counts = run.counts + Counter(
+        runs=1,
+        simulated_ms=run.simulated_ms,
+        faults=sum(run.faults.values()),
+        acknowledged=run.verdict.acknowledged,
+        arrived=run.verdict.delivered,
+    )
+    if run.failure is not None:
+        outcome.failures.append((run.failure, f"FAULT in campaign {DELIVERY}, {run.story()}\n{_again(DELIVERY, seed)}"))
+
+
+def _failures_of(name: str, seed: int) -> list[tuple[Failure, str]]:
     try:
         CAMPAIGNS[name](Random(f"{name}/{seed}"))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what we look for
-        console.note(f"FAULT in campaign {name}, seed {seed}: {type(error).__name__}: {error}")
-        console.note("".join(traceback.format_tb(error.__traceback__)[-3:]).rstrip())
-        console.note(f"again: python -m bench.soak --seeds 1 --first {seed} --campaign {name}")
-        return False
-    return True
+        told = [f"FAULT in campaign {name}, seed {seed}: {type(error).__name__}: {error}"]
+        told += ["".join(traceback.format_tb(error.__traceback__)[-3:]).rstrip(), _again(name, seed)]
+        return [(_kind(error), "\n".join(told))]
+    return []
+
+
+def _kind(error: Exception) -> Failure:
+    if isinstance(error, NoProgressError):
+        return Failure.NO_PROGRESS
+    # Fuzzers state their laws as assertions about what came out.
+    return Failure.BROKEN_LAW if isinstance(error, BrokenLawError | AssertionError) else Failure.CRASH
+
+
+def _tell(seed: int) -> int:
+    run: DeliveryRun = DeliveryCampaign(seed, trace_lines=_STORY_LINES).run()
+    console.line(run.story())
+    console.line(f"digest {run.digest}")
+    return 0 if run.failure is None else EXIT_CODES[run.failure]
+
+
+def _again(name: str, seed: int) -> str:
+    story = " --story" if name == DELIVERY else ""
+    return f"again: python -m bench.soak --seeds 1 --first {seed} --campaign {name}{story}"
+
+
+def _sum_up(counts: Counter[str]) -> None:
+    hours = counts["simulated_ms"] / 3_600_000
+    console.line(
+        f"{DELIVERY}: {counts['runs']:,} runs, {hours:.1f} simulated hours, {counts['faults']:,} faults injected, "
+        f"{counts['acknowledged']:,} messages acknowledged, {counts['arrived']:,} deliveries"
+    )
+    unreached = missed([counts])
+    console.line(f"probes that no seed reached: {len(unreached) or 'none'}")
+    for line in unreached:
+        console.line(f"  {line}")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench.soak", description="Fuzzes selectors and matching.")
+    parser = argparse.ArgumentParser(prog="python -m bench.soak", description="Fuzzes, and harms simulated overlays.")
+    names = [*CAMPAIGNS, DELIVERY]
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run (100)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
-    parser.add_argument("--campaign", action="append", choices=list(CAMPAIGNS), help="only this one; may be repeated")
+    parser.add_argument("--campaign", action="append", choices=names, help="only this one; may be repeated")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="processes to use (all cores)")
+    parser.add_argument("--story", action="store_true", help=f"run the first seed of {DELIVERY} and tell its story")
     return parser
 
 

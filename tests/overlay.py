@@ -5,17 +5,25 @@ Each test of one side of the protocol thereby tests the other side, too. Time mo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 from random import Random
+from typing import Any
 
-from penstock.broker import Broker, BrokerSettings, Close, Mechanism, Record, Wake
+from penstock.broker import Broker, BrokerSettings, Close, Mechanism, Record
 from penstock.broker import frames as f
 from penstock.broker.codec import FrameReader, encode_frame
+from penstock.broker.effects import Commit, Effect, ReadLog
+from penstock.broker.outbox import CONTROL_FRAME_BYTES
 from penstock.model.body import decode_attributes, encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageIdSource
 from penstock.model.values import AttributeValue
+from penstock.sim.disk import Disk
+
+WOKEN_MAX = 1_000
+"""Wakes without any time passing after which a broker is taken to be stuck."""
 
 
 @dataclass
@@ -35,10 +43,10 @@ class TestClient:
     def say(self, *frames: f.Frame) -> None:
         self.overlay.inject(self.connection, list(frames))
 
-    def subscribe(self, number: int, selector: str) -> None:
-        self.say(f.Subscribe(number, selector))
+    def subscribe(self, number: int, selector: str, *positions: tuple[str, int], resumes: bool = False) -> None:
+        self.say(f.Subscribe(number, selector, positions, resumes))
 
-    def publish(self, *messages: dict[str, AttributeValue], pubend: str = "", system: bool = False) -> None:
+    def publish(self, *messages: Mapping[str, AttributeValue], pubend: str = "", system: bool = False) -> None:
         make = Message.system if system else Message
         bodies = [encode_body(self.ids.next(self.overlay.now_ms), make(each, b"payload")) for each in messages]
         self.say(f.Publish(self.published + 1, bodies, pubend))
@@ -46,6 +54,20 @@ class TestClient:
 
     def all(self, kind: type) -> list[f.Frame]:
         return [frame for frame in self.heard if isinstance(frame, kind)]
+
+    def numbers(self) -> list[AttributeValue]:
+        """The attribute ``number`` of all messages, in the order in which they came."""
+        return [each["number"] for each in self.messages()]
+
+    def start_of(self, pubend: str, number: int = 1) -> int:
+        """From which tick on nothing is missing, as it was said last."""
+        said = [each for each in self.heard if isinstance(each, f.Subscribed) and each.number == number]
+        return dict(said[-1].starts)[pubend]
+
+    def horizon(self) -> int:
+        """Everything below this tick has come, as far as it was said for all subscriptions."""
+        told = [each.tick for each in self.heard if isinstance(each, f.Horizons) and not each.numbers]
+        return max(told, default=0)
 
     def messages(self) -> list[dict[str, AttributeValue]]:
         return [decode_attributes(each.body) for each in self.heard if isinstance(each, f.Deliver)]
@@ -59,7 +81,14 @@ class Overlay:
         self.brokers: dict[str, Broker] = {}
         self.records: list[Record] = []
         self.loses: type | None = None
-        """Frames of this kind get lost on links."""
+        """Frames of this kind get lost on links; but not those that say versions, since a connection loses nothing by
+        itself: in truth the sender drops them, and knows."""
+        self.clogged: set[tuple[str, str]] = set()
+        """Directions of links, from and to, in which data waits while control frames pass."""
+        self.disks: dict[str, Disk] = {}
+        self.syncs = True
+        """Whether disks do what they are told at once; else commits and reads wait for ``sync``."""
+        self._waiting: list[tuple[str, Commit | ReadLog]] = []
         self._numbers = count(1)
         self._ends: dict[int, tuple[str, int]] = {}
         self._links: dict[tuple[str, str], tuple[int, int]] = {}
@@ -69,10 +98,21 @@ class Overlay:
             self.start(each.name, (mechanisms or {}).get(each.name, []))
 
     def start(self, name: str, mechanisms: list[Mechanism] | None = None) -> Broker:
+        disk = self.disks.setdefault(name, Disk())
+        self._waiting = [each for each in self._waiting if each[0] != name]
         self.brokers[name] = Broker(
-            self.settings[name], incarnation=self.now_ms, rng=Random(1), mechanisms=mechanisms or []
+            self.settings[name],
+            incarnation=self.now_ms,
+            rng=Random(1),
+            mechanisms=mechanisms or [],
+            recovered=disk.recovered(),
         )
         return self.brokers[name]
+
+    def sync(self) -> None:
+        """Lets disks do all that waits for them."""
+        while self._waiting:
+            self._store(*self._waiting.pop(0))
 
     def link(self, first: str, second: str) -> None:
         one, other = next(self._numbers), next(self._numbers)
@@ -86,16 +126,28 @@ class Overlay:
         self._act(first, self.brokers[first].disconnect(one, now_ms=self.now_ms))
         self._act(second, self.brokers[second].disconnect(other, now_ms=self.now_ms))
 
+    def clog(self, first: str, second: str) -> None:
+        """Data from the one to the other waits until ``unclog``."""
+        self.clogged.add((first, second))
+
+    def unclog(self, first: str, second: str) -> None:
+        self.clogged.discard((first, second))
+        if first in self.brokers and (peer := self.brokers[first]._connections.links.get(second)) is not None:
+            self._carry(first, peer.connection)
+
     def crash(self, name: str) -> None:
         del self.brokers[name]
+        self._waiting = [each for each in self._waiting if each[0] != name]
         for first, second in [pair for pair in self._links if name in pair]:
             one, other = self._links.pop((first, second))
             survivor, connection = (second, other) if first == name else (first, one)
             self._act(survivor, self.brokers[survivor].disconnect(connection, now_ms=self.now_ms))
 
-    def client(self, broker: str, name: str = "somebody", token: str = "", overlay: str = "") -> TestClient:
+    def client(
+        self, broker: str, name: str = "somebody", token: str = "", overlay: str = "", publisher: bytes = b""
+    ) -> TestClient:
         client = self.stranger(broker)
-        client.say(f.Hello(f.PROTOCOL_VERSION, "client", name, overlay, credential=token))
+        client.say(f.Hello(f.PROTOCOL_VERSION, "client", name, overlay, credential=token, publisher=publisher))
         return client
 
     def stranger(self, broker: str) -> TestClient:
@@ -113,44 +165,75 @@ class Overlay:
 
     def wait(self, milliseconds: int) -> None:
         """Lets time pass, with every deadline in its turn."""
-        end_ms = self.now_ms + milliseconds
+        end_ms, woken = self.now_ms + milliseconds, 0
         while True:
             due = [(each.next_deadline(), name) for name, each in self.brokers.items()]
             pending = sorted((due_ms, name) for due_ms, name in due if due_ms is not None and due_ms <= end_ms)
             if not pending:
                 break
             due_ms, name = pending[0]
+            woken = woken + 1 if due_ms <= self.now_ms else 0
+            assert woken < WOKEN_MAX, f"broker {name} wants to be woken at {due_ms} for ever"
             self.now_ms = max(self.now_ms, due_ms)
             self._act(name, self.brokers[name].on_deadline(now_ms=self.now_ms))
         self.now_ms = end_ms
+
+    def links(self) -> list[tuple[str, str]]:
+        return list(self._links)
 
     def check_invariants(self) -> None:
         for broker in self.brokers.values():
             broker.check_invariants()
 
-    def _act(self, name: str, effects: list[Wake | Close | Record]) -> None:
+    def _act(self, name: str, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Record):
                 self.records.append(effect)
+                continue
+            if isinstance(effect, Commit | ReadLog):
+                if self.syncs:
+                    self._store(name, effect)
+                else:
+                    self._waiting.append((name, effect))
                 continue
             self._carry(name, effect.connection)
             if isinstance(effect, Close):
                 self._close(effect)
 
+    def _store(self, name: str, effect: Commit | ReadLog) -> None:
+        disk, broker = self.disks[name], self.brokers[name]
+        if isinstance(effect, Commit):
+            disk.apply(effect.changes)
+            self._act(name, broker.committed(effect.number, now_ms=self.now_ms))
+        else:
+            found, last, damaged = disk.read(effect.pubend, effect.first, effect.last, effect.bytes_max)
+            self._act(name, broker.log_read(effect.number, found, last, now_ms=self.now_ms, damaged=damaged))
+
     def _carry(self, name: str, connection: int) -> None:
         client = self.clients.get(connection)
         if client is not None and not client.reads:
             return
-        while name in self.brokers and (frames := self.brokers[name].outbox(connection).take(1_000_000)):
+        while name in self.brokers and (frames := self._taken(name, connection)):
             if client is not None:
                 client.heard += _over_the_wire(frames)
                 continue
             other, end = self._ends[connection]
             if self.loses is not None:
-                frames = [each for each in frames if not isinstance(each, self.loses)]
+                frames = [each for each in frames if not self._is_lost(each)]
             if other in self.brokers:
                 effects = self.brokers[other].receive(end, _over_the_wire(frames), now_ms=self.now_ms)
                 self._act(other, effects)
+
+    def _taken(self, name: str, connection: int) -> list[f.Frame]:
+        outbox = self.brokers[name].outbox(connection)
+        if connection in self._ends and (name, self._ends[connection][0]) in self.clogged:
+            return outbox.take(CONTROL_FRAME_BYTES * len(outbox._control))
+        return outbox.take(1_000_000)
+
+    def _is_lost(self, frame: f.Frame) -> bool:
+        if self.loses is None or not isinstance(frame, self.loses):
+            return False
+        return not (isinstance(frame, f.KnowledgeMessage) and (frame.versions or frame.is_whole))
 
     def _close(self, effect: Close) -> None:
         if effect.connection in self.clients:
@@ -166,7 +249,7 @@ def _over_the_wire(frames: list[f.Frame]) -> list[f.Frame]:
     return list(FrameReader().feed(b"".join(map(encode_frame, frames))))
 
 
-def chain(*names: str, **settings: object) -> Overlay:
+def chain(*names: str, **settings: Any) -> Overlay:
     """Brokers in a row; the first one hosts publishers."""
     overlay = Overlay(*(_settings(names, place, ring=False, **settings) for place in range(len(names))))
     for first, second in pairwise(names):
@@ -174,21 +257,25 @@ def chain(*names: str, **settings: object) -> Overlay:
     return overlay
 
 
-def ring(*names: str) -> Overlay:
+def ring(*names: str, **settings: Any) -> Overlay:
     """Brokers in a circle; the first one hosts publishers."""
-    overlay = Overlay(*(_settings(names, place, ring=True) for place in range(len(names))))
+    overlay = Overlay(*(_settings(names, place, ring=True, **settings) for place in range(len(names))))
     for first, second in zip(names, (*names[1:], names[0]), strict=True):
         overlay.link(first, second)
     return overlay
 
 
-def _settings(names: tuple[str, ...], place: int, *, ring: bool, **settings: object) -> BrokerSettings:
+def _settings(
+    names: tuple[str, ...], place: int, *, ring: bool, guaranteed: bool = False, **settings: object
+) -> BrokerSettings:
     last = len(names) - 1
+    pubends = (f"{names[0]}.a",) if place == 0 else ()
     around = [place - 1, place + 1] if not ring else [(place - 1) % len(names), (place + 1) % len(names)]
     return BrokerSettings(
         name=names[place],
         number=place + 1,
-        pubends=(f"{names[0]}.a",) if place == 0 else (),
+        pubends=pubends,
+        best_effort=() if guaranteed else pubends,
         neighbours=tuple(names[each] for each in around if 0 <= each <= last),
         **settings,  # type: ignore[arg-type]
     )

@@ -16,7 +16,7 @@ from penstock.broker.codec import FRAME_BYTES_MAX, FrameReader, decode_frame, en
 from penstock.broker.errors import ProtocolError
 from penstock.model.limits import PAYLOAD_BYTES_MAX
 
-CONTROL, PUBLISH, FORWARD, DELIVER = range(4)
+CONTROL, PUBLISH, FORWARD, DELIVER, KNOWLEDGE, HORIZONS = range(6)
 HEARTBEAT = f.Heartbeat(7)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -28,7 +28,7 @@ BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
     str: texts,
     bytes: st.binary(max_size=20),
     tuple[str, ...]: st.lists(texts, max_size=4).map(tuple),
-    tuple[tuple[int, str], ...]: st.lists(st.tuples(integers, texts), max_size=4).map(tuple),
+    bool: st.booleans(),
 }
 
 
@@ -42,9 +42,15 @@ def control_frames(kind: type[Any]) -> st.SearchStrategy[f.ControlFrame]:
 
 def field_values(kind: object) -> st.SearchStrategy[Any]:
     """What a field of this type can hold; numbers may have bounds, which are tried too."""
-    if get_origin(kind) is not Annotated:
+    if kind in BY_TYPE:
         return BY_TYPE[kind]
-    _, meta = get_args(kind)
+    if get_origin(kind) is tuple:
+        (inside, _) = get_args(kind)
+        one = st.tuples(*map(field_values, get_args(inside))) if get_origin(inside) is tuple else field_values(inside)
+        return st.lists(one, max_size=4).map(tuple)
+    of, meta = get_args(kind)
+    if of is bytes:
+        return st.binary(max_size=meta.max_length)
     return st.one_of(st.sampled_from([meta.ge, meta.le]), st.integers(meta.ge, meta.le))
 
 
@@ -62,7 +68,36 @@ delivers = st.builds(
     st.lists(st.integers(0, 2**32 - 1), max_size=4),
     st.binary(max_size=20),
 )
-frames: st.SearchStrategy[f.Frame] = st.one_of(control, publishes, forwards, delivers)
+ticks_in_range = st.integers(0, 2**62)
+versions = st.lists(st.tuples(texts, st.integers(-(2**31), 2**62), st.integers(-(2**31), 2**62)), max_size=3).map(tuple)
+
+
+@st.composite
+def knowledge(draw: st.DrawFn) -> f.KnowledgeMessage:
+    first, *ticks, last = sorted(draw(st.sets(ticks_in_range, min_size=2, max_size=6)))
+    return f.KnowledgeMessage(
+        draw(texts),
+        first,
+        last,
+        ticks,
+        [draw(st.binary(max_size=20)) for _ in ticks],
+        kind=draw(st.sampled_from(f.KnowledgeKind)),
+        versions=draw(versions),
+        is_whole=draw(st.booleans()),
+    )
+
+
+horizons = st.builds(
+    lambda pubend, tick, numbers, is_only: f.Horizons(
+        pubend, tick, struct.pack(f">{len(numbers)}I", *numbers), is_only=is_only
+    ),
+    st.integers(0, 2**16 - 1),
+    unsigned,
+    st.lists(st.integers(0, 2**32 - 1), max_size=4),
+    st.booleans(),
+)
+data_frames = st.one_of(publishes, forwards, delivers, knowledge(), horizons)
+frames: st.SearchStrategy[f.Frame] = st.one_of(control, data_frames)
 
 
 def content(frame: f.Frame) -> object:
@@ -74,6 +109,11 @@ def content(frame: f.Frame) -> object:
             return "forward", frame.pubend, frame.ticks, frame.bodies, frame.size
         case f.Deliver():
             return "deliver", frame.pubend, frame.tick, frame.numbers, frame.body, frame.size
+        case f.KnowledgeMessage():
+            said = (frame.kind, frame.first, frame.last, frame.ticks, frame.bodies)
+            return "knowledge", frame.pubend, said, frame.versions, frame.is_whole, frame.size
+        case f.Horizons():
+            return "horizons", frame.pubend, frame.tick, frame.numbers, frame.is_only, frame.size
         case _:
             return frame
 
@@ -118,10 +158,12 @@ def test_every_control_frame_comes_back_as_it_was(kind: type[Any]) -> None:
 
 
 @settings(max_examples=300)
-@given(st.one_of(publishes, forwards, delivers))
+@given(data_frames)
 @example(f.Publish(2**64 - 1, [], ""))
 @example(f.Forward("", [], []))
 @example(f.Deliver(2**16 - 1, 2**64 - 1, b"", b""))
+@example(f.KnowledgeMessage("p", 0, 0, [0], [b""]))
+@example(f.KnowledgeMessage("p", 2**62, 2**62, [2**62], [b"x"]))
 def test_every_data_frame_comes_back_as_it_was_and_is_encoded_once(frame: f.DataFrame) -> None:
     encoded = encode_frame(frame)
     assert encode_frame(frame) is encoded
@@ -171,7 +213,7 @@ def test_arbitrary_bytes_are_frames_or_a_protocol_error(data: bytes) -> None:
 
 
 @settings(max_examples=1500)
-@given(st.integers(0, 5), st.binary(max_size=60))
+@given(st.integers(0, 7), st.binary(max_size=60))
 def test_arbitrary_content_is_a_frame_or_a_protocol_error(kind: int, inside: bytes) -> None:
     found, error = read(framed(kind, inside))
     assert (len(found) == 1) == (error is None)
@@ -189,13 +231,13 @@ def test_a_frame_with_changed_bytes_is_a_frame_or_a_protocol_error(frame: f.Fram
     assert (len(found) == 2) == (error is None)
 
 
-@given(st.one_of(control, publishes, forwards), st.data())
+@given(st.one_of(control, publishes, forwards, knowledge()), st.data())
 def test_a_frame_that_lost_its_end_is_a_protocol_error(frame: f.Frame, data: st.DataObject) -> None:
     encoded = encode_frame(frame)
     check_that_it_is_refused(framed(encoded[4], encoded[5 : data.draw(st.integers(5, len(encoded) - 1))]))
 
 
-@given(st.one_of(control, publishes, forwards), st.binary(min_size=1, max_size=9))
+@given(st.one_of(control, publishes, forwards, knowledge()), st.binary(min_size=1, max_size=9))
 def test_a_frame_with_something_behind_its_end_is_a_protocol_error(frame: f.Frame, more: bytes) -> None:
     encoded = encode_frame(frame)
     check_that_it_is_refused(framed(encoded[4], encoded[5:] + more))
@@ -229,7 +271,7 @@ def test_a_reader_that_met_a_bad_frame_does_not_go_on_behind_it() -> None:
     assert read(encode_frame(HEARTBEAT), reader)[0] == []
 
 
-@pytest.mark.parametrize("kind", [4, 9, 255])
+@pytest.mark.parametrize("kind", [6, 9, 255])
 def test_an_unknown_kind_is_a_protocol_error(kind: int) -> None:
     with pytest.raises(ProtocolError, match=rf"^unknown kind of frame {kind}$"):
         decode_frame(kind, memoryview(b""))
@@ -255,6 +297,23 @@ HUGE = b"\xff\xff\xff\xff"
         (FORWARD, struct.pack(">HI", 2, 0) + b"\xed\xa0"),
         (DELIVER, struct.pack(">HQH", 0, 1, 65_535)),
         (DELIVER, struct.pack(">HQH", 0, 1, 1) + b"xyz"),
+        (KNOWLEDGE, struct.pack(">BQQHII", 3, 1, 2, 0, 0, 0)),
+        (KNOWLEDGE, struct.pack(">BQQHII", 16, 1, 2, 0, 0, 0)),
+        (KNOWLEDGE, struct.pack(">BQQHII", 0, 3, 2, 0, 0, 0)),
+        (KNOWLEDGE, struct.pack(">BQQHII", 0, 1, 2**62 + 1, 0, 0, 0)),
+        (KNOWLEDGE, struct.pack(">BQQHII", 0, 1, 2, 0, 0, 2**32 - 1)),
+        (KNOWLEDGE, struct.pack(">BQQHII", 0, 1, 2, 0, 2**32 - 1, 0)),
+        (KNOWLEDGE, struct.pack(">BQQHII", 0, 1, 2, 65_535, 0, 0)),
+        (KNOWLEDGE, struct.pack(">BQQHIIQI", 0, 1, 2, 0, 0, 1, 3, 0)),
+        (KNOWLEDGE, struct.pack(">BQQHIIQI", 0, 1, 2, 0, 0, 1, 0, 0)),
+        (KNOWLEDGE, struct.pack(">BQQHIIQQII", 0, 1, 5, 0, 0, 2, 3, 2, 0, 0)),
+        (KNOWLEDGE, struct.pack(">BQQHIIQQII", 0, 1, 5, 0, 0, 2, 3, 3, 0, 0)),
+        (KNOWLEDGE, struct.pack(">BQQHIIQ", 0, 1, 5, 0, 0, 1, 3) + HUGE),
+        (KNOWLEDGE, struct.pack(">BQQHII", 0, 1, 2, 0, 1, 0) + b"\xc0"),
+        (KNOWLEDGE, struct.pack(">BQQHII", 0, 1, 2, 0, 5, 0) + b"\xdd" + HUGE),
+        (HORIZONS, struct.pack(">HQB", 0, 1, 0) + b"xyz"),
+        (HORIZONS, struct.pack(">HQB", 0, 1, 2)),
+        (HORIZONS, struct.pack(">HQ", 0, 1)),
         (CONTROL, b"\xdd" + HUGE),
         (CONTROL, b"\xdf" + HUGE),
         (CONTROL, b"\xdb" + HUGE),
@@ -284,7 +343,7 @@ def test_wrong_and_huge_counts_and_wrong_types_are_protocol_errors(kind: int, in
 
 @pytest.mark.parametrize("level", [b"\x91", b"\x81\xa1a"], ids=["arrays", "maps"])
 def test_extra_fields_that_are_nested_deeply_are_a_protocol_error(level: bytes) -> None:
-    examples = {int: b"\x00", str: b"\xa0", bytes: b"\xc4\x00"}
+    examples = {int: b"\x00", str: b"\xa0", bytes: b"\xc4\x00", bool: b"\xc2"}
     for kind in get_args(f.ControlFrame):
         types = [
             get_args(each.type)[0] if get_origin(each.type) is Annotated else each.type for each in fields_of(kind)

@@ -58,7 +58,7 @@ def test_a_client_that_cannot_prove_who_it_is_or_asks_for_another_overlay_is_tur
 def test_a_client_of_another_version_is_turned_away() -> None:
     client = guarded().stranger("pb")
     client.say(f.Hello(99, "client", "feed", "", credential="secret"))
-    assert client.heard == [f.Goodbye("refused", "protocol version 99 is not 1")]
+    assert client.heard == [f.Goodbye("refused", "protocol version 99 is not 2")]
 
 
 def test_what_a_client_may_not_publish_is_refused_and_the_rest_goes_on() -> None:
@@ -79,7 +79,9 @@ def test_a_subscribers_selector_is_narrowed_by_what_it_may_see() -> None:
     overlay = guarded()
     reader = overlay.client("pb", "reader", "word")
     reader.subscribe(1, "volume > 5")
-    assert reader.heard[-1] == f.Subscribed(1, "class = 'STOCK' AND volume > 5")
+    (confirmed,) = reader.all(f.Subscribed)
+    assert isinstance(confirmed, f.Subscribed)
+    assert (confirmed.number, confirmed.selector) == (1, "class = 'STOCK' AND volume > 5")
     feed = overlay.client("pb", "feed", "secret")
     feed.subscribe(1, "")
     assert last_refusal(feed).reason == "client feed may not subscribe"
@@ -194,12 +196,18 @@ def test_publishers_get_no_credit_while_too_much_waits_to_be_sent() -> None:
     slow.reads = False
     for number in range(20):
         publisher.publish({"number": number})
-    assert 0 < len(publisher.all(f.PublishAck)) < 20
+    given = [frame.credit_bytes for frame in publisher.all(f.PublishAck)]  # type: ignore[union-attr]
+    assert given[0] > 0
+    assert given[-1] == 0
+    held = publisher.all(f.HeldBack)[-1]
+    assert "bytes waiting to be sent" in held.reason  # type: ignore[union-attr]
     overlay.brokers["pb"].outbox(slow.connection).take(1_000_000)
     overlay.wait(20)
     last = publisher.all(f.PublishAck)[-1]
     assert isinstance(last, f.PublishAck)
     assert last.sequence == 20
+    assert sum(given) + last.credit_bytes == 20 * given[0]
+    assert publisher.all(f.HeldBack)[-1] == f.HeldBack("")
 
 
 def test_a_number_that_is_used_again_is_not_confirmed_for_its_earlier_use() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.live.store.changes import Append, Trim
+from penstock.broker.durable import Append, Trim
 from penstock.model.tick import Tick
 
 

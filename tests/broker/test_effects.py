@@ -8,9 +8,17 @@ from typing import get_args
 import pytest
 
 from penstock.broker import effects
-from penstock.broker.effects import Close, Effect, Record, Wake
+from penstock.broker.durable import Trim
+from penstock.broker.effects import Close, Commit, Effect, ReadLog, Record, Wake
+from penstock.model.tick import Tick
 
-EXAMPLES: list[Effect] = [Wake(1), Close(1, "slow", "does not read"), Record("link-up", (("neighbour", "b"),))]
+EXAMPLES: list[Effect] = [
+    Wake(1),
+    Close(1, "slow", "does not read"),
+    Record("link-up", (("neighbour", "b"),)),
+    Commit(1, (Trim("p", Tick(7)),)),
+    ReadLog(1, "p", 0, 9, 100),
+]
 
 
 def test_every_kind_of_effect_is_exported_and_tried_here() -> None:
@@ -33,7 +41,7 @@ def test_effects_of_different_kinds_or_content_differ() -> None:
     assert Wake(1) != Wake(2)
     assert Close(1, "slow", "x") != Close(1, "slow", "y")
     assert Record("a") != Record("a", (("n", 1),))
-    assert len({*EXAMPLES, Wake(2), Record("link-up")}) == 5
+    assert len({*EXAMPLES, Wake(2), Record("link-up")}) == 7
 
 
 def test_a_record_may_have_no_fields() -> None:

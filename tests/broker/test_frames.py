@@ -18,14 +18,14 @@ pubend_names = st.text("abc.-_0", max_size=20)
 
 
 def test_every_exported_frame_is_a_control_frame_or_a_data_frame() -> None:
-    classes = {each for name in f.__all__ if isinstance(each := getattr(f, name), type)}
+    classes = {each for name in f.__all__ if isinstance(each := getattr(f, name), type)} - {f.KnowledgeKind}
     assert classes == {*CONTROL, *get_args(f.DataFrame)}
     assert {*get_args(f.Frame)} == classes
 
 
 def test_every_control_frame_has_a_tag_of_its_own() -> None:
     tags = [each.__struct_config__.tag for each in CONTROL]
-    assert len(set(tags)) == len(tags) == 19
+    assert len(set(tags)) == len(tags) == 24
 
 
 def test_control_frames_are_values() -> None:
@@ -45,6 +45,10 @@ def test_what_is_left_out_is_empty() -> None:
     update = f.FilterUpdate(1, "a", 1, 0, -1)
     assert (update.added, update.removed) == ((), ())
     assert f.Publish(1, []).pubend == ""
+    assert (f.Subscribe(1, "").positions, f.Subscribe(1, "").resumes) == ((), False)
+    knowledge = f.KnowledgeMessage("p", 1, 2, [], [])
+    assert (knowledge.kind, knowledge.versions, knowledge.is_whole) == (f.KnowledgeKind.LIVE, (), False)
+    assert (f.Horizons(1, 2).numbers, f.Horizons(1, 2).is_only) == (b"", False)
 
 
 def test_every_frame_is_an_array_that_starts_with_its_tag() -> None:
@@ -64,6 +68,18 @@ def test_the_size_of_a_forward_is_hardly_more_than_its_bytes(each: list[bytes], 
 @given(st.binary(max_size=40), st.integers(0, 5))
 def test_the_size_of_a_delivery_is_hardly_more_than_its_bytes(body: bytes, count: int) -> None:
     check_size(f.Deliver(1, 2, bytes(4 * count), body))
+
+
+@given(bodies, pubend_names, st.integers(0, 3))
+def test_the_size_of_knowledge_is_not_less_than_its_bytes(each: list[bytes], pubend: str, hosts: int) -> None:
+    versions = tuple((f"host{number}", 2**40, number) for number in range(hosts))
+    frame = f.KnowledgeMessage(pubend, 0, 9, list(range(len(each))), each, versions=versions, is_whole=True)
+    assert len(encode_frame(frame)) <= frame.size <= len(encode_frame(frame)) + 16 + 32 * hosts
+
+
+@given(st.integers(0, 5), st.booleans())
+def test_the_size_of_horizons_is_hardly_more_than_its_bytes(count: int, is_only: bool) -> None:
+    check_size(f.Horizons(1, 2, bytes(4 * count), is_only=is_only))
 
 
 def check_size(frame: f.DataFrame) -> None:

@@ -55,7 +55,7 @@ def pair(selector: str | None = None) -> tuple[Overlay, Gossip, Gossip]:
     one, other = Gossip("a"), Gossip("b", selector)
     mechanisms: dict[str, list[Mechanism]] = {"a": [one], "b": [other]}
     overlay = Overlay(
-        BrokerSettings("a", number=1, pubends=("p",), neighbours=("b",)),
+        BrokerSettings("a", number=1, pubends=("p",), best_effort=("p",), neighbours=("b",)),
         BrokerSettings("b", number=2, neighbours=("a",)),
         mechanisms=mechanisms,
     )

@@ -10,11 +10,11 @@ from penstock.broker import frames as f
 @pytest.mark.parametrize(
     ("hello", "reason"),
     [
-        (f.Hello(1, "broker", "sb", "another", 1, "key"), "this is overlay penstock, not another"),
-        (f.Hello(1, "broker", "xb", "penstock", 1, "key"), "broker pb has no link with xb"),
-        (f.Hello(1, "broker", "sb", "penstock", 1, "wrong"), "authentication failed"),
-        (f.Hello(2, "broker", "sb", "penstock", 1, "key"), "protocol version 2 is not 1"),
-        (f.Hello(1, "wizard", "sb", "penstock", 1, "key"), "role 'wizard' is not expected here"),
+        (f.Hello(f.PROTOCOL_VERSION, "broker", "sb", "another", 1, "key"), "this is overlay penstock, not another"),
+        (f.Hello(f.PROTOCOL_VERSION, "broker", "xb", "penstock", 1, "key"), "broker pb has no link with xb"),
+        (f.Hello(f.PROTOCOL_VERSION, "broker", "sb", "penstock", 1, "wrong"), "authentication failed"),
+        (f.Hello(9, "broker", "sb", "penstock", 1, "key"), "protocol version 9 is not 2"),
+        (f.Hello(f.PROTOCOL_VERSION, "wizard", "sb", "penstock", 1, "key"), "role 'wizard' is not expected here"),
     ],
 )
 def test_only_a_neighbour_that_proves_to_be_one_gets_a_link(hello: f.Hello, reason: str) -> None:
@@ -29,7 +29,7 @@ def test_a_certificate_of_somebody_else_is_no_proof() -> None:
     overlay = Overlay(BrokerSettings("pb", neighbours=("sb",)))
     broker = overlay.brokers["pb"]
     broker.connect(5, now_ms=1, certificate="xb")
-    broker.receive(5, [f.Hello(1, "broker", "sb", "penstock", 1)], now_ms=1)
+    broker.receive(5, [f.Hello(f.PROTOCOL_VERSION, "broker", "sb", "penstock", 1)], now_ms=1)
     assert f.Goodbye("refused", "the certificate is for xb, not sb") in broker.outbox(5).take(10_000)
 
 
@@ -37,7 +37,7 @@ def test_who_answers_a_dialled_link_must_be_the_one_that_was_dialled() -> None:
     overlay = Overlay(BrokerSettings("pb", neighbours=("sb", "tb")))
     broker = overlay.brokers["pb"]
     broker.connect(5, now_ms=1, dialled="sb")
-    broker.receive(5, [f.Hello(1, "broker", "tb", "penstock", 1)], now_ms=1)
+    broker.receive(5, [f.Hello(f.PROTOCOL_VERSION, "broker", "tb", "penstock", 1)], now_ms=1)
     assert f.Goodbye("refused", "this should be sb, not tb") in broker.outbox(5).take(10_000)
 
 
@@ -91,7 +91,7 @@ def test_a_probe_that_was_lost_is_sent_again() -> None:
 
 def test_a_neighbour_that_was_not_met_since_the_start_is_waited_for() -> None:
     overlay = Overlay(
-        BrokerSettings("pb", pubends=("pb.a",), neighbours=("sb",)),
+        BrokerSettings("pb", pubends=("pb.a",), best_effort=("pb.a",), neighbours=("sb",)),
         BrokerSettings("sb", neighbours=("pb",), subscribe_wait_ms=2_000),
     )
     early = overlay.client("sb")

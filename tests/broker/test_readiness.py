@@ -75,7 +75,7 @@ def test_a_late_answer_to_what_was_given_up_harms_nobody() -> None:
     assert ready(made, ["p"], now_ms=20_000) == [(7, ("p",))]
     made.confirm("p", 3, tick=100)
     assert ready(made, ["p"], now_ms=20_001) == []
-    assert made.next_deadline() is None
+    assert made.unconfirmed(["p"]) == []
 
 
 def test_the_tick_of_a_confirmation_is_that_of_the_newest_version() -> None:
@@ -114,6 +114,9 @@ def test_the_deadline_is_the_next_retry_or_the_first_end_of_waiting() -> None:
     ready(made, ["p"], now_ms=13_000)
     assert made.next_deadline() == 10_100 + WAIT_MS
     ready(made, ["p"], now_ms=13_100)
+    # Nobody waits any more, but the pubend is still to be asked: who is subscribed begins there when it answers.
+    assert made.next_deadline() == 13_000 + RETRY_MS
+    made.rest()
     assert made.next_deadline() is None
     assert not made.is_time_to_retry(now_ms=99_999)
 
@@ -121,21 +124,42 @@ def test_the_deadline_is_the_next_retry_or_the_first_end_of_waiting() -> None:
 def test_a_client_that_has_gone_waits_no_more() -> None:
     made = readiness((1, 7, 3), (2, 7, 3), (1, 8, 4))
     made.drop(1)
-    assert made.unconfirmed(["p"]) == [("p", 3)]
     assert made.take_ready(["p"], now_ms=13_000) == [(Waiting(2, 7, 3, 13_000), ("p",))]
 
 
-def test_when_all_clients_have_gone_there_is_no_deadline() -> None:
+def test_one_subscription_can_be_dropped_without_the_others() -> None:
+    made = readiness((1, 7, 3), (1, 8, 3))
+    made.drop(1, 7)
+    assert ready(made, [], now_ms=10_001) == [(8, ())]
+
+
+def test_when_all_clients_have_gone_pubends_are_asked_until_all_have_answered() -> None:
     made = readiness((1, 7, 3))
     made.drop(1)
     assert not made.is_waiting
-    assert made.next_deadline() is None
+    assert made.unconfirmed(["p"]) == [("p", 3)]
+    made.confirm("p", 3, tick=1)
     assert made.unconfirmed(["p"]) == []
+    made.rest()
+    assert made.next_deadline() is None
 
 
-def test_a_client_that_comes_after_all_have_gone_has_retries_of_its_own() -> None:
+def test_a_change_of_the_overlay_is_a_reason_to_ask_again_if_anybody_ever_subscribed() -> None:
+    made = readiness()
+    made.stir(now_ms=5_000)
+    assert made.next_deadline() is None
+    made.wait(1, 7, 3, now_ms=10_000)
+    made.rest()
+    made.stir(now_ms=20_000)
+    made.stir(now_ms=20_400)
+    assert made.is_time_to_retry(now_ms=20_000 + RETRY_MS)
+    assert made.unconfirmed(["p"]) == [("p", 3)]
+
+
+def test_a_client_that_comes_after_all_have_rested_has_retries_of_its_own() -> None:
     made = readiness((1, 7, 3))
     made.drop(1)
+    made.rest()
     made.wait(2, 7, 3, now_ms=20_000)
     assert made.next_deadline() == 20_000 + RETRY_MS
     assert not made.is_time_to_retry(now_ms=20_000)

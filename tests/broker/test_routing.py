@@ -30,7 +30,7 @@ def test_messages_that_come_the_wrong_way_or_again_are_not_passed_on() -> None:
     overlay.client("pb").publish({"number": 0})
     broker = overlay.brokers["sb"]
     (link,) = broker._connections.links.values()
-    tick = broker._pubends.last_tick("pb.a")
+    tick = broker._router._pubends.last_tick("pb.a")
     again = f.Forward("pb.a", [tick, tick + 1], [body(1), body(2)])
     overlay._act("sb", broker.receive(link.connection, [again], now_ms=overlay.now_ms))
     assert [each["number"] for each in client.messages()] == [0, 2]

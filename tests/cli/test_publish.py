@@ -8,7 +8,10 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from client.scripted import ScriptedBroker
+from client.test_sync import broker_in_a_thread
 from commands import Commands
+from penstock.broker.frames import Frame, Heartbeat, HeldBack, Publish, PublishAck, Refused
 from penstock.cli.app import app
 from penstock.model import MessageId
 
@@ -21,7 +24,7 @@ def test_one_message_is_published_and_its_id_printed(brokers: Commands) -> None:
     result = brokers.run("publish", brokers.url("pb1"), "-a", "symbol=YHOO", "--payload", "18.2", "--json")
     assert result.exit_code == 0, result.stderr
     assert MessageId.parse(msgspec.json.decode(result.stdout)["id"]).broker == 1
-    assert "1 messages published" in result.stderr
+    assert "1 messages published, 1 acknowledged, in " in result.stderr
     assert published(brokers) == 1
 
 
@@ -76,3 +79,27 @@ def test_a_broker_that_is_not_there_is_a_failure() -> None:
     result = CliRunner().invoke(app, ["publish", "penstock://127.0.0.1:1", "-a", "a=1"])
     assert result.exit_code == 1
     assert "127.0.0.1:1" in result.stderr
+
+
+def test_the_numbers_are_told_also_when_messages_were_refused() -> None:
+    def refuse(frame: Publish) -> list[Frame]:
+        last = frame.first + len(frame.bodies) - 1
+        return [Refused("publish", last, "no"), PublishAck(last, 100)] if frame.bodies else []
+
+    with broker_in_a_thread(broker := ScriptedBroker({Publish: refuse})):
+        result = CliRunner().invoke(app, ["publish", broker.address, "--generate", "3"])
+    assert result.exit_code == 1
+    assert "3 messages published, 0 acknowledged, in " in result.stderr
+
+
+def test_why_the_broker_holds_publishers_back_is_told() -> None:
+    broker = ScriptedBroker({Publish: lambda _: [HeldBack("disk full")]})
+    # At the second one the client has read what was answered to the first, and has told it.
+    broker.heartbeat_ms = 300
+    over: list[Frame] = [HeldBack(""), PublishAck(1, 100)]
+    broker.answers[Heartbeat] = lambda _: over if len(broker.peer.of(Heartbeat)) > 1 else [Heartbeat()]
+    with broker_in_a_thread(broker):
+        result = CliRunner().invoke(app, ["publish", broker.address, "-a", "a=1"])
+    assert result.exit_code == 0, result.stderr
+    assert "held back by scripted: disk full" in result.stderr
+    assert "1 messages published, 1 acknowledged, in " in result.stderr

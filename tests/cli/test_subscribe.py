@@ -13,9 +13,12 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
+from client.scripted import ScriptedBroker, deliver
+from client.test_sync import broker_in_a_thread
 from commands import LIMIT_S, Commands
+from penstock.broker.frames import Frame, Subscribe, Subscribed
 from penstock.cli.app import app
-from penstock.cli.subscribe import json_line, shown_line
+from penstock.cli.subscribe import json_line, parse_start, shown_line
 from penstock.client import Received, connect
 from penstock.model import Message, MessageId
 from penstock.model.body import encode_body
@@ -43,6 +46,38 @@ def test_a_message_is_one_line_of_json() -> None:
         7,
     )
     assert msgspec.json.decode(json_line(received({}, b"\x00\xff")))["payload_base64"] == "AP8="
+
+
+def test_positions_are_read_from_the_command_line() -> None:
+    assert parse_start(["quotes=12", "a=b=0"]) == {"quotes": 12, "a=b": 0}
+
+
+@pytest.mark.parametrize("texts", [["quotes"], ["=7"], ["quotes=-1"], ["quotes=x"], ["q=1", "q=2"], [f"q={2**63}"]])
+def test_positions_that_are_none_are_misuse(texts: list[str]) -> None:
+    arguments = [word for text in texts for word in ("--from", text)]
+    result = CliRunner().invoke(app, ["subscribe", "penstock://127.0.0.1:1", "TRUE", *arguments])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: ")
+
+
+def test_it_begins_where_it_is_told_and_tells_where_to_go_on() -> None:
+    def serve(frame: Subscribe) -> list[Frame]:
+        start = dict(frame.positions).get("quotes", 0)
+        return [Subscribed(frame.number, "TRUE", (), (("quotes", start),)), *map(deliver, range(start, 50))]
+
+    broker = ScriptedBroker({Subscribe: serve})
+    arguments = ["subscribe", "", "TRUE", "--json", "--count", "5", "--show-position"]
+    ticks: list[int] = []
+    position: list[str] = []
+    with broker_in_a_thread(broker):
+        arguments[1] = broker.address
+        for _ in range(2):
+            result = CliRunner().invoke(app, [*arguments, *position])
+            assert result.exit_code == 0, result.stderr
+            ticks += [msgspec.json.decode(line)["tick"] for line in result.stdout.splitlines()]
+            position = result.stderr.partition("go on with ")[2].split()
+    assert ticks == list(range(10))
+    assert position == ["--from", "quotes=10"]
 
 
 def subscribed(brokers: Commands, *arguments: str, messages: list[dict[str, Any]]) -> Result:

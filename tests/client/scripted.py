@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 from penstock.broker.codec import FrameReader, encode_frame
 from penstock.broker.frames import (
+    PROTOCOL_VERSION,
     Deliver,
     Frame,
     Goodbye,
@@ -84,7 +85,10 @@ class Peer(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         for frame in self._reader.feed(data):
             self.frames.append(frame)
-            self.send(*self._broker.answer(frame))
+            try:
+                self.send(*self._broker.answer(frame))
+            except Exception as error:  # noqa: BLE001 - whatever it is, the test must hear of it
+                self._broker.fail(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_gone = True
@@ -119,8 +123,13 @@ class ScriptedBroker:
         self.heartbeat_ms = 60_000
         self.credit_bytes = 2 * 1024 * 1024
         self.now_ms = 5_000
+        self.name = "scripted"
+        # None: then nothing that was on the wire is sent again, unless a test wants it.
+        self.pubends: tuple[str, ...] = ()
+        self.best_effort: tuple[str, ...] = ()
         self._tls = tls
         self._server: asyncio.Server | None = None
+        self._failure: Exception | None = None
 
     @property
     def address(self) -> str:
@@ -133,10 +142,20 @@ class ScriptedBroker:
 
     def welcome(self) -> Welcome:
         return Welcome(
-            *(1, "scripted", "penstock", 100 + len(self.peers), 7, self.now_ms, self.heartbeat_ms, self.credit_bytes)
+            *(PROTOCOL_VERSION, self.name, "penstock", 100 + len(self.peers), 7, self.now_ms),
+            *(self.heartbeat_ms, self.credit_bytes, self.pubends, self.best_effort),
         )
 
+    def fail(self, error: Exception) -> None:
+        """The script is wrong, or takes too long: clients are sent away for good, as they would try again for ever."""
+        self._failure = self._failure or error
+        for peer in self.peers:
+            if not peer.is_gone:
+                peer.send(*self._farewell())
+
     def answer(self, frame: Frame) -> list[Frame]:
+        if self._failure is not None:
+            return self._farewell()
         if (scripted := self.answers.get(type(frame))) is not None:
             return list(scripted(frame))
         match frame:
@@ -155,6 +174,9 @@ class ScriptedBroker:
                 return []
         return []
 
+    def _farewell(self) -> list[Frame]:
+        return [Goodbye("refused", f"the script failed: {self._failure!r}")]
+
     async def __aenter__(self) -> ScriptedBroker:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: Peer(self), "127.0.0.1", self.port, ssl=self._tls)
@@ -165,6 +187,8 @@ class ScriptedBroker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+        if self._failure is not None:
+            raise AssertionError("the script of the broker failed") from self._failure
 
     async def stop(self) -> None:
         assert self._server is not None

@@ -331,7 +331,10 @@ def test_status_is_the_brokers_answer_or_its_refusal() -> None:
 
 @asynccontextmanager
 async def two_brokers() -> AsyncIterator[tuple[BrokerNode, BrokerNode]]:
-    brokers = {"pb": BrokerPlace("pb", 1, 0, pubends=("quotes",)), "sb": BrokerPlace("sb", 2, 0)}
+    brokers = {
+        "pb": BrokerPlace("pb", 1, 0, pubends=("quotes",), best_effort=("quotes",)),
+        "sb": BrokerPlace("sb", 2, 0),
+    }
     overlay = Overlay("test", brokers, links=(("sb", "pb"),))
     async with BrokerNode(overlay, "pb") as pb, BrokerNode(overlay.with_port("pb", pb.address[1]), "sb") as sb:
         yield pb, sb
@@ -364,7 +367,7 @@ def test_messages_flow_through_two_real_brokers_by_content() -> None:
 
 def test_clients_of_a_real_broker_come_back_after_its_restart() -> None:
     async def test() -> None:
-        overlay = Overlay("test", {"b": BrokerPlace("b", 1, 0, pubends=("quotes",))})
+        overlay = Overlay("test", {"b": BrokerPlace("b", 1, 0, pubends=("quotes",), best_effort=("quotes",))})
         node = BrokerNode(overlay, "b")
         await node.start()
         port = node.address[1]
@@ -387,7 +390,9 @@ def test_a_real_broker_checks_tokens_and_narrows_what_is_seen() -> None:
     async def test() -> None:
         rules = (Rule("bob", publish=None, subscribe=Selector.parse("public = TRUE")), Rule("%"))
         access = Access(tokens=TOKENS, rules=rules)
-        overlay = Overlay("test", {"b": BrokerPlace("b", 1, 0, pubends=("quotes",))}, access=access)
+        overlay = Overlay(
+            "test", {"b": BrokerPlace("b", 1, 0, pubends=("quotes",), best_effort=("quotes",))}, access=access
+        )
         async with BrokerNode(overlay, "b") as node:
             address = f"penstock://127.0.0.1:{node.address[1]}"
             with pytest.raises(RefusedError, match="authentication failed"):
@@ -412,7 +417,9 @@ def test_a_real_broker_checks_tokens_and_narrows_what_is_seen() -> None:
 def test_a_real_broker_is_reached_through_tls_by_those_who_trust_it(tmp_path: Path) -> None:
     async def test() -> None:
         authority = Authority(tmp_path)
-        place = BrokerPlace("b", 1, 0, pubends=("quotes",), tls=authority.issue("b", mutual=True))
+        place = BrokerPlace(
+            "b", 1, 0, pubends=("quotes",), best_effort=("quotes",), tls=authority.issue("b", mutual=True)
+        )
         async with BrokerNode(Overlay("test", {"b": place}), "b") as node:
             address = f"penstocks://127.0.0.1:{node.address[1]}"
             async with connect(address, tls=client_context(authority.issue("me"))) as client:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from penstock.client.inbox import Inbox
+from penstock.client.positions import LostTicks
 from penstock.client.received import Received
 
 
@@ -49,3 +50,32 @@ def test_it_is_over_when_closed_or_refused() -> None:
     assert not inbox.is_over
     inbox.state = "refused"
     assert inbox.is_over
+
+
+def test_a_repetition_is_not_taken_in() -> None:
+    inbox = Inbox(1, "TRUE", bytes_max=10**6, messages_max=10**6, start={"p": 5})
+    assert [inbox.push(Received("p", tick, b"")) for tick in (4, 5, 5, 7)] == [False, True, False, True]
+    assert [inbox.push(Received("best-effort", tick, b"")) for tick in (4, 3, 3)] == [True] * 3
+    inbox.check_invariants()
+
+
+def test_positions_of_the_reader_stay_in_front_of_what_was_not_read() -> None:
+    inbox = Inbox(1, "TRUE", bytes_max=10**6, messages_max=10**6)
+    inbox.on_subscribed("TRUE", ("r",), (("p", 2), ("q", 4)))
+    for tick in (3, 6):
+        inbox.push(Received("p", tick, b""))
+    assert inbox.read_positions() == {"p": 3, "q": 4}
+    inbox.pop()
+    assert inbox.read_positions() == {"p": 6, "q": 4}
+    inbox.withdraw()
+    assert inbox.read_positions() == {"p": 6, "q": 4}, "what was forgotten has not been read"
+    inbox.on_subscribed("TRUE", (), (("p", 7), ("r", 9)))
+    assert inbox.starts == {"p": 2, "q": 4, "r": 9}
+
+
+def test_the_newest_notices_of_lost_ticks_are_kept_and_all_are_counted() -> None:
+    inbox = Inbox(1, "TRUE", bytes_max=10**6, messages_max=10**6, start={"p": 0})
+    for first in range(0, 500, 2):
+        assert inbox.on_lost(LostTicks("p", first, first + 1))
+    assert not inbox.on_lost(LostTicks("p", 0, 1))
+    assert (inbox.lost_count, len(inbox.lost), inbox.lost[-1]) == (250, 100, LostTicks("p", 498, 499))

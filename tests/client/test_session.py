@@ -6,11 +6,16 @@ from client.scripted import body_of, deliver
 from penstock.broker.codec import encode_frame
 from penstock.broker.errors import ProtocolError
 from penstock.broker.frames import (
+    PROTOCOL_VERSION,
+    Acknowledge,
     Frame,
     Goodbye,
     Heartbeat,
+    HeldBack,
     Hello,
+    Horizons,
     LinkState,
+    Lost,
     PubendNames,
     Publish,
     PublishAck,
@@ -23,13 +28,15 @@ from penstock.broker.frames import (
     Unsubscribed,
     Welcome,
 )
+from penstock.client.positions import LostTicks
 from penstock.client.session import Changes, Session
 from penstock.client.settings import ClientSettings
 from penstock.model.errors import LimitError
 from penstock.model.message import Message
 
-WELCOME = Welcome(1, "b1", "test", 11, 2, 50_000, 1_000, 1_000)
+WELCOME = Welcome(PROTOCOL_VERSION, "b1", "test", 11, 2, 50_000, 1_000, 1_000)
 CREDENTIAL = "open sesame"
+PUBLISHER = bytes(range(16))
 NAMES = PubendNames(((0, "quotes"),))
 
 
@@ -39,10 +46,17 @@ def feed(session: Session, *frames: Frame, now_ms: int = 0) -> Changes:
     return changes
 
 
+def naming(pubend: int, tick: int, number: int = 1) -> Horizons:
+    """Where a subscription begins, in order with the deliveries."""
+    return Horizons(pubend, tick, number.to_bytes(4), is_only=True)
+
+
 def session_up(**changes: int) -> Session:
-    session = Session(ClientSettings(**changes), name="me", token=CREDENTIAL, overlay="test")
+    session = Session(ClientSettings(**changes), name="me", token=CREDENTIAL, overlay="test", publisher=PUBLISHER)
     session.on_connected(now_ms=0)
-    assert session.take_frames(now_ms=0) == [Hello(1, "client", "me", "test", credential=CREDENTIAL)]
+    assert session.take_frames(now_ms=0) == [
+        Hello(PROTOCOL_VERSION, "client", "me", "test", credential=CREDENTIAL, publisher=PUBLISHER)
+    ]
     feed(session, WELCOME, NAMES)
     assert session.take_frames(now_ms=0) == []
     return session
@@ -62,7 +76,12 @@ def test_a_goodbye_instead_of_a_welcome_is_passed_on() -> None:
 
 
 @pytest.mark.parametrize(
-    "frame", [Heartbeat(), Welcome(2, "b", "o", 1, 1, 1, 1, 1), Welcome(1, "b", "o", 1, 1, 1, 0, 1)]
+    "frame",
+    [
+        Heartbeat(),
+        Welcome(PROTOCOL_VERSION + 1, "b", "o", 1, 1, 1, 1, 1),
+        Welcome(PROTOCOL_VERSION, "b", "o", 1, 1, 1, 0, 1),
+    ],
 )
 def test_a_broker_that_does_not_begin_with_a_good_welcome_breaks_the_protocol(frame: Frame) -> None:
     session = Session(ClientSettings(), name="me")
@@ -243,7 +262,7 @@ def test_subscriptions_are_sent_again_after_a_reconnect_and_withdrawn_ones_are_n
     session.on_connected(now_ms=0)
     assert len(session.take_frames(now_ms=0)) == 1
     feed(session, WELCOME)
-    assert session.take_frames(now_ms=0) == [Subscribe(1, "a = 1")]
+    assert session.take_frames(now_ms=0) == [Subscribe(1, "a = 1", (), resumes=True)]
 
 
 def test_half_a_frame_of_the_old_connection_does_not_disturb_the_new_one() -> None:
@@ -269,3 +288,155 @@ def test_a_refused_message_and_a_goodbye_are_passed_on() -> None:
     assert changes.publishing
     assert changes.goodbye == Goodbye("shutdown", "bye")
     assert session.publishing.refused == 1
+
+
+def sent_again(before: Welcome, after: Welcome, *pubends: str) -> list[tuple[int, str]]:
+    """What of a message to each pubend is sent on a second connection."""
+    session = Session(ClientSettings(linger_ms=0), name="me")
+    session.on_connected(now_ms=0)
+    feed(session, before)
+    for pubend in pubends:
+        session.publish(body_of(1), pubend, now_ms=0)
+    assert sum(isinstance(frame, Publish) for frame in session.take_frames(now_ms=0)) == len(pubends)
+    session.on_disconnected()
+    session.on_connected(now_ms=0)
+    feed(session, after)
+    frames = [frame for frame in session.take_frames(now_ms=0) if isinstance(frame, Publish)]
+    assert session.publishing.lost == len(pubends) - len(frames)
+    return [(frame.first, frame.pubend) for frame in frames]
+
+
+def welcome_of(broker: str, pubends: tuple[str, ...] = ("a", "b"), best_effort: tuple[str, ...] = ()) -> Welcome:
+    return Welcome(PROTOCOL_VERSION, broker, "test", 11, 2, 50_000, 1_000, 1_000, pubends, best_effort)
+
+
+def test_the_same_broker_gets_again_what_was_on_the_wire() -> None:
+    one = welcome_of("b1")
+    assert sent_again(one, one, "a", "", "gone") == [(1, "a"), (2, ""), (3, "gone")]
+    assert sent_again(one, welcome_of("b2"), "a", "") == []
+
+
+def test_pubends_that_guarantee_nothing_do_not_get_it_again() -> None:
+    partly, wholly = welcome_of("b1", best_effort=("b",)), welcome_of("b1", best_effort=("a", "b"))
+    assert sent_again(partly, partly, "a", "b", "") == [(1, "a"), (3, "")]
+    assert sent_again(wholly, wholly, "a", "b", "") == []
+    none = welcome_of("b1", ())
+    assert sent_again(none, none, "") == []
+
+
+def test_a_broker_that_would_choose_otherwise_does_not_get_again_what_it_chose_for() -> None:
+    assert sent_again(welcome_of("b1"), welcome_of("b1", ("a", "b", "c")), "a", "") == [(1, "a")]
+
+
+def test_every_connection_states_the_same_publisher() -> None:
+    publishers = set[bytes]()
+    for session in (Session(ClientSettings(), name="me"), Session(ClientSettings(), name="me")):
+        for _ in range(2):
+            session.on_connected(now_ms=0)
+            (hello,) = session.take_frames(now_ms=0)
+            assert isinstance(hello, Hello)
+            assert len(hello.publisher) == 16
+            publishers.add(hello.publisher)
+            session.on_disconnected()
+    assert len(publishers) == 2
+
+
+def test_sequence_numbers_go_on_over_connections() -> None:
+    session = session_up(linger_ms=0)
+    for sequence in (1, 2):
+        session.publish(body_of(sequence), "", now_ms=0)
+        (frame,) = session.take_frames(now_ms=0)
+        assert isinstance(frame, Publish)
+        assert frame.first == sequence
+        feed(session, PublishAck(sequence, len(body_of(sequence))))
+        session.on_disconnected()
+        session.on_connected(now_ms=0)
+        session.take_frames(now_ms=0)
+        feed(session, WELCOME)
+
+
+def test_why_publishers_are_held_back_is_known_until_it_is_over() -> None:
+    session = session_up()
+    feed(session, HeldBack("disk full"))
+    assert session.held_back == "disk full"
+    feed(session, HeldBack(""))
+    assert session.held_back == ""
+    feed(session, HeldBack("log full"))
+    session.on_disconnected()
+    assert session.held_back == ""
+
+
+def test_a_subscription_resumes_where_it_was() -> None:
+    session = session_up()
+    inbox = session.subscribe("TRUE", {"trades": 3})
+    assert session.take_frames(now_ms=0) == [Subscribe(1, "TRUE", (("trades", 3),))]
+    feed(session, Subscribed(1, "TRUE", (), (("trades", 3), ("quotes", 5))), deliver(7))
+    assert inbox.starts == {"trades": 3, "quotes": 5}
+    session.on_disconnected()
+    session.on_connected(now_ms=0)
+    session.take_frames(now_ms=0)
+    # The numbers are others on this connection.
+    feed(session, WELCOME, PubendNames(((0, "trades"), (1, "quotes"))))
+    assert session.take_frames(now_ms=0) == [Subscribe(1, "TRUE", (("trades", 3), ("quotes", 8)), resumes=True)]
+    feed(session, Subscribed(1, "TRUE", (), (("trades", 3), ("quotes", 8))), deliver(7))
+    assert [(each.pubend, each.tick) for each in inbox.queue] == [("quotes", 7), ("trades", 7)]
+    assert session.repeated == 0
+
+
+def test_one_acknowledgement_answers_all_horizons_that_came_together() -> None:
+    session = session_up()
+    session.subscribe("TRUE")
+    session.take_frames(now_ms=0)
+    feed(session, PubendNames(((1, "trades"),)), Subscribed(1, "TRUE", (), (("quotes", 5), ("trades", 6))))
+    feed(session, naming(0, 5), naming(1, 6))
+    assert session.take_frames(now_ms=0) == [Acknowledge(((0, 5), (1, 6)))]
+    feed(session, Horizons(0, 9), Horizons(1, 20), deliver(9), Horizons(0, 10))
+    assert session.take_frames(now_ms=0) == [Acknowledge(((0, 10), (1, 20)))]
+    feed(session, deliver(11))
+    assert session.take_frames(now_ms=0) == [], "without a horizon nothing is said"
+
+
+def test_a_horizon_on_its_way_when_a_subscription_was_confirmed_is_not_meant_for_it() -> None:
+    session = session_up()
+    older = session.subscribe("a = 1")
+    feed(session, Subscribed(1, "a = 1", (), (("quotes", 5),)), naming(0, 5))
+    newer = session.subscribe("a = 2", {"quotes": 3})
+    session.take_frames(now_ms=0)
+    # The confirmation is a control frame, and overtakes horizons that wait among the data.
+    feed(session, Subscribed(2, "a = 2", (), (("quotes", 3),)), Horizons(0, 90))
+    assert (older.positions.get("quotes"), newer.positions.get("quotes")) == (90, 3)
+    assert session.take_frames(now_ms=0) == [], "the newer one holds back what was said to be there"
+    feed(session, naming(0, 3, 2), deliver(4, 2), Horizons(0, 91))
+    assert [each.tick for each in newer.queue] == [4]
+    assert (older.positions.get("quotes"), newer.positions.get("quotes")) == (91, 91)
+    assert session.repeated == 0
+    assert session.take_frames(now_ms=0) == [Acknowledge(((0, 91),))]
+
+
+def test_what_a_connection_named_is_named_again_on_the_next_one() -> None:
+    session = session_up()
+    inbox = session.subscribe("TRUE")
+    feed(session, Subscribed(1, "TRUE", (), (("quotes", 5),)), naming(0, 5), Horizons(0, 9))
+    session.on_disconnected()
+    session.on_connected(now_ms=0)
+    feed(session, WELCOME, NAMES, Subscribed(1, "TRUE", (), (("quotes", 9),)), Horizons(0, 90))
+    assert inbox.positions.get("quotes") == 9
+    feed(session, naming(0, 9), Horizons(0, 91))
+    assert inbox.positions.get("quotes") == 91
+
+
+def test_lost_ticks_are_passed_on_if_a_subscription_misses_them() -> None:
+    session = session_up()
+    inbox = session.subscribe("TRUE")
+    feed(session, Subscribed(1, "TRUE", (), (("quotes", 5),)))
+    other = session.subscribe("TRUE", {"quotes": 5})
+    assert feed(session, Lost(0, 1, 4, (1,))).missing == []
+    assert feed(session, Lost(0, 8, 9, (1,)), deliver(6)).missing == [LostTicks("quotes", 8, 9)]
+    assert [each.tick for each in inbox.queue] == [6], "a notice overtakes the messages in front of it"
+    assert (inbox.lost_count, other.lost_count) == (1, 0)
+
+
+@pytest.mark.parametrize("frame", [Horizons(9, 1), Lost(9, 1, 2, (1,))])
+def test_only_pubends_with_a_name_have_horizons_and_losses(frame: Frame) -> None:
+    with pytest.raises(ProtocolError, match="pubend number 9 has no name"):
+        feed(session_up(), frame)

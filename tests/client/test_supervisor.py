@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 
 from client.scripted import QUICK, Peer, ScriptedBroker, run, until
-from penstock.broker.frames import Frame, Goodbye, Hello
+from penstock.broker.frames import Frame, Goodbye, Hello, Publish
 from penstock.client.address import Address
 from penstock.client.errors import ConnectionFailedError, RefusedError
-from penstock.client.session import Session
+from penstock.client.session import Changes, Session
 from penstock.client.settings import ClientSettings
 from penstock.client.supervisor import Supervisor
 
@@ -157,5 +157,24 @@ def test_a_broker_that_does_not_read_cannot_hold_up_the_end() -> None:
             connection._transport.write(bytes(50_000_000))
             await supervisor.close()
             assert connection.closed.is_set()
+
+    run(test())
+
+
+def test_what_is_published_at_the_moment_of_the_welcome_is_sent() -> None:
+    async def test() -> None:
+        session = Session(QUICK, name="me")
+
+        def publish(changes: Changes) -> None:
+            if changes.welcome is not None:
+                # As a task does that waited for this; it finds no connection that it could tell.
+                asyncio.get_running_loop().call_soon(lambda: session.publish(b"body", "", now_ms=0))
+
+        async with ScriptedBroker() as broker:
+            address = Address("127.0.0.1", broker.port)
+            supervisor = Supervisor(session, (address,), QUICK, tls=None, on_changes=publish)
+            await supervisor.connect()
+            await until(lambda: broker.peer.of(Publish))
+            await supervisor.close()
 
     run(test())

@@ -8,9 +8,11 @@ from contextlib import contextmanager
 import pytest
 
 from client.scripted import LIMIT_S, ScriptedBroker, deliver
-from penstock.broker.frames import Publish, Subscribe, Subscribed, Unsubscribe
+from penstock.broker.frames import Lost, Publish, Subscribe, Subscribed, Unsubscribe
 from penstock.client.errors import ClientClosedError, ConnectionFailedError
+from penstock.client.positions import LostTicks
 from penstock.client.sync import connect_sync
+from penstock.model.errors import MisuseError
 from penstock.model.message import Message
 from penstock.selectors.errors import SelectorError
 
@@ -25,9 +27,15 @@ def broker_in_a_thread(broker: ScriptedBroker) -> Iterator[Callable[[Callable[[]
         async with broker:
             loops.append(asyncio.get_running_loop())
             started.set()
-            await stopped.wait()
+            try:
+                async with asyncio.timeout(LIMIT_S):
+                    await stopped.wait()
+            except TimeoutError as error:
+                # Blocking calls have no limit of their own: who still waits would wait for ever.
+                broker.fail(error)
+                await stopped.wait()
 
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
     assert started.wait(LIMIT_S)
     try:
@@ -132,10 +140,34 @@ def test_a_reader_in_another_thread_ends_with_its_client() -> None:
                 ticks.append(message.tick)
                 got_one.set()
 
-        reader = threading.Thread(target=read)
+        reader = threading.Thread(target=read, daemon=True)
         reader.start()
         assert got_one.wait(LIMIT_S)
         client.close()
         reader.join(LIMIT_S)
         assert not reader.is_alive()
         assert ticks == [0]
+
+
+def test_positions_are_those_of_the_thread_that_reads() -> None:
+    broker = ScriptedBroker()
+    broker.answers[Subscribe] = lambda frame: [
+        Subscribed(frame.number, frame.selector, (), tuple(frame.positions)),
+        *(deliver(tick, frame.number) for tick in range(dict(frame.positions)["quotes"], 3_000)),
+        Lost(0, 3_000, 3_004, (frame.number,)),
+    ]
+    with broker_in_a_thread(broker), connect_sync(broker.address) as client:
+        assert client.held_back == ""
+        with client.subscribe("TRUE", start={"quotes": 5}) as subscription:
+            assert [subscription.get().tick for _ in range(10)] == list(range(5, 15))
+            assert subscription.positions == {"quotes": 15}, "more than that was fetched"
+            assert subscription.starts == {"quotes": 5}
+        assert subscription.positions == {"quotes": 15}
+        other = client.subscribe("TRUE", start={"quotes": 2_999})
+        assert other.get().tick == 2_999
+        with pytest.raises(TimeoutError):
+            other.get(timeout_s=0.001)
+        assert (other.lost, other.lost_count) == ([LostTicks("quotes", 3_000, 3_004)], 1)
+        with pytest.raises(MisuseError):
+            client.subscribe("TRUE", start={"quotes": -1})
+    assert other.positions == {"quotes": 3_005}

@@ -6,6 +6,8 @@ import asyncio
 import ssl
 import struct
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from penstock.broker.codec import FrameReader, encode_frame
@@ -28,6 +30,7 @@ from penstock.live.overlay import BrokerPlace, Overlay
 from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageIdSource
+from penstock.model.tick import TickRange
 
 LIMIT_S = 60.0
 """Time after which a test that waits gives up; generous, since nothing is judged by the clock."""
@@ -51,17 +54,25 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def lone(name: str = "b1", **changes: Any) -> Overlay:
-    """An overlay of one broker on a port of the system's choice."""
-    place = BrokerPlace(name=name, number=1, port=0, pubends=(f"{name}.a",), tunables=dict(FAST))
-    return Overlay(name="test", brokers={name: place}, **changes)
+    """An overlay of one best-effort broker on a port of the system's choice."""
+    return Overlay(name="test", brokers={name: place_of(name, 1)}, **changes)
+
+
+def guaranteed(folder: Path, name: str = "b1", **changes: Any) -> Overlay:
+    """An overlay of one broker that guarantees delivery, and keeps its data in a folder; changes are to its place."""
+    place = replace(place_of(name, 1), best_effort=(), data=folder, **changes)
+    return Overlay(name="test", brokers={name: place})
+
+
+def place_of(name: str, number: int) -> BrokerPlace:
+    """A best-effort broker with one pubend."""
+    pubends = (f"{name}.a",)
+    return BrokerPlace(name=name, number=number, port=0, pubends=pubends, best_effort=pubends, tunables=dict(FAST))
 
 
 def row(*names: str) -> Overlay:
-    """Brokers in a row; each dials the one before it, so that they can be started in order."""
-    brokers = {
-        name: BrokerPlace(name=name, number=number, port=0, pubends=(f"{name}.a",), tunables=dict(FAST))
-        for number, name in enumerate(names, start=1)
-    }
+    """Best-effort brokers in a row; each dials the one before it, so that they can be started in order."""
+    brokers = {name: place_of(name, number) for number, name in enumerate(names, start=1)}
     return Overlay(name="test", brokers=brokers, links=tuple(zip(names[1:], names, strict=False)))
 
 
@@ -171,6 +182,29 @@ class FakeBroker:
     def disconnect(self, connection: int, *, now_ms: int) -> list[Effect]:
         self.last_ms = now_ms
         self.asked.append(("disconnect", connection))
+        return self._answer()
+
+    def committed(self, number: int, *, now_ms: int) -> list[Effect]:
+        self.last_ms = now_ms
+        self.asked.append(("committed", number))
+        return self._answer()
+
+    def log_full(self, reason: str, *, now_ms: int) -> list[Effect]:
+        self.last_ms = now_ms
+        self.asked.append(("full", reason))
+        return self._answer()
+
+    def log_read(
+        self,
+        number: int,
+        messages: list[tuple[int, bytes]],
+        last: int,
+        *,
+        now_ms: int,
+        damaged: TickRange | None = None,
+    ) -> list[Effect]:
+        self.last_ms = now_ms
+        self.asked.append(("read", number, messages, last, damaged))
         return self._answer()
 
     def next_deadline(self) -> int | None:

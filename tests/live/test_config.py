@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.broker.settings import BrokerSettings
-from penstock.live.config import TUNABLES, load_overlay
+from penstock.live.config import TEXT_TUNABLES, TUNABLES, load_overlay
 from penstock.live.errors import ConfigError
 from penstock.live.overlay import Overlay
 from penstock.selectors.selector import EVERYTHING, Selector
@@ -105,11 +105,52 @@ def test_little_needs_to_be_said(tmp_path: Path) -> None:
 
 
 def test_all_tunables_of_a_broker_can_be_set(tmp_path: Path) -> None:
-    assert {"heartbeat_ms", "subscriptions_max", "credit_bytes"} <= set(TUNABLES)
+    assert {"heartbeat_ms", "subscriptions_max", "credit_bytes", "lease_ms", "retain_bytes_max"} <= set(TUNABLES)
+    assert TEXT_TUNABLES == ("retain_policy",)
     defaults = BrokerSettings("x")
     text = SMALL + "[defaults]\n" + "".join(f"{key} = {getattr(defaults, key) + 1}\n" for key in TUNABLES)
-    settings = loaded(text, tmp_path).settings_for("b1")
+    settings = loaded(text + "retain_policy = 'lapse'\n", tmp_path).settings_for("b1")
+    assert settings.retain_policy == "lapse"
     assert all(getattr(settings, key) == getattr(defaults, key) + 1 for key in TUNABLES)
+
+
+def test_a_broker_guarantees_and_keeps_its_data_beside_the_file_unless_told_otherwise(tmp_path: Path) -> None:
+    overlay = loaded(SMALL.replace("port = 7001", "port = 7001\npubends = ['a', 'b']"), tmp_path)
+    assert overlay.brokers["b1"].best_effort == overlay.settings_for("b1").best_effort == ()
+    assert [place.data for place in overlay.brokers.values()] == [tmp_path / "data/b1", tmp_path / "data/b2"]
+    assert overlay.brokers["b1"].data_bytes_max == 0
+    overlay.check_storage("b1")
+
+
+@pytest.mark.parametrize(
+    ("own", "general", "best_effort"),
+    [
+        ("service = 'best-effort'", "", ("a", "b")),
+        ("service = 'guaranteed'", "service = 'best-effort'", ()),
+        ("", "service = 'best-effort'", ("a", "b")),
+        ("best_effort = ['b']", "", ("b",)),
+        ("best_effort = ['b']", "service = 'best-effort'", ("b",)),
+        ("best_effort = []", "service = 'best-effort'", ()),
+    ],
+)
+def test_pubends_guarantee_or_do_their_best(
+    tmp_path: Path, own: str, general: str, best_effort: tuple[str, ...]
+) -> None:
+    text = SMALL.replace("port = 7001", f"port = 7001\npubends = ['a', 'b']\n{own}") + f"[defaults]\n{general}\n"
+    assert loaded(text, tmp_path).settings_for("b1").best_effort == best_effort
+
+
+def test_the_data_folder_can_be_said_and_limited(tmp_path: Path) -> None:
+    text = SMALL.replace("port = 7001", "port = 7001\ndata = 'kept/{name}'\ndata_bytes_max = 1000000")
+    text = text.replace("port = 7002", "port = 7002\ndata = '/var/b2'")
+    brokers = loaded(text, tmp_path).brokers
+    assert (brokers["b1"].data, brokers["b1"].data_bytes_max) == (tmp_path / "kept/b1", 1_000_000)
+    assert brokers["b2"].data == Path("/var/b2")
+
+
+def test_brokers_of_different_machines_may_use_the_same_path(tmp_path: Path) -> None:
+    text = SMALL.replace("port = 7002", "port = 7002\nhost = '10.0.0.2'").replace("port = ", "data = '/x'\nport = ")
+    assert len(loaded(text, tmp_path).brokers) == 2
 
 
 @pytest.mark.parametrize(
@@ -142,6 +183,50 @@ def test_all_tunables_of_a_broker_can_be_set(tmp_path: Path) -> None:
         ("port = 7002", "port = 1\nkey = 'x'", "overlay.toml:6: brokers.b2.key: needs a table [security.tls]"),
         ("port = 7002", "port = 1\nsilent_ms = 9", "overlay.toml:6: brokers.b2.silent_ms: silent_ms 9 is less than"),
         ("port = 7002", "port = 1\nheartbeat_ms = 0", "overlay.toml:6: brokers.b2.heartbeat_ms: heartbeat_ms 0 is not"),
+        (
+            "port = 7002",
+            "port = 1\nretain_bytes_max = 5\nretain_bytes = 9",
+            "overlay.toml:7: brokers.b2.retain_bytes: retain_bytes 9 is more than the maximum 5",
+        ),
+        (
+            "port = 7002",
+            "port = 1\nretain_bytes = 0\nretain_bytes_max = 0",
+            "overlay.toml:7: brokers.b2.retain_bytes_max: retain_bytes_max 0 is not positive",
+        ),
+        (
+            "port = 7002",
+            "port = 1\nretain_policy = 'drop'",
+            "overlay.toml:6: brokers.b2.retain_policy: retain_policy 'drop' is neither 'hold' nor 'lapse'",
+        ),
+        (
+            "port = 7002",
+            "port = 1\nretain_policy = 3",
+            "overlay.toml:6: brokers.b2.retain_policy: must be a string, not an integer (3)",
+        ),
+        (
+            "port = 7002",
+            "port = 1\nlease_ms = 5",
+            "overlay.toml:6: brokers.b2.lease_ms: lease_ms 5 is less than two silences",
+        ),
+        (
+            "port = 7002",
+            "port = 1\nservice = 'good'",
+            "overlay.toml:6: brokers.b2.service: 'good' is neither 'guaranteed' nor 'best-effort'",
+        ),
+        (
+            "port = 7002",
+            "port = 1\nservice = 'guaranteed'\nbest_effort = ['a']",
+            "overlay.toml:7: brokers.b2.best_effort: names some pubends, and service speaks of all",
+        ),
+        (
+            "port = 7002",
+            "port = 1\npubends = ['a']\nbest_effort = ['b']",
+            "overlay.toml:7: brokers.b2.best_effort: best_effort names b, not among the pubends of broker b2",
+        ),
+        ("port = 7002", "port = 1\nbest_effort = 'a'", "overlay.toml:6: brokers.b2.best_effort: must be an array"),
+        ("port = 7002", "port = 1\ndata = 3", "overlay.toml:6: brokers.b2.data: must be a string"),
+        ("port = 7002", "port = 1\ndata = 'data/b1'", "overlay.toml:6: brokers.b2.data: 127.0.0.1:"),
+        ("port = 7002", "port = 1\ndata_bytes_max = -1", "overlay.toml:6: brokers.b2.data_bytes_max: -1 is not in"),
         ("[brokers.b2]", "[brokers.'b 2']", "overlay.toml:7: links[1].between: there is no broker 'b2'"),
         (
             '["b1", "b2"]',
@@ -170,6 +255,9 @@ def test_what_is_wrong_is_said_with_file_line_and_key(old: str, new: str, compla
         ("[colour]\nx = 1", "overlay.toml:8: colour: unknown key; known here: access, brokers, clients"),
         ("[defaults]\nnumber = 1", "overlay.toml:9: defaults.number: unknown key"),
         ("[defaults]\nsilent_ms = 1", "overlay.toml:9: defaults.silent_ms: silent_ms 1 is less than two heartbeats"),
+        ("[defaults]\nservice = ''", "overlay.toml:9: defaults.service: '' is neither 'guaranteed' nor"),
+        ("[defaults]\nretain_policy = ''", "overlay.toml:9: defaults.retain_policy: retain_policy '' is neither"),
+        ("[defaults]\ndata = 'x'", "overlay.toml:9: defaults.data: unknown key"),
         ("[security]\nlink_tokn = 'x'", "overlay.toml:9: security.link_tokn: unknown key; did you mean link_token?"),
         ("[security.tls]\nmutual = 1", "overlay.toml:9: security.tls.mutual: must be true or false"),
         ("[security.tls]\nca = 'x'", "overlay.toml:8: security.tls.certificate: is missing"),

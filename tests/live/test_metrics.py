@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.live.counters import Counters
 from penstock.live.metrics import registry_of, rendered
+from penstock.live.store_figures import StoreFigures
 
 
 class Source:
@@ -27,6 +28,21 @@ class Source:
             "mechanisms": {"token": {"walks": 6, "name": "text is no figure"}},
         }
         return {"serving": True, "uptime_ms": 1_500, "node": self.counters.as_dict(), "broker": broker}
+
+
+STORE = {
+    **StoreFigures(
+        commits=12, syncs=4, messages=40, reads=2, last_sync_ms=1.5, file_bytes=9, full_reason="x"
+    ).as_dict(),
+    "folder": "data",
+    "waiting_commits": 3,
+    "waiting_bytes": 450,
+}
+
+
+class Keeping(Source):
+    def status(self) -> dict[str, Any]:
+        return super().status() | {"store": STORE}
 
 
 def samples(source: Source) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -57,6 +73,22 @@ def test_all_figures_are_there() -> None:
         ("penstock_mechanism", ("token", "walks")): 6,
     }
     assert expected.items() <= found.items()
+
+
+def test_the_figures_of_the_store_are_there_if_there_is_one() -> None:
+    expected = {
+        ("penstock_store_commits_total", ()): 12,
+        ("penstock_store_syncs_total", ()): 4,
+        ("penstock_store_messages_per_sync", ()): 10,
+        ("penstock_store_waiting_commits", ()): 3,
+        ("penstock_store_waiting_bytes", ()): 450,
+        ("penstock_store_last_sync_seconds", ()): 0.0015,
+        ("penstock_store_full", ()): 1,
+        ("penstock_store_file_bytes", ()): 9,
+        ("penstock_store_damaged_records", ()): 0,
+    }
+    assert expected.items() <= samples(Keeping()).items()
+    assert not [name for name, _ in samples(Source()) if name.startswith("penstock_store")]
 
 
 def test_every_scrape_asks_again() -> None:

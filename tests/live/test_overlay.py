@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from live.support import lone, row
 from penstock.broker.access import Access
-from penstock.live.errors import ConfigError, ExposedError
+from penstock.live.errors import ConfigError, ExposedError, StorageError
 from penstock.live.overlay import Overlay, Security, is_loopback
 
 HUSH = "hush"
@@ -48,6 +49,21 @@ def test_the_port_that_was_given_replaces_the_one_in_the_file() -> None:
 
 def test_secrets_are_not_shown() -> None:
     assert HUSH not in repr(Security(link_token=HUSH, admin_token=HUSH))
+
+
+def test_who_guarantees_needs_a_data_folder(tmp_path: Path) -> None:
+    overlay = exposed(lone(), best_effort=(), where="o.toml:7")
+    complaint = r"^o\.toml:7: broker b1 guarantees delivery from b1\.a, but has no data folder .* \(data\), or name"
+    with pytest.raises(StorageError, match=complaint):
+        overlay.check_storage("b1")
+    exposed(overlay, data=tmp_path).check_storage("b1")
+    exposed(overlay, best_effort=("b1.a",)).check_storage("b1")
+    exposed(overlay, pubends=()).check_storage("b1")
+
+
+def test_words_and_numbers_may_be_tuned() -> None:
+    settings = exposed(lone(), tunables={"retain_policy": "lapse", "lease_ms": 9_000}).settings_for("b1")
+    assert (settings.retain_policy, settings.lease_ms, settings.best_effort) == ("lapse", 9_000, ("b1.a",))
 
 
 @pytest.mark.parametrize(

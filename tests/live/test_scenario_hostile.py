@@ -13,11 +13,22 @@ from bench.frames import campaign
 from live.support import LIMIT_S, FramePeer, framed, lone, row, run, until
 from penstock.broker.access import Access
 from penstock.broker.codec import FRAME_BYTES_MAX, encode_frame
-from penstock.broker.frames import Deliver, Forward, Goodbye, Heartbeat, Hello, LinkState, Publish, Subscribe, Welcome
+from penstock.broker.frames import (
+    PROTOCOL_VERSION,
+    Deliver,
+    Forward,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    LinkState,
+    Publish,
+    Subscribe,
+    Welcome,
+)
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay, Security
 
-HELLO = encode_frame(Hello(1, "client", "mallory", "test"))
+HELLO = encode_frame(Hello(PROTOCOL_VERSION, "client", "mallory", "test"))
 HUSH = "hush"
 
 
@@ -75,9 +86,9 @@ def test_who_breaks_the_protocol_is_told_and_counted(data: bytes, reason: str) -
     ("hello", "reason"),
     [
         (Hello(99, "client", "c", "test"), "protocol version 99"),
-        (Hello(1, "client", "c", "other"), "this is overlay test, not other"),
-        (Hello(1, "king", "c", "test"), "role 'king'"),
-        (Hello(1, "broker", "b9", "test"), "no link with b9"),
+        (Hello(PROTOCOL_VERSION, "client", "c", "other"), "this is overlay test, not other"),
+        (Hello(PROTOCOL_VERSION, "king", "c", "test"), "role 'king'"),
+        (Hello(PROTOCOL_VERSION, "broker", "b9", "test"), "no link with b9"),
     ],
 )
 def test_who_does_not_belong_here_is_refused(hello: Hello, reason: str) -> None:
@@ -91,10 +102,10 @@ def test_who_cannot_prove_who_it_is_is_refused() -> None:
         overlay = replace(row("b1", "b2"), access=Access({"feed": HUSH}), security=Security(link_token=HUSH))
         async with BrokerNode(overlay, "b1") as node:
             for hello in (
-                Hello(1, "client", "feed", "test", credential="wrong"),
-                Hello(1, "client", "nobody", "test", credential=HUSH),
-                Hello(1, "client", "feed", "test"),
-                Hello(1, "broker", "b2", "test", credential="wrong"),
+                Hello(PROTOCOL_VERSION, "client", "feed", "test", credential="wrong"),
+                Hello(PROTOCOL_VERSION, "client", "nobody", "test", credential=HUSH),
+                Hello(PROTOCOL_VERSION, "client", "feed", "test"),
+                Hello(PROTOCOL_VERSION, "broker", "b2", "test", credential="wrong"),
             ):
                 peer = await FramePeer.dial(node.address)
                 peer.send(hello)

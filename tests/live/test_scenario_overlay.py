@@ -13,7 +13,7 @@ import pytest
 from live.certificates import Authority
 from live.support import FramePeer, row, run, until
 from penstock.broker.access import Access
-from penstock.broker.frames import Deliver, Hello, Welcome
+from penstock.broker.frames import PROTOCOL_VERSION, Deliver, Hello, Welcome
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay, Security, TlsFiles
 from penstock.live.tls import client_context
@@ -101,7 +101,7 @@ def test_an_overlay_with_certificates_and_tokens_lets_its_own_in(plain: bool, tm
         peers = []
         for node in nodes:
             peers.append(await FramePeer.dial(node.address, context=client_context(TlsFiles(authority.path))))
-            peers[-1].send(Hello(1, "client", "feed", "test", credential=HUSH))
+            peers[-1].send(Hello(PROTOCOL_VERSION, "client", "feed", "test", credential=HUSH))
             await peers[-1].get(Welcome)
         await peers[1].subscribe(1, "x > 0")
         peers[0].publish({"x": 1}, payload=b"y" * 300_000)

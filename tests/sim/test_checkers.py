@@ -25,7 +25,7 @@ def body(counter: int, a: int = 1, publisher: int = 1) -> bytes:
 
 
 def received(counters: list[int], *, a: int = 1, publisher: int = 1, subscription: int = 1) -> list[Delivery]:
-    return [Delivery(0, subscription, 0, counter, body(counter, a, publisher)) for counter in counters]
+    return [Delivery(0, subscription, "p", counter, body(counter, a, publisher)) for counter in counters]
 
 
 def test_what_is_right_has_no_complaints() -> None:
@@ -79,7 +79,7 @@ def test_what_the_broker_did_not_grant_must_not_come() -> None:
 def test_missing_is_what_was_sent_in_force_and_matches_and_did_not_come() -> None:
     subscriber, publisher = client("c", "a = 1"), client("p")
     subscriber.subscriptions[1].end(100)
-    publisher.published = [
+    publisher.published[:] = [
         Published(10, body(1)),
         Published(20, body(2)),
         Published(30, body(3, a=2)),

@@ -7,17 +7,31 @@ from typing import Any
 import pytest
 
 from penstock.broker.access import Access, Rule
-from penstock.broker.frames import Deliver
+from penstock.broker.frames import (
+    Acknowledge,
+    Deliver,
+    Heartbeat,
+    HeldBack,
+    Hello,
+    Horizons,
+    Lost,
+    PubendNames,
+    Publish,
+    PublishAck,
+    Subscribe,
+    Subscribed,
+)
 from penstock.broker.settings import BrokerSettings
 from penstock.selectors import Selector
 from penstock.sim.checkers import broken_laws, missing
-from penstock.sim.client import SimClient
+from penstock.sim.client import LostTicks, SimClient
 from penstock.sim.world import World
+from sim.scripted import Play
 
 
 def world_of(**settings: Any) -> World:
     world = World(1, checks=True)
-    world.add_broker(BrokerSettings("b1", pubends=("p",), **settings))
+    world.add_broker(BrokerSettings("b1", pubends=("p",), best_effort=("p",), **settings))
     return world
 
 
@@ -86,7 +100,7 @@ def test_a_message_larger_than_all_credit_goes_alone() -> None:
 def test_a_full_backlog_drops_and_counts() -> None:
     world = world_of()
     publisher = world.add_client("pub", "b1")
-    publisher._backlog_max = 2
+    publisher.publishing._backlog_max = 2
     for _ in range(5):
         publisher.publish({"a": 1})
     assert (publisher.backlog, publisher.dropped) == (2, 3)
@@ -198,4 +212,67 @@ def test_a_frame_that_is_not_for_clients_is_a_bug() -> None:
     _, subscriber = pair_of_clients(world)
     assert subscriber._end is not None
     with pytest.raises(AssertionError, match="is not for clients"):
-        subscriber.on_frames(subscriber._end, [Deliver(0, 1, b"", b""), object()])  # type: ignore[list-item]
+        subscriber.on_frames(subscriber._end, [Heartbeat(), object()])  # type: ignore[list-item]
+
+
+def test_a_client_goes_on_where_it_was() -> None:
+    play = Play()
+    client, broker = play.client, play.broker
+    client.subscribe("a = 1")
+    play.run(10)
+    assert broker.all(Subscribe) == [Subscribe(1, "a = 1")]
+    one = bytes((0, 0, 0, 1))
+    play.say(PubendNames(((0, "p"), (1, "q"))), Subscribed(1, "a = 1", ("q",), (("p", 10),)))
+    play.say(Horizons(0, 10, one, is_only=True), Deliver(0, 12, one, b"x"), Horizons(0, 30))
+    assert broker.all(Acknowledge) == [Acknowledge(((0, 10),)), Acknowledge(((0, 30),))]
+    play.reconnect()
+    assert broker.all(Subscribe) == [Subscribe(1, "a = 1", (("p", 30),), resumes=True)]
+    # The numbers of pubends are others now.
+    play.say(PubendNames(((0, "q"), (1, "p"))), Subscribed(1, "a = 1", (), (("p", 30), ("q", 5))))
+    play.say(Deliver(1, 31, one, b"y"))
+    assert [(delivery.pubend, delivery.tick) for delivery in client.deliveries] == [("p", 12), ("p", 31)]
+    assert client.subscriptions[1].positions == {"p": 32, "q": 5}
+
+
+def test_a_client_may_begin_at_ticks_that_it_states() -> None:
+    play = Play()
+    play.run(10)
+    play.client.subscribe("a = 1", {"p": 7})
+    play.run(10)
+    assert play.broker.all(Subscribe) == [Subscribe(1, "a = 1", (("p", 7),))]
+    play.reconnect()
+    assert play.broker.all(Subscribe) == [Subscribe(1, "a = 1", (("p", 7),))]
+
+
+def test_a_client_that_was_never_confirmed_does_not_resume() -> None:
+    play = Play()
+    play.client.subscribe("a = 1")
+    play.reconnect()
+    assert play.broker.all(Subscribe) == [Subscribe(1, "a = 1")]
+
+
+def test_what_was_not_acknowledged_comes_again_from_the_same_publisher() -> None:
+    play = Play()
+    play.client.publish({"a": 1}, pubend="p")
+    play.client.publish({"a": 2}, pubend="p")
+    play.run(10)
+    first, hellos = play.broker.all(Publish), play.broker.all(Hello)
+    play.say(PublishAck(1, 100))
+    play.reconnect()
+    (again,) = play.broker.all(Publish)
+    assert isinstance(again, Publish)
+    assert isinstance(first[1], Publish)
+    assert (again.first, again.bodies, again.pubend) == (2, first[1].bodies, "p")
+    assert play.broker.all(Hello) == hellos
+    play.say(PublishAck(2, 100))
+    assert (play.client.acknowledged, play.client.unconfirmed, play.client.unsettled) == (2, 0, 0)
+
+
+def test_losses_and_reasons_to_wait_are_recorded() -> None:
+    play = Play()
+    play.say(PubendNames(((3, "p"),)), HeldBack("the disk is full"), Lost(3, 5, 9, (1,)))
+    assert (play.client.held_back, play.client.lost[0][1:]) == ("the disk is full", ("p", 5, 9, (1,)))
+    assert play.client.holds == ["the disk is full"]
+    assert isinstance(play.client.lost[0], LostTicks)
+    play.say(HeldBack(""))
+    assert play.client.held_back == ""

@@ -216,3 +216,15 @@ def test_a_host_that_is_back_resets_connections_it_does_not_know(pair: Pair) -> 
     pair.a.say(1)
     pair.run(10)
     assert pair.a.heard()[-1] == "lost"
+
+
+def test_a_link_that_is_slowed_down_keeps_the_order(pair: Pair) -> None:
+    pair.link.slow_down(500_000)
+    pair.a.say(1)
+    pair.link.slow_down(10_000)
+    pair.a.say(2)
+    pair.run(400)
+    assert pair.b.heard() == ["connected"]
+    pair.run(200)
+    assert pair.b.heard() == ["connected", "hears 1", "hears 2"]
+    assert pair.link.options.latency_us == 10_000

@@ -6,13 +6,14 @@ import inspect
 from random import Random
 
 from penstock.broker.broker import Broker
+from penstock.broker.durable import Recovered
 from penstock.broker.settings import BrokerSettings
 from penstock.sim.ports import BrokerCore, MakeBroker
 
 
 def test_the_broker_is_a_broker_core() -> None:
     make: MakeBroker = Broker
-    core: BrokerCore = make(BrokerSettings("b1"), incarnation=1, rng=Random(1))
+    core: BrokerCore = make(BrokerSettings("b1"), incarnation=1, rng=Random(1), recovered=Recovered())
     for name, method in inspect.getmembers(BrokerCore, inspect.isfunction):
         if not name.startswith("_"):
             asked = list(inspect.signature(method).parameters)[1:]

@@ -31,5 +31,5 @@ def test_being_confirmed_again_begins_a_new_period() -> None:
 def test_bodies_are_decoded_on_request() -> None:
     message_id = MessageId(1, 2, 3, 4)
     body = encode_body(message_id, Message({"a": 1}, b"x"))
-    for record in (Published(0, body), Delivery(0, 1, 2, 3, body)):
+    for record in (Published(0, body), Delivery(0, 1, "p", 3, body)):
         assert (record.message_id, record.attributes) == (message_id, {"a": 1})

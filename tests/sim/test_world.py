@@ -17,6 +17,7 @@ from penstock.sim.checkers import broken_laws, missing
 from penstock.sim.client import SimClient
 from penstock.sim.host import CostModel
 from penstock.sim.topologies import broker_names, chain, ring, tree
+from penstock.sim.verdict import judge
 from penstock.sim.workloads import QuoteWorkload, TopicWorkload
 from penstock.sim.world import START_MS, Timed, World
 
@@ -24,6 +25,7 @@ FOUR = broker_names(4)
 
 SCRIPT = """
 from penstock.sim.topologies import broker_names, ring
+from penstock.sim.verdict import judge
 from penstock.sim.workloads import QuoteWorkload
 from penstock.sim.world import World
 import sys
@@ -50,9 +52,11 @@ print(world.digest(), sum(len(client.deliveries) for client in world.clients.val
 class Market:
     """A world with a publisher of quotes and some subscribers at every broker."""
 
-    def __init__(self, links: list[tuple[str, str]], *, seed: int = 1, checks: bool = True) -> None:
+    def __init__(
+        self, links: list[tuple[str, str]], *, seed: int = 1, checks: bool = True, guaranteed: bool = False
+    ) -> None:
         self.world = World(seed, checks=checks)
-        self.world.add_overlay(links, latency_us=2_000)
+        self.world.add_overlay(links, latency_us=2_000, guaranteed=guaranteed)
         names = list(self.world.brokers)
         self.quotes = QuoteWorkload(self.world.workload, 8, days=60)
         self.stream = self.quotes.publications(1_000_000)
@@ -294,3 +298,44 @@ def test_a_broker_that_needs_more_memory_than_its_host_has_is_killed_and_can_be_
     assert world.run_until(lambda: not small.is_up, limit_ms=5_000)
     world.restart("b1")
     assert small.is_up
+
+
+def test_pubends_are_of_the_best_effort_class_unless_they_are_guaranteed() -> None:
+    world = World(1)
+    plain = world.add_brokers([("b1", "b2")])
+    sure = world.add_brokers([("b3", "b4")], guaranteed=True, settings={"silence_ms": 500})
+    mixed = world.add_brokers([("b5", "b6")], settings={"pubends": ("p", "q"), "best_effort": ("q",)})
+    assert [each.settings.best_effort for each in (plain[0], sure[0], mixed[0])] == [("b1-pubend",), (), ("q",)]
+    assert sure[1].settings.silence_ms == 500
+
+
+def test_a_broker_restarts_with_the_clock_that_it_is_given() -> None:
+    world = World(1)
+    world.add_brokers([("b1", "b2")])
+    for offset_ms in (-5_000, None):
+        world.crash("b1")
+        world.restart("b1", clock_offset_ms=offset_ms)
+        assert world.broker("b1")._now_ms() == world.clock.now_ms - 5_000
+
+
+def test_guaranteed_messages_survive_a_cut_two_crashes_and_a_clock_that_was_set_back() -> None:
+    market = Market(chain(FOUR), checks=False, guaranteed=True)
+    world = market.world
+    world.feed(market._timed(1_000))
+    world.run_for(300)
+    world.cut("b2", "b3")
+    world.cut("sub-1", "b2", loud=True)
+    world.run_for(300)
+    world.crash("b1")
+    world.crash("b4", loud=False)
+    world.run_for(2_000)
+    world.restart("b1", clock_offset_ms=-60_000)
+    world.restart("b4")
+    for ends in [("b2", "b3"), ("sub-1", "b2")]:
+        world.heal(*ends)
+    assert world.run_until_ready()
+    world.run_for(10_000)
+    verdict = judge(market.publishers, market.subscribers)
+    assert verdict.problems == []
+    assert (verdict.published, verdict.acknowledged) == (1_000, 1_000)
+    assert world.broker("b1").counts()["publishes_repeated"] > 0

@@ -13,25 +13,23 @@ from typing import Any, Final
 import msgspec
 
 from penstock.broker import frames as f
-from penstock.broker.connections import Connections
 from penstock.broker.desk import Desk
-from penstock.broker.effects import Effect, Record
+from penstock.broker.durable import Recovered
+from penstock.broker.effects import Effect
 from penstock.broker.errors import ProtocolError
-from penstock.broker.filters import Filters
-from penstock.broker.mechanism import Answer, Mechanism, PublishSystem, Tell
+from penstock.broker.guaranteed import Guaranteed
+from penstock.broker.intake import Intake
+from penstock.broker.mechanism import Mechanism
+from penstock.broker.mechanisms import Mechanisms
 from penstock.broker.neighbourhood import Neighbourhood
 from penstock.broker.outbox import Outbox
 from penstock.broker.peers import Peer, PeerKind
-from penstock.broker.pubends import Pubends
 from penstock.broker.readiness import Readiness
-from penstock.broker.routing import Router
+from penstock.broker.rooms import Rooms
 from penstock.broker.settings import BrokerSettings
-from penstock.broker.subscribers import Subscribers
-from penstock.broker.topology import Topology
-from penstock.model.body import decode_attributes, encode_body
 from penstock.model.errors import PeerError
-from penstock.model.message_id import MessageIdSource
 from penstock.model.ports import Rng
+from penstock.model.tick import TickRange
 
 __all__ = ["Broker"]
 
@@ -43,43 +41,27 @@ class Broker:
     """One broker of an overlay."""
 
     def __init__(
-        self, settings: BrokerSettings, *, incarnation: int, rng: Rng, mechanisms: Sequence[Mechanism] = ()
+        self,
+        settings: BrokerSettings,
+        *,
+        incarnation: int,
+        rng: Rng,
+        mechanisms: Sequence[Mechanism] = (),
+        recovered: Recovered | None = None,
     ) -> None:
         self.settings = settings
         self._incarnation = incarnation
-        self._rng = rng
-        self._connections = Connections(settings)
-        self._topology = Topology(settings.name, incarnation=incarnation, pubends=settings.pubends)
-        self._filters = Filters(settings.name, incarnation=incarnation)
-        self._subscribers = Subscribers()
-        self._pubends = Pubends(settings.pubends)
+        rooms = Rooms(settings, incarnation=incarnation)
+        self._connections, self._topology, self._filters = rooms.connections, rooms.topology, rooms.filters
+        self._subscribers, self._router = rooms.subscribers, rooms.router
         self._readiness = Readiness(wait_ms=settings.subscribe_wait_ms)
-        self._router = Router(
-            settings.name, self._topology, self._filters, self._subscribers, self._pubends, self._connections
-        )
-        self._desk = Desk(
-            settings,
-            incarnation=incarnation,
-            connections=self._connections,
-            filters=self._filters,
-            subscribers=self._subscribers,
-            readiness=self._readiness,
-            router=self._router,
-            pubends=self._pubends,
-        )
-        self._neighbourhood = Neighbourhood(
-            settings,
-            incarnation=incarnation,
-            connections=self._connections,
-            topology=self._topology,
-            filters=self._filters,
-            router=self._router,
-            readiness=self._readiness,
-            pubends=self._pubends,
-        )
-        self._mechanisms: dict[str, Mechanism] = {}
-        self._enlist(mechanisms)
-        self._system_ids = MessageIdSource(publisher=0, broker=settings.number)
+        self._guaranteed = Guaranteed(rooms, rng, recovered or Recovered())
+        self._desk = Desk(rooms, self._readiness, self._guaranteed, incarnation=incarnation)
+        self._intake = Intake(rooms, self._guaranteed, refuse=self._desk.refuse)
+        self._neighbourhood = Neighbourhood(rooms, self._readiness, self._guaranteed, incarnation=incarnation)
+        self._mechanisms = Mechanisms(rooms, mechanisms, self._guaranteed.edges, say_to=self._neighbourhood.say_to)
+        if self._guaranteed.edges.subscriptions:
+            self._readiness.need(rooms.filters.version)
         self._beat_ms: int | None = None
         self._credit_ms: int | None = None
         self._subscribed = False
@@ -90,6 +72,7 @@ class Broker:
 
     def connect(self, connection: int, *, now_ms: int, dialled: str = "", certificate: str = "") -> list[Effect]:
         """A transport exists: to the neighbour that was dialled, or from somebody who will say who it is."""
+        self._guaranteed.begin_turn(now_ms=now_ms)
         peer = self._connections.open(connection, dialled=dialled, certificate=certificate, now_ms=now_ms)
         if self._beat_ms is None:
             self._beat_ms = now_ms + self.settings.heartbeat_ms
@@ -103,6 +86,7 @@ class Broker:
 
     def receive(self, connection: int, frames: list[f.Frame], *, now_ms: int) -> list[Effect]:
         """Frames have arrived, in this order; a peer that breaks a rule loses its connection, and only that."""
+        self._guaranteed.begin_turn(now_ms=now_ms)
         for frame in frames:
             peer = self._connections.peers.get(connection)
             if peer is None:
@@ -120,39 +104,69 @@ class Broker:
 
     def disconnect(self, connection: int, *, now_ms: int) -> list[Effect]:
         """A transport is gone."""
+        self._guaranteed.begin_turn(now_ms=now_ms)
         peer = self._connections.peers.get(connection)
         if peer is not None:
             self._forget(peer, now_ms)
         return self._finish(now_ms)
 
+    def committed(self, number: int, *, now_ms: int) -> list[Effect]:
+        """All commits up to this number are durable."""
+        self._guaranteed.on_committed(number, now_ms=now_ms)
+        self._intake.on_committed(number, now_ms=now_ms)
+        return self._finish(now_ms)
+
+    def log_full(self, reason: str, *, now_ms: int) -> list[Effect]:
+        """The oldest commit has to wait for space; the shell tries again until it can say ``committed``."""
+        self._guaranteed.on_full(reason)
+        self._intake.hold_back(reason)
+        return self._finish(now_ms)
+
+    def log_read(
+        self,
+        number: int,
+        messages: list[tuple[int, bytes]],
+        last: int,
+        *,
+        now_ms: int,
+        damaged: TickRange | None = None,
+    ) -> list[Effect]:
+        """What a read found: all there is from the first tick asked for up to this last one.
+
+        The last one may lie behind the last that was asked for, if there is nothing in between. What is damaged lies
+        right behind that, and cannot be read.
+        """
+        self._guaranteed.on_read(number, messages, last, damaged, now_ms=now_ms)
+        return self._finish(now_ms)
+
     def next_deadline(self) -> int | None:
         """When this broker wants to be woken, if nothing happens before."""
-        wishes = [self._beat_ms, self._credit_ms, self._readiness.next_deadline(), self._desk.next_deadline()]
-        if self._mechanisms:
-            wishes += [each.next_deadline() for each in self._mechanisms.values()]
+        wishes = [
+            *(self._beat_ms, self._credit_ms, self._readiness.next_deadline()),
+            *(self._intake.next_deadline(), self._guaranteed.next_deadline(), self._mechanisms.next_deadline()),
+        ]
         return min([each for each in wishes if each is not None], default=None)
 
     def on_deadline(self, *, now_ms: int) -> list[Effect]:
         """It is time: heartbeats, silent peers, probes, credit, mechanisms."""
+        self._guaranteed.begin_turn(now_ms=now_ms)
         if self._beat_ms is not None and now_ms >= self._beat_ms:
             self._beat_ms = now_ms + self.settings.heartbeat_ms if self._connections.peers else None
             for peer in self._connections.beat(now_ms=now_ms):
                 self._end(peer, "silent", "nothing was heard for too long", now_ms)
-        self._desk.on_deadline(now_ms=now_ms)
+        self._intake.on_deadline(now_ms=now_ms)
+        self._guaranteed.on_deadline(now_ms=now_ms)
         if self._readiness.is_time_to_retry(now_ms=now_ms):
             self._neighbourhood.probe()
-        for mechanism in self._mechanisms.values():
-            due_ms = mechanism.next_deadline()
-            if due_ms is not None and now_ms >= due_ms:
-                self._carry_out(mechanism, mechanism.on_deadline(now_ms=now_ms), now_ms)
+        self._mechanisms.on_deadline(now_ms=now_ms)
         return self._finish(now_ms)
 
     def shutdown(self, *, now_ms: int) -> list[Effect]:
         """An orderly end: everybody is told."""
-        self._desk.acknowledge_all()
+        self._intake.acknowledge_all()
         for peer in list(self._connections.peers.values()):
             self._end(peer, "shutdown", f"broker {self.settings.name} stops", now_ms)
-        return self._connections.take_effects()
+        return self._guaranteed.take_effects() + self._connections.take_effects()
 
     # --- for the shell
 
@@ -178,8 +192,9 @@ class Broker:
             "dropped": dict(connections.dropped),
             "malformed": self.malformed,
             "refused": self._desk.refused,
-            "counts": dict(self._router.counts),
-            "mechanisms": {name: each.status() for name, each in self._mechanisms.items()},
+            "counts": {**self._router.counts, **self._guaranteed.counts()},
+            "guaranteed": self._guaranteed.status(),
+            "mechanisms": self._mechanisms.status(),
         }
 
     def check_invariants(self) -> None:
@@ -187,6 +202,7 @@ class Broker:
         self._topology.check_invariants()
         self._filters.check_invariants()
         self._subscribers.check_invariants()
+        self._guaranteed.check_invariants()
         for peer in self._connections.peers.values():
             peer.outbox.check_invariants()
 
@@ -196,27 +212,34 @@ class Broker:
         def for_links(handler: Callable[[Peer, Any, int], None]) -> Callable[[Peer, Any, int], None]:
             return _only(PeerKind.LINK, handler)
 
-        neighbourhood = self._neighbourhood
+        neighbourhood, guaranteed = self._neighbourhood, self._guaranteed
         return {
             f.Hello: self._on_hello,
             f.Heartbeat: lambda _peer, _frame, _now_ms: None,
             f.Goodbye: lambda peer, _frame, now_ms: self._forget(peer, now_ms, told=True),
-            f.LinkState: for_links(lambda peer, frame, _now_ms: neighbourhood.on_link_state(peer, frame)),
+            f.LinkState: for_links(lambda peer, frame, now_ms: neighbourhood.on_link_state(peer, frame, now_ms=now_ms)),
             f.FilterUpdate: for_links(lambda peer, frame, _now_ms: neighbourhood.on_filter_update(peer, frame)),
             f.FilterAck: for_links(lambda peer, frame, _now_ms: neighbourhood.on_filter_ack(peer, frame)),
-            f.FilterProbe: for_links(lambda _peer, frame, _now_ms: neighbourhood.on_probe(frame)),
-            f.FilterApplied: for_links(lambda _peer, frame, _now_ms: neighbourhood.on_applied(frame)),
+            f.FilterProbe: for_links(lambda _peer, frame, now_ms: neighbourhood.on_probe(frame, now_ms=now_ms)),
+            f.FilterApplied: for_links(lambda _peer, frame, now_ms: neighbourhood.on_applied(frame, now_ms=now_ms)),
+            f.KnowledgeMessage: for_links(
+                lambda peer, frame, now_ms: guaranteed.carrier.on_message(peer, frame, now_ms=now_ms)
+            ),
+            f.Nack: for_links(lambda peer, frame, now_ms: guaranteed.carrier.on_nack(peer.name, frame, now_ms=now_ms)),
+            f.Positions: for_links(lambda _peer, frame, now_ms: guaranteed.on_positions(frame, now_ms=now_ms)),
             f.Forward: for_links(lambda peer, frame, _now_ms: self._router.forward(frame, peer.name)),
-            f.MechanismMessage: for_links(self._on_mechanism_message),
+            f.MechanismMessage: for_links(self._mechanisms.on_message),
         }
 
     def _client_handlers(self) -> dict[type, Callable[[Peer, Any, int], None]]:
         def for_clients(handler: Callable[[Peer, Any, int], None]) -> Callable[[Peer, Any, int], None]:
             return _only(PeerKind.CLIENT, handler)
 
-        desk, flood = self._desk, self._neighbourhood.flood
+        desk, intake, flood = self._desk, self._intake, self._neighbourhood.flood
+        positions = self._guaranteed.positions
         return {
-            f.Publish: for_clients(lambda peer, frame, now_ms: desk.publish(peer, frame, now_ms=now_ms)),
+            f.Publish: for_clients(lambda peer, frame, now_ms: intake.publish(peer, frame, now_ms=now_ms)),
+            f.Acknowledge: for_clients(lambda peer, frame, _now_ms: positions.acknowledge(peer, frame)),
             f.Subscribe: for_clients(self._on_subscribe),
             f.Unsubscribe: for_clients(lambda peer, frame, _now_ms: flood(desk.unsubscribe(peer, frame))),
             f.StatusRequest: for_clients(self._on_status_request),
@@ -232,6 +255,8 @@ class Broker:
             problem = f"protocol version {hello.version} is not {f.PROTOCOL_VERSION}"
         elif hello.role == "client" and not peer.dialled:
             problem = self._desk.admit(peer, hello, now_ms=now_ms)
+            if problem is None and (former := self._desk.succeed(peer)) is not None:
+                self._end(former, "replaced", "the publisher has connected anew", now_ms)
         elif hello.role == "broker":
             problem = self._neighbourhood.problem_with(peer, hello)
             if problem is None:
@@ -247,8 +272,7 @@ class Broker:
             # The neighbour knows that the old connection is dead before we do.
             self._end(former, "replaced", f"broker {name} has connected anew", now_ms)
         self._neighbourhood.link_up(peer, name)
-        for mechanism in self._mechanisms.values():
-            self._carry_out(mechanism, mechanism.on_neighbour(name, up=True, now_ms=now_ms), now_ms)
+        self._mechanisms.on_neighbour(name, up=True, now_ms=now_ms)
 
     def _on_subscribe(self, peer: Peer, frame: f.Subscribe, now_ms: int) -> None:
         self._neighbourhood.flood(self._desk.subscribe(peer, frame, now_ms=now_ms))
@@ -256,40 +280,6 @@ class Broker:
 
     def _on_status_request(self, peer: Peer, frame: f.StatusRequest, _now_ms: int) -> None:
         self._connections.say(peer, f.StatusReply(frame.number, msgspec.json.encode(self.status())))
-
-    # --- mechanisms
-
-    def _on_mechanism_message(self, peer: Peer, frame: f.MechanismMessage, now_ms: int) -> None:
-        mechanism = self._mechanisms.get(frame.mechanism)
-        # A neighbour may run mechanisms that we do not.
-        if mechanism is not None:
-            self._carry_out(mechanism, mechanism.on_message(peer.name, frame.payload, now_ms=now_ms), now_ms)
-
-    def _enlist(self, mechanisms: Sequence[Mechanism]) -> None:
-        for place, mechanism in enumerate(mechanisms):
-            self._mechanisms[mechanism.name] = mechanism
-            if mechanism.selector is not None:
-                # Connections of mechanisms are numbered downwards from -1: no shell ever sees them.
-                self._subscribers.add(-1 - place, 0, mechanism.selector)
-                self._filters.want(mechanism.selector)
-
-    def _tell_mechanisms(self, now_ms: int) -> None:
-        mechanisms = list(self._mechanisms.values())
-        while self._router.heard:
-            connection, body = self._router.heard.popleft()
-            mechanism = mechanisms[-1 - connection]
-            self._carry_out(mechanism, mechanism.on_publication(decode_attributes(body), body, now_ms=now_ms), now_ms)
-
-    def _carry_out(self, mechanism: Mechanism, answers: list[Answer], now_ms: int) -> None:
-        for answer in answers:
-            if isinstance(answer, Tell):
-                self._neighbourhood.say_to(answer.neighbour, f.MechanismMessage(mechanism.name, answer.payload))
-            elif isinstance(answer, PublishSystem):
-                body = encode_body(self._system_ids.next(now_ms), answer.message)
-                self._router.publish(f"${self.settings.name}", [body], [decode_attributes(body)], now_ms=now_ms)
-            else:
-                assert isinstance(answer, Record)
-                self._connections.record(answer.event, **dict(answer.fields))
 
     # --- the end of connections, and of every stimulus
 
@@ -300,14 +290,15 @@ class Broker:
     def _forget(self, peer: Peer, now_ms: int, *, told: bool = False) -> None:
         self._connections.forget(peer)
         self._neighbourhood.forget(peer)
+        self._guaranteed.forget(peer)
         if told:
             self._connections.close_quietly(peer)
         if peer.kind is PeerKind.CLIENT:
-            self._neighbourhood.flood(self._desk.leave(peer))
+            self._intake.leave(peer.connection)
+            self._neighbourhood.flood(self._desk.leave(peer, now_ms=now_ms))
         elif peer.kind is PeerKind.LINK and peer.name not in self._connections.links:
             self._neighbourhood.link_down(peer.name)
-            for mechanism in self._mechanisms.values():
-                self._carry_out(mechanism, mechanism.on_neighbour(peer.name, up=False, now_ms=now_ms), now_ms)
+            self._mechanisms.on_neighbour(peer.name, up=False, now_ms=now_ms)
 
     def _confirm(self, now_ms: int) -> None:
         if self._subscribed:
@@ -321,14 +312,26 @@ class Broker:
 
     def _finish(self, now_ms: int) -> list[Effect]:
         if self._router.heard:
-            self._tell_mechanisms(now_ms)
+            self._mechanisms.hear(now_ms=now_ms)
         self._neighbourhood.acknowledge()
+        edges = self._guaranteed.edges
+        if edges.refused:
+            self._refuse_late()
+        if edges.begun:
+            self._desk.tell_begun()
         if self._readiness.is_waiting:
             self._confirm(now_ms)
-        self._credit_ms = None if self._desk.give_credit() else now_ms + _CREDIT_CHECK_MS
+        self._credit_ms = None if self._intake.give_credit() else now_ms + _CREDIT_CHECK_MS
         for peer in self._connections.take_overflowed():
             self._end(peer, "slow", "does not read what it is sent", now_ms)
-        return self._connections.take_effects()
+        effects = self._guaranteed.take_effects()
+        return effects + self._connections.take_effects() if effects else self._connections.take_effects()
+
+    def _refuse_late(self) -> None:
+        edges = self._guaranteed.edges
+        refused, edges.refused = edges.refused, []
+        for subscription, reason in refused:
+            self._neighbourhood.flood(self._desk.refuse_late(subscription, reason))
 
 
 def _only(kind: PeerKind, handler: Callable[[Peer, Any, int], None]) -> Callable[[Peer, Any, int], None]:

@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from typing import Final
+from operator import lt
+from typing import Annotated, Final
 
 import msgspec
 
 from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import ControlFrame, Deliver, Forward, Frame, Publish
+from penstock.broker.frames import (
+    ControlFrame,
+    Deliver,
+    Forward,
+    Frame,
+    Horizons,
+    KnowledgeKind,
+    KnowledgeMessage,
+    Publish,
+)
 from penstock.model.limits import PAYLOAD_BYTES_MAX
 
 __all__ = ["FRAME_BYTES_MAX", "FrameReader", "decode_frame", "encode_frame"]
@@ -21,7 +31,7 @@ __all__ = ["FRAME_BYTES_MAX", "FrameReader", "decode_frame", "encode_frame"]
 FRAME_BYTES_MAX: Final = PAYLOAD_BYTES_MAX + 2 * 1024 * 1024
 """Bytes in a frame; senders split batches well below it."""
 
-_CONTROL, _PUBLISH, _FORWARD, _DELIVER = range(4)
+_CONTROL, _PUBLISH, _FORWARD, _DELIVER, _KNOWLEDGE, _HORIZONS = range(6)
 _LENGTH: Final = struct.Struct(">I")
 _HEAD: Final = struct.Struct(">IB")
 _PUBLISH_HEAD: Final = struct.Struct(">IBQHI")
@@ -30,7 +40,15 @@ _DELIVER_HEAD: Final = struct.Struct(">IBHQH")
 _PUBLISH_CONTENT: Final = struct.Struct(">QHI")
 _FORWARD_CONTENT: Final = struct.Struct(">HI")
 _DELIVER_CONTENT: Final = struct.Struct(">HQH")
+_KNOWLEDGE_CONTENT: Final = struct.Struct(">BQQHII")
+_HORIZONS_CONTENT: Final = struct.Struct(">HQB")
+_KINDS: Final = frozenset(KnowledgeKind)
+_TICK_MAX: Final = 2**62
+_WHOLE: Final = 8
+"""Set in the first byte of a knowledge message, besides its kind, if its versions are all there are."""
+_Version = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**62)]
 _encode: Final = msgspec.msgpack.Encoder().encode
+_decode_versions: Final = msgspec.msgpack.Decoder(tuple[tuple[str, _Version, _Version], ...]).decode
 _decode: Final[Callable[[memoryview], ControlFrame]] = msgspec.msgpack.Decoder(ControlFrame).decode
 
 
@@ -42,9 +60,9 @@ def encode_frame(frame: Frame) -> bytes:
             head = _DELIVER_HEAD.pack(length, _DELIVER, frame.pubend, frame.tick, len(frame.numbers) // 4)
             frame.encoded = b"".join((head, frame.numbers, frame.body))
         return frame.encoded
-    if isinstance(frame, Publish | Forward):
+    if isinstance(frame, Publish | Forward | KnowledgeMessage | Horizons):
         if frame.encoded is None:
-            frame.encoded = _encode_publish(frame) if isinstance(frame, Publish) else _encode_forward(frame)
+            frame.encoded = _encode_data(frame)
         return frame.encoded
     content = _encode(frame)
     return _HEAD.pack(len(content) + 1, _CONTROL) + content
@@ -59,6 +77,10 @@ def decode_frame(kind: int, content: memoryview) -> Frame:
             return _decode_deliver(content)
         if kind == _PUBLISH:
             return _decode_publish(content)
+        if kind == _KNOWLEDGE:
+            return _decode_knowledge(content)
+        if kind == _HORIZONS:
+            return _decode_horizons(content)
         if kind == _FORWARD:
             return _decode_forward(content)
     except (msgspec.DecodeError, struct.error, UnicodeDecodeError, RecursionError) as error:
@@ -104,6 +126,66 @@ class FrameReader:
         finally:
             self._chunks = [buffer[start:]] if start < end else []
             self._have = end - start
+
+
+def _encode_data(frame: Publish | Forward | KnowledgeMessage | Horizons) -> bytes:
+    if isinstance(frame, Publish):
+        return _encode_publish(frame)
+    if isinstance(frame, KnowledgeMessage):
+        return _encode_knowledge(frame)
+    if isinstance(frame, Horizons):
+        content = _HORIZONS_CONTENT.pack(frame.pubend, frame.tick, frame.is_only) + frame.numbers
+        return _HEAD.pack(len(content) + 1, _HORIZONS) + content
+    return _encode_forward(frame)
+
+
+def _encode_knowledge(frame: KnowledgeMessage) -> bytes:
+    pubend, versions = frame.pubend.encode(), _encode(frame.versions) if frame.versions else b""
+    count = len(frame.bodies)
+    flags = frame.kind | (_WHOLE if frame.is_whole else 0)
+    head = _KNOWLEDGE_CONTENT.pack(flags, frame.first, frame.last, len(pubend), len(versions), count)
+    parts = [head, pubend, versions, struct.pack(f">{count}Q", *frame.ticks)]
+    for body in frame.bodies:
+        parts += (_LENGTH.pack(len(body)), body)
+    return b"".join((_HEAD.pack(1 + sum(map(len, parts)), _KNOWLEDGE), *parts))
+
+
+def _decode_knowledge(content: memoryview) -> KnowledgeMessage:
+    flags, first, last, name_bytes, versions_bytes, count = _KNOWLEDGE_CONTENT.unpack_from(content)
+    name_start = _KNOWLEDGE_CONTENT.size
+    versions_start = name_start + name_bytes
+    ticks_start = versions_start + versions_bytes
+    if count * 12 > len(content) - ticks_start:
+        raise ProtocolError(f"{count} messages do not fit a frame of {len(content)} bytes")
+    pubend = bytes(content[name_start:versions_start]).decode()
+    ticks = list(struct.unpack_from(f">{count}Q", content, ticks_start))
+    kind = flags & ~_WHOLE
+    if kind not in _KINDS or not first <= last <= _TICK_MAX or not _ascend(first, ticks, last):
+        raise ProtocolError(f"knowledge of {pubend} is not of ascending ticks in a range")
+    return KnowledgeMessage(
+        pubend,
+        first,
+        last,
+        ticks,
+        _bodies(content, ticks_start + 8 * count, count),
+        kind=KnowledgeKind(kind),
+        versions=_decode_versions(content[versions_start:ticks_start]) if versions_bytes else (),
+        is_whole=bool(flags & _WHOLE),
+    )
+
+
+def _ascend(first: int, ticks: list[int], last: int) -> bool:
+    if not ticks:
+        return True
+    return first <= ticks[0] and ticks[-1] <= last and all(map(lt, ticks, ticks[1:]))
+
+
+def _decode_horizons(content: memoryview) -> Horizons:
+    pubend, tick, is_only = _HORIZONS_CONTENT.unpack_from(content)
+    numbers = bytes(content[_HORIZONS_CONTENT.size :])
+    if len(numbers) % 4 or is_only > 1:
+        raise ProtocolError(f"horizons of {len(content)} bytes do not name subscriptions")
+    return Horizons(pubend, tick, numbers, is_only=bool(is_only))
 
 
 def _encode_publish(frame: Publish) -> bytes:

@@ -1,19 +1,17 @@
-"""What clients ask of a broker: to be let in, to subscribe, to publish."""
+"""What clients ask of a broker: to be let in, to subscribe, to be told."""
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Final
 from zlib import crc32
 
-from penstock.broker.connections import Connections
-from penstock.broker.errors import ProtocolError
-from penstock.broker.filters import Filters, HostChange
+from penstock.broker.edge import HostSubscription
+from penstock.broker.filters import HostChange
 from penstock.broker.frames import (
     PROTOCOL_VERSION,
     Hello,
     PubendNames,
-    Publish,
-    PublishAck,
     Refused,
     Subscribe,
     Subscribed,
@@ -21,24 +19,20 @@ from penstock.broker.frames import (
     Unsubscribed,
     Welcome,
 )
+from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.peers import Peer, PeerKind, Session, Subscription
-from penstock.broker.pubends import Pubends
 from penstock.broker.readiness import Readiness
-from penstock.broker.routing import Router
-from penstock.broker.settings import BrokerSettings
-from penstock.broker.subscribers import Subscribers
-from penstock.model.body import decode_attributes
-from penstock.model.errors import MisuseError
-from penstock.model.message import Message
-from penstock.model.values import AttributeValue
+from penstock.broker.rooms import Rooms
 from penstock.selectors.errors import SelectorError
 from penstock.selectors.selector import EVERYTHING, Selector
 
 __all__ = ["Desk"]
 
 _NUMBER_MAX: Final = 2**32
-_KNOWN_NAMES_MAX: Final = 10_000
-"""Names of attributes that are remembered as good."""
+_POSITIONS_MAX: Final = 10_000
+"""Pubends for which one subscription may state positions."""
+_RECOGNISED_MAX: Final = 100_000
+"""Publishers whose numbers are kept for them."""
 
 
 class Desk:
@@ -46,31 +40,26 @@ class Desk:
 
     def __init__(
         self,
-        settings: BrokerSettings,
+        rooms: Rooms,
+        readiness: Readiness,
+        guaranteed: Guaranteed,
         *,
         incarnation: int,
-        connections: Connections,
-        filters: Filters,
-        subscribers: Subscribers,
-        readiness: Readiness,
-        router: Router,
-        pubends: Pubends,
     ) -> None:
-        self._settings = settings
-        self._connections = connections
-        self._filters = filters
-        self._subscribers = subscribers
+        self._settings = rooms.settings
+        self._connections = rooms.connections
+        self._filters = rooms.filters
+        self._subscribers = rooms.subscribers
+        self._pubends = rooms.pubends
         self._readiness = readiness
-        self._router = router
-        self._pubends = pubends
+        self._guaranteed = guaranteed
         # Not from 1 at every start: the identifiers of a new life should not look like those of the last one.
         self._publishers = crc32(incarnation.to_bytes(8))
         self.refused = 0
-        self._held: dict[int, None] = {}
-        """Publishers to be acknowledged as soon as little enough waits to be sent."""
-        self._later: dict[int, int] = {}
-        """Publishers to be acknowledged at a time."""
-        self._known_names: set[str] = set()
+        self._recognised: dict[bytes, Peer] = {}
+        """Publishers that can be recognised, by their identities."""
+        self._taken: dict[int, bytes] = {}
+        """The numbers of recognised publishers; kept, so that nobody else gets the number of one that is away."""
 
     def admit(self, peer: Peer, hello: Hello, *, now_ms: int) -> str | None:
         """Lets a client in, or says why not."""
@@ -80,21 +69,24 @@ class Desk:
         client = settings.access.identify(hello.name, hello.credential, peer.certificate)
         if client is None:
             return "authentication failed"
-        self._publishers = (self._publishers + 1) % _NUMBER_MAX
+        # Bound to who it proved to be: nobody can pass for somebody else's publisher.
+        publisher = _bound(client, hello.publisher)
+        number = self._publisher_number(publisher)
         peer.kind, peer.name = PeerKind.CLIENT, client
-        peer.session = Session(client, self._publishers, settings.access.rule_for(client))
+        peer.session = Session(client, number, settings.access.rule_for(client), publisher)
         self._connections.say(
             peer,
             Welcome(
                 PROTOCOL_VERSION,
                 settings.name,
                 settings.overlay,
-                self._publishers,
+                number,
                 settings.number,
                 now_ms,
                 settings.heartbeat_ms,
                 settings.credit_bytes,
                 settings.pubends,
+                settings.best_effort,
             ),
         )
         if self._pubends.numbered():
@@ -106,33 +98,51 @@ class Desk:
         session = _session(peer)
         problem, selector = self._selector(session, frame)
         if selector is None:
-            self._refuse(peer, "subscribe", frame.number, problem)
+            self.refuse(peer, "subscribe", frame.number, problem)
             return None
         key = self._subscribers.add(peer.connection, frame.number, selector)
         session.subscriptions[frame.number] = Subscription(key, selector)
         change = self._filters.want(selector)
-        self._readiness.wait(peer.connection, frame.number, self._filters.version, now_ms=now_ms)
+        version = self._filters.version
+        self._readiness.wait(peer.connection, frame.number, version, now_ms=now_ms)
+        positions = dict(frame.positions)
+        self._guaranteed.positions.hold(session, positions)
+        hosted = HostSubscription(key, peer.connection, frame.number, version, positions, resumes=frame.resumes)
+        self._guaranteed.edges.subscribe(hosted, now_ms=now_ms)
+        self._guaranteed.confirm_own(version, now_ms=now_ms)
         return change
 
     def unsubscribe(self, peer: Peer, frame: Unsubscribe) -> HostChange | None:
         """A client wants no more; answers with the change of this broker's filter."""
         subscription = _session(peer).subscriptions.pop(frame.number, None)
         if subscription is None:
-            self._refuse(peer, "unsubscribe", frame.number, f"there is no subscription {frame.number}")
+            self.refuse(peer, "unsubscribe", frame.number, f"there is no subscription {frame.number}")
             return None
-        self._subscribers.remove(subscription.key)
+        self._remove(subscription)
         self._readiness.drop(peer.connection, frame.number)
         self._connections.say(peer, Unsubscribed(frame.number))
         return self._filters.unwant([subscription.selector])
 
-    def leave(self, peer: Peer) -> HostChange | None:
+    def refuse_late(self, hosted: HostSubscription, reason: str) -> HostChange | None:
+        """A subscription turns out to be impossible; answers with the change of this broker's filter."""
+        peer = self._connections.peers.get(hosted.connection)
+        subscription = _session(peer).subscriptions.pop(hosted.number, None) if peer else None
+        if peer is None or subscription is None:
+            return None
+        self._remove(subscription)
+        self._readiness.drop(hosted.connection, hosted.number)
+        self.refuse(peer, "subscribe", hosted.number, reason)
+        return self._filters.unwant([subscription.selector])
+
+    def leave(self, peer: Peer, *, now_ms: int) -> HostChange | None:
         """A client has gone; answers with the change of this broker's filter."""
         session = _session(peer)
         self._readiness.drop(peer.connection)
-        self._held.pop(peer.connection, None)
-        self._later.pop(peer.connection, None)
+        self._guaranteed.positions.leave(session, now_ms=now_ms)
+        if self._recognised.get(session.publisher_id) is peer:
+            del self._recognised[session.publisher_id]
         for subscription in session.subscriptions.values():
-            self._subscribers.remove(subscription.key)
+            self._remove(subscription)
         return self._filters.unwant(each.selector for each in session.subscriptions.values())
 
     def confirm(self, connection: int, number: int, pending: tuple[str, ...]) -> None:
@@ -140,69 +150,49 @@ class Desk:
         peer = self._connections.peers.get(connection)
         subscription = _session(peer).subscriptions.get(number) if peer else None
         if peer and subscription:
-            self._connections.say(peer, Subscribed(number, str(subscription.selector), pending))
+            subscription.is_confirmed = True
+            hosted = self._guaranteed.edges.subscriptions.get(subscription.key)
+            starts = tuple(hosted.starts.items()) if hosted else ()
+            self._connections.say(peer, Subscribed(number, str(subscription.selector), pending, starts))
 
-    def publish(self, peer: Peer, frame: Publish, *, now_ms: int) -> None:
-        """A client's messages: taken over or refused as a batch; acknowledged soon, or at once if there are none in it.
+    def tell_begun(self) -> None:
+        """Tells clients of the pubends on which subscriptions have begun since they were confirmed."""
+        edges = self._guaranteed.edges
+        begun, edges.begun = edges.begun, {}
+        for hosted in begun.values():
+            peer = self._connections.peers.get(hosted.connection)
+            subscription = _session(peer).subscriptions.get(hosted.number) if peer else None
+            if peer is None or subscription is None or subscription.key != hosted.key:
+                continue
+            self._guaranteed.positions.begin(peer, hosted)
+            if subscription.is_confirmed:
+                self.confirm(hosted.connection, hosted.number, self._guaranteed.pending(hosted))
 
-        An acknowledgement costs a write of its own. Nobody waits for it unless the window is getting small, or the
-        client says so by an empty batch; so it can wait for others.
-        """
-        session = _session(peer)
-        if frame.first != session.published + 1:
-            raise ProtocolError(f"message {frame.first} follows {session.published}")
-        if not frame.bodies:
-            self._acknowledge_now(peer.connection)
-            return
-        session.published += len(frame.bodies)
-        decoded = [decode_attributes(body) for body in frame.bodies]
-        pubend = self._pubends.choose(frame.pubend, session.publisher)
-        problem = self._problem(session, frame, pubend, decoded)
-        if problem or pubend is None:
-            self._refuse(peer, "publish", session.published, problem)
-        else:
-            self._router.publish(pubend, frame.bodies, decoded, now_ms=now_ms)
-        session.withheld_bytes += sum(map(len, frame.bodies))
-        if session.withheld_bytes >= self._settings.credit_bytes // 4:
-            self._acknowledge_now(peer.connection)
-        elif peer.connection not in self._later and peer.connection not in self._held:
-            self._later[peer.connection] = now_ms + self._settings.acknowledge_ms
+    def succeed(self, peer: Peer) -> Peer | None:
+        """A client was let in; answers with the connection that its publisher had before, if it seems to be there."""
+        publisher = _session(peer).publisher_id
+        if not publisher:
+            return None
+        former = self._recognised.get(publisher)
+        self._recognised[publisher] = peer
+        return former
 
-    def next_deadline(self) -> int | None:
-        """When an acknowledgement has waited long enough; all wait equally long, so the first is the earliest."""
-        return next(iter(self._later.values()), None)
+    def _remove(self, subscription: Subscription) -> None:
+        self._subscribers.remove(subscription.key)
+        self._guaranteed.edges.unsubscribe(subscription.key)
 
-    def on_deadline(self, *, now_ms: int) -> None:
-        """Gives the acknowledgements that have waited long enough."""
-        for connection in [connection for connection, due_ms in self._later.items() if due_ms <= now_ms]:
-            self._acknowledge_now(connection)
-
-    def _acknowledge_now(self, connection: int) -> None:
-        self._later.pop(connection, None)
-        self._held[connection] = None
-
-    def acknowledge_all(self) -> None:
-        """Acknowledges everything that was taken over: the broker stops, and publishers should not think it lost."""
-        for connection in list(self._later):
-            self._acknowledge_now(connection)
-        self._acknowledge_held()
-
-    def give_credit(self) -> bool:
-        """Acknowledges what was taken over, unless too much data waits to be sent; False while it does."""
-        if not self._held:
-            return True
-        if self._connections.waiting_bytes() > self._settings.held_back_bytes:
-            return False
-        self._acknowledge_held()
-        return True
-
-    def _acknowledge_held(self) -> None:
-        for connection in self._held:
-            peer = self._connections.peers[connection]
-            session = _session(peer)
-            self._connections.say(peer, PublishAck(session.published, session.withheld_bytes))
-            session.withheld_bytes = 0
-        self._held = {}
+    def _publisher_number(self, publisher: bytes) -> int:
+        """The number for a publisher's message identifiers: the same each time, if it can be recognised."""
+        if not publisher:
+            self._publishers = (self._publishers + 1) % _NUMBER_MAX
+            return self._publishers
+        number = crc32(publisher)
+        while self._taken.get(number, publisher) != publisher:
+            number = (number + 1) % _NUMBER_MAX
+        self._taken[number] = publisher
+        if len(self._taken) > _RECOGNISED_MAX:
+            del self._taken[next(iter(self._taken))]
+        return number
 
     def _selector(self, session: Session, frame: Subscribe) -> tuple[str, Selector | None]:
         allowed = session.rule.subscribe
@@ -212,6 +202,8 @@ class Desk:
             return f"subscription {frame.number} exists already", None
         if allowed is None:
             return f"client {session.client} may not subscribe", None
+        if problem := self._problem_with_positions(frame):
+            return problem, None
         if len(self._subscribers) >= self._settings.subscriptions_max:
             return f"this broker has {self._settings.subscriptions_max:,} subscriptions, which is its limit", None
         try:
@@ -220,37 +212,27 @@ class Desk:
         except SelectorError as error:
             return str(error), None
 
-    def _problem(
-        self, session: Session, frame: Publish, pubend: str | None, decoded: list[dict[str, AttributeValue]]
-    ) -> str:
-        if pubend is None:
-            known = ", ".join(self._pubends.names)
-            return f"no pubend {frame.pubend!r} here, only {known}" if known else "this broker hosts no publishers"
-        allowed = session.rule.publish
-        if allowed is None:
-            return f"client {session.client} may not publish"
-        for attributes in decoded:
-            for name in attributes:
-                if name not in self._known_names and (problem := self._problem_with_name(name)):
-                    return problem
-            if allowed is not EVERYTHING and not allowed.matches(attributes):
-                return f"client {session.client} may not publish this; it may publish: {allowed}"
-        return ""
+    def _problem_with_positions(self, frame: Subscribe) -> str:
+        """Why a client cannot begin where it wants to; who comes back is believed."""
+        if len(dict(frame.positions)) > _POSITIONS_MAX:
+            return f"{len(frame.positions):,} positions are over the limit of {_POSITIONS_MAX:,}"
+        if frame.resumes or not frame.positions or not self._guaranteed.knows_all():
+            return ""
+        unknown = [pubend for pubend, _ in frame.positions if not self._guaranteed.knows(pubend)]
+        if not unknown:
+            return ""
+        known = ", ".join(self._guaranteed.known()) or "none"
+        return f"no guaranteed pubend {unknown[0]!r} in this overlay; there are: {known}"
 
-    def _problem_with_name(self, name: str) -> str:
-        """Why no message may have an attribute of this name; names without a problem are remembered."""
-        try:
-            Message({name: None})
-        except MisuseError as error:
-            return str(error)
-        if len(self._known_names) >= _KNOWN_NAMES_MAX:
-            self._known_names.clear()
-        self._known_names.add(name)
-        return ""
-
-    def _refuse(self, peer: Peer, request: str, number: int, reason: str) -> None:
+    def refuse(self, peer: Peer, request: str, number: int, reason: str) -> None:
+        """Tells a client that something could not be granted."""
         self.refused += 1
         self._connections.say(peer, Refused(request, number, reason))
+
+
+def _bound(client: str, publisher: bytes) -> bytes:
+    """A publisher's identity as this broker knows it; none for a client that has none."""
+    return blake2b(client.encode() + b"\0" + publisher, digest_size=16).digest() if publisher else b""
 
 
 def _session(peer: Peer) -> Session:

@@ -1,4 +1,7 @@
-"""What a commit may change: values, which the caller gathers and the store makes durable together."""
+"""What a broker keeps durably: the changes that it gathers into a commit, and what it finds again when it starts.
+
+A shell makes all changes of a commit durable together or not at all. Ticks and bodies are as in the streams.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import dataclass, field
 
 from penstock.model.tick import Tick
 
-__all__ = ["Append", "Change", "ForgetPublishers", "SetValue", "Trim"]
+__all__ = ["Append", "Change", "ForgetPublishers", "Recovered", "RecoveredPubend", "SetValue", "Trim"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -51,3 +54,28 @@ class SetValue:
 
 Change = Append | Trim | ForgetPublishers | SetValue
 """Whatever may be part of a commit."""
+
+
+@dataclass(slots=True, frozen=True)
+class RecoveredPubend:
+    """What is found of one pubend when a broker starts."""
+
+    lease: int | None = None
+    """The tick up to which an earlier life may have promised something."""
+    last_tick: int | None = None
+    """The tick of the newest message there ever was."""
+    first_tick: int | None = None
+    """The tick of the oldest message that is kept."""
+    trimmed_below: int = 0
+    size_bytes: int = 0
+    """Bytes of the bodies that are kept."""
+    sequences: Mapping[bytes, int] = field(default_factory=dict)
+    """The highest sequence number of each publisher that is remembered."""
+
+
+@dataclass(slots=True, frozen=True)
+class Recovered:
+    """What is found when a broker starts."""
+
+    pubends: Mapping[str, RecoveredPubend] = field(default_factory=dict)
+    values: Mapping[str, bytes] = field(default_factory=dict)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["Close", "Effect", "Record", "Wake"]
+from penstock.broker.durable import Change
+
+__all__ = ["Close", "Commit", "Effect", "ReadLog", "Record", "Wake"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -32,4 +34,27 @@ class Record:
     fields: tuple[tuple[str, str | int], ...] = ()
 
 
-Effect: TypeAlias = Wake | Close | Record
+@dataclass(slots=True, frozen=True)
+class Commit:
+    """Make these changes durable together, in the order of their numbers, and then say ``committed``.
+
+    Several may be made durable by one sync. When there is no space the shell says ``log_full`` and tries again by
+    itself, until it can say ``committed`` after all.
+    """
+
+    number: int
+    changes: tuple[Change, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class ReadLog:
+    """Read messages of a pubend with these ticks, up to so many bytes but at least one, and say ``log_read``."""
+
+    number: int
+    pubend: str
+    first: int
+    last: int
+    bytes_max: int
+
+
+Effect: TypeAlias = Wake | Close | Record | Commit | ReadLog

@@ -97,6 +97,8 @@ class Filters:
         self._entries = 0
         self.hosts_version = 0
         """Grows when a host gets a number; masks made before are stale."""
+        self.stamp = 0
+        """Grows with every change of another host's filter; versions taken before are stale."""
 
     # --- this broker's own clients
 
@@ -150,6 +152,7 @@ class Filters:
             self.hosts_version += 1
         self._apply(host, change, selectors)
         host.incarnation, host.version = change.incarnation, change.version
+        self.stamp += 1
         return change
 
     def _contradict(self, change: HostChange) -> HostChange | None:
@@ -177,6 +180,16 @@ class Filters:
             if name in self._hosts:
                 mask |= 1 << self._hosts[name].number
         return mask
+
+    def interested(self, hosts: Iterable[str]) -> tuple[int, dict[str, tuple[int, int]]]:
+        """The bitmap of those of the hosts that want anything, and the versions of their filters that are in force."""
+        mask, versions = 0, {}
+        for name in hosts:
+            host = self._hosts.get(name)
+            if host is not None and host.entries:
+                mask |= 1 << host.number
+                versions[name] = (host.incarnation, host.version)
+        return mask, versions
 
     def hosts_wanting(self, attributes: Attributes) -> int:
         """The other brokers with a client that wants the message, as a bitmap."""

@@ -10,8 +10,11 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
+from penstock.broker.data_frames import Deliver, Forward, Horizons, KnowledgeKind, KnowledgeMessage, Publish
+
 __all__ = [
     "PROTOCOL_VERSION",
+    "Acknowledge",
     "ControlFrame",
     "DataFrame",
     "Deliver",
@@ -23,9 +26,16 @@ __all__ = [
     "Frame",
     "Goodbye",
     "Heartbeat",
+    "HeldBack",
     "Hello",
+    "Horizons",
+    "KnowledgeKind",
+    "KnowledgeMessage",
     "LinkState",
+    "Lost",
     "MechanismMessage",
+    "Nack",
+    "Positions",
     "PubendNames",
     "Publish",
     "PublishAck",
@@ -39,12 +49,13 @@ __all__ = [
     "Welcome",
 ]
 
-PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION: Final = 2
 
 _COUNT_MAX: Final = 2**62
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_COUNT_MAX)]
 """A number that is only ever counted up; peers that claim to be near the end of 64 bits are not believed."""
 _Version: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=_COUNT_MAX)]
+_Tick: TypeAlias = _Count
 
 
 class _Control(msgspec.Struct, frozen=True, array_like=True):
@@ -63,6 +74,8 @@ class Hello(_Control, tag="hello", frozen=True, array_like=True):
     """Grows with every start of a broker; tells what it said in this life from what it said before."""
     credential: str = ""
     """A token; empty where the certificate of the connection says who it is."""
+    publisher: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
+    """Who publishes, over all its connections; with the sequence number it tells what was sent again."""
 
 
 class Welcome(_Control, tag="welcome", frozen=True, array_like=True):
@@ -80,6 +93,8 @@ class Welcome(_Control, tag="welcome", frozen=True, array_like=True):
     credit_bytes: int
     """Bytes that may be published without an acknowledgement."""
     pubends: tuple[str, ...] = ()
+    best_effort: tuple[str, ...] = ()
+    """Those of the pubends that guarantee nothing: what was on the wire to them must not be sent again."""
 
 
 class Goodbye(_Control, tag="goodbye", frozen=True, array_like=True):
@@ -103,6 +118,8 @@ class LinkState(_Control, tag="linkstate", frozen=True, array_like=True):
     sequence: _Count
     neighbours: tuple[str, ...]
     pubends: tuple[str, ...] = ()
+    best_effort: tuple[str, ...] = ()
+    """Those of the pubends that guarantee nothing."""
 
 
 class FilterUpdate(_Control, tag="filter", frozen=True, array_like=True):
@@ -149,6 +166,10 @@ class Subscribe(_Control, tag="subscribe", frozen=True, array_like=True):
 
     number: int
     selector: str
+    positions: tuple[tuple[str, _Tick], ...] = ()
+    """Pubends with the first tick wanted of each; of the others, what is published from now on."""
+    resumes: bool = False
+    """Whether the client continues: it was subscribed before, and pubends that are not known now will come back."""
 
 
 class Subscribed(_Control, tag="subscribed", frozen=True, array_like=True):
@@ -158,6 +179,8 @@ class Subscribed(_Control, tag="subscribed", frozen=True, array_like=True):
     selector: str
     """What the client may see of what it asked for, in canonical form."""
     pending: tuple[str, ...] = ()
+    starts: tuple[tuple[str, int], ...] = ()
+    """Guaranteed pubends with the tick from which on nothing will be missing; said again when one was pending."""
 
 
 class Unsubscribe(_Control, tag="unsubscribe", frozen=True, array_like=True):
@@ -186,6 +209,47 @@ class PublishAck(_Control, tag="ack", frozen=True, array_like=True):
 
     sequence: int
     credit_bytes: int
+
+
+class HeldBack(_Control, tag="heldback", frozen=True, array_like=True):
+    """Why publishers have to wait; empty when they need not any more."""
+
+    reason: str
+
+
+class Acknowledge(_Control, tag="acknowledge", frozen=True, array_like=True):
+    """A client has everything below these ticks, for all its subscriptions; pubends by the broker's numbers."""
+
+    positions: tuple[tuple[_Count, _Tick], ...]
+
+
+class Lost(_Control, tag="lost", frozen=True, array_like=True):
+    """What these ticks of a pubend were will never be known; deliveries go on behind them."""
+
+    pubend: int
+    first: _Tick
+    last: _Tick
+    numbers: tuple[int, ...]
+    """The client's own numbers of the subscriptions that may miss something."""
+
+
+class Nack(_Control, tag="nack", frozen=True, array_like=True):
+    """A host does not know what some ticks are; on its way up the pubend's tree to somebody who does."""
+
+    pubend: str
+    host: str
+    incarnation: _Version
+    version: _Version
+    """The version of the host's filter that silence must have been narrowed by."""
+    ranges: tuple[tuple[_Tick, _Tick], ...]
+
+
+class Positions(_Control, tag="positions", frozen=True, array_like=True):
+    """What the clients of hosts have of a pubend: everything below these ticks; on its way up the pubend's tree."""
+
+    pubend: str
+    hosts: tuple[tuple[str, _Tick, bool], ...]
+    """Host, tick, and whether the host is settled: one that has just started may not know all its clients yet."""
 
 
 class PubendNames(_Control, tag="pubends", frozen=True, array_like=True):
@@ -230,6 +294,11 @@ ControlFrame: TypeAlias = (
     | Unsubscribed
     | Refused
     | PublishAck
+    | HeldBack
+    | Acknowledge
+    | Lost
+    | Nack
+    | Positions
     | PubendNames
     | MechanismMessage
     | StatusRequest
@@ -237,47 +306,5 @@ ControlFrame: TypeAlias = (
 )
 
 
-class Publish:
-    """Messages from a client, numbered on from ``first``; to a named pubend or to one of the broker's choice."""
-
-    __slots__ = ("bodies", "encoded", "first", "pubend", "size")
-
-    def __init__(self, first: int, bodies: list[bytes], pubend: str = "") -> None:
-        self.first = first
-        self.bodies = bodies
-        self.pubend = pubend
-        self.size = 24 + len(pubend) + sum(map(len, bodies)) + 4 * len(bodies)
-        self.encoded: bytes | None = None
-
-
-class Forward:
-    """Messages of one pubend on their way down its tree, in the order of their ticks."""
-
-    __slots__ = ("bodies", "encoded", "pubend", "size", "ticks")
-
-    def __init__(self, pubend: str, ticks: list[int], bodies: list[bytes]) -> None:
-        self.pubend = pubend
-        self.ticks = ticks
-        self.bodies = bodies
-        self.size = 16 + len(pubend) + sum(map(len, bodies)) + 12 * len(bodies)
-        self.encoded: bytes | None = None
-
-
-class Deliver:
-    """One message for the subscriptions of one client that want it."""
-
-    __slots__ = ("body", "encoded", "numbers", "pubend", "size", "tick")
-
-    def __init__(self, pubend: int, tick: int, numbers: bytes, body: bytes) -> None:
-        self.pubend = pubend
-        """The broker's number for the pubend."""
-        self.tick = tick
-        self.numbers = numbers
-        """The client's own numbers of the subscriptions, four bytes each, big-endian."""
-        self.body = body
-        self.size = 19 + len(numbers) + len(body)
-        self.encoded: bytes | None = None
-
-
-DataFrame: TypeAlias = Publish | Forward | Deliver
+DataFrame: TypeAlias = Publish | Forward | Deliver | KnowledgeMessage | Horizons
 Frame: TypeAlias = ControlFrame | DataFrame

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hmac import compare_digest
 
-from penstock.broker.connections import Connections
-from penstock.broker.filters import Filters, HostChange
+from penstock.broker.filters import HostChange
 from penstock.broker.frames import (
     PROTOCOL_VERSION,
     ControlFrame,
@@ -16,12 +15,10 @@ from penstock.broker.frames import (
     Hello,
     LinkState,
 )
+from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.peers import LinkSequence, Peer
-from penstock.broker.pubends import Pubends
 from penstock.broker.readiness import Readiness
-from penstock.broker.routing import Router
-from penstock.broker.settings import BrokerSettings
-from penstock.broker.topology import Topology
+from penstock.broker.rooms import Rooms
 
 __all__ = ["Neighbourhood"]
 
@@ -31,24 +28,21 @@ class Neighbourhood:
 
     def __init__(
         self,
-        settings: BrokerSettings,
+        rooms: Rooms,
+        readiness: Readiness,
+        guaranteed: Guaranteed,
         *,
         incarnation: int,
-        connections: Connections,
-        topology: Topology,
-        filters: Filters,
-        router: Router,
-        readiness: Readiness,
-        pubends: Pubends,
     ) -> None:
-        self._settings = settings
+        settings = self._settings = rooms.settings
         self._incarnation = incarnation
-        self._connections = connections
-        self._topology = topology
-        self._filters = filters
-        self._router = router
+        self._connections = rooms.connections
+        self._topology = rooms.topology
+        self._filters = rooms.filters
+        self._router = rooms.router
+        self._pubends = rooms.pubends
         self._readiness = readiness
-        self._pubends = pubends
+        self._guaranteed = guaranteed
         self._unacknowledged: dict[int, Peer] = {}
         self._never_met = dict.fromkeys(settings.neighbours)
 
@@ -102,10 +96,11 @@ class Neighbourhood:
 
     # --- what neighbours say
 
-    def on_link_state(self, peer: Peer, state: LinkState) -> None:
+    def on_link_state(self, peer: Peer, state: LinkState, *, now_ms: int) -> None:
         """News of somebody's links."""
         news = self._topology.learn(state)
         if news is not None:
+            self._readiness.stir(now_ms=now_ms)
             # What contradicts old words about ourselves goes back to where they came from, too.
             self._flood_state(news, but=peer.name if news is state else "")
 
@@ -123,22 +118,25 @@ class Neighbourhood:
         assert peer.sequence is not None
         peer.sequence.acknowledge(frame.sequence)
 
-    def on_probe(self, probe: FilterProbe) -> None:
+    def on_probe(self, probe: FilterProbe, *, now_ms: int) -> None:
         """A host asks whether the path from a pubend knows its filter: pass it on, or answer at the pubend."""
         if self._topology.origin_of(probe.pubend) != self._settings.name:
             self.say_to(self._router.place_in(probe.pubend).parent, probe)
             return
         incarnation, version = self._filters.version_of(probe.host)
         if (incarnation, version) >= (probe.incarnation, probe.version):
-            tick = self._pubends.last_tick(probe.pubend) + 1
-            self.on_applied(FilterApplied(probe.host, incarnation, version, probe.pubend, tick))
+            tick = self._guaranteed.next_tick(probe.pubend) or self._pubends.last_tick(probe.pubend) + 1
+            self._guaranteed.expect(probe.pubend, probe.host, tick, now_ms=now_ms)
+            self.on_applied(FilterApplied(probe.host, incarnation, version, probe.pubend, tick), now_ms=now_ms)
 
-    def on_applied(self, frame: FilterApplied) -> None:
+    def on_applied(self, frame: FilterApplied, *, now_ms: int) -> None:
         """The answer to a probe, on its way down the tree."""
         if frame.host != self._settings.name:
             self.say_to(self._router.place_in(frame.pubend).towards(frame.host), frame)
         elif frame.incarnation == self._filters.incarnation:
             self._readiness.confirm(frame.pubend, frame.version, frame.tick)
+            if self._guaranteed.knows(frame.pubend):
+                self._guaranteed.edges.confirm(frame.pubend, frame.version, frame.tick, now_ms=now_ms)
 
     # --- what neighbours are told
 
@@ -160,9 +158,14 @@ class Neighbourhood:
 
     def probe(self) -> None:
         """Asks the pubends that have not confirmed yet what some subscription waits for."""
-        for pubend, version in self._readiness.unconfirmed(self.awaited()):
+        awaited = self.awaited()
+        asking = dict(self._readiness.unconfirmed(awaited))
+        asking |= dict.fromkeys(self._guaranteed.unopened(awaited), self._filters.version)
+        for pubend, version in asking.items():
             probe = FilterProbe(self._settings.name, self._filters.incarnation, version, pubend)
             self.say_to(self._router.place_in(pubend).parent, probe)
+        if not asking and not self.out_of_reach():
+            self._readiness.rest()
 
     def awaited(self) -> list[str]:
         """What a subscription has to wait for: pubends within reach, and neighbours not heard of since the start."""

@@ -33,6 +33,8 @@ class Subscription:
 
     key: int
     selector: Selector
+    is_confirmed: bool = False
+    """Whether the client was told that it is in force."""
 
 
 @dataclass(slots=True)
@@ -42,11 +44,23 @@ class Session:
     client: str
     publisher: int
     rule: Rule
+    publisher_id: bytes = b""
+    """By which its messages are recognised when they are sent again; empty if they are not to be."""
     subscriptions: dict[int, Subscription] = field(default_factory=dict)
-    published: int = 0
-    """The sequence number of the last message taken over."""
+    acknowledged: dict[str, int] = field(default_factory=dict)
+    """By pubend, the tick below which it has everything."""
+    published: int = -1
+    """The sequence number of the last message that came; -1 before the first."""
+    settled: int = 0
+    """The sequence number up to which everything is taken over or refused."""
+    unsettled: int = 0
+    """Batches whose commits are on their way."""
     withheld_bytes: int = 0
     """Credit that was not given back yet."""
+    asks: bool = False
+    """Whether it wants to be acknowledged as soon as everything is settled."""
+    held_back: str = ""
+    """Why it was told to wait, if it was."""
 
 
 @dataclass(slots=True)

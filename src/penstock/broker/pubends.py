@@ -1,9 +1,8 @@
-"""The streams that this broker's publishers write to, and the tick each message gets in its stream.
+"""The streams that this broker's publishers write to, which of them a publisher gets, and the numbers clients know.
 
-Here the service class is best effort: at most once, in order per publisher. The tick grows with every message and,
-because it starts from the clock, across restarts; every broker passes on only what is newer than what it passed on
-before, so no change of path can repeat or reorder a message. The durable log, the lease on ticks and explicit silence
-belong here when guaranteed delivery comes.
+Ticks are given here to best-effort streams only: at most once, in order per publisher. The tick grows with every
+message and, because it starts from the clock, across restarts; every broker passes on only what is newer than what it
+passed on before, so no change of path can repeat or reorder a message. Guaranteed pubends have a ``PubendLog`` each.
 """
 
 from __future__ import annotations
@@ -18,8 +17,10 @@ __all__ = ["Pubends"]
 class Pubends:
     """The pubends of one broker, and the last tick seen of every pubend in the overlay."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
+    def __init__(self, names: tuple[str, ...], best_effort: tuple[str, ...] = ()) -> None:
         self.names = names
+        # Whoever does not name a pubend gets the better class, if there is any.
+        self._chosen = tuple(each for each in names if each not in best_effort) or names
         self._last: dict[str, int] = {}
         self._numbers: dict[str, int] = {}
 
@@ -29,7 +30,7 @@ class Pubends:
             return wanted if wanted in self.names else None
         if not self.names:
             return None
-        return self.names[crc32(publisher.to_bytes(4)) % len(self.names)]
+        return self._chosen[crc32(publisher.to_bytes(4)) % len(self._chosen)]
 
     def next_ticks(self, pubend: str, count: int, *, now_ms: int) -> list[int]:
         """Ticks for new messages: after all earlier ones, and not before the clock."""

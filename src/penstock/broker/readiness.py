@@ -37,6 +37,8 @@ class Readiness:
         self._waiting: deque[Waiting] = deque()
         """In the order in which they came, which is also that of their versions and of their deadlines."""
         self._retry_ms: int | None = None
+        self._needed = -1
+        """The version that some subscription needs, also one that is in force as far as it goes."""
 
     @property
     def is_waiting(self) -> bool:
@@ -46,8 +48,13 @@ class Readiness:
     def wait(self, connection: int, number: int, version: int, *, now_ms: int) -> None:
         """A subscription needs this version of the filter."""
         self._waiting.append(Waiting(connection, number, version, now_ms + self._wait_ms))
+        self._needed = version
         if self._retry_ms is None:
             self._retry_ms = now_ms + _RETRY_MS
+
+    def need(self, version: int) -> None:
+        """Something that nobody waits for needs this version of the filter."""
+        self._needed = max(self._needed, version)
 
     def confirm(self, pubend: str, version: int, tick: int) -> None:
         """A pubend has confirmed a version."""
@@ -64,14 +71,10 @@ class Readiness:
         self._waiting = deque(
             each for each in self._waiting if each.connection != connection or number not in {None, each.number}
         )
-        if not self._waiting:
-            self._retry_ms = None
 
     def unconfirmed(self, pubends: list[str]) -> list[tuple[str, int]]:
         """The pubends to be probed, with the version they are asked for."""
-        if not self._waiting:
-            return []
-        needed = self._waiting[-1].version
+        needed = self._needed
         return [(pubend, needed) for pubend in pubends if self._confirmed.get(pubend, -1) < needed]
 
     def take_ready(self, pubends: list[str], *, now_ms: int) -> list[tuple[Waiting, tuple[str, ...]]]:
@@ -86,16 +89,23 @@ class Readiness:
             self._waiting.popleft()
             pending = [name for name, version in zip(pubends, confirmed, strict=True) if version < first.version]
             ready.append((first, tuple(pending)))
-        if not self._waiting:
-            self._retry_ms = None
         return ready
 
     def next_deadline(self) -> int | None:
         """When to probe again, or to give up waiting."""
-        if not self._waiting:
-            return None
-        assert self._retry_ms is not None
-        return min(self._retry_ms, self._waiting[0].due_ms)
+        wishes = [self._waiting[0].due_ms] if self._waiting else []
+        if self._retry_ms is not None:
+            wishes.append(self._retry_ms)
+        return min(wishes, default=None)
+
+    def rest(self) -> None:
+        """Everybody has confirmed everything: nothing has to be tried again until something changes."""
+        self._retry_ms = None
+
+    def stir(self, *, now_ms: int) -> None:
+        """Pubends or paths have changed: some may have to be probed."""
+        if self._retry_ms is None and self._needed >= 0:
+            self._retry_ms = now_ms + _RETRY_MS
 
     def is_time_to_retry(self, *, now_ms: int) -> bool:
         """Whether to probe again now."""

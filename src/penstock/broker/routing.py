@@ -89,17 +89,16 @@ class Router:
     def _carry(
         self, pubend: str, ticks: list[int], bodies: list[bytes], decoded: list[dict[str, AttributeValue]]
     ) -> None:
-        number, is_new = self._pubends.number_of(pubend)
-        if is_new:
-            self._introduce(number, pubend)
+        number = self.introduce(pubend)
         system = pubend.startswith("$")
         for tick, body, attributes in zip(ticks, bodies, decoded, strict=True):
             for frame, connections in self._subscribers.deliveries(number, tick, attributes, body, system=system):
-                self._deliver(frame, connections)
+                self.deliver(frame, connections)
         if self._connections.links and (children := self._children_in(pubend)):
             self._pass_on(pubend, ticks, bodies, decoded, children)
 
-    def _deliver(self, frame: Deliver, connections: list[int]) -> None:
+    def deliver(self, frame: Deliver, connections: list[int]) -> None:
+        """Hands a message to clients, and to mechanisms."""
         peers, carry = self._connections.peers, self._connections.carry
         delivered = 0
         for connection in connections:
@@ -144,10 +143,14 @@ class Router:
             found = self._children[pubend] = [each for each in masks if each[1]]
         return found
 
-    def _introduce(self, number: int, pubend: str) -> None:
-        for peer in self._connections.peers.values():
-            if peer.kind is PeerKind.CLIENT:
-                self._connections.say(peer, PubendNames(((number, pubend),)))
+    def introduce(self, pubend: str) -> int:
+        """This broker's number for a pubend; clients are told what it stands for."""
+        number, is_new = self._pubends.number_of(pubend)
+        if is_new:
+            for peer in self._connections.peers.values():
+                if peer.kind is PeerKind.CLIENT:
+                    self._connections.say(peer, PubendNames(((number, pubend),)))
+        return number
 
     def _refresh(self) -> None:
         stamp = (self._topology.version, self._filters.hosts_version, self._connections.links_version)

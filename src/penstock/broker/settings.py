@@ -29,6 +29,8 @@ class BrokerSettings:
     """Unique in the overlay; part of every message identifier made here."""
     pubends: tuple[str, ...] = ()
     """The named streams that publishers of this broker write to; empty for a broker that hosts no publishers."""
+    best_effort: tuple[str, ...] = ()
+    """Those of the pubends that guarantee nothing and keep nothing; the others need a durable log."""
     neighbours: tuple[str, ...] = ()
     """The brokers it has links with, whether it dials them or they dial it."""
     link_credential: str = field(default="", repr=False)
@@ -56,6 +58,30 @@ class BrokerSettings:
     """Control frames that may wait for one connection; a peer that lets more wait is disconnected."""
     held_back_bytes: int = 128 * _MEBIBYTE
     """When this much data waits in all outboxes together, publishers get no more credit until it is less."""
+    silence_ms: int = 1_000
+    """A guaranteed stream in which nothing was published for so long says so."""
+    lease_ms: int = 5_000
+    """How far ahead of its clock a pubend may promise ticks and silence; a restart after a crash begins behind it."""
+    receive_window_ms: int = 10_000
+    """How much of a stream is kept beyond its doubt horizon."""
+    receive_window_bytes: int = 16 * _MEBIBYTE
+    """The same, in bytes of messages; for each stream."""
+    nack_window_ms: int = 2_000
+    """How much of a stream beyond its doubt horizon may be asked for again at a time."""
+    cache_bytes: int = 16 * _MEBIBYTE
+    """What a broker remembers of each guaranteed pubend to answer for those behind it."""
+    catch_ups_max: int = 4
+    """Catch-up streams of one pubend that run at a time; who comes later waits, and shares."""
+    grace_ms: int = 60_000
+    """For so long a host keeps the positions of clients that vanished."""
+    retain_ms: int = 300_000
+    """Messages younger than this stay in the log, whoever has received them."""
+    retain_bytes: int = 0
+    """So much of a pubend's log stays, whoever has received it."""
+    retain_bytes_max: int = 4096 * _MEBIBYTE
+    """At this size of a pubend's log the policy decides."""
+    retain_policy: str = "hold"
+    """``hold``: publishers wait until subscribers have caught up; ``lapse``: the oldest is given up, with an alarm."""
     connections_max: int = 10_000
     """Connections a broker accepts."""
     subscriptions_max: int = 1_000_000
@@ -80,8 +106,31 @@ class BrokerSettings:
             "acknowledge_ms",
             "credit_bytes",
             "connections_max",
+            "silence_ms",
+            "lease_ms",
+            "receive_window_ms",
+            "receive_window_bytes",
+            "nack_window_ms",
+            "cache_bytes",
+            "catch_ups_max",
+            "grace_ms",
+            "retain_bytes_max",
         ):
             if getattr(self, each) <= 0:
                 raise SettingsError(f"{each} {getattr(self, each)} is not positive")
+        self._check_streams()
         if self.name in self.neighbours:
             raise SettingsError(f"broker {self.name} has a link to itself")
+
+    def _check_streams(self) -> None:
+        if foreign := [name for name in self.best_effort if name not in self.pubends]:
+            raise SettingsError(f"best_effort names {', '.join(foreign)}, not among the pubends of broker {self.name}")
+        if self.lease_ms < 2 * self.silence_ms:
+            raise SettingsError(f"lease_ms {self.lease_ms} is less than two silences of {self.silence_ms} ms")
+        for each in ("retain_ms", "retain_bytes"):
+            if getattr(self, each) < 0:
+                raise SettingsError(f"{each} {getattr(self, each)} is negative")
+        if self.retain_bytes > self.retain_bytes_max:
+            raise SettingsError(f"retain_bytes {self.retain_bytes} is more than the maximum {self.retain_bytes_max}")
+        if self.retain_policy not in {"hold", "lapse"}:
+            raise SettingsError(f"retain_policy {self.retain_policy!r} is neither 'hold' nor 'lapse'")

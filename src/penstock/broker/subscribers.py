@@ -7,7 +7,7 @@ fan-out to five hundred subscribers encodes one message once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -20,7 +20,7 @@ from penstock.model.values import RESERVED_PREFIX, Attributes
 from penstock.selectors.normal_form import Conjunction
 from penstock.selectors.selector import Selector
 
-__all__ = ["Subscribers"]
+__all__ = ["Subscribers", "is_reserved"]
 
 _NUMBERS_BYTES_MAX: Final = 4 * 65_535
 _BULK: Final = 96
@@ -59,8 +59,8 @@ class Subscribers:
         self._connection_of[key] = self._connections[key] = connection
         self._number_of[key] = number
         self._numbers[key] = number.to_bytes(4)
-        ordinary = tuple(each for each in selector.conjunctions if not _is_reserved(each))
-        reserved = tuple(each for each in selector.conjunctions if _is_reserved(each))
+        ordinary = tuple(each for each in selector.conjunctions if not is_reserved(each))
+        reserved = tuple(each for each in selector.conjunctions if is_reserved(each))
         if ordinary or not reserved:
             self._index.add_conjunctions(key, ordinary)
         if reserved:
@@ -75,13 +75,30 @@ class Subscribers:
         self._free.append(key)
 
     def deliveries(
-        self, pubend: int, tick: int, attributes: Attributes, body: bytes, *, system: bool = False
+        self,
+        pubend: int,
+        tick: int,
+        attributes: Attributes,
+        body: bytes,
+        *,
+        system: bool = False,
+        later: Mapping[int, int] | None = None,
+        members: Mapping[int, int] | None = None,
     ) -> list[tuple[Deliver, list[int]]]:
-        """The frames for a message, each with the connections that get it."""
+        """The frames for a message, each with the connections that get it.
+
+        Not for subscriptions that begin later than its tick; with members, only for those, from their ticks on.
+        """
         found = (self._system if system else self._index).find(attributes)
         if not found:
             return []
         ids = found.ids()
+        if members is not None:
+            ids = np.array([key for key in ids.tolist() if key in members and members[key] <= tick], ids.dtype)
+        elif later is not None:
+            ids = np.array([key for key in ids.tolist() if key not in later or later[key] <= tick], ids.dtype)
+        if not len(ids):
+            return []
         if len(ids) == 1:
             key = int(ids[0])
             return [(Deliver(pubend, tick, self._numbers[key], body), [self._connections[key]])]
@@ -137,5 +154,6 @@ class Subscribers:
         ]
 
 
-def _is_reserved(conjunction: Conjunction) -> bool:
+def is_reserved(conjunction: Conjunction) -> bool:
+    """Whether a conjunction selects by reserved attributes: then it sees the system's own publications only."""
     return any(name.startswith(RESERVED_PREFIX) for name in conjunction.names())

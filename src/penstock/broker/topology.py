@@ -24,15 +24,18 @@ Graph = dict[str, tuple[str, ...]]
 class Topology:
     """One broker's copy of what all brokers say about their links."""
 
-    def __init__(self, name: str, *, incarnation: int, pubends: tuple[str, ...]) -> None:
+    def __init__(
+        self, name: str, *, incarnation: int, pubends: tuple[str, ...], best_effort: tuple[str, ...] = ()
+    ) -> None:
         self._name = name
         self._incarnation = incarnation
         self._sequence = 0
-        self._pubends = pubends
+        self._pubends, self._best_effort = pubends, best_effort
         self._neighbours: dict[str, None] = {}
         self._states: dict[str, LinkState] = {}
         self._graph: Graph | None = None
         self._origins: dict[str, str] = {}
+        self._guaranteed: dict[str, None] | None = None
         self.version = 0
         """Grows with every change; what was derived from an older version is stale."""
         self._announce()
@@ -90,6 +93,19 @@ class Topology:
                     self._origins.setdefault(each, name)
         return self._origins.get(pubend)
 
+    def guaranteed(self) -> dict[str, None]:
+        """The pubends of all brokers that guarantee delivery, sorted."""
+        if self._guaranteed is None:
+            names = [
+                pubend for state in self._states.values() for pubend in state.pubends if pubend not in state.best_effort
+            ]
+            self._guaranteed = dict.fromkeys(sorted(names))
+        return self._guaranteed
+
+    def is_guaranteed(self, pubend: str) -> bool:
+        """Whether this is a pubend that guarantees delivery."""
+        return pubend in self.guaranteed()
+
     def pubends_within(self, brokers: frozenset[str]) -> list[str]:
         """The pubends that these brokers host, sorted."""
         return sorted(pubend for name in brokers for pubend in self._states[name].pubends)
@@ -102,7 +118,8 @@ class Topology:
 
     def _announce(self) -> LinkState:
         self._sequence += 1
-        state = LinkState(self._name, self._incarnation, self._sequence, tuple(sorted(self._neighbours)), self._pubends)
+        neighbours = tuple(sorted(self._neighbours))
+        state = LinkState(self._name, self._incarnation, self._sequence, neighbours, self._pubends, self._best_effort)
         self._states[self._name] = state
         self._changed()
         return state
@@ -121,7 +138,7 @@ class Topology:
 
     def _changed(self) -> None:
         self._graph = None
-        self._origins = {}
+        self._origins, self._guaranteed = {}, None
         self.version += 1
 
 

@@ -17,7 +17,7 @@ from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Par
 from penstock.cli.console import console
 from penstock.cli.match_inputs import Source
 from penstock.cli.progress import ProgressReporter
-from penstock.client import Client
+from penstock.client import Client, ClientCounters
 from penstock.live.loop import run
 from penstock.model import Message, MessageId
 from penstock.model.errors import MisuseError
@@ -53,6 +53,19 @@ class _Stream:
     shows_ids: bool
 
 
+class _Result:
+    """What has come of a stream; nothing if there was no connection."""
+
+    def __init__(self) -> None:
+        self.counters: ClientCounters | None = None
+        self.seconds = 0.0
+
+    def summary(self, counters: ClientCounters) -> str:
+        """The last line."""
+        counts = f"{counters.published:,} messages published, {counters.acknowledged:,} acknowledged"
+        return f"{counts}, in {self.seconds:.2f} s"
+
+
 def publish(  # noqa: PLR0913 - one per option
     url: Url,
     *,
@@ -84,8 +97,13 @@ def publish(  # noqa: PLR0913 - one per option
     stream = _Stream(messages, total, rate, pubend, as_json)
     with ProgressReporter(quiet_unless_terminal=True) as reporter:
         reporter.stage("publishing", total=total)
-        sent, seconds = run(_send(Party(token, name, ca, certificate, key), url, stream, reporter))
-    console.note(f"{sent:,} messages published in {seconds:.2f} s")
+        result = _Result()
+        try:
+            run(_send(Party(token, name, ca, certificate, key), url, stream, reporter, result))
+        finally:
+            # Also when some were refused or lost: then the numbers matter most.
+            if result.counters is not None:
+                console.note(result.summary(result.counters))
 
 
 def _chosen(
@@ -110,25 +128,40 @@ def _chosen(
     return 1, [Message(inputs.parse_attributes(attribute or []), content)]
 
 
-async def _send(party: Party, url: str, stream: _Stream, reporter: ProgressReporter) -> tuple[int, float]:
-    sent = 0
+async def _send(party: Party, url: str, stream: _Stream, reporter: ProgressReporter, result: _Result) -> None:
     async with party.client(url) as client:
         started_s = time.perf_counter()
-        async for message in inputs.as_they_come(stream.messages):
-            if stream.rate is not None:
-                await _wait_until(started_s + sent / stream.rate)
-            message_id = await _publish(client, message, stream.pubend)
-            sent += 1
-            if stream.shows_ids:
-                console.line(msgspec.json.encode({"id": str(message_id)}).decode())
-            if sent % _TOLD_EVERY == 0:
-                reporter.advance(_TOLD_EVERY)
-                # Acknowledgements and heartbeats must be read in between.
-                await asyncio.sleep(0)
-        await client.flush()
-        seconds = time.perf_counter() - started_s
+        watch = asyncio.create_task(_tell_when_held_back(client, reporter))
+        try:
+            await _publish_all(client, stream, reporter)
+            await client.flush()
+        finally:
+            watch.cancel()
+            result.counters, result.seconds = client.counters, time.perf_counter() - started_s
     sys.stdout.flush()
-    return sent, seconds
+
+
+async def _publish_all(client: Client, stream: _Stream, reporter: ProgressReporter) -> None:
+    sent, started_s = 0, time.perf_counter()
+    async for message in inputs.as_they_come(stream.messages):
+        if stream.rate is not None:
+            await _wait_until(started_s + sent / stream.rate)
+        message_id = await _publish(client, message, stream.pubend)
+        sent += 1
+        if stream.shows_ids:
+            console.line(msgspec.json.encode({"id": str(message_id)}).decode())
+        if sent % _TOLD_EVERY == 0:
+            reporter.advance(_TOLD_EVERY)
+            # Acknowledgements and heartbeats must be read in between.
+            await asyncio.sleep(0)
+
+
+async def _tell_when_held_back(client: Client, reporter: ProgressReporter) -> None:
+    """Says why nothing goes on, each time it changes: nobody should look at a bar that stands still and wonder."""
+    reason = ""
+    while True:
+        reason = await client.held_back_other_than(reason)
+        reporter.note(f"held back by {client.broker}: {reason}" if reason else "not held back any more")
 
 
 async def _publish(client: Client, message: Message, pubend: str) -> MessageId:

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from base64 import b64encode
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -14,16 +15,19 @@ import typer
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token, Url
 from penstock.cli.console import console
 from penstock.client import Received, Subscription
+from penstock.client.positions import checked_start
 from penstock.live.loop import run
+from penstock.model.errors import MisuseError
 from penstock.selectors import Selector
 
-__all__ = ["EXAMPLES", "json_line", "shown_line", "subscribe"]
+__all__ = ["EXAMPLES", "json_line", "parse_start", "shown_line", "subscribe"]
 
 EXAMPLES = """
 Examples:
 
 - `penstock subscribe penstock://127.0.0.1:7002 "symbol = 'YHOO' AND volume > 15"`
 - `penstock subscribe penstock://127.0.0.1:7002 "TRUE" --count 10 --json | jq .attributes`
+- `penstock subscribe penstock://127.0.0.1:7002 "TRUE" --from quotes=1200 --from trades=88 --show-position`
 - `penstock subscribe penstock://sb1:7000 "class = 'STOCK'" --json | penstock publish penstock://other:7000 --jsonl -`
 """
 
@@ -36,6 +40,13 @@ def subscribe(  # noqa: PLR0913 - one per option
     *,
     count: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0.0, help="End after so many seconds.")] = None,
+    start: Annotated[
+        list[str] | None,
+        typer.Option("--from", metavar="PUBEND=TICK", help="Begin at this tick of a pubend; may be repeated."),
+    ] = None,
+    show_position: Annotated[
+        bool, typer.Option("--show-position", help="Tell at the end how to go on behind the last message.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
     token: Token = "",
     name: ClientName = "",
@@ -47,13 +58,40 @@ def subscribe(  # noqa: PLR0913 - one per option
 
     Nothing is printed before the subscription is in force on all paths, which standard error tells.
     """
-    wanted = Selector.parse(selector)
+    wanted = _Wanted(Selector.parse(selector), parse_start(start or []))
     reader = _Reader(json_line if as_json else shown_line, count)
     party = Party(token, name, ca, certificate, key)
     try:
         run(_read(party, url, wanted, reader, seconds))
     finally:
         console.note(f"{reader.printed:,} messages")
+        if show_position and reader.positions:
+            console.note("go on with " + " ".join(f"--from {each}={tick}" for each, tick in reader.positions.items()))
+
+
+def parse_start(texts: list[str]) -> dict[str, int]:
+    """Ticks by pubend, as they are given on the command line.
+
+    >>> parse_start(["quotes=1200", "a=b=7"])
+    {'quotes': 1200, 'a=b': 7}
+    """
+    start: dict[str, int] = {}
+    for text in texts:
+        pubend, separator, tick = text.rpartition("=")
+        if not separator or not pubend or not (tick.isascii() and tick.isdigit()):
+            raise MisuseError(f"position {text!r} is not of the form pubend=tick")
+        if pubend in start:
+            raise MisuseError(f"a position of pubend {pubend!r} is given twice")
+        start[pubend] = int(tick)
+    return checked_start(start)
+
+
+@dataclass(slots=True, frozen=True)
+class _Wanted:
+    """What is subscribed to."""
+
+    selector: Selector
+    start: dict[str, int]
 
 
 class _Reader:
@@ -62,21 +100,25 @@ class _Reader:
     def __init__(self, line: Callable[[Received], str], count: int | None) -> None:
         self._line, self._count = line, count
         self.printed = 0
+        self.positions: dict[str, int] = {}
+        """Where the subscription goes on behind what was printed."""
 
     async def read(self, subscription: Subscription) -> None:
-        async for batch in subscription.batches():
-            wanted = batch if self._count is None else batch[: self._count - self.printed]
+        # No more than wanted: what was taken out counts as read.
+        while wanted := await subscription.batch(None if self._count is None else self._count - self.printed):
             console.write("".join([self._line(each) + "\n" for each in wanted]))
             # Who reads from a pipe wants what is there now.
             sys.stdout.flush()
             self.printed += len(wanted)
             if self.printed == self._count:
                 return
+            # Else heartbeats would have to wait as long as messages keep coming.
+            await asyncio.sleep(0)
 
 
-async def _read(party: Party, url: str, selector: Selector, reader: _Reader, seconds: float | None) -> None:
+async def _read(party: Party, url: str, wanted: _Wanted, reader: _Reader, seconds: float | None) -> None:
     async with party.client(url) as client:
-        subscription = await client.subscribe(selector).ready()
+        subscription = await client.subscribe(wanted.selector, start=wanted.start).ready()
         late = f"; not yet from {', '.join(subscription.pending)}" if subscription.pending else ""
         console.note(f"subscribed at {client.broker} to {subscription.selector}{late}")
         try:
@@ -84,6 +126,8 @@ async def _read(party: Party, url: str, selector: Selector, reader: _Reader, sec
                 await reader.read(subscription)
         except TimeoutError:
             return
+        finally:
+            reader.positions = subscription.positions
 
 
 def json_line(received: Received) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from penstock.client.address import DEFAULT_PORT, Address, parse_addresses
-from penstock.client.client import Client, ClientCounters, connect
+from penstock.client.client import Client, connect
+from penstock.client.counters import ClientCounters
 from penstock.client.errors import (
     AddressError,
     ClientClosedError,
@@ -12,6 +13,7 @@ from penstock.client.errors import (
     RefusedError,
     WouldBlockError,
 )
+from penstock.client.positions import LostTicks
 from penstock.client.received import Received
 from penstock.client.settings import ClientSettings
 from penstock.client.subscription import Subscription
@@ -27,6 +29,7 @@ __all__ = [
     "ClientError",
     "ClientSettings",
     "ConnectionFailedError",
+    "LostTicks",
     "Received",
     "RefusedError",
     "Subscription",

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import secrets
 import ssl
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from penstock.client.address import parse_addresses
+from penstock.client.counters import ClientCounters
 from penstock.client.errors import ClientClosedError, ClientError, ConnectionFailedError, RefusedError, WouldBlockError
 from penstock.client.inbox import Inbox
+from penstock.client.positions import checked_start
 from penstock.client.session import Changes, Session
 from penstock.client.settings import ClientSettings
 from penstock.client.subscription import Subscription
@@ -27,25 +29,12 @@ from penstock.model.message_id import MessageId
 from penstock.model.values import Attributes
 from penstock.selectors.selector import Selector
 
-__all__ = ["Client", "ClientCounters", "connect"]
+__all__ = ["Client", "connect"]
+
+_log: Final = logging.getLogger("penstock.client")
 
 _FAIR = 256
 """After so many messages of one call others get their turn."""
-
-
-@dataclass(slots=True, frozen=True)
-class ClientCounters:
-    """What a client has done so far."""
-
-    published: int
-    """Messages taken from the application."""
-    settled: int
-    """Those of them that were acknowledged, refused or lost."""
-    refused: int
-    lost: int
-    """Messages that were on the wire when a connection was lost: they may have arrived, or not."""
-    received: int
-    reconnects: int
 
 
 def connect(
@@ -127,13 +116,14 @@ class Client:
         return self._session.is_up
 
     @property
+    def held_back(self) -> str:
+        """Why the broker lets its publishers wait, a full disk for example; empty if it does not."""
+        return self._session.held_back
+
+    @property
     def counters(self) -> ClientCounters:
         """What this client has done so far."""
-        queue = self._session.publishing
-        reconnects = self._supervisor.reconnects
-        return ClientCounters(
-            queue.published, queue.settled, queue.refused, queue.lost, self._session.received, reconnects
-        )
+        return ClientCounters.of(self._session, reconnects=self._supervisor.reconnects)
 
     # Coming and going.
 
@@ -197,7 +187,7 @@ class Client:
             if queue.has_room(len(body)):
                 self._put(body, pubend)
                 return message_id
-        full = f"{queue.published - queue.settled:,} messages are not acknowledged yet"
+        full = f"{queue.published - queue.settled:,} messages are not acknowledged yet{self._why()}"
         raise WouldBlockError(full if self.is_connected else "there is no connection at the moment")
 
     async def publish_many(self, messages: Iterable[Message], *, pubend: str = "") -> list[MessageId]:
@@ -210,16 +200,20 @@ class Client:
         return message_ids
 
     async def flush(self) -> None:
-        """Wait until the broker has acknowledged everything published so far.
+        """Wait until the broker has acknowledged everything published so far, over as many connections as it takes.
 
         Raises ``RefusedError`` if it refused messages since the last flush, and ``ConnectionFailedError`` if messages
-        were on the wire when a connection was lost: nobody knows whether those arrived.
+        were on the wire when a connection was lost and could not be sent again, because the next broker was another one
+        or the pubend guarantees nothing: nobody knows whether those arrived.
         """
         queue = self._session.publishing
-        target = queue.published
+        target, asked = queue.published, None
         while queue.settled < target:
             self._check_usable()
-            if (connection := self._supervisor.connection) is not None:
+            connection, welcome = self._supervisor.connection, self._session.welcome
+            # Once on each connection: a broker that cannot acknowledge yet would be asked for ever.
+            if connection is not None and welcome is not asked:
+                asked = welcome
                 queue.hurry(now_ms=connection.now_ms())
                 connection.pump()
             await self._news.wait()
@@ -230,13 +224,24 @@ class Client:
         if lost:
             raise ConnectionFailedError(f"the connection was lost with {lost:,} messages on the wire")
 
+    async def held_back_other_than(self, reason: str) -> str:
+        """Wait until ``held_back`` is something else than this, and return it: for those who show it to somebody."""
+        await self._until(lambda: self.held_back != reason)
+        return self.held_back
+
     # Subscribing.
 
-    def subscribe(self, selector: str | Selector) -> Subscription:
-        """Ask for the messages that match; raises ``SelectorError`` at once if the text is not a selector."""
+    def subscribe(self, selector: str | Selector, *, start: Mapping[str, int] | None = None) -> Subscription:
+        """Ask for the messages that match; raises ``SelectorError`` at once if the text is not a selector.
+
+        The start says by pubend which tick is the first one wanted, as ``Subscription.positions`` of an earlier
+        subscription does; of other pubends, messages come from now on. A pubend that does not exist, or a tick that
+        it has not come to yet, is refused by the broker.
+        """
         parsed = selector if isinstance(selector, Selector) else Selector.parse(selector)
+        first_ticks = checked_start(start)
         self._check_usable()
-        inbox = self._session.subscribe(str(parsed))
+        inbox = self._session.subscribe(str(parsed), first_ticks)
         subscription = self._subscriptions[inbox.number] = Subscription(inbox, self)
         self._pump_soon()
         return subscription
@@ -330,7 +335,10 @@ class Client:
         except TimeoutError:
             queue = self._session.publishing
             left = f"{queue.published - queue.settled:,} messages were not acknowledged"
-            raise ConnectionFailedError(f"{left} within {self._settings.close_ms} ms") from None
+            raise ConnectionFailedError(f"{left} within {self._settings.close_ms} ms{self._why()}") from None
+
+    def _why(self) -> str:
+        return f"; the broker holds publishers back: {self.held_back}" if self.held_back else ""
 
     def _check_usable(self) -> None:
         if self.end is not None:
@@ -344,6 +352,8 @@ class Client:
         for number in changes.inboxes:
             if (subscription := self._subscriptions.get(number)) is not None:
                 subscription.wake()
+        for lost in changes.missing:
+            _log.warning("%s: ticks %d to %d of pubend %s are lost", self.name, lost.first, lost.last, lost.pubend)
         for number, answer in changes.statuses:
             waiting = self._statuses.get(number)
             if waiting is not None and not waiting.done():

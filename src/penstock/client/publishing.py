@@ -1,13 +1,16 @@
 """Messages on their way out: gathered into batches, and no more unacknowledged bytes than the broker gives credit for.
 
-Every message has a position in the client's life and, once it is sent, a sequence number on its connection. What was on
-the wire when a connection was lost is settled as lost (best effort: it may have arrived, so it is not sent again); what
-still waited is sent on the next connection.
+Every message has a sequence number that counts over the whole life of the client. With the publisher's identity it
+tells a broker what it has already, so what was on the wire when a connection was lost can be sent again: to the same
+broker, unless the pubend guarantees nothing. Otherwise it is settled as lost: it may have arrived, and nobody could
+recognise the repetition.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import pairwise
 
 from penstock.broker.errors import ProtocolError
 from penstock.broker.frames import Publish
@@ -18,19 +21,36 @@ __all__ = ["PublishQueue"]
 class _Run:
     """Consecutive messages to one pubend that fit one frame."""
 
-    __slots__ = ("bodies", "pubend", "size")
+    __slots__ = ("bodies", "first", "pubend", "size", "was_sent")
 
-    def __init__(self, pubend: str) -> None:
-        self.pubend = pubend
-        self.bodies: list[bytes] = []
-        self.size = 0
+    def __init__(self, first: int, pubend: str, bodies: list[bytes], size: int) -> None:
+        self.first, self.pubend, self.bodies, self.size = first, pubend, bodies, size
+        self.was_sent = False
+        """Whether it has been on the wire: then the broker may have it, and nothing may be added."""
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.bodies) - 1
+
+    def cut(self, count: int, size: int) -> _Run:
+        """Takes the first messages off, as a run of their own."""
+        head = _Run(self.first, self.pubend, self.bodies[:count], size)
+        # Not in place: a frame may hold the same list.
+        self.bodies = self.bodies[count:]
+        self.first += count
+        self.size -= size
+        return head
+
+
+def _never(_: str) -> bool:
+    return False
 
 
 class PublishQueue:
     """The messages that wait to be sent, and the window of those that wait to be acknowledged.
 
     >>> queue = PublishQueue(linger_ms=1, batch_bytes=1000)
-    >>> queue.on_welcome(credit_bytes=100)
+    >>> queue.on_welcome(credit_bytes=100, now_ms=0)
     >>> queue.put(b"x" * 60, now_ms=5)
     >>> queue.has_room(60), queue.take(now_ms=5)
     (False, [])
@@ -44,17 +64,20 @@ class PublishQueue:
     def __init__(self, *, linger_ms: int, batch_bytes: int) -> None:
         self._linger_ms, self._batch_bytes = linger_ms, batch_bytes
         self._runs: deque[_Run] = deque()
+        # What is on the wire; between two connections, what was. The credit window bounds it.
+        self._wire: deque[_Run] = deque()
         self._due_ms: int | None = None
         self._asks = False
         self._credit = self._credit_full = 0
-        self._base = self._sent = self._acked = 0
-        # First and last message of every frame on the wire: brokers refuse frame by frame.
-        self._frames: deque[tuple[int, int]] = deque()
+        # The last sequence number that any broker has seen of us.
+        self._sent = 0
         self.queued_bytes = 0
         self.published = 0
-        """Position of the newest message; also how many there were."""
+        """Sequence number of the newest message; also how many there were."""
+        self.acknowledged = 0
+        """Messages that a broker has taken over."""
         self.lost = 0
-        """Messages that were on the wire when a connection was lost."""
+        """Messages that were on the wire when a connection was lost, and could not be sent again."""
         self.refused = 0
         """Messages that a broker refused."""
         self.refusal = ""
@@ -62,8 +85,9 @@ class PublishQueue:
 
     @property
     def settled(self) -> int:
-        """Position up to which every message was acknowledged, refused or lost."""
-        return self._base + self._acked
+        """Sequence number up to which every message was acknowledged, refused or lost."""
+        first = self._wire[0] if self._wire else self._runs[0] if self._runs else None
+        return self.published if first is None else first.first - 1
 
     def has_room(self, size: int) -> bool:
         """Whether a message of this size may be put in; one that is larger than the window goes alone."""
@@ -74,19 +98,19 @@ class PublishQueue:
         size = len(body)
         assert self.has_room(size), f"no room for {size} bytes"
         run = self._runs[-1] if self._runs else None
-        if run is None or run.pubend != pubend or run.size + size > self._batch_bytes:
-            run = _Run(pubend)
+        self.published += 1
+        if run is None or run.was_sent or run.pubend != pubend or run.size + size > self._batch_bytes:
+            run = _Run(self.published, pubend, [], 0)
             self._runs.append(run)
         run.bodies.append(body)
         run.size += size
         self.queued_bytes += size
-        self.published += 1
         if self._due_ms is None:
             self._due_ms = now_ms + self._linger_ms
 
     def hurry(self, *, now_ms: int) -> None:
         """What waits is due now, and the broker is asked to acknowledge it at once."""
-        self._asks = self._sent > self._acked or bool(self._runs)
+        self._asks = bool(self._wire or self._runs)
         if self._runs:
             self._due_ms = now_ms
 
@@ -101,19 +125,13 @@ class PublishQueue:
     def take(self, *, now_ms: int) -> list[Publish]:
         """The frames to send now."""
         frames: list[Publish] = []
-        while self.is_due(now_ms) and (bodies := self._take_bodies(self._runs[0])):
-            run = self._runs[0]
-            size = run.size if len(bodies) == len(run.bodies) else sum(map(len, bodies))
-            frames.append(Publish(self._sent + 1, bodies, run.pubend))
-            self._frames.append((self._sent + 1, self._sent + len(bodies)))
-            self._sent += len(bodies)
-            self._credit -= size
-            self.queued_bytes -= size
-            if bodies is run.bodies:
-                self._runs.popleft()
-            else:
-                del run.bodies[: len(bodies)]
-                run.size -= size
+        while self.is_due(now_ms) and (run := self._take_run()) is not None:
+            run.was_sent = True
+            frames.append(Publish(run.first, run.bodies, run.pubend))
+            self._wire.append(run)
+            self._sent = max(self._sent, run.last)
+            self._credit -= run.size
+            self.queued_bytes -= run.size
             if not self._runs:
                 self._due_ms = None
         if self._asks and not self._runs and self._credit_full:
@@ -122,59 +140,96 @@ class PublishQueue:
             self._asks = False
         return frames
 
-    def on_welcome(self, *, credit_bytes: int) -> None:
-        """A new connection: sequence numbers begin again, with this window."""
-        assert self._sent == self._acked == 0, "the last connection has not been given up"
+    def on_welcome(self, *, credit_bytes: int, now_ms: int, recognises: Callable[[str], bool] = _never) -> None:
+        """A new connection, with this window; of a pubend that recognises what it has, all is sent again first."""
+        assert not self._credit_full, "the last connection has not been given up"
         self._credit = self._credit_full = credit_bytes
+        outstanding = [*self._wire, *self._runs]
+        kept = [run for run in outstanding if not run.was_sent or recognises(run.pubend)]
+        self.lost += _count(outstanding) - _count(kept)
+        self._wire.clear()
+        self._runs = deque(kept)
+        self.queued_bytes = sum(run.size for run in kept)
+        if not kept:
+            self._due_ms, self._asks = None, False
+        elif kept[0].was_sent:
+            self._due_ms = now_ms
 
     def on_ack(self, sequence: int, credit_bytes: int) -> None:
         """The broker has taken over everything up to a sequence number, and gives credit back."""
         if sequence > self._sent or credit_bytes < 0:
             raise ProtocolError(f"message {sequence} is acknowledged, but only {self._sent} were sent")
-        self._acked = max(self._acked, sequence)
-        while self._frames and self._frames[0][1] <= sequence:
-            self._frames.popleft()
+        self._settle(self._wire, sequence)
+        if not self._wire and self._runs and self._runs[0].was_sent:
+            # It remembers more of our last connection than we have sent again on this one.
+            self.queued_bytes -= self._settle(self._runs, sequence)
+            if not self._runs:
+                self._due_ms = None
         self._credit += credit_bytes
-        assert self._acked <= self._sent
 
     def on_refused(self, sequence: int, reason: str) -> None:
-        """The broker does not take the frame with this message; that it is done with it, an acknowledgement says."""
+        """The broker does not take the frame with this message; an acknowledgement will give the credit back."""
         if not 0 < sequence <= self._sent:
             raise ProtocolError(f"message {sequence} is refused, but only {self._sent} were sent")
-        self.refused += next((last - first + 1 for first, last in self._frames if first <= sequence <= last), 1)
+        run = next((run for run in self._wire if run.first <= sequence <= run.last), None)
+        if run is not None:
+            # Settled now: were it sent again on another connection, it would be refused and counted again.
+            self._wire.remove(run)
+        self.refused += len(run.bodies) if run is not None else 1
         self.refusal = reason
 
     def on_disconnected(self) -> None:
-        """The connection is gone, and what was on the wire with it."""
-        self.lost += self._sent - self._acked
-        self._base += self._sent
-        self._frames.clear()
-        self._sent = self._acked = self._credit = self._credit_full = 0
+        """The connection is gone; what becomes of that which was on the wire, the next one decides."""
+        self._credit = self._credit_full = 0
 
-    def _take_bodies(self, run: _Run) -> list[bytes]:
-        """The first messages of the run for which there is credit: usually all."""
+    def _take_run(self) -> _Run | None:
+        """The first messages to one pubend for which there is credit: usually the whole run."""
+        run = self._runs[0]
         if run.size <= self._credit:
-            return run.bodies
+            return self._runs.popleft()
         size, count = 0, 0
         for body in run.bodies:
-            size += len(body)
-            if size > self._credit:
+            if size + len(body) > self._credit:
                 break
+            size += len(body)
             count += 1
         if count == 0 and self._window_is_empty():
-            count = 1
-        return run.bodies if count == len(run.bodies) else run.bodies[:count]
+            size, count = len(run.bodies[0]), 1
+        if count == 0:
+            return None
+        return self._runs.popleft() if count == len(run.bodies) else run.cut(count, size)
+
+    def _settle(self, runs: deque[_Run], sequence: int) -> int:
+        """Takes out what is acknowledged, which may be a part of a frame; the number of bytes."""
+        settled_bytes = 0
+        while runs and runs[0].first <= sequence:
+            count = min(len(runs[0].bodies), sequence - runs[0].first + 1)
+            if count == len(runs[0].bodies):
+                settled_bytes += runs.popleft().size
+            else:
+                size = sum(map(len, runs[0].bodies[:count]))
+                runs[0].cut(count, size)
+                settled_bytes += size
+            self.acknowledged += count
+        return settled_bytes
 
     def _may_send(self, size: int) -> bool:
         return size <= self._credit or self._window_is_empty()
 
     def _window_is_empty(self) -> bool:
-        return 0 < self._credit_full <= self._credit and self._sent == self._acked
+        return 0 < self._credit_full <= self._credit and not self._wire
 
     def check_invariants(self) -> None:
         """Fails if the numbers do not add up."""
+        outstanding = [*self._wire, *self._runs]
         assert self.queued_bytes == sum(run.size for run in self._runs)
-        assert all(run.size == sum(map(len, run.bodies)) and run.bodies for run in self._runs)
-        assert self.published == self._base + self._sent + sum(len(run.bodies) for run in self._runs)
+        assert all(run.size == sum(map(len, run.bodies)) and run.bodies for run in outstanding)
+        assert all(run.was_sent == (run.last <= self._sent) for run in outstanding)
+        assert all(one.last < other.first for one, other in pairwise(outstanding))
+        assert self.acknowledged + self.lost + _count(outstanding) <= self.published
         assert (self._due_ms is None) == (not self._runs)
-        assert self._acked <= self._sent
+        assert self.settled <= self.published
+
+
+def _count(runs: Iterable[_Run]) -> int:
+    return sum(len(run.bodies) for run in runs)

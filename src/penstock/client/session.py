@@ -1,12 +1,14 @@
 """The client's side of the protocol without any I/O: bytes and requests in, frames and changes out.
 
-A session outlives its connections. Subscriptions are sent again on every new connection, under their old numbers;
-messages that waited are sent on it, messages that were on the wire are not.
+A session outlives its connections. Subscriptions are sent again on every new connection, under their old numbers and
+with the positions they have come to. So are messages that waited, and those that were on the wire if the broker is
+the same and recognises what it has: all connections of a session state the same publisher.
 """
 
 from __future__ import annotations
 
-import struct
+import secrets
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -18,19 +20,23 @@ from penstock.broker.frames import (
     Frame,
     Goodbye,
     Heartbeat,
+    HeldBack,
     Hello,
+    Horizons,
+    Lost,
     PubendNames,
     PublishAck,
     Refused,
     StatusReply,
     StatusRequest,
-    Subscribe,
     Subscribed,
     Unsubscribe,
     Unsubscribed,
     Welcome,
 )
 from penstock.client.inbox import Inbox
+from penstock.client.inboxes import Inboxes, subscribe_frame
+from penstock.client.positions import LostTicks
 from penstock.client.publishing import PublishQueue
 from penstock.client.received import Received
 from penstock.client.settings import ClientSettings
@@ -46,7 +52,7 @@ SILENT_HEARTBEATS: Final = 5
 
 _BODY_BYTES_MAX: Final = FRAME_BYTES_MAX - 1024
 _PUBEND_CHARS_MAX: Final = 100
-_NUMBER: Final = struct.Struct(">I")
+_PUBLISHER_BYTES: Final = 16
 _State: TypeAlias = Literal["down", "greeting", "up"]
 
 
@@ -58,6 +64,8 @@ class Changes:
     """The subscriptions with messages or another state, by number."""
     statuses: list[tuple[int, bytes | str]] = field(default_factory=list)
     """Answers to requests for the broker's status, or the reasons why there is none."""
+    missing: list[LostTicks] = field(default_factory=list)
+    """What some subscription will never get."""
     publishing: bool = False
     """There may be room for messages, or some are settled."""
     welcome: Welcome | None = None
@@ -69,19 +77,19 @@ class Changes:
 class Session:
     """One client's dealings with its brokers."""
 
-    def __init__(self, settings: ClientSettings, *, name: str, token: str = "", overlay: str = "") -> None:
-        self._settings = settings
-        self._hello = Hello(PROTOCOL_VERSION, "client", name, overlay, credential=token)
+    def __init__(
+        self, settings: ClientSettings, *, name: str, token: str = "", overlay: str = "", publisher: bytes = b""
+    ) -> None:
+        publisher = publisher or secrets.token_bytes(_PUBLISHER_BYTES)
+        self._hello = Hello(PROTOCOL_VERSION, "client", name, overlay, credential=token, publisher=publisher)
         self._state: _State = "down"
         self._reader = FrameReader()
         self._outgoing: list[Frame] = []
-        self._inboxes: dict[int, Inbox] = {}
-        # By the number as it stands in deliveries, so that it need not be unpacked.
-        self._by_bytes: dict[bytes, Inbox] = {}
+        self._inboxes = Inboxes(settings)
         self._pubends: dict[int, str] = {}
         self._ids: MessageIdSource | None = None
         self._last_id: MessageId | None = None
-        self._last_number = self._last_status = 0
+        self._last_status = 0
         self._heartbeat_ms = 0
         self._sent_ms = self._heard_ms = 0
         self.publishing: Final = PublishQueue(linger_ms=settings.linger_ms, batch_bytes=settings.batch_bytes)
@@ -91,7 +99,8 @@ class Session:
         """Messages that were delivered to this client."""
         self.writable = True
         """Whether the shell can write; as long as it cannot, nothing is taken and batches grow."""
-        self._blocking: dict[int, Inbox] = {}
+        self.held_back = ""
+        """Why the broker lets its publishers wait; empty if it does not."""
 
     @property
     def is_up(self) -> bool:
@@ -101,32 +110,32 @@ class Session:
     @property
     def reading(self) -> bool:
         """Whether the shell should read from the socket: no subscription is too full."""
-        return not self._blocking
+        return not self._inboxes.are_blocking
+
+    @property
+    def repeated(self) -> int:
+        """Deliveries that were dropped because they had arrived before; a broker that keeps its word sends none."""
+        return self._inboxes.repeated
 
     # What the application asks for.
 
-    def subscribe(self, selector: str) -> Inbox:
-        """A new subscription."""
-        self._last_number += 1
-        settings = self._settings
-        inbox = Inbox(self._last_number, selector, bytes_max=settings.queue_bytes, messages_max=settings.queue_messages)
-        self._inboxes[inbox.number] = inbox
-        self._by_bytes[_NUMBER.pack(inbox.number)] = inbox
+    def subscribe(self, selector: str, start: Mapping[str, int] | None = None) -> Inbox:
+        """A new subscription, from these ticks on where they are given."""
+        inbox = self._inboxes.add(selector, start or {})
         if self.is_up:
-            self._outgoing.append(Subscribe(inbox.number, selector))
+            self._outgoing.append(subscribe_frame(inbox))
         return inbox
 
     def unsubscribe(self, inbox: Inbox) -> None:
         """Withdraws a subscription; what waits in it is forgotten."""
-        inbox.clear()
+        inbox.withdraw()
         if inbox.is_over or inbox.state == "closing":
             return
         if self.is_up:
-            inbox.state = "closing"
+            self._inboxes.close(inbox)
             self._outgoing.append(Unsubscribe(inbox.number))
         else:
-            self._forget(inbox)
-            inbox.state = "closed"
+            self._inboxes.forget(inbox)
         self.on_taken(inbox)
 
     def identify(self, message: Message, *, wall_ms: int) -> tuple[MessageId, bytes]:
@@ -154,8 +163,7 @@ class Session:
 
     def on_taken(self, inbox: Inbox) -> bool:
         """The application took messages out of a full subscription; whether the shell should read again."""
-        if not inbox.update_blocking():
-            self._blocking.pop(inbox.number, None)
+        self._inboxes.on_taken(inbox)
         return self.reading
 
     # What the connection brings.
@@ -173,19 +181,20 @@ class Session:
         """Bytes from the broker; raises ``ProtocolError`` if they are not what a broker may say."""
         self._heard_ms = now_ms
         changes = Changes()
-        inboxes = changes.inboxes
+        inboxes, deliver, pubends = changes.inboxes, self._inboxes.deliver, self._pubends
         for frame in self._reader.feed(data):
             if type(frame) is Deliver:
-                name = self._pubends.get(frame.pubend)
-                if name is None:
-                    raise ProtocolError(f"pubend number {frame.pubend} has no name")
-                self._deliver(frame.numbers, Received(name, frame.tick, frame.body), inboxes)
+                name = pubends.get(frame.pubend) or self._pubend(frame.pubend)
+                deliver(frame.numbers, Received(name, frame.tick, frame.body), inboxes)
+                self.received += 1
             elif self._state == "up":
                 self._on_frame(frame, changes)
             else:
                 self._on_greeting(frame, changes, wall_ms)
         if inboxes:
-            self._block_if_full(inboxes)
+            self._inboxes.block_if_full(inboxes)
+        if (acknowledge := self._inboxes.acknowledge()) is not None:
+            self._outgoing.append(acknowledge)
         return changes
 
     def on_disconnected(self) -> Changes:
@@ -193,16 +202,10 @@ class Session:
         self._state = "down"
         self._outgoing = []
         self._pubends = {}
+        self.held_back = ""
         self.publishing.on_disconnected()
         # All are woken: some may have got messages just before the connection broke.
-        changes = Changes(publishing=True, lost=True, inboxes=dict(self._inboxes))
-        for inbox in changes.inboxes.values():
-            if inbox.state == "closing":
-                self._forget(inbox)
-                inbox.state = "closed"
-            else:
-                inbox.state = "asked"
-        return changes
+        return Changes(publishing=True, lost=True, inboxes=self._inboxes.on_disconnected())
 
     # What is to be sent, and when.
 
@@ -242,26 +245,6 @@ class Session:
     def _silent_at_ms(self) -> int:
         return self._heard_ms + SILENT_HEARTBEATS * self._heartbeat_ms
 
-    def _deliver(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
-        self.received += 1
-        if len(numbers) == 4:
-            inbox = self._by_bytes.get(numbers)
-            # A subscription that was withdrawn meanwhile is no fault of the broker.
-            if inbox is not None and inbox.state != "closing":
-                inbox.push(received)
-                woken[inbox.number] = inbox
-            return
-        for start in range(0, len(numbers), 4):
-            inbox = self._by_bytes.get(numbers[start : start + 4])
-            if inbox is not None and inbox.state != "closing":
-                inbox.push(received)
-                woken[inbox.number] = inbox
-
-    def _block_if_full(self, inboxes: dict[int, Inbox]) -> None:
-        for inbox in inboxes.values():
-            if inbox.update_blocking():
-                self._blocking[inbox.number] = inbox
-
     def _on_greeting(self, frame: Frame, changes: Changes, wall_ms: int) -> None:
         if isinstance(frame, Goodbye):
             changes.goodbye = frame
@@ -270,15 +253,18 @@ class Session:
             raise ProtocolError(f"the broker begins with {type(frame).__name__}, not with a welcome")
         if frame.version != PROTOCOL_VERSION or frame.heartbeat_ms <= 0 or frame.credit_bytes <= 0:
             raise ProtocolError(f"the broker's welcome is for another protocol: {frame}")
-        self.welcome = changes.welcome = frame
+        before, self.welcome = self.welcome, frame
+        changes.welcome = frame
         self._state = "up"
         self._heartbeat_ms = frame.heartbeat_ms
         after = self._last_id if self._last_id is not None and self._last_id.publisher == frame.publisher else None
         self._ids = MessageIdSource(frame.publisher, frame.broker_number, after=after)
         self._ids.adjust(frame.now_ms - wall_ms)
-        self.publishing.on_welcome(credit_bytes=frame.credit_bytes)
+        self.publishing.on_welcome(
+            credit_bytes=frame.credit_bytes, now_ms=self._heard_ms, recognises=_recognises(before, frame)
+        )
         changes.publishing = True
-        self._outgoing += [Subscribe(inbox.number, inbox.selector) for inbox in self._inboxes.values()]
+        self._outgoing += self._inboxes.subscribes()
 
     def _on_frame(self, frame: Frame, changes: Changes) -> None:
         match frame:
@@ -289,8 +275,15 @@ class Session:
                 self._pubends.update(names)
             case Heartbeat():
                 pass
-            case Subscribed(number, selector, pending):
-                self._on_subscribed(number, selector, pending, changes)
+            case Horizons():
+                self._inboxes.on_horizons(frame, self._pubend(frame.pubend))
+            case HeldBack(reason):
+                self.held_back = reason
+                changes.publishing = True
+            case Lost(number, first, last, numbers):
+                self._on_lost(LostTicks(self._pubend(number), first, last), numbers, changes)
+            case Subscribed():
+                self._on_subscribed(frame, changes)
             case Unsubscribed(number):
                 self._end(number, changes)
             case Refused(request, number, reason):
@@ -302,11 +295,15 @@ class Session:
             case _:
                 raise ProtocolError(f"a broker does not send {type(frame).__name__} to a client")
 
-    def _on_subscribed(self, number: int, selector: str, pending: tuple[str, ...], changes: Changes) -> None:
-        inbox = self._inboxes.get(number)
+    def _on_subscribed(self, frame: Subscribed, changes: Changes) -> None:
+        inbox = self._inboxes.get(frame.number)
         if inbox is not None and inbox.state in ("asked", "ready"):
-            inbox.state, inbox.granted, inbox.pending = "ready", selector, pending
-            changes.inboxes[number] = inbox
+            inbox.on_subscribed(frame.selector, frame.pending, frame.starts)
+            changes.inboxes[inbox.number] = inbox
+
+    def _on_lost(self, lost: LostTicks, numbers: tuple[int, ...], changes: Changes) -> None:
+        if self._inboxes.on_lost(lost, numbers):
+            changes.missing.append(lost)
 
     def _on_refused(self, request: str, number: int, reason: str, changes: Changes) -> None:
         if request == "publish":
@@ -320,20 +317,31 @@ class Session:
     def _end(self, number: int, changes: Changes) -> Inbox | None:
         inbox = self._inboxes.get(number)
         if inbox is not None:
-            self._forget(inbox)
-            inbox.state = "closed"
+            self._inboxes.forget(inbox)
             changes.inboxes[number] = inbox
         return inbox
 
-    def _forget(self, inbox: Inbox) -> None:
-        del self._inboxes[inbox.number], self._by_bytes[_NUMBER.pack(inbox.number)]
-        self._blocking.pop(inbox.number, None)
+    def _pubend(self, number: int) -> str:
+        name = self._pubends.get(number)
+        if name is None:
+            raise ProtocolError(f"pubend number {number} has no name")
+        return name
 
     def check_invariants(self) -> None:
         """Fails if the parts do not agree."""
         self.publishing.check_invariants()
-        assert [*self._inboxes] == [inbox.number for inbox in self._by_bytes.values()]
-        assert not any(inbox.is_over for inbox in self._inboxes.values())
-        assert {*self._blocking} == {number for number, inbox in self._inboxes.items() if inbox.blocking}
-        for inbox in self._inboxes.values():
-            inbox.check_invariants()
+        self._inboxes.check_invariants()
+
+
+def _recognises(before: Welcome | None, now: Welcome) -> Callable[[str], bool]:
+    """Which pubends recognise what was sent to them before this welcome, if it is sent again."""
+    is_same = before is not None and (before.broker, before.overlay) == (now.broker, now.overlay)
+    # Where the broker chooses, it must choose as before: what one pubend has, another does not recognise.
+    chooses_alike = is_same and before is not None and before.pubends == now.pubends
+
+    def recognises(pubend: str) -> bool:
+        if pubend:
+            return is_same and pubend not in now.best_effort
+        return chooses_alike and not {*now.pubends} <= {*now.best_effort}
+
+    return recognises

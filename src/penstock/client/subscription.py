@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from penstock.client.errors import ClientClosedError, ClientError, RefusedError
 from penstock.client.inbox import Inbox
+from penstock.client.positions import LostTicks
 from penstock.client.received import Received
 
 __all__ = ["Owner", "Subscription"]
@@ -55,6 +56,31 @@ class Subscription:
     def pending(self) -> tuple[str, ...]:
         """The pubends that had not confirmed the subscription when the broker answered; their messages come later."""
         return self._inbox.pending
+
+    @property
+    def starts(self) -> dict[str, int]:
+        """By pubend that guarantees delivery, the tick from which on nothing is missing."""
+        return dict(self._inbox.starts)
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """By pubend that guarantees delivery, the first tick that was not read yet.
+
+        An application that stores them together with the effects of what it has read, and gives them as the start of
+        its next subscription, gets everything behind them, and nothing twice. Message by message it is cheaper to
+        store ``message.tick + 1`` for ``message.pubend``: here all that waits may have to be looked at.
+        """
+        return self._inbox.read_positions()
+
+    @property
+    def lost(self) -> list[LostTicks]:
+        """What will never come, because the pubend has it no more; the newest notices of it."""
+        return list(self._inbox.lost)
+
+    @property
+    def lost_count(self) -> int:
+        """How many such notices there were."""
+        return self._inbox.lost_count
 
     @property
     def is_ready(self) -> bool:

@@ -52,6 +52,7 @@ class Supervisor:
             else:
                 self.address = address
                 self._reconnect.on_welcome(now_ms=self.connection.now_ms())
+                self._catch_up(self.connection)
                 return
         raise ConnectionFailedError("; ".join(problems))
 
@@ -118,6 +119,12 @@ class Supervisor:
             # Also when this task is cancelled, whatever the connection has come to by then.
             if not is_good:
                 connection.abort()
+
+    def _catch_up(self, connection: Connection) -> None:
+        """What the application did since the welcome has still been told to the connection before this one."""
+        connection.pump()
+        if self._session.reading:
+            connection.resume_reading()
 
     def _check_greeting(self, connection: Connection, address: Address) -> None:
         goodbye = connection.goodbye

@@ -10,14 +10,16 @@ import asyncio
 import ssl
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from penstock.client.client import Client, ClientCounters, connect
+from penstock.client.client import Client, connect
+from penstock.client.counters import ClientCounters
 from penstock.client.errors import ClientClosedError
+from penstock.client.positions import LostTicks, first_unread
 from penstock.client.received import Received
 from penstock.client.settings import ClientSettings
 from penstock.client.subscription import Subscription
@@ -86,6 +88,11 @@ class SyncClient:
         return self._client.is_connected
 
     @property
+    def held_back(self) -> str:
+        """Why the broker lets its publishers wait; empty if it does not."""
+        return self._client.held_back
+
+    @property
     def counters(self) -> ClientCounters:
         """What this client has done so far."""
         return self._client.counters
@@ -130,12 +137,12 @@ class SyncClient:
         """Wait until the broker has acknowledged everything published so far."""
         self.call(self._client.flush)
 
-    def subscribe(self, selector: str | Selector) -> SyncSubscription:
-        """Ask for the messages that match; raises ``SelectorError`` at once if the text is not a selector."""
+    def subscribe(self, selector: str | Selector, *, start: Mapping[str, int] | None = None) -> SyncSubscription:
+        """Ask for the messages that match, by pubend from some tick on; raises ``SelectorError`` if it is none."""
         parsed = selector if isinstance(selector, Selector) else Selector.parse(selector)
 
         async def subscribe() -> Subscription:
-            return self._client.subscribe(parsed)
+            return self._client.subscribe(parsed, start=start)
 
         return SyncSubscription(self.call(subscribe), self)
 
@@ -193,6 +200,7 @@ class SyncSubscription:
     def __init__(self, subscription: Subscription, client: SyncClient) -> None:
         self._subscription, self._client = subscription, client
         self._fetched: deque[Received] = deque()
+        self._last_positions: dict[str, int] | None = None
 
     @property
     def selector(self) -> str:
@@ -203,6 +211,29 @@ class SyncSubscription:
     def pending(self) -> tuple[str, ...]:
         """The pubends that had not confirmed the subscription when the broker answered."""
         return self._subscription.pending
+
+    @property
+    def starts(self) -> dict[str, int]:
+        """By pubend that guarantees delivery, the tick from which on nothing is missing."""
+        return self._subscription.starts
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """By pubend that guarantees delivery, the first tick that was not read yet: where to resume."""
+        if self._last_positions is not None:
+            return dict(self._last_positions)
+        # What was fetched but not read does not count.
+        return first_unread(self._fetched_positions(), self._fetched)
+
+    @property
+    def lost(self) -> list[LostTicks]:
+        """What will never come, because the pubend has it no more; the newest notices of it."""
+        return self._subscription.lost
+
+    @property
+    def lost_count(self) -> int:
+        """How many such notices there were."""
+        return self._subscription.lost_count
 
     def ready(self) -> SyncSubscription:
         """Wait until the subscription is in force on all paths; raises ``RefusedError`` if the broker says no."""
@@ -217,6 +248,7 @@ class SyncSubscription:
 
     def close(self) -> None:
         """Withdraw the subscription and forget what waits."""
+        self._last_positions = self.positions
         self._fetched.clear()
         self._client.call(self._subscription.close)
 
@@ -238,6 +270,16 @@ class SyncSubscription:
 
     def __repr__(self) -> str:
         return f"<Sync{repr(self._subscription)[1:]}"
+
+    def _fetched_positions(self) -> dict[str, int]:
+        async def positions() -> dict[str, int]:
+            return self._subscription.positions
+
+        try:
+            # In the thread that changes them; when it has ended, nobody does.
+            return self._client.call(positions)
+        except ClientClosedError:
+            return self._subscription.positions
 
     def _fetch(self, timeout_s: float | None) -> bool:
         async def fetch() -> list[Received]:

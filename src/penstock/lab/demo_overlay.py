@@ -52,6 +52,8 @@ class OverlayPlan:
     links: Sequence[tuple[str, str]] = ()
     defaults: Mapping[str, int] = field(default_factory=dict)
     """Settings of all brokers that are to differ from the usual."""
+    service: str = "guaranteed"
+    """The service class of all pubends: ``guaranteed`` or ``best-effort``."""
 
     def toml(self, ports: Mapping[str, int]) -> str:
         """The overlay file."""
@@ -59,6 +61,7 @@ class OverlayPlan:
         for name, pubends in self.pubends.items():
             listed = ", ".join(f'"{each}"' for each in pubends)
             lines += [f"[brokers.{name}]", f"port = {ports[name]}", f"pubends = [{listed}]"]
+            lines.append(f'service = "{self.service}"')
         for left, right in self.links:
             lines += ["[[links]]", f'between = ["{left}", "{right}"]']
         return "\n".join(lines) + "\n"

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Final
 
+from penstock.lab.delivery_chaos import DELIVERY_CHAOS
 from penstock.lab.errors import UnknownExperimentError
 from penstock.lab.experiment import Experiment
 from penstock.lab.matching_scale import MATCHING_SCALE
 
 __all__ = ["EXPERIMENTS", "find_experiment"]
 
-EXPERIMENTS: Final = (MATCHING_SCALE,)
+EXPERIMENTS: Final = (MATCHING_SCALE, DELIVERY_CHAOS)
 
 
 def find_experiment(name: str, among: Sequence[Experiment] = EXPERIMENTS) -> Experiment:

@@ -11,9 +11,13 @@ key = "{name}.key"
 mutual = true                   # clients and brokers must show certificates
 [defaults]                      # any tunable of BrokerSettings, for all brokers
 heartbeat_ms = 1000
+service = "guaranteed"          # or "best-effort": all pubends of a broker that does not say otherwise
 [brokers.pb1]
-port = 7001                     # host, bind, admin_host, admin_port, number, pubends, certificate, key, tunables
-pubends = ["pb1.a"]
+port = 7001                     # host, bind, admin_host, admin_port, number, certificate, key, service, tunables
+pubends = ["pb1.a", "pb1.b"]
+best_effort = ["pb1.b"]         # or a service for all of them
+data = "data/{name}"            # the folder of what it keeps; this is where it is if nothing is said
+data_bytes_max = 0              # the size at which publishers have to wait; 0 for as much as the disk has
 [[links]]
 between = ["pb1", "ib1"]        # the first dials the second
 [[clients]]
@@ -27,6 +31,7 @@ subscribe = false
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Final
@@ -39,10 +44,14 @@ from penstock.live.toml_table import TomlTable, read_toml
 from penstock.selectors.errors import SelectorError
 from penstock.selectors.selector import EVERYTHING, Selector
 
-__all__ = ["TUNABLES", "load_overlay"]
+__all__ = ["BEST_EFFORT", "GUARANTEED", "TEXT_TUNABLES", "TUNABLES", "load_overlay"]
 
 TUNABLES: Final = tuple(each.name for each in fields(BrokerSettings) if each.type == "int" and each.name != "number")
-"""The settings of a broker that its owner may change, for all brokers or for one."""
+"""The settings of a broker that its owner may change, for all brokers or for one: the numbers."""
+TEXT_TUNABLES: Final = ("retain_policy",)
+"""The same: the words."""
+GUARANTEED: Final = "guaranteed"
+BEST_EFFORT: Final = "best-effort"
 
 _PORT_MAX: Final = 65_535
 
@@ -59,7 +68,7 @@ def load_overlay(path: Path | str) -> Overlay:
     tables = root.named_tables("brokers")
     overlay = Overlay(
         name=name,
-        brokers=_Brokers(path, tables, tls if has_tls else None, _tunables(defaults)).read(),
+        brokers=_Brokers(path, tables, tls if has_tls else None, defaults).read(),
         links=_links(root.tables("links"), tables),
         security=Security(security.text("link_token", ""), security.text("admin_token", ""), mutual),
         access=_access(root.tables("clients"), root.tables("access"), certificates=mutual),
@@ -75,10 +84,9 @@ def load_overlay(path: Path | str) -> Overlay:
 class _Brokers:
     """Reads the tables of brokers, and sees that they do not get in each other's way."""
 
-    def __init__(
-        self, path: Path, tables: dict[str, TomlTable], tls: TomlTable | None, defaults: dict[str, int]
-    ) -> None:
-        self._path, self._tables, self._tls, self._defaults = path, tables, tls, defaults
+    def __init__(self, path: Path, tables: dict[str, TomlTable], tls: TomlTable | None, defaults: TomlTable) -> None:
+        self._path, self._tables, self._tls = path, tables, tls
+        self._tunables, self._service = _tunables(defaults), _service(defaults, GUARANTEED)
         self._taken: dict[tuple[str, object], str] = {}
 
     def read(self) -> dict[str, BrokerPlace]:
@@ -98,7 +106,10 @@ class _Brokers:
             admin_host=table.text("admin_host", "127.0.0.1"),
             admin_port=table.integer("admin_port", 0, low=0, high=_PORT_MAX),
             pubends=table.texts("pubends"),
-            tunables=self._defaults | _tunables(table),
+            best_effort=self._best_effort(table),
+            data=self._file(table.text("data", "") or "data/{name}", name),
+            data_bytes_max=table.integer("data_bytes_max", 0),
+            tunables=self._tunables | _tunables(table),
             tls=self._tls_files(name, table),
             where=f"{self._path}:{table.line()}",
         )
@@ -109,7 +120,17 @@ class _Brokers:
             self._claim(table, "admin_port", (place.admin_host, place.admin_port), name)
         for pubend in place.pubends:
             self._claim(table, "pubends", pubend, name)
+        # Brokers on different machines may well use the same path.
+        self._claim(table, "data", (place.host, place.data), name)
         return place
+
+    def _best_effort(self, table: TomlTable) -> tuple[str, ...]:
+        named, service = table.texts("best_effort"), _service(table, self._service)
+        if "best_effort" not in table:
+            return table.texts("pubends") if service == BEST_EFFORT else ()
+        if "service" in table:
+            raise table.error("best_effort", "names some pubends, and service speaks of all: say one of the two")
+        return named
 
     def _claim(self, table: TomlTable, key: str, value: object, name: str) -> None:
         claim = ("port" if key == "admin_port" else key, value)
@@ -136,9 +157,17 @@ class _Brokers:
         return self._path.parent / text.replace("{name}", name)
 
 
-def _tunables(table: TomlTable) -> dict[str, int]:
+def _service(table: TomlTable, default: str) -> str:
+    service = table.text("service", default)
+    if service not in (GUARANTEED, BEST_EFFORT):
+        raise table.error("service", f"{service!r} is neither {GUARANTEED!r} nor {BEST_EFFORT!r}")
+    return service
+
+
+def _tunables(table: TomlTable) -> dict[str, int | str]:
     # Asked for in any case, so that the table knows them as keys it may have.
-    values = {key: table.integer(key, 0) for key in TUNABLES}
+    values: dict[str, int | str] = {key: table.integer(key, 0) for key in TUNABLES}
+    values |= {key: table.text(key, "") for key in TEXT_TUNABLES}
     return {key: value for key, value in values.items() if key in table}
 
 
@@ -200,8 +229,9 @@ def _settings_complaint(text: str, root: TomlTable, defaults: TomlTable, table: 
     """The complaint at the key it speaks of, wherever that was set."""
     if text.startswith("overlay "):
         return root.error("overlay", text)
-    for key in (*TUNABLES, "pubends"):
-        if key.removesuffix("s") in text:
+    words = re.findall(r"\w+", text)
+    for key in (*TUNABLES, *TEXT_TUNABLES, "best_effort", "pubends"):
+        if key in words or key.removesuffix("s") in words:
             for place in (table, defaults):
                 if key in place:
                     return place.error(key, text)

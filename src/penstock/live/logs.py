@@ -35,6 +35,7 @@ _LOUD: Final = {
     "failed": logging.WARNING,
     "silent": logging.WARNING,
     "dropped": logging.WARNING,
+    "damaged": logging.WARNING,
     "unencrypted": logging.WARNING,
 }
 

@@ -28,6 +28,20 @@ _NODE_COUNTERS: Final = {
     "malformed": "Connections ended because they broke the protocol.",
     "bugs": "Exceptions that must not be.",
 }
+_STORE_COUNTERS: Final = {
+    "commits": "Commits that are durable.",
+    "syncs": "Groups of commits that became durable by one sync.",
+    "messages": "Messages in durable commits.",
+    "reads": "Reads of the log.",
+}
+_STORE_GAUGES: Final = {
+    "waiting_commits": "Commits that are not durable yet.",
+    "waiting_bytes": "Bytes of messages in commits that are not durable yet.",
+    "messages_per_sync": "Messages per sync since the start.",
+    "full": "Whether commits wait for space.",
+    "file_bytes": "Size of the store's files.",
+    "damaged_records": "Records of the log that could not be read.",
+}
 _BROKER_GAUGES: Final = {
     "clients": "Clients that are connected.",
     "subscriptions": "Subscriptions of this broker's clients.",
@@ -74,6 +88,16 @@ class _Collector:
         for key, text in _NODE_COUNTERS.items():
             yield _counter(f"penstock_{key}", text, node[key])
         yield from _broker_metrics(broker)
+        if store := status.get("store"):
+            yield from _store_metrics(store)
+
+
+def _store_metrics(store: Mapping[str, Any]) -> Iterator[Metric]:
+    for key, text in _STORE_COUNTERS.items():
+        yield _counter(f"penstock_store_{key}", text, store[key])
+    for key, text in _STORE_GAUGES.items():
+        yield _gauge(f"penstock_store_{key}", text, store[key])
+    yield _gauge("penstock_store_last_sync_seconds", "Duration of the last sync.", store["last_sync_ms"] / 1_000)
 
 
 def _broker_metrics(broker: Mapping[str, Any]) -> Iterator[Metric]:

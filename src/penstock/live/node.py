@@ -1,4 +1,4 @@
-"""A broker in the real world: its sockets, its links, its one timer, and its orderly end.
+"""A broker in the real world: its sockets, its links, its store, its one timer, and its orderly end.
 
 A turn is one callback of the event loop. Within a turn stimuli go to the broker and effects come back; at its end
 each connection that has something to say gets one write, and the timer is looked at once.
@@ -23,10 +23,11 @@ from penstock.live.clock import Clock
 from penstock.live.connection import DRAIN_S, LINGER_S, Connection
 from penstock.live.counters import Counters
 from penstock.live.dialler import DIAL_S_MAX, Dialler
-from penstock.live.errors import ConfigError
+from penstock.live.errors import ConfigError, NodeFailedError
 from penstock.live.logs import log, log_bug
 from penstock.live.overlay import Overlay, is_loopback
 from penstock.live.ports import BrokerPort
+from penstock.live.storage import Stimulus, Storage
 from penstock.live.tls import client_context, server_context
 
 if TYPE_CHECKING:
@@ -50,10 +51,15 @@ class BrokerNode:
         self.clock: Final = Clock()
         self.counters = Counters()
         self._rng = rng if rng is not None else Random(SystemRandom().randrange(2**63))
-        settings = overlay.settings_for(name)
-        self.broker: Final[BrokerPort] = (
-            broker if broker is not None else Broker(settings, incarnation=self.clock.started_ms, rng=self._rng)
-        )
+        self._settings = overlay.settings_for(name)
+        # Made at the start, from what the store remembers, unless somebody has one of their own.
+        self._given = broker
+        self.broker: BrokerPort
+        self.incarnation = self.clock.started_ms
+        self._storage = Storage(overlay, name, stimulate=self._on_stored, fail=self._on_failed)
+        self.has_failed: Final = asyncio.Event()
+        self.failure: NodeFailedError | None = None
+        """Why it had to stop by itself."""
         self._connections: dict[int, Connection] = {}
         self._last_number = 0
         self._server: asyncio.Server | None = None
@@ -63,35 +69,30 @@ class BrokerNode:
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms = 0
         self._is_stopping = False
+        self._stopping: asyncio.Task[None] | None = None
         self._admin: AdminServer | None = None
         self._unreachable: dict[str, str] = {}
 
     # From outside.
 
     async def start(self) -> None:
-        """Listen, and dial the neighbours; raises ``ConfigError`` if it must not or cannot."""
+        """Open the store, listen, and dial the neighbours; raises ``ConfigError`` if it must not or cannot."""
         assert self._server is None, "a node starts once"
         place = self.place
         self.overlay.check_exposure(self.name)
+        self.overlay.check_storage(self.name)
         serving = server_context(place.tls) if place.tls is not None else None
         dialling = client_context(place.tls, checks_host=False) if place.tls is not None else None
+        recovered, self.incarnation = await self._storage.open(started_ms=self.clock.started_ms)
         try:
-            self._server = await asyncio.get_running_loop().create_server(
-                self._make_accepted,
-                place.listens_at,
-                place.port,
-                ssl=serving,
-                ssl_handshake_timeout=DIAL_S_MAX if serving is not None else None,
-                backlog=_BACKLOG,
+            self.broker = self._given or Broker(
+                self._settings, incarnation=self.incarnation, rng=self._rng, recovered=recovered
             )
-        except OSError as error:
-            at = f"{place.where}: " if place.where else ""
-            # asyncio's own text repeats the address.
-            reason = os.strerror(error.errno) if error.errno else error
-            raise ConfigError(
-                f"{at}broker {self.name} cannot listen at {place.listens_at}:{place.port}: {reason}"
-            ) from None
-        self._note("started", address="{}:{}".format(*self.address), incarnation=self.clock.started_ms)
+            self._server = await self._listen(serving)
+        except BaseException:
+            await self._storage.close()
+            raise
+        self._note("started", address="{}:{}".format(*self.address), incarnation=self.incarnation)
         if serving is None and not is_loopback(place.listens_at):
             self._note("unencrypted", address=place.listens_at, advice="tokens can be read on the way; use TLS")
         await self._start_admin()
@@ -99,11 +100,19 @@ class BrokerNode:
         self._end_turn_later()
 
     async def stop(self) -> None:
-        """Say goodbye to all, send what is queued within a limit, and leave nothing behind."""
-        if self._is_stopping or self._server is None:
-            return
-        self._is_stopping = True
-        self._server.close()
+        """Say goodbye to all, send what is queued and keep what is to be kept within a limit, leave nothing behind."""
+        self._begin_to_stop()
+        if self._stopping is not None:
+            # Whoever else waits for the end must not be hurt by one who gives up.
+            await asyncio.shield(self._stopping)
+
+    def _begin_to_stop(self) -> None:
+        if self._server is not None and self._stopping is None:
+            self._is_stopping = True
+            self._stopping = asyncio.create_task(self._stop(self._server), name=f"stop {self.name}")
+
+    async def _stop(self, server: asyncio.Server) -> None:
+        server.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -112,11 +121,12 @@ class BrokerNode:
         for connection in list(self._connections.values()):
             connection.close()
         await self._wait_for_ends()
+        await self._storage.close()
         if self._timer is not None:
             self._timer.cancel()
         if self._turn_ends is not None:
             self._turn_ends.cancel()
-        await self._server.wait_closed()
+        await server.wait_closed()
         if self._admin is not None:
             await self._admin.stop()
         self._note("stopped")
@@ -153,6 +163,7 @@ class BrokerNode:
             "uptime_ms": self.clock.now_ms() - self.clock.started_ms,
             "serving": self.is_serving,
             "node": self.counters.as_dict(),
+            "store": self._storage.status(),
             "broker": dict(self.broker.status()),
         }
 
@@ -209,7 +220,39 @@ class BrokerNode:
         self._woken[connection.number] = connection
         self._end_turn_later()
 
+    # From the store.
+
+    def _on_stored(self, stimulus: Stimulus) -> None:
+        try:
+            self._dispatch(stimulus(self.broker, self.clock.now_ms()))
+        except Exception as error:  # noqa: BLE001 - the next thing that the store says may still be understood
+            self._on_bug(error)
+
+    def _on_failed(self, failure: NodeFailedError) -> None:
+        self.failure = failure
+        self.has_failed.set()
+        self._begin_to_stop()
+
     # Inside.
+
+    async def _listen(self, context: ssl.SSLContext | None) -> asyncio.Server:
+        place = self.place
+        try:
+            return await asyncio.get_running_loop().create_server(
+                self._make_accepted,
+                place.listens_at,
+                place.port,
+                ssl=context,
+                ssl_handshake_timeout=DIAL_S_MAX if context is not None else None,
+                backlog=_BACKLOG,
+            )
+        except OSError as error:
+            at = f"{place.where}: " if place.where else ""
+            # asyncio's own text repeats the address.
+            reason = os.strerror(error.errno) if error.errno else error
+            raise ConfigError(
+                f"{at}broker {self.name} cannot listen at {place.listens_at}:{place.port}: {reason}"
+            ) from None
 
     async def _start_admin(self) -> None:
         place = self.place
@@ -275,6 +318,8 @@ class BrokerNode:
                     closed.close()
             elif isinstance(effect, Record):
                 log(effect.event, (("broker", self.name), *effect.fields))
+            else:
+                self._storage.carry_out(effect)
         self._end_turn_later()
 
     def _end_turn_later(self) -> None:

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 from penstock.broker.access import Access
 from penstock.broker.settings import BrokerSettings
-from penstock.live.errors import ConfigError, ExposedError
+from penstock.live.errors import ConfigError, ExposedError, StorageError
 
 __all__ = ["BrokerPlace", "Overlay", "Security", "TlsFiles", "is_loopback"]
 
@@ -61,7 +62,13 @@ class BrokerPlace:
     admin_port: int = 0
     """Where metrics, health and status are served; 0 for nowhere."""
     pubends: tuple[str, ...] = ()
-    tunables: Mapping[str, int] = field(default_factory=dict)
+    best_effort: tuple[str, ...] = ()
+    """Those of the pubends that guarantee nothing, and need no data folder."""
+    data: Path | None = None
+    """The folder of what it keeps durably; None for a broker that keeps nothing."""
+    data_bytes_max: int = 0
+    """The size of the data at which publishers have to wait, as on a full disk; 0 for as much as the disk has."""
+    tunables: Mapping[str, int | str] = field(default_factory=dict)
     """Settings of the broker that differ from the defaults, by name."""
     tls: TlsFiles | None = None
     where: str = ""
@@ -100,20 +107,33 @@ class Overlay:
     def settings_for(self, name: str) -> BrokerSettings:
         """What the broker itself must know; raises ``SettingsError`` if something cannot work."""
         place = self.place_of(name)
+        tunables: dict[str, Any] = dict(place.tunables)
         return BrokerSettings(
             name=place.name,
             overlay=self.name,
             number=place.number,
             pubends=place.pubends,
+            best_effort=place.best_effort,
             neighbours=self.neighbours_of(name),
             link_credential=self.security.link_token,
             access=self.access,
-            **place.tunables,
+            **tunables,
         )
 
     def with_port(self, name: str, port: int) -> Overlay:
         """The same overlay with the port that the broker really got."""
         return replace(self, brokers={**self.brokers, name: replace(self.place_of(name), port=port)})
+
+    def check_storage(self, name: str) -> None:
+        """Raises ``StorageError`` if the broker would have to keep something, and has no place for it."""
+        place = self.place_of(name)
+        guaranteed = [pubend for pubend in place.pubends if pubend not in place.best_effort]
+        if guaranteed and place.data is None:
+            at = f"{place.where}: " if place.where else ""
+            raise StorageError(
+                f"{at}broker {name} guarantees delivery from {', '.join(guaranteed)}, but has no data folder to keep "
+                "messages in; give it one (data), or name these pubends as best effort (best_effort)"
+            )
 
     def check_exposure(self, name: str) -> None:
         """Raises ``ExposedError`` if the broker could be reached from outside by anybody."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from penstock.broker.effects import Effect
 from penstock.broker.frames import Frame
 from penstock.broker.outbox import Outbox
+from penstock.model.tick import TickRange
 
 __all__ = ["BrokerPort"]
 
@@ -23,6 +24,23 @@ class BrokerPort(Protocol):
 
     def disconnect(self, connection: int, *, now_ms: int) -> Sequence[Effect]:
         """The transport was lost, and not because the broker closed it."""
+
+    def committed(self, number: int, *, now_ms: int) -> Sequence[Effect]:
+        """All commits up to this number are durable."""
+
+    def log_full(self, reason: str, *, now_ms: int) -> Sequence[Effect]:
+        """The oldest commit has to wait for space."""
+
+    def log_read(
+        self,
+        number: int,
+        messages: list[tuple[int, bytes]],
+        last: int,
+        *,
+        now_ms: int,
+        damaged: TickRange | None = None,
+    ) -> Sequence[Effect]:
+        """What a read found, up to which tick, and what behind that cannot be read."""
 
     def next_deadline(self) -> int | None:
         """When to wake it."""

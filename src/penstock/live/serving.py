@@ -17,7 +17,10 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 async def serve(overlay: Overlay, name: str, *, on_ready: Callable[[BrokerNode], None] | None = None) -> None:
-    """Run the broker of that name until SIGINT or SIGTERM, then end it in order; a second signal ends it at once."""
+    """Run the broker of that name until SIGINT or SIGTERM, then end it in order; a second signal ends it at once.
+
+    Raises ``NodeFailedError`` if it could not go on, and had to stop by itself.
+    """
     loop, asked = asyncio.get_running_loop(), asyncio.Event()
     async with BrokerNode(overlay, name) as node:
         for each in _SIGNALS:
@@ -25,8 +28,20 @@ async def serve(overlay: Overlay, name: str, *, on_ready: Callable[[BrokerNode],
         try:
             if on_ready is not None:
                 on_ready(node)
-            await asked.wait()
+            await _first_of(asked, node.has_failed)
         finally:
             for each in _SIGNALS:
                 with suppress(ValueError):
                     loop.remove_signal_handler(each)
+    if node.failure is not None:
+        raise node.failure
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    waits = [asyncio.create_task(each.wait()) for each in events]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waits:
+            each.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)

@@ -1,15 +1,12 @@
-"""Simulated clients: publish within their credit, record what they receive, come back after a loss and subscribe again.
+"""Simulated clients: publish, record what they receive, come back after a loss and go on where they were.
 
-Service is best effort: what was sent and not acknowledged when a connection broke is counted, and not sent again.
+They believe whatever the broker says, and drop nothing that comes twice: what is wrong with it the checkers find.
 """
 
 from __future__ import annotations
 
-import struct
-from collections import deque
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 from penstock.broker.frames import (
     PROTOCOL_VERSION,
@@ -18,9 +15,11 @@ from penstock.broker.frames import (
     Frame,
     Goodbye,
     Heartbeat,
+    HeldBack,
     Hello,
+    Horizons,
+    Lost,
     PubendNames,
-    Publish,
     PublishAck,
     Refused,
     Subscribe,
@@ -30,22 +29,32 @@ from penstock.broker.frames import (
     Welcome,
 )
 from penstock.broker.outbox import Outbox
-from penstock.model.body import encode_body
 from penstock.model.message import Message
-from penstock.model.message_id import MessageIdSource
 from penstock.model.values import Attributes
 from penstock.sim.clock import Clock
 from penstock.sim.host import Host
 from penstock.sim.link import End
+from penstock.sim.positions import Positions, unpacked
+from penstock.sim.publishing import Publishing
 from penstock.sim.records import Delivery, Published, SubscriptionRecord
 from penstock.sim.trace import Trace
 
-__all__ = ["SimClient"]
+__all__ = ["LostTicks", "SimClient"]
 
-_BATCH_BYTES: Final = 64 * 1024
 _OUTBOX_BYTES: Final = 64 * 1024 * 1024
 _SILENT_BEATS: Final = 5
 """A broker that was not heard for so many heartbeats is given up."""
+
+
+class LostTicks(NamedTuple):
+    """What a broker said will never be known."""
+
+    received_us: int
+    pubend: str
+    first: int
+    last: int
+    numbers: tuple[int, ...]
+    """The subscriptions that may miss something."""
 
 
 class SimClient:
@@ -67,28 +76,28 @@ class SimClient:
         self.name, self.host = name, host
         self._clock, self._trace = clock, trace
         self._overlay, self._credential = overlay, credential
-        self._backlog_max, self._deliveries_max = backlog_max, deliveries_max
+        self._deliveries_max = deliveries_max
         self.is_up = True
-        self.published: list[Published] = []
-        """What it sent, in order."""
         self.deliveries: list[Delivery] = []
         """What it received, in order."""
         self.subscriptions: dict[int, SubscriptionRecord] = {}
         """All its subscriptions by number, also those it gave up."""
         self.goodbyes: list[Goodbye] = []
         """What brokers said when they ended its connections."""
-        self.welcomes = self.acknowledged = self.unconfirmed = self.refused = self.dropped = self.unrecorded = 0
+        self.lost: list[LostTicks] = []
+        """What brokers said is lost."""
+        self.held_back = ""
+        """Why it has to wait with publishing, as the broker says."""
+        self.holds: list[str] = []
+        """All the reasons to wait that it was ever given."""
+        self.welcomes = self.refused = self.unrecorded = 0
         self.wanted: dict[int, str] = {}
         """The selectors of the subscriptions it wants now, by number."""
-        self._backlog: deque[Message] = deque()
-        # The batches that are not acknowledged: last sequence number, place in the record, messages.
-        self._batches: deque[tuple[int, int, int]] = deque()
+        self.publishing = Publishing(name, clock, backlog_max=backlog_max)
+        self._positions = Positions(self.subscriptions, self.wanted)
         self._end: End | None = None
         self._welcome: Welcome | None = None
-        self._ids: MessageIdSource | None = None
-        self._made: bytes | None = None
         self._outbox = _new_outbox()
-        self._credit_bytes = self._sent = self._received_acks = 0
         self._said_us = self._heard_us = 0
         self._handlers: dict[type, Callable[[Any], None]] = {
             Deliver: self._on_deliver,
@@ -99,7 +108,10 @@ class SimClient:
             Refused: self._on_refused,
             Goodbye: self._on_goodbye,
             Heartbeat: _ignore,
-            PubendNames: _ignore,
+            PubendNames: lambda frame: self._positions.learn(frame.names),
+            Horizons: self._on_horizons,
+            HeldBack: self._on_held_back,
+            Lost: self._on_lost_ticks,
         }
 
     # --- what applications do
@@ -115,32 +127,59 @@ class SimClient:
         return self.is_connected and all(self.subscriptions[number].is_confirmed for number in self.wanted)
 
     @property
-    def backlog(self) -> int:
-        """Messages that wait for a connection or for credit."""
-        return len(self._backlog)
+    def published(self) -> list[Published]:
+        """What it sent, in order; each once, however often it was sent."""
+        return self.publishing.published
 
-    def subscribe(self, selector: str) -> int:
-        """Ask for messages, now and after every reconnect; answers with the number of the subscription."""
+    @property
+    def acknowledged(self) -> int:
+        """Messages that a broker has taken over."""
+        return self.publishing.acknowledged
+
+    @property
+    def unconfirmed(self) -> int:
+        """Messages that were on the wire when a connection broke, and not sent again."""
+        return self.publishing.unconfirmed
+
+    @property
+    def unsettled(self) -> int:
+        """Messages that were sent, and will be again until they are acknowledged."""
+        return self.publishing.unsettled
+
+    @property
+    def backlog(self) -> int:
+        """Messages that wait for a connection or for credit, to be sent for the first time."""
+        return len(self.publishing.backlog)
+
+    @property
+    def dropped(self) -> int:
+        """Messages beyond the limit of the backlog."""
+        return self.publishing.dropped
+
+    def subscribe(self, selector: str, start: Mapping[str, int] | None = None) -> int:
+        """Ask for messages, now and after every reconnect; answers with the number of the subscription.
+
+        It begins at these ticks, by pubend, and with what is published from now on where none is stated.
+        """
         number = len(self.subscriptions) + 1
-        self.subscriptions[number] = SubscriptionRecord(number, selector)
+        self.subscriptions[number] = SubscriptionRecord(number, selector, asked=dict(start or {}))
         self.wanted[number] = selector
         if self._welcome is not None:
-            self._say(Subscribe(number, selector))
+            self._say(Subscribe(number, selector, positions=self._positions.stated(number)))
         return number
 
     def unsubscribe(self, number: int) -> None:
         """Give a subscription up."""
         del self.wanted[number]
-        self.subscriptions[number].end(self._clock.now_us)
+        record = self.subscriptions[number]
+        record.end(self._clock.now_us)
+        record.ended_us = self._clock.now_us
         if self._welcome is not None:
             self._say(Unsubscribe(number))
 
-    def publish(self, attributes: Attributes, payload: bytes = b"") -> None:
-        """Publish a message, as soon as connection and credit allow."""
-        if len(self._backlog) >= self._backlog_max:
-            self.dropped += 1
-            return
-        self._backlog.append(Message(attributes, payload))
+    def publish(self, attributes: Attributes, payload: bytes = b"", pubend: str = "") -> None:
+        """Publish a message, as soon as connection and credit allow; to a pubend, or to one of the broker's choice."""
+        self.publishing.add(Message(attributes, payload), pubend)
         self._flush()
 
     def leave(self) -> None:
@@ -160,7 +199,17 @@ class SimClient:
         self._end, self._outbox = end, _new_outbox()
         self._heard_us = self._clock.now_us
         end.attach(self._outbox)
-        self._say(Hello(PROTOCOL_VERSION, "client", self.name, self._overlay, credential=self._credential))
+        self._positions.connect()
+        self._say(
+            Hello(
+                PROTOCOL_VERSION,
+                "client",
+                self.name,
+                self._overlay,
+                credential=self._credential,
+                publisher=self.publishing.publisher,
+            )
+        )
         self._beat_after(end, 1_000)
 
     def on_frames(self, end: End, frames: list[Frame]) -> None:
@@ -186,12 +235,10 @@ class SimClient:
         self._note(f"is welcomed by {welcome.broker} as {welcome.publisher}")
         self.welcomes += 1
         self._welcome = welcome
-        self._credit_bytes = welcome.credit_bytes
-        self._sent = self._received_acks = 0
-        self._ids = MessageIdSource(welcome.publisher, welcome.broker_number)
-        self._ids.adjust(welcome.now_ms - self._clock.now_ms)
+        self.publishing.connect(welcome)
         for number, selector in self.wanted.items():
-            self._say(Subscribe(number, selector))
+            resumes = bool(self.subscriptions[number].periods)
+            self._say(Subscribe(number, selector, positions=self._positions.stated(number), resumes=resumes))
         self._flush()
 
     def _on_subscribed(self, frame: Subscribed) -> None:
@@ -200,6 +247,7 @@ class SimClient:
             record = self.subscriptions[frame.number]
             record.granted, record.pending = frame.selector, frame.pending
             record.begin(self._clock.now_us)
+            self._positions.on_subscribed(frame, self._clock.now_us)
 
     def _on_unsubscribed(self, frame: Unsubscribed) -> None:
         self.subscriptions[frame.number].gone_us = self._clock.now_us
@@ -208,7 +256,7 @@ class SimClient:
         self._note(f"is refused {frame.request} {frame.number}: {frame.reason}")
         self.refused += 1
         if frame.request == "publish":
-            self._refuse_batch(frame.number)
+            self.publishing.on_refused(frame.number)
         elif frame.request == "subscribe":
             self.subscriptions[frame.number].refused = frame.reason
             self.wanted.pop(frame.number, None)
@@ -222,80 +270,60 @@ class SimClient:
         end.close()
 
     def _on_ack(self, frame: PublishAck) -> None:
-        assert self._received_acks <= frame.sequence <= self._sent, f"acknowledged {frame.sequence} of {self._sent}"
-        self.acknowledged += frame.sequence - self._received_acks
-        self._received_acks = frame.sequence
-        while self._batches and self._batches[0][0] <= frame.sequence:
-            self._batches.popleft()
-        self._credit_bytes += frame.credit_bytes
-        if self._backlog:
-            self._flush()
+        self.publishing.on_ack(frame)
+        self._flush()
 
     def _on_deliver(self, frame: Deliver) -> None:
         now_us = self._clock.now_us
-        for number in _numbers(frame.numbers):
+        pubend = self._positions.name(frame.pubend)
+        for number in unpacked(frame.numbers):
+            if number in self.subscriptions and number not in self.wanted:
+                # Given up meanwhile: the broker's word that nothing follows may overtake what it had queued before.
+                continue
+            self._positions.on_deliver(number, pubend, frame.tick)
             if len(self.deliveries) < self._deliveries_max:
-                self.deliveries.append(Delivery(now_us, number, frame.pubend, frame.tick, frame.body))
+                self.deliveries.append(Delivery(now_us, number, pubend, frame.tick, frame.body))
             else:
                 self.unrecorded += 1
         self._trace.note(now_us, self.name, f"gets {frame.tick} for {frame.numbers.hex()}")
 
+    def _on_horizons(self, frame: Horizons) -> None:
+        acknowledgement = self._positions.on_horizons(frame)
+        if acknowledgement is not None:
+            self._say(acknowledgement)
+
+    def _on_held_back(self, frame: HeldBack) -> None:
+        self._note(f"is held back: {frame.reason}" if frame.reason else "is held back no more")
+        self.held_back = frame.reason
+        if frame.reason:
+            self.holds.append(frame.reason)
+
+    def _on_lost_ticks(self, frame: Lost) -> None:
+        pubend = self._positions.name(frame.pubend)
+        lost = LostTicks(self._clock.now_us, pubend, frame.first, frame.last, frame.numbers)
+        self._note(f"is told that {lost.pubend} {lost.first} to {lost.last} are lost")
+        self.lost.append(lost)
+
     # --- inside
 
     def _flush(self) -> None:
-        while self._backlog and self._welcome is not None:
-            bodies = self._next_bodies()
-            if not bodies:
-                return
-            first = self._sent + 1
-            self._sent += len(bodies)
-            self._batches.append((self._sent, len(self.published), len(bodies)))
+        while self._welcome is not None and (frame := self.publishing.next_frame()) is not None:
             self._said_us = now_us = self._clock.now_us
-            self.published += [Published(now_us, body) for body in bodies]
-            self._trace.note(now_us, self.name, f"publishes {first} to {self._sent}")
-            self._outbox.push_data(Publish(first, bodies))
+            self._trace.note(now_us, self.name, f"publishes {frame.first}, {len(frame.bodies)} messages")
+            self._outbox.push_data(frame)
             assert self._end is not None
             self._end.wake()
-
-    def _next_bodies(self) -> list[bytes]:
-        """Bodies for the next frame, as far as the credit goes; a message beyond any credit waits for all of it."""
-        assert self._welcome is not None
-        bodies: list[bytes] = []
-        room = _BATCH_BYTES
-        while self._backlog and room > 0:
-            body = self._made = self._made or self._body(self._backlog[0])
-            is_whole = self._credit_bytes >= self._welcome.credit_bytes
-            if len(body) > self._credit_bytes and not is_whole:
-                break
-            self._backlog.popleft()
-            self._made = None
-            self._credit_bytes -= len(body)
-            room -= len(body)
-            bodies.append(body)
-        return bodies
-
-    def _refuse_batch(self, last: int) -> None:
-        for sequence, place, count in self._batches:
-            if sequence == last:
-                refused = [each._replace(is_refused=True) for each in self.published[place : place + count]]
-                self.published[place : place + count] = refused
-
-    def _body(self, message: Message) -> bytes:
-        assert self._ids is not None
-        return encode_body(self._ids.next(self._clock.now_ms), message)
 
     def _say(self, frame: ControlFrame) -> None:
         assert self._end is not None
         self._said_us = self._clock.now_us
-        if not self._outbox.push_control(frame):
-            self.dropped += 1
+        self._outbox.push_control(frame)
         self._end.wake()
 
     def _disconnected(self) -> None:
-        self.unconfirmed += self._sent - self._received_acks
-        self._end = self._welcome = self._ids = self._made = None
-        self._sent = self._received_acks = 0
-        self._batches.clear()
+        self.publishing.disconnect()
+        self._end = self._welcome = None
+        self.held_back = ""
         for record in self.subscriptions.values():
             record.end(self._clock.now_us)
 
@@ -323,11 +351,6 @@ class SimClient:
 
 def _new_outbox() -> Outbox:
     return Outbox(control_bytes_max=_OUTBOX_BYTES, data_bytes_max=_OUTBOX_BYTES)
-
-
-@lru_cache(maxsize=4_096)
-def _numbers(packed: bytes) -> tuple[int, ...]:
-    return struct.unpack(f">{len(packed) // 4}I", packed)
 
 
 def _ignore(_: object) -> None:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.broker.frames import Forward, Frame, Publish
+from penstock.broker.frames import Forward, Frame, KnowledgeMessage, Publish
 from penstock.model.errors import MisuseError
 from penstock.sim.clock import Callback, Clock
 
@@ -45,7 +45,9 @@ class CostModel:
 
     def batch_ns(self, frames: Sequence[Frame], size: int) -> int:
         """What a batch of so many bytes costs."""
-        messages = sum(len(frame.bodies) if isinstance(frame, Publish | Forward) else 1 for frame in frames)
+        messages = sum(
+            len(frame.bodies) if isinstance(frame, Publish | Forward | KnowledgeMessage) else 1 for frame in frames
+        )
         return self.frame_ns * len(frames) + self.message_ns * messages + self.byte_ns * size
 
 

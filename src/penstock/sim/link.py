@@ -8,7 +8,7 @@ A stall only delays: what was under way arrives after healing. (Loss of single d
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, Protocol
 
@@ -184,6 +184,12 @@ class Link:
         for ends in self._open.values():
             for end in ends:
                 end.outward.hold()
+
+    def slow_down(self, latency_us: int) -> None:
+        """Take so long from now on, also on connections there are; order is kept."""
+        self.options = replace(self.options, latency_us=latency_us)
+        for wire in self.wires():
+            wire.latency_us = latency_us
 
     def heal(self) -> None:
         """Carry again; connections that lost something are reset, stalled ones go on."""

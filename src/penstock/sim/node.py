@@ -1,20 +1,26 @@
 """The shell of a simulated broker: brings it stimuli, carries out its effects, wakes it at its deadlines.
 
-As thin as the live one: it holds no protocol decision. Crashes happen to it from outside.
+As thin as the live one: it holds no protocol decision. Crashes happen to it from outside. What it has on its disk
+outlives them. Its wall clock may be wrong by an offset, which changes only from one life to the next, as a live broker
+reads the wall clock only when it starts.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from random import Random
 from typing import Final
 
-from penstock.broker.effects import Close, Effect, Wake
+from penstock.broker.effects import Close, Commit, Effect, ReadLog, Record, Wake
 from penstock.broker.frames import Frame
 from penstock.broker.outbox import Outbox
 from penstock.broker.settings import BrokerSettings
 from penstock.model.errors import MisuseError
+from penstock.model.tick import TickRange
 from penstock.sim.clock import Clock
+from penstock.sim.device import Device, DeviceUser
+from penstock.sim.disk import Disk
 from penstock.sim.host import Host
 from penstock.sim.link import End
 from penstock.sim.ports import BrokerCore, MakeBroker
@@ -47,6 +53,16 @@ class SimBroker:
         """Lives so far."""
         self.steps = 0
         """Stimuli so far."""
+        self.clock_offset_ms = 0
+        """By how much the wall clock of the next life will be ahead of virtual time."""
+        self.counts_of_lives: Counter[str] = Counter()
+        """What the brokers of former lives counted."""
+        self.device = Device(
+            clock,
+            Random(f"{seed}/{settings.name}/device"),
+            DeviceUser(self._on_committed, self._on_log_full, self._on_log_read),
+        )
+        """What makes its log durable; to be slowed down or filled by whoever harms the world."""
         self._make, self._seed = make, seed
         self._clock, self._trace, self._checks = clock, trace, checks
         self._core: BrokerCore | None = None
@@ -54,6 +70,7 @@ class SimBroker:
         self._outboxes: dict[int, Outbox] = {}
         self._connections = 0
         self._armed_us = _NEVER_US
+        self._offset_ms = 0
         self.start()
 
     @property
@@ -74,6 +91,15 @@ class SimBroker:
         return len(self._ends)
 
     @property
+    def disk(self) -> Disk:
+        """What it keeps over all its lives."""
+        return self.device.disk
+
+    def counts(self) -> Counter[str]:
+        """What the brokers of all lives counted, the present one included."""
+        return self.counts_of_lives + self._present_counts()
+
+    @property
     def memory_bytes(self) -> int:
         """The memory it needs: for itself, its subscriptions, and all that waits."""
         cost, status = self.host.cost, self.core.status()
@@ -81,18 +107,22 @@ class SimBroker:
         return int(cost.broker_bytes + cost.subscription_bytes * status.get("subscriptions", 0) + waiting)
 
     def start(self) -> None:
-        """Begin a new life, which knows nothing of those before."""
+        """Begin a new life, which knows of those before what is on the disk."""
         if self._core is not None:
             raise MisuseError(f"broker {self.name} is up already")
         self.incarnation += 1
         rng = Random(f"{self._seed}/{self.name}/{self.incarnation}")
-        self._core = self._make(self.settings, incarnation=self.incarnation, rng=rng)
+        self._offset_ms = self.clock_offset_ms
+        self._core = self._make(
+            self.settings, incarnation=self.incarnation, rng=rng, recovered=self.device.disk.recovered()
+        )
         self._note(f"starts, incarnation {self.incarnation}")
         self._arm(self._core, self._clock.now_us)
 
     def crash(self, *, loud: bool) -> None:
-        """Lose everything at once; loud: the peers are told by their network, as after a kill."""
+        """Lose everything that is not on disk at once; loud: the peers are told by their network, as after a kill."""
         self._end_life("crashes" if loud else "crashes silently")
+        self.device.crash()
         self.host.crash()
         ends = list(self._ends.values())
         self._ends.clear()
@@ -102,9 +132,10 @@ class SimBroker:
 
     def stop(self) -> None:
         """Say goodbye, send what is queued, and end."""
-        effects = self.core.shutdown(now_ms=self._clock.now_ms)
+        effects = self.core.shutdown(now_ms=self._now_ms())
         self._end_life("stops")
         self._carry_out(effects)
+        self.device.stop()
         ends = list(self._ends.values())
         self._ends.clear()
         self._outboxes.clear()
@@ -118,7 +149,7 @@ class SimBroker:
         self._note(f"connects to {end.peer.node.name} as {number}")
         core = self.core
         self._ends[number] = end
-        effects = core.connect(number, now_ms=self._clock.now_ms, dialled=dialled)
+        effects = core.connect(number, now_ms=self._now_ms(), dialled=dialled)
         self._outboxes[number] = outbox = core.outbox(number)
         end.attach(outbox)
         self._after_step(core, effects)
@@ -127,9 +158,8 @@ class SimBroker:
         """Hand the broker what arrived."""
         core = self._core
         if core is not None:
-            now_us = self._clock.now_us
-            self._trace.note(now_us, self.name, f"< {end.number} {len(frames)} {type(frames[0]).__name__}")
-            self._after_step(core, core.receive(end.number, frames, now_ms=now_us // 1_000))
+            self._note(f"< {end.number} {len(frames)} {type(frames[0]).__name__}")
+            self._after_step(core, core.receive(end.number, frames, now_ms=self._now_ms()))
 
     def on_lost(self, end: End) -> None:
         """Tell the broker of a lost connection."""
@@ -137,7 +167,7 @@ class SimBroker:
         self._forget(end.number)
         core = self._core
         if core is not None:
-            self._after_step(core, core.disconnect(end.number, now_ms=self._clock.now_ms))
+            self._after_step(core, core.disconnect(end.number, now_ms=self._now_ms()))
 
     def check_invariants(self) -> None:
         """Fails if an outbox, a wire or the broker itself is not as it must be."""
@@ -147,6 +177,25 @@ class SimBroker:
         check = getattr(self._core, "check_invariants", None)
         if check is not None:
             check()
+
+    # The device forgets what it had to do when a life ends: these find the broker that asked.
+
+    def _on_committed(self, number: int) -> None:
+        self._note(f"commits up to {number}")
+        core = self.core
+        self._after_step(core, core.committed(number, now_ms=self._now_ms()))
+
+    def _on_log_full(self, reason: str) -> None:
+        self._note(f"cannot commit: {reason}")
+        core = self.core
+        self._after_step(core, core.log_full(reason, now_ms=self._now_ms()))
+
+    def _on_log_read(
+        self, number: int, messages: list[tuple[int, bytes]], last: int, damaged: TickRange | None
+    ) -> None:
+        self._note(f"reads {number}, {len(messages)} up to {last}{', damage' if damaged else ''}")
+        core = self.core
+        self._after_step(core, core.log_read(number, messages, last, now_ms=self._now_ms(), damaged=damaged))
 
     def _after_step(self, core: BrokerCore, effects: list[Effect]) -> None:
         self.steps += 1
@@ -175,7 +224,12 @@ class SimBroker:
                 end = self._forget(effect.connection)
                 if end is not None:
                     end.close()
+            elif isinstance(effect, Commit):
+                self.device.commit(effect)
+            elif isinstance(effect, ReadLog):
+                self.device.read(effect)
             else:
+                assert isinstance(effect, Record)
                 fields = " ".join(f"{name}={value}" for name, value in effect.fields)
                 self._note(f"{effect.event} {fields}".rstrip())
 
@@ -187,7 +241,7 @@ class SimBroker:
         due_ms = core.next_deadline()
         if due_ms is None:
             return
-        due_us = max(due_ms * 1_000, earliest_us)
+        due_us = max((due_ms - self._offset_ms) * 1_000, earliest_us)
         # A later deadline needs no timer of its own: the earlier one looks again when it rings.
         if due_us < self._armed_us:
             self._armed_us = due_us
@@ -198,12 +252,12 @@ class SimBroker:
         if core is None or now_us != self._armed_us:
             return
         self._armed_us = _NEVER_US
-        due_ms = core.next_deadline()
-        if due_ms is None or due_ms > now_us // 1_000:
+        due_ms, now_ms = core.next_deadline(), self._now_ms()
+        if due_ms is None or due_ms > now_ms:
             self._arm(core, now_us)
             return
         self.steps += 1
-        self._carry_out(core.on_deadline(now_ms=now_us // 1_000))
+        self._carry_out(core.on_deadline(now_ms=now_ms))
         if self._checks:
             self.check_invariants()
         # A deadline that stays in the past must not stop time.
@@ -212,9 +266,17 @@ class SimBroker:
     def _end_life(self, how: str) -> None:
         if self._core is None:
             raise MisuseError(f"broker {self.name} is down already")
+        self.counts_of_lives += self._present_counts()
         self._core = None
         self._armed_us = _NEVER_US
         self._note(how)
+
+    def _present_counts(self) -> Counter[str]:
+        return Counter(self._core.status().get("counts", {}) if self._core is not None else {})
+
+    def _now_ms(self) -> int:
+        """The time as the broker of this life sees it."""
+        return self._clock.now_us // 1_000 + self._offset_ms
 
     def _note(self, what: str) -> None:
         self._trace.note(self._clock.now_us, self.name, what)

@@ -12,16 +12,32 @@ from penstock.model.body import decode_attributes, decode_id
 from penstock.model.message_id import MessageId
 from penstock.model.values import AttributeValue
 
-__all__ = ["Delivery", "Period", "Published", "SubscriptionRecord"]
+__all__ = ["Delivery", "Period", "Published", "Start", "SubscriptionRecord"]
 
 
-class Published(NamedTuple):
-    """A message that a client sent."""
+@dataclass(slots=True)
+class Published:
+    """A message that a client sent, once or several times."""
 
     sent_us: int
+    """When it was sent for the first time."""
     body: bytes
     is_refused: bool = False
     """Whether the broker refused it."""
+    pubend: str = ""
+    """The pubend that was asked for; empty for the broker's choice."""
+    sequence: int = 0
+    """Its number among all that the client ever sent."""
+    is_guaranteed: bool = False
+    """Whether it is sent again, on every connection, until it is acknowledged."""
+    candidates: tuple[str, ...] = ()
+    """The pubends that it may have gone to, as far as the client knows."""
+    acked_us: int | None = None
+    """When it was acknowledged; None if it never was."""
+    is_unconfirmed: bool = False
+    """Whether the client has given up to learn what became of it."""
+    sends: int = 1
+    """How often it was sent."""
 
     @property
     def message_id(self) -> MessageId:
@@ -39,7 +55,8 @@ class Delivery(NamedTuple):
 
     received_us: int
     subscription: int
-    pubend: int
+    pubend: str
+    """The pubend's name: numbers change from connection to connection."""
     tick: int
     body: bytes
 
@@ -67,12 +84,21 @@ class Period:
         return self.from_us <= time_us and (self.to_us is None or time_us < self.to_us)
 
 
+class Start(NamedTuple):
+    """Since when a subscription is owed everything from a pubend."""
+
+    confirmed_us: int
+    tick: int
+
+
 @dataclass(slots=True)
 class SubscriptionRecord:
     """One subscription of a client, over all its connections."""
 
     number: int
     selector: str
+    asked: dict[str, int] = field(default_factory=dict)
+    """The ticks at which it wanted to begin, by pubend."""
     granted: str = ""
     """What the broker granted of it, in canonical form; empty until it did."""
     pending: tuple[str, ...] = ()
@@ -82,6 +108,12 @@ class SubscriptionRecord:
     gone_us: int | None = None
     """When the broker said that nothing more would follow."""
     periods: list[Period] = field(default_factory=list)
+    starts: dict[str, Start] = field(default_factory=dict)
+    """Guaranteed pubends with their first confirmation: from then on nothing may ever be missing."""
+    positions: dict[str, int] = field(default_factory=dict)
+    """Guaranteed pubends with the tick below which it has got everything."""
+    ended_us: int | None = None
+    """When the client gave it up."""
 
     @property
     def is_confirmed(self) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, Protocol
 
-from penstock.broker.frames import Deliver, Forward, Frame, Publish
+from penstock.broker.frames import Deliver, Forward, Frame, Horizons, KnowledgeMessage, Publish
 from penstock.broker.outbox import CONTROL_FRAME_BYTES, Outbox
 from penstock.model.errors import MisuseError
 from penstock.sim.clock import Clock
@@ -36,7 +36,8 @@ class LinkOptions:
     bandwidth: int | None = None
     """Bytes per second; none for a wire that is never the bottleneck."""
     loss: float = 0.0
-    """Probability that a data frame vanishes. Control frames do not: the protocol relies on a reliable connection."""
+    """Probability that a frame of the best-effort class vanishes. Control frames and those of guaranteed streams do
+    not: the protocol relies on a reliable connection."""
     window_bytes: int = 4 * 1024 * 1024
     """Bytes that may be under way or unread; reached, nothing more is taken out of the outbox."""
 
@@ -87,7 +88,6 @@ class Wire:
         "_is_sending",
         "_jitter_us",
         "_last_us",
-        "_latency_us",
         "_loss",
         "_rng",
         "_source",
@@ -98,6 +98,7 @@ class Wire:
         "carried_bytes",
         "in_flight_bytes",
         "is_dead",
+        "latency_us",
         "lost_frames",
     )
 
@@ -115,7 +116,7 @@ class Wire:
         self._clock, self._rng = clock, rng
         self._deliver, self._ended = deliver, ended
         self._host = None if host is None or host.is_free else host
-        self._latency_us, self._jitter_us = options.latency_us, options.jitter_us
+        self.latency_us, self._jitter_us = options.latency_us, options.jitter_us
         self._bandwidth, self._loss = options.bandwidth or 0, options.loss
         self._batch_bytes, self._window_bytes = options.batch_bytes, options.window_bytes
         self._source: Source = _EMPTY
@@ -160,7 +161,7 @@ class Wire:
         if self.is_dead or not self._is_held:
             return
         self._is_held = False
-        self._last_us = max(self._last_us, self._clock.now_us + self._latency_us)
+        self._last_us = max(self._last_us, self._clock.now_us + self.latency_us)
         for _ in self._in_flight:
             self._clock.at(self._last_us, self._arrive_bound)
         self._go_on()
@@ -190,7 +191,13 @@ class Wire:
             for frame in frames:
                 kind = type(frame)
                 # Identity of types instead of isinstance: this is the hottest line of the simulator.
-                if kind is Forward or kind is Deliver or kind is Publish:
+                if (
+                    kind is Forward
+                    or kind is Deliver
+                    or kind is Publish
+                    or kind is KnowledgeMessage
+                    or kind is Horizons
+                ):
                     size += frame.size  # type: ignore[union-attr]
                 else:
                     size += CONTROL_FRAME_BYTES
@@ -216,7 +223,7 @@ class Wire:
             self._send(None, 0, self._clock.now_us)
 
     def _send(self, frames: list[Frame] | None, size: int, sent_us: int) -> None:
-        arrival_us = sent_us + self._latency_us
+        arrival_us = sent_us + self.latency_us
         if self._jitter_us:
             arrival_us += self._rng.randrange(self._jitter_us + 1)
         self._last_us = arrival_us = max(arrival_us, self._last_us)

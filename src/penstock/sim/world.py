@@ -43,13 +43,14 @@ class World:
         *,
         checks: bool = False,
         output: TextIO | None = None,
+        trace_lines: int = 10_000,
         make_broker: MakeBroker = Broker,
     ) -> None:
         """Begin a world; with ``checks``, brokers' invariants are looked at after every step (slow)."""
         start_us = START_MS * 1_000
         self.seed = seed
         self.clock = Clock(start_us)
-        self.trace = Trace(start_us=start_us, output=output)
+        self.trace = Trace(start_us=start_us, output=output, lines_max=trace_lines)
         self.faults, self.workload = Random(f"{seed}/faults"), Random(f"{seed}/workload")
         """Chance for whoever harms the world, and for whoever gives it work."""
         self.brokers: dict[str, SimBroker] = {}
@@ -116,11 +117,12 @@ class World:
         *,
         settings: Mapping[str, Any] | None = None,
         cost: CostModel | None = None,
+        guaranteed: bool = False,
         **options: Any,
     ) -> list[SimBroker]:
         """Start all brokers that these links name, and the links, all alike."""
         pairs = list(links)
-        made = self.add_brokers(pairs, settings=settings, cost=cost)
+        made = self.add_brokers(pairs, settings=settings, cost=cost, guaranteed=guaranteed)
         for near, far in pairs:
             self.add_link(near, far, **options)
         return made
@@ -131,8 +133,12 @@ class World:
         *,
         settings: Mapping[str, Any] | None = None,
         cost: CostModel | None = None,
+        guaranteed: bool = False,
     ) -> list[SimBroker]:
-        """Start all brokers that links to come will name, each with a pubend ``<name>-pubend``."""
+        """Start all brokers that links to come will name, each with a pubend ``<name>-pubend``.
+
+        Settings are those of all brokers, and win. Unless guaranteed, all pubends are of the best-effort class.
+        """
         neighbours: dict[str, list[str]] = {}
         for near, far in links:
             neighbours.setdefault(near, []).append(far)
@@ -140,6 +146,7 @@ class World:
         made = []
         for number, (name, others) in enumerate(neighbours.items(), start=len(self.brokers) + 1):
             chosen = {"number": number, "pubends": (f"{name}-pubend",), "neighbours": tuple(others), **(settings or {})}
+            chosen.setdefault("best_effort", () if guaranteed else chosen["pubends"])
             made.append(self.add_broker(BrokerSettings(name=name, **chosen), cost=cost))
         return made
 
@@ -153,9 +160,12 @@ class World:
         """End a broker in an orderly way."""
         self.broker(name).stop()
 
-    def restart(self, name: str) -> None:
-        """Start a broker that is down, without memory of its former life."""
-        self.broker(name).start()
+    def restart(self, name: str, *, clock_offset_ms: int | None = None) -> None:
+        """Start a broker that is down, with what is on its disk; its wall clock may have been set meanwhile."""
+        broker = self.broker(name)
+        if clock_offset_ms is not None:
+            broker.clock_offset_ms = clock_offset_ms
+        broker.start()
         for (caller, _), link in self.links.items():
             if caller == name:
                 link.want()

@@ -14,6 +14,7 @@ from random import Random
 import pytest
 
 from live.store.support import append, everything, numbered, opened, tamper, ticks_of
+from penstock.broker.durable import Recovered, RecoveredPubend
 from penstock.live.store import (
     Append,
     CorruptRecordError,
@@ -23,6 +24,7 @@ from penstock.live.store import (
     StoreFailedError,
     StoreFullError,
     StoreRefusedError,
+    Trim,
 )
 from penstock.live.store.database import FILE_NAME
 from penstock.model.tick import TICK_MAX, Tick, TickRange
@@ -52,6 +54,40 @@ def test_all_that_was_committed_is_there_after_a_new_start(tmp_path: Path) -> No
             assert (store.message_count("p"), store.size_bytes("p")) == (6, 60)
             assert store.sequence_of("p", b"x") == 3
             assert [store.value(name) for name in ("v", "w", "gone")] == [b"two", b"", None]
+
+
+def test_a_broker_finds_all_it_must_know_again(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        assert store.recovered() == Recovered()
+        store.commit([Append("q", lease=Tick(7)), Append("p", numbered(1, 9), Tick(50), {b"x": 3, b"y": 0})])
+        store.commit([Trim("p", Tick(4)), Append("q", sequences={b"x": 1}), SetValue("v", b"one"), SetValue("w", b"")])
+    with opened(tmp_path) as store:
+        assert store.recovered() == Recovered(
+            {
+                "p": RecoveredPubend(50, 9, 4, 4, 60, {b"x": 3, b"y": 0}),
+                "q": RecoveredPubend(7, None, None, 0, 0, {b"x": 1}),
+            },
+            {"v": b"one", "w": b""},
+        )
+
+
+def test_a_part_of_a_log_says_how_far_it_goes(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        append(store, 5, 10)
+        append(store, 15, 20)
+        whole = store.read_part("p", Tick(1), Tick(30), bytes_max=1_000)
+        assert (len(whole.messages), whole.last, whole.damaged) == (12, TICK_MAX, None), "there is no more at all"
+        assert store.read_part("p", Tick(1), Tick(12), bytes_max=1_000).last == 14, "up to the next message"
+        assert store.read_part("p", Tick(1), Tick(16), bytes_max=1_000).last == 16, "which may be the next tick"
+        cut = store.read_part("p", Tick(1), Tick(30), bytes_max=65)
+        assert (ticks_of(cut.messages), cut.last) == ([5, 6, 7, 8, 9, 10], 10)
+    tamper(tmp_path, "UPDATE bodies SET stored=x'00' WHERE place=2")
+    with opened(tmp_path) as store:
+        part = store.read_part("p", Tick(1), Tick(30), bytes_max=1_000)
+        assert (len(part.messages), part.last) == (6, 14)
+        assert part.damaged is not None
+        assert part.damaged.ticks == (15, 20)
+        assert store.read_part("p", Tick(17), Tick(30), bytes_max=1).last == 16
 
 
 def test_the_last_tick_outlives_its_message(tmp_path: Path) -> None:
@@ -126,8 +162,13 @@ def test_a_damaged_value_is_named(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         store.commit([SetValue("v", b"good")])
     tamper(tmp_path, "UPDATE named SET stored=x'0011223344'")
-    with opened(tmp_path) as store, pytest.raises(CorruptValueError, match="'v'"):
-        store.value("v")
+    with opened(tmp_path) as store:
+        with pytest.raises(CorruptValueError, match="'v'"):
+            store.value("v")
+        # One of them must not keep the logs from being served.
+        store.commit([SetValue("w", b"good")])
+        assert store.recovered().values == {"w": b"good"}
+        assert store.damaged_values() == ["v"]
 
 
 @pytest.mark.parametrize("seed", range(30))

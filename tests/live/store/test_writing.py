@@ -8,7 +8,7 @@ import pytest
 
 from live.store.support import append, everything, numbered, opened, tamper, ticks_of
 from penstock.live.store import Append, Change, ChangeRefusedError, ForgetPublishers, LogStore, SetValue, Trim
-from penstock.live.store.writing import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from penstock.live.store.writing import _ROWS_MAX, BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from penstock.model.tick import TICK_MAX, Tick, TickRange
 
 
@@ -127,6 +127,16 @@ def test_sequences_only_rise_and_are_forgotten_by_age(tmp_path: Path) -> None:
         assert [store.sequence_of("p", key) for key in (b"a", b"b", b"c")] == [7, None, 0]
         assert store.publisher_count("p") == 2
         assert store.pubends() == ["p"]
+
+
+def test_many_publishers_are_remembered_at_once(tmp_path: Path) -> None:
+    publishers = {b"%d" % number: number for number in range(_ROWS_MAX * 2 + 3)}
+    with opened(tmp_path) as store:
+        store.commit([Append("p", numbered(1, 1), sequences=publishers), Append("q", sequences={b"0": 9})])
+        store.commit([Append("p", numbered(2, 2), sequences={b"5": 1, b"6": 60}), Append("p", sequences={b"6": 50})])
+        found = store.recovered().pubends
+        assert found["p"].sequences == publishers | {b"6": 60}
+        assert found["q"].sequences == {b"0": 9}
 
 
 def test_the_space_of_a_damaged_batch_is_not_used_again(tmp_path: Path) -> None:

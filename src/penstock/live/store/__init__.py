@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from penstock.live.store.changes import Append, Change, ForgetPublishers, SetValue, Trim
+from penstock.broker.durable import Append, Change, ForgetPublishers, SetValue, Trim
 from penstock.live.store.database import Recovery
 from penstock.live.store.errors import (
     ChangeRefusedError,
@@ -20,7 +20,7 @@ from penstock.live.store.errors import (
     StoreRefusedError,
     StoreVersionError,
 )
-from penstock.live.store.log import LogStore
+from penstock.live.store.log import LogPart, LogStore
 
 __all__ = [
     "Append",
@@ -30,6 +30,7 @@ __all__ = [
     "CorruptRecordError",
     "CorruptValueError",
     "ForgetPublishers",
+    "LogPart",
     "LogStore",
     "NotAStoreError",
     "Recovery",

@@ -11,10 +11,11 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
+from penstock.broker.durable import Append, Change, Recovered, RecoveredPubend, Trim
 from penstock.live.store.batch import BatchDamagedError, unpack_batch
-from penstock.live.store.changes import Append, Change, Trim
 from penstock.live.store.database import FILE_NAME, Recovery, open_database
 from penstock.live.store.errors import CorruptRecordError, CorruptValueError, StoreFailedError, StoreFullError
 from penstock.live.store.pubend_state import PubendState, load_states, signed, unsigned
@@ -22,7 +23,7 @@ from penstock.live.store.reserve import RESERVE_BYTES, Reserve
 from penstock.live.store.writing import Writing
 from penstock.model.tick import TICK_MAX, TICK_MIN, Tick, TickRange
 
-__all__ = ["LogStore"]
+__all__ = ["LogPart", "LogStore"]
 
 _SLACK_BYTES = 1 << 20
 
@@ -37,6 +38,16 @@ class _Batch:
     message_count: int
     size_bytes: int
     place: int
+
+
+@dataclass(slots=True, frozen=True)
+class LogPart:
+    """What a read found: all messages from the first tick asked for up to the last one given here."""
+
+    messages: _Messages
+    last: Tick
+    damaged: CorruptRecordError | None = None
+    """What made the read end there, if a record right behind cannot be read."""
 
 
 class LogStore:
@@ -186,11 +197,34 @@ class LogStore:
         """Bytes of the store's files."""
         return sum(each.stat().st_size for each in self._folder.glob(f"{FILE_NAME}*"))
 
-    def read(self, pubend: str, first_tick: Tick, last_tick: Tick, *, bytes_max: int) -> _Messages:
-        """Messages with these ticks in order, up to so many bytes of bodies, but at least one if there is one.
+    def recovered(self) -> Recovered:
+        """All that a broker must know of its earlier life, without the messages.
 
-        Nothing comes back only if there is nothing more; a damaged record is raised when it would be the first.
+        Values that are damaged are left out, for one of them must not keep the logs from being served: whoever needs
+        one finds it missing, and ``damaged_values`` names them.
         """
+        sequences: dict[int, dict[bytes, int]] = {}
+        for number, publisher, sequence in self._all("SELECT pubend, publisher, sequence FROM publishers"):
+            sequences.setdefault(number, {})[publisher] = sequence
+        pubends = {
+            name: RecoveredPubend(
+                lease=state.lease,
+                last_tick=state.last_tick,
+                first_tick=state.first_tick,
+                trimmed_below=state.trimmed_below,
+                size_bytes=state.size_bytes,
+                sequences=sequences.get(state.number, {}),
+            )
+            for name, state in sorted(self._states.items())
+        }
+        return Recovered(pubends, {name: value for name, value in self._values() if value is not None})
+
+    def damaged_values(self) -> list[str]:
+        """The names of values that cannot be read."""
+        return [name for name, value in self._values() if value is None]
+
+    def read_part(self, pubend: str, first_tick: Tick, last_tick: Tick, *, bytes_max: int) -> LogPart:
+        """Messages with these ticks in order, up to so many bytes of bodies but at least one, and how far that goes."""
         first_tick, last_tick = max(first_tick, TICK_MIN), min(last_tick, TICK_MAX)
         messages: _Messages = []
         room = bytes_max
@@ -198,10 +232,8 @@ class LogStore:
             for batch in batches:
                 try:
                     stored = self._unpacked(pubend, batch)
-                except CorruptRecordError:
-                    if messages:
-                        break
-                    raise
+                except CorruptRecordError as error:
+                    return LogPart(messages, Tick(max(first_tick, batch.ticks.first) - 1), error)
                 if first_tick <= batch.ticks.first and batch.ticks.last <= last_tick and batch.size_bytes <= room:
                     messages += stored
                     room -= batch.size_bytes
@@ -209,10 +241,34 @@ class LogStore:
                 for tick, body in stored:
                     if first_tick <= tick <= last_tick:
                         if len(body) > room and messages:
-                            return messages
+                            # Not up to the one that did not fit: the broker may ask anew from here, to the same effect.
+                            return LogPart(messages, messages[-1][0])
                         messages.append((tick, body))
                         room -= len(body)
-        return messages
+        return LogPart(messages, self._silent_until(pubend, last_tick))
+
+    def _silent_until(self, pubend: str, tick: Tick) -> Tick:
+        """The last tick before the next stored message, looking from this one upwards."""
+        if tick >= TICK_MAX:
+            return tick
+        with closing(self._batches(pubend, Tick(tick + 1), TICK_MAX)) as batches:
+            following = next(batches, None)
+        if following is None:
+            return TICK_MAX
+        if following.ticks.first > tick:
+            return Tick(following.ticks.first - 1)
+        # In the midst of a batch: looking into it would cost more than being asked again.
+        return tick
+
+    def read(self, pubend: str, first_tick: Tick, last_tick: Tick, *, bytes_max: int) -> _Messages:
+        """The messages of ``read_part``; nothing comes back only if there is nothing more.
+
+        A damaged record is raised when it would be the first.
+        """
+        part = self.read_part(pubend, first_tick, last_tick, bytes_max=bytes_max)
+        if part.damaged is not None and not part.messages:
+            raise part.damaged
+        return part.messages
 
     def damaged(self, pubend: str) -> list[TickRange]:
         """Read all that is stored of a pubend, and name what cannot be read."""
@@ -241,10 +297,15 @@ class LogStore:
         found = self._query("SELECT stored FROM named WHERE name=?", name).fetchone()
         if found is None:
             return None
-        (stored,) = found
-        if not isinstance(stored, bytes) or stored[:4] != crc32(stored[4:], crc32(name.encode())).to_bytes(4):
+        value = _checked(name, found[0])
+        if value is None:
             raise CorruptValueError(name)
-        return stored[4:]
+        return value
+
+    def _values(self) -> list[tuple[str, bytes | None]]:
+        """All named values, by name; none in place of those that are damaged."""
+        found = self._all("SELECT name, stored FROM named ORDER BY name")
+        return [(name, _checked(name, stored)) for name, stored in found]
 
     def _state(self, pubend: str) -> PubendState:
         return self._states.get(pubend) or PubendState()
@@ -283,6 +344,12 @@ class LogStore:
         except sqlite3.DatabaseError as error:
             raise self._unreadable(error) from error
 
+    def _all(self, statement: str) -> list[tuple[Any, ...]]:
+        try:
+            return self._database.execute(statement).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise self._unreadable(error) from error
+
     def _next(self, rows: sqlite3.Cursor) -> tuple[int, ...] | None:
         try:
             row: tuple[int, ...] | None = rows.fetchone()
@@ -296,6 +363,13 @@ class LogStore:
 
 def _is_full(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+
+
+def _checked(name: str, stored: object) -> bytes | None:
+    """A named value without its checksum; none if the two do not fit."""
+    if not isinstance(stored, bytes) or stored[:4] != crc32(stored[4:], crc32(name.encode())).to_bytes(4):
+        return None
+    return stored[4:]
 
 
 def _body_bytes(changes: Sequence[Change]) -> int:

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Final
 from zlib import crc32
 
+from penstock.broker.durable import Append, Change, ForgetPublishers, SetValue, Trim
 from penstock.live.store.batch import BatchDamagedError, is_whole, pack_batch, unpack_batch
-from penstock.live.store.changes import Append, Change, ForgetPublishers, SetValue, Trim
 from penstock.live.store.errors import ChangeRefusedError
 from penstock.live.store.pubend_state import PubendState, signed, unsigned
 from penstock.model.tick import TICK_MAX, TICK_MIN, Tick
@@ -25,6 +25,8 @@ BATCH_BYTES_MAX: Final = 256 * 1024
 BATCH_MESSAGES_MAX: Final = 4_096
 """Messages in one stored batch."""
 
+_ROWS_MAX: Final = 128
+"""Publishers that one statement remembers; a power of two."""
 _SEQUENCE_MAX: Final = 2**63 - 1
 
 _Message = tuple[Tick, bytes]
@@ -86,9 +88,7 @@ class Writing:
                 self._put_pubend(pubend, state)
             for batch in _cut(messages):
                 self._put_batch(state, batch)
-        for change in changes:
-            if isinstance(change, Append) and change.sequences:
-                self._put_sequences(change)
+        self._put_sequences([change for change in changes if isinstance(change, Append) and change.sequences])
         for change in changes:
             if isinstance(change, Trim):
                 self._trim(change)
@@ -137,13 +137,28 @@ class Writing:
         state.message_count += len(batch)
         state.size_bytes += size_bytes
 
-    def _put_sequences(self, change: Append) -> None:
-        state = self.touched[change.pubend]
-        tick = signed(change.messages[-1][0] if change.messages else state.last_tick or TICK_MIN)
-        self._database.executemany(
-            "INSERT INTO publishers VALUES (?, ?, ?, ?) ON CONFLICT (pubend, publisher) DO UPDATE SET "
+    def _put_sequences(self, changes: Sequence[Append]) -> None:
+        """Remember the publishers, many with one statement: between statements a busy event loop takes the GIL."""
+        highest: dict[tuple[int, bytes], tuple[int, int]] = {}
+        for change in changes:
+            state = self.touched[change.pubend]
+            tick = signed(change.messages[-1][0] if change.messages else state.last_tick or TICK_MIN)
+            for publisher, sequence in change.sequences.items():
+                key = (state.number, publisher)
+                former = highest.get(key, (sequence, tick))
+                highest[key] = (max(sequence, former[0]), max(tick, former[1]))
+        rows = [key + value for key, value in highest.items()]
+        for start in range(0, len(rows), _ROWS_MAX):
+            self._put_publishers(rows[start : start + _ROWS_MAX])
+
+    def _put_publishers(self, rows: list[tuple[int, bytes, int, int]]) -> None:
+        # The last row repeated does no harm, and leaves few different statements, which SQLite keeps prepared.
+        padded = rows + rows[-1:] * ((1 << (len(rows) - 1).bit_length()) - len(rows))
+        self._database.execute(
+            f"INSERT INTO publishers VALUES {', '.join(['(?, ?, ?, ?)'] * len(padded))} "  # noqa: S608 - question marks
+            "ON CONFLICT (pubend, publisher) DO UPDATE SET "
             "sequence=max(sequence, excluded.sequence), tick=max(tick, excluded.tick)",
-            [(state.number, publisher, sequence, tick) for publisher, sequence in change.sequences.items()],
+            [value for row in padded for value in row],
         )
 
     def _trim(self, change: Trim) -> None:

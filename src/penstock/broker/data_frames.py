@@ -1,0 +1,116 @@
+"""Frames that carry messages, or must keep their place among those that do; the same frame goes to many connections.
+
+Bodies are untouched bytes. A frame remembers its encoding, so that a fan-out encodes once.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = ["Deliver", "Forward", "Horizons", "KnowledgeKind", "KnowledgeMessage", "Publish"]
+
+
+class Publish:
+    """Messages from a client, numbered on from ``first``; to a named pubend or to one of the broker's choice."""
+
+    __slots__ = ("bodies", "encoded", "first", "pubend", "size")
+
+    def __init__(self, first: int, bodies: list[bytes], pubend: str = "") -> None:
+        self.first = first
+        self.bodies = bodies
+        self.pubend = pubend
+        self.size = 24 + len(pubend) + sum(map(len, bodies)) + 4 * len(bodies)
+        self.encoded: bytes | None = None
+
+
+class Forward:
+    """Messages of one pubend on their way down its tree, in the order of their ticks."""
+
+    __slots__ = ("bodies", "encoded", "pubend", "size", "ticks")
+
+    def __init__(self, pubend: str, ticks: list[int], bodies: list[bytes]) -> None:
+        self.pubend = pubend
+        self.ticks = ticks
+        self.bodies = bodies
+        self.size = 16 + len(pubend) + sum(map(len, bodies)) + 12 * len(bodies)
+        self.encoded: bytes | None = None
+
+
+class Deliver:
+    """One message for the subscriptions of one client that want it."""
+
+    __slots__ = ("body", "encoded", "numbers", "pubend", "size", "tick")
+
+    def __init__(self, pubend: int, tick: int, numbers: bytes, body: bytes) -> None:
+        self.pubend = pubend
+        """The broker's number for the pubend."""
+        self.tick = tick
+        self.numbers = numbers
+        """The client's own numbers of the subscriptions, four bytes each, big-endian."""
+        self.body = body
+        self.size = 19 + len(numbers) + len(body)
+        self.encoded: bytes | None = None
+
+
+class KnowledgeKind(IntEnum):
+    """Where knowledge goes, and what to think of the ticks without data."""
+
+    LIVE = 0
+    """Down the whole tree."""
+    ANSWER = 1
+    """Towards those who asked."""
+    LOST = 2
+    """Towards those who asked: what the ticks were will never be known."""
+
+
+class KnowledgeMessage:
+    """What all ticks of a pubend from first to last are: the data in it, or silence."""
+
+    __slots__ = ("bodies", "encoded", "first", "is_whole", "kind", "last", "pubend", "size", "ticks", "versions")
+
+    def __init__(
+        self,
+        pubend: str,
+        first: int,
+        last: int,
+        ticks: list[int],
+        bodies: list[bytes],
+        *,
+        kind: KnowledgeKind = KnowledgeKind.LIVE,
+        versions: tuple[tuple[str, int, int], ...] = (),
+        is_whole: bool = False,
+    ) -> None:
+        self.pubend = pubend
+        self.first = first
+        self.last = last
+        self.ticks = ticks
+        self.bodies = bodies
+        self.kind = kind
+        self.versions = versions
+        """Host, incarnation and version of each filter by which it was narrowed, as far as the previous message of this
+        pubend on this connection did not say so."""
+        self.is_whole = is_whole
+        """Whether the versions are all there are, and what was said before is void."""
+        self.size = 36 + len(pubend) + sum(map(len, bodies)) + 12 * len(bodies) + 32 * len(versions)
+        self.encoded: bytes | None = None
+
+
+class Horizons:
+    """Everything below a tick of a pubend has been sent: to some subscriptions of a client, or to all but some.
+
+    The first for a subscription and a pubend on a connection names it, and says where it begins; before that, what is
+    said of all but some is not meant for it.
+    """
+
+    __slots__ = ("encoded", "is_only", "numbers", "pubend", "size", "tick")
+
+    def __init__(self, pubend: int, tick: int, numbers: bytes = b"", *, is_only: bool = False) -> None:
+        self.pubend = pubend
+        """The broker's number for the pubend."""
+        self.tick = tick
+        self.numbers = numbers
+        """The client's own numbers of subscriptions, four bytes each, big-endian."""
+        self.is_only = is_only
+        """Whether these subscriptions are meant, or all others."""
+        self.size = 20 + len(numbers)
+        self.encoded: bytes | None = None

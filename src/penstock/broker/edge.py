@@ -1,0 +1,212 @@
+"""One pubend at a subscriber-hosting broker: the shared edge stream, and catch-ups of those that start behind it.
+
+[Gryphon] section 2. All subscriptions share one stream. One that begins later than the stream's doubt horizon waits for
+its tick; one that begins before it is served by a catch-up stream, which gathers all that come at about the same time
+and ends where it meets the shared one. Whoever is in doubt asks: within the NACK window, again after a while.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock.broker.settings import BrokerSettings
+from penstock.model.ports import Rng
+from penstock.model.tick import TickRange
+from penstock.streams.edge import EdgeSettings, EdgeStream
+from penstock.streams.knowledge import Knowledge
+from penstock.streams.nacks import NackWindow
+
+__all__ = ["NEVER", "CatchUp", "Edge", "HostSubscription"]
+
+NEVER: Final = 2**63
+"""In place of a tick: the shared stream is not for this subscription yet."""
+_GATHER_MS: Final = 50
+"""How long the first that needs a catch-up waits for others."""
+
+
+@dataclass(slots=True)
+class HostSubscription:
+    """What a host must know of a subscription to give it what it is owed."""
+
+    key: int
+    connection: int
+    number: int
+    version: int
+    """The version of the host's filter that includes it."""
+    positions: dict[str, int] = field(default_factory=dict)
+    """The first ticks that it asked for."""
+    starts: dict[str, int] = field(default_factory=dict)
+    """The ticks from which on nothing will be missing."""
+    resumes: bool = False
+    announced: dict[str, None] = field(default_factory=dict)
+    """The pubends of whose starts the client was told in order with its deliveries."""
+
+
+@dataclass(slots=True)
+class CatchUp:
+    """A stream for subscriptions that start behind the shared one."""
+
+    stream: EdgeStream
+    nacks: NackWindow
+    members: dict[int, int]
+    """The first tick for each subscription."""
+    meets_at: int
+    """The tick from which on the shared stream has what the members want."""
+    ready: deque[tuple[int, bytes]] = field(default_factory=deque)
+    """What can be delivered, and waits for members that have not read what they were sent before."""
+    is_paused: bool = False
+    """Whether nothing is asked for, as some member does not read."""
+
+    @property
+    def position(self) -> int:
+        """The first tick that it has not delivered."""
+        return self.ready[0][0] if self.ready else self.stream.horizon
+
+
+class Edge:
+    """What one host does with one pubend."""
+
+    def __init__(self, pubend: str, number: int, start_tick: int, settings: BrokerSettings, rng: Rng) -> None:
+        self.pubend = pubend
+        self.number = number
+        """This broker's number for the pubend."""
+        self._settings, self._rng = settings, rng
+        self.stream = self._new_stream(start_tick)
+        self.nacks = NackWindow(rng)
+        self.version = -1
+        """The version of the host's filter that the pubend has confirmed."""
+        self.confirmed_tick = start_tick
+        """The tick from which on the path includes that version."""
+        self.awaiting: dict[int, HostSubscription] = {}
+        """Subscriptions whose version the pubend has not confirmed."""
+        self.later: dict[int, int] = {}
+        """From which tick on the shared stream is for a subscription, where that is not reached yet."""
+        self.catch_ups: list[CatchUp] = []
+        self.gathering: dict[int, int] = {}
+        """Subscriptions that wait for a catch-up, with the ticks where they begin."""
+        self._gathered_ms: int | None = None
+        self.told = 0
+        """The horizon that clients were told last."""
+
+    # --- subscriptions
+
+    def confirm(self, version: int, tick: int) -> list[HostSubscription]:
+        """The pubend has confirmed a version, from a tick on; answers with those who waited for it."""
+        if version > self.version:
+            self.version, self.confirmed_tick = version, tick
+            self.stream.demand(version, tick)
+        return [each for each in self.awaiting.values() if each.version <= self.version]
+
+    def expect(self, subscription: HostSubscription) -> None:
+        """A subscription that the pubend has to confirm first."""
+        self.awaiting[subscription.key] = subscription
+        self.later[subscription.key] = NEVER
+
+    def begin(self, subscription: HostSubscription, tick: int, *, now_ms: int) -> bool:
+        """Nothing from this tick on will be missing; whether a catch-up is needed for that."""
+        key = subscription.key
+        self.awaiting.pop(key, None)
+        subscription.starts[self.pubend] = tick
+        if tick >= self.stream.horizon:
+            # Where the pubend has not narrowed by its version yet, the shared stream must ask again.
+            self.stream.demand(self.version, tick)
+            self.later[key] = tick
+            return False
+        self.later[key] = NEVER
+        self.gathering[key] = tick
+        if self._gathered_ms is None:
+            self._gathered_ms = now_ms + _GATHER_MS
+        return True
+
+    def leave(self, key: int) -> None:
+        """A subscription is gone."""
+        self.awaiting.pop(key, None)
+        self.later.pop(key, None)
+        self.gathering.pop(key, None)
+        for catch_up in self.catch_ups:
+            catch_up.members.pop(key, None)
+        self.catch_ups = [each for each in self.catch_ups if each.members]
+
+    # --- streams
+
+    def learn(self, knowledge: Knowledge) -> tuple[list[int], list[bytes]]:
+        """Knowledge for the shared stream; answers with what can be delivered by it."""
+        self.stream.learn(knowledge)
+        return self.stream.take()
+
+    def settle(self) -> None:
+        """The shared stream has moved: who waited for a tick that is reached need not be told apart any more."""
+        if self.later:
+            horizon = self.stream.horizon
+            self.later = {key: tick for key, tick in self.later.items() if tick > horizon}
+
+    def join(self, catch_up: CatchUp) -> bool:
+        """Lets the members of a catch-up take part in the shared stream, if it has met it."""
+        horizon = catch_up.stream.horizon
+        if catch_up.ready or horizon < self.stream.horizon or self.stream.horizon < catch_up.meets_at:
+            return False
+        for key, start in catch_up.members.items():
+            self.later[key] = max(horizon, start)
+        self.catch_ups.remove(catch_up)
+        self.settle()
+        return True
+
+    def start_catch_up(self, *, now_ms: int) -> bool:
+        """Starts a stream for all that wait, if it is time and not too many run."""
+        if self._gathered_ms is None or now_ms < self._gathered_ms:
+            return False
+        if len(self.catch_ups) >= self._settings.catch_ups_max:
+            self._gathered_ms = now_ms + _GATHER_MS
+            return False
+        members, self.gathering, self._gathered_ms = self.gathering, {}, None
+        if not members:
+            return False
+        first = min(members.values())
+        stream = self._new_stream(first)
+        stream.demand(self.version, first)
+        stream.heard = self.stream.heard
+        self.catch_ups.append(CatchUp(stream, NackWindow(self._rng), members, self.confirmed_tick))
+        return True
+
+    def next_deadline(self) -> int | None:
+        """When a catch-up may start, or something must be asked for again."""
+        wishes = [self._gathered_ms, self.nacks.next_deadline()]
+        wishes += [each.nacks.next_deadline() for each in self.catch_ups if not each.is_paused]
+        return min([each for each in wishes if each is not None], default=None)
+
+    def questions(self, *, now_ms: int, may_ask: Callable[[CatchUp], bool]) -> list[TickRange]:
+        """What to ask for now, of all streams."""
+        asking = self._ask(self.stream, self.nacks, now_ms)
+        for catch_up in self.catch_ups:
+            catch_up.stream.heard = max(catch_up.stream.heard, self.stream.heard)
+            catch_up.is_paused = not may_ask(catch_up)
+            if not catch_up.is_paused:
+                asking += self._ask(catch_up.stream, catch_up.nacks, now_ms)
+        return asking
+
+    def position(self) -> int:
+        """The first tick that some stream has not delivered."""
+        return min([self.stream.horizon, *self.gathering.values(), *(each.position for each in self.catch_ups)])
+
+    def check_invariants(self) -> None:
+        """Fails if the streams are not sound, or somebody is in two of them."""
+        self.stream.check_invariants()
+        for catch_up in self.catch_ups:
+            catch_up.stream.check_invariants()
+            assert catch_up.members
+            assert all(self.later.get(key) == NEVER for key in catch_up.members)
+        assert all(self.later.get(key) == NEVER for key in (*self.awaiting, *self.gathering))
+        assert len(self.catch_ups) <= self._settings.catch_ups_max
+
+    def _ask(self, stream: EdgeStream, nacks: NackWindow, now_ms: int) -> list[TickRange]:
+        until = stream.horizon + (self._settings.nack_window_ms << 16)
+        gaps = stream.gaps(until) if stream.heard >= stream.horizon else []
+        return nacks.ask(gaps, now_ms=now_ms) if gaps or nacks.next_deadline() is not None else []
+
+    def _new_stream(self, start_tick: int) -> EdgeStream:
+        settings = self._settings
+        window = EdgeSettings(settings.receive_window_ms << 16, settings.receive_window_bytes)
+        return EdgeStream(start_tick, window)

@@ -1,0 +1,340 @@
+"""Guaranteed delivery in one broker: its pubends' logs, knowledge that passes, its own clients' streams, positions.
+
+[Gryphon] section 2, as decision record 5 says it. Three roles meet here, and a broker may have all of them: it hosts
+pubends (``PubendLog``), it lies between (``Carrier``), it hosts subscribers (``Edges``, ``ClientPositions``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from penstock.broker.carrier import SELF, Carrier, Heard
+from penstock.broker.commits import Commits
+from penstock.broker.durable import Append, Recovered
+from penstock.broker.edge import HostSubscription
+from penstock.broker.edges import Edges
+from penstock.broker.effects import Effect
+from penstock.broker.finality import Finality
+from penstock.broker.frames import KnowledgeKind, Nack, Positions, Publish
+from penstock.broker.log_reader import LogReader
+from penstock.broker.peers import Peer
+from penstock.broker.positions import ClientPositions
+from penstock.broker.pubend_log import PubendLog, Spoken
+from penstock.broker.rooms import Rooms
+from penstock.model.ports import Rng
+from penstock.model.tick import TickRange
+from penstock.model.values import AttributeValue
+
+__all__ = ["Guaranteed"]
+
+_REPORT_MS: Final = 1_000
+"""How often positions are told, to clients and towards the pubends."""
+_FRAME_BYTES: Final = 256 * 1024
+"""Data in one knowledge message; more is said in several."""
+
+
+class Guaranteed:
+    """Everything about guaranteed delivery that one broker does."""
+
+    def __init__(
+        self,
+        rooms: Rooms,
+        rng: Rng,
+        recovered: Recovered,
+    ) -> None:
+        settings = self._settings = rooms.settings
+        self._topology = rooms.topology
+        self._connections = rooms.connections
+        self._router = rooms.router
+        self._logs = {
+            name: PubendLog(name, settings, recovered.pubends.get(name))
+            for name in settings.pubends
+            if name not in settings.best_effort
+        }
+        self._commits = Commits()
+        self._reader = LogReader()
+        self._now_ms = 0
+        self._report_ms: int | None = None
+        self._started_ms = 0
+        self.full = ""
+        """Why commits have to wait for space, if they have to."""
+        self.carrier = Carrier(rooms, hear=self._hear, look_up=self._look_up)
+        self.edges = Edges(rooms, rng, ask=lambda nack: self.carrier.on_nack(SELF, nack, now_ms=self._now_ms))
+        self.positions = ClientPositions(rooms, self.edges)
+        self._finality = Finality(settings, rooms.connections, self._logs)
+        self._damaged = 0
+        self._heard: deque[Heard] = deque()
+        self._is_hearing = False
+
+    # --- publishing
+
+    def hosts(self, pubend: str) -> bool:
+        """Whether this is a guaranteed pubend of this broker."""
+        return pubend in self._logs
+
+    def publish(
+        self,
+        pubend: str,
+        publisher: bytes,
+        frame: Publish,
+        decoded: list[dict[str, AttributeValue]],
+        *,
+        now_ms: int,
+    ) -> int:
+        """Takes messages in; answers with the number of the commit with which they are durable, 0 if they are."""
+        log = self._logs[pubend]
+        change = log.publish(publisher, frame.first, frame.bodies, decoded, now_ms=now_ms)
+        if change is not None:
+            self._append(log, change)
+            self._router.counts["published"] += len(change.messages)
+        return log.last_commit if log.last_commit > self._commits.durable else 0
+
+    def hold_reason(self) -> str:
+        """Why publishers must wait, if they must."""
+        return self.full or self._finality.hold_reason()
+
+    def _append(self, log: PubendLog, change: Append) -> None:
+        log.on_appended(change, self._commits.add(change))
+
+    # --- the shell's answers
+
+    def on_committed(self, number: int, *, now_ms: int) -> None:
+        """Commits are durable: what was in them can be spoken of."""
+        self._now_ms = now_ms
+        self.full = ""
+        self._commits.on_committed(number)
+        for log in self._logs.values():
+            spoken = log.on_committed(number, now_ms=now_ms)
+            if spoken is not None:
+                self._speak(log, spoken)
+
+    def on_full(self, reason: str) -> None:
+        """A commit has to wait for space."""
+        if not self.full:
+            self._connections.record("log-full", reason=reason)
+        self.full = reason
+
+    def on_read(
+        self,
+        number: int,
+        messages: list[tuple[int, bytes]],
+        last: int,
+        damaged: TickRange | None,
+        *,
+        now_ms: int,
+    ) -> None:
+        """A read of a log has ended: the answer goes to those who asked."""
+        self._now_ms = now_ms
+        read = self._reader.on_read(number, last if damaged is None else max(last, damaged.last))
+        if read is None:
+            return
+        # What was trimmed while the read was under way must not look like silence.
+        log = self._logs[read.pubend]
+        first, last = max(read.first, log.trimmed_below), min(last, log.promised)
+        if first > read.first:
+            self._lose(read.pubend, read.first, first - 1)
+        if last >= first:
+            kept = [each for each in messages if each[0] >= first]
+            ticks, bodies = [tick for tick, _ in kept], [body for _, body in kept]
+            heard = Heard(read.pubend, first, last, ticks, bodies, None, KnowledgeKind.ANSWER)
+            self.carrier.tell(heard, now_ms=now_ms)
+        if damaged is not None and damaged.last >= log.trimmed_below:
+            self._damaged += 1
+            self._connections.record("damaged-record", pubend=read.pubend, first=damaged.first, last=damaged.last)
+            self._lose(read.pubend, max(read.first, damaged.first), damaged.last)
+
+    # --- time
+
+    def next_deadline(self) -> int | None:
+        """When something is to be said, asked or reported."""
+        wishes = [self.carrier.next_deadline(), self.edges.next_deadline(), self._report_ms]
+        wishes += [log.next_deadline() for log in self._logs.values()]
+        return min([each for each in wishes if each is not None], default=None)
+
+    def on_deadline(self, *, now_ms: int) -> None:
+        """Silence, leases, questions, reports."""
+        self._now_ms = now_ms
+        for log in self._logs.values():
+            if now_ms >= log.next_deadline():
+                renewal = None if self.full else log.renewal(now_ms=now_ms)
+                if renewal is not None:
+                    self._append(log, renewal)
+                spoken = log.silence(now_ms=now_ms)
+                if spoken is not None:
+                    self._speak(log, spoken)
+        self.carrier.on_deadline(now_ms=now_ms)
+        self.edges.on_deadline(now_ms=now_ms)
+        if self._report_ms is not None and now_ms >= self._report_ms:
+            self._report(now_ms)
+
+    def begin_turn(self, *, now_ms: int) -> None:
+        """A stimulus has come: this is its time."""
+        self._now_ms = now_ms
+        if self._report_ms is None:
+            self._started_ms, self._report_ms = now_ms, now_ms + _REPORT_MS
+
+    def take_effects(self) -> list[Effect]:
+        """What the shell must make durable and read."""
+        effects: list[Effect] = []
+        commit = self._commits.take()
+        if commit is not None:
+            effects.append(commit)
+        effects += self._reader.take_effects()
+        return effects
+
+    def _report(self, now_ms: int) -> None:
+        self._report_ms = now_ms + _REPORT_MS
+        self.positions.tell()
+        # After a start some clients of the former life may still be on their way back: what was said of them holds.
+        is_settled = now_ms >= self._started_ms + self._settings.grace_ms // 2
+        for pubend, tick in self.positions.of_host(now_ms=now_ms):
+            self._finality.report(pubend, self._settings.name, tick, is_settled=is_settled, now_ms=now_ms)
+        for pubend, hosts in self._finality.take_passing().items():
+            parent = self._connections.links.get(self._router.place_in(pubend).parent or "")
+            if parent is not None:
+                words = tuple((host, *word) for host, word in hosts.items())
+                self._connections.say(parent, Positions(pubend, words))
+        for change in self._finality.trims(now_ms=now_ms):
+            self._commits.add(change)
+
+    # --- neighbours
+
+    def on_positions(self, frame: Positions, *, now_ms: int) -> None:
+        """Positions from further down a tree."""
+        if self._topology.is_guaranteed(frame.pubend):
+            self._finality.on_positions(frame, now_ms=now_ms)
+
+    def next_tick(self, pubend: str) -> int | None:
+        """The first tick that a guaranteed pubend of this broker has not spoken of or given out."""
+        log = self._logs.get(pubend)
+        return None if log is None else log.last_tick + 1
+
+    def expect(self, pubend: str, host: str, tick: int, *, now_ms: int) -> None:
+        """A host was told that it will miss nothing from this tick on: it is kept for it until it reports itself."""
+        if pubend in self._logs:
+            self._finality.report(pubend, host, tick, is_settled=False, now_ms=now_ms)
+
+    def confirm_own(self, version: int, *, now_ms: int) -> None:
+        """This broker's own pubends know its own filter at once."""
+        for name, log in self._logs.items():
+            self.edges.confirm(name, version, log.last_tick + 1, now_ms=now_ms)
+
+    def known(self) -> list[str]:
+        """The guaranteed pubends of the overlay, as far as this broker has heard of it."""
+        return list(self._topology.guaranteed())
+
+    def knows(self, pubend: str) -> bool:
+        """Whether this is one of them."""
+        return self._topology.is_guaranteed(pubend)
+
+    def knows_all(self) -> bool:
+        """Whether all neighbours are there, so that what is not known does not exist."""
+        return all(name in self._connections.links for name in self._settings.neighbours)
+
+    def pending(self, subscription: HostSubscription) -> tuple[str, ...]:
+        """The guaranteed pubends on which a subscription has not begun."""
+        return tuple(pubend for pubend in self._topology.guaranteed() if pubend not in subscription.starts)
+
+    def unopened(self, pubends: list[str]) -> list[str]:
+        """Those of the pubends that some subscription wants and that have no stream here yet."""
+        if not self.edges.subscriptions:
+            return []
+        return [each for each in pubends if self.knows(each) and each not in self.edges.edges]
+
+    def forget(self, peer: Peer) -> None:
+        """A connection is gone."""
+        self.carrier.forget(peer)
+
+    # --- figures
+
+    def status(self) -> dict[str, object]:
+        """Figures for the operator."""
+        return {
+            "pubends": self._finality.status(),
+            "streams": {
+                pubend: {
+                    "horizon": edge.stream.horizon,
+                    "heard": edge.stream.heard,
+                    "pending_bytes": edge.stream.pending_bytes,
+                    "catch_ups": len(edge.catch_ups),
+                    "behind": len(edge.later),
+                }
+                for pubend, edge in self.edges.edges.items()
+            },
+            "cache_bytes": self.carrier.cached_bytes(),
+            "commits_waiting": self._commits.waiting,
+            "held_back": self.hold_reason(),
+        }
+
+    def counts(self) -> dict[str, int]:
+        """How often what happened."""
+        repeated = sum(log.repeated for log in self._logs.values())
+        own = {"publishes_repeated": repeated, "log_reads": self._reader.reads, "damaged_records": self._damaged}
+        return {**own, **self.carrier.counts, **self.edges.counts, **self._finality.counts}
+
+    def check_invariants(self) -> None:
+        """Fails if a part is not sound."""
+        self.carrier.check_invariants()
+        self.edges.check_invariants()
+        for log in self._logs.values():
+            log.check_invariants()
+
+    # --- inside
+
+    def _speak(self, log: PubendLog, spoken: Spoken) -> None:
+        first, start, size = spoken.first, 0, 0
+        for place, body in enumerate(spoken.bodies):
+            size += len(body)
+            if size > _FRAME_BYTES and place > start:
+                self._tell(log, first, spoken.ticks[place] - 1, spoken, start, place)
+                first, start, size = spoken.ticks[place], place, len(body)
+        self._tell(log, first, spoken.last, spoken, start, len(spoken.bodies))
+
+    def _tell(self, log: PubendLog, first: int, last: int, spoken: Spoken, start: int, end: int) -> None:
+        heard = Heard(
+            log.name,
+            first,
+            last,
+            spoken.ticks[start:end],
+            spoken.bodies[start:end],
+            None,
+            KnowledgeKind.LIVE,
+            spoken.decoded[start:end],
+        )
+        self.carrier.tell(heard, now_ms=self._now_ms)
+
+    def _hear(self, heard: Heard) -> None:
+        # What is heard may raise questions that the cache answers at once: one after the other, not one in the other.
+        self._heard.append(heard)
+        if self._is_hearing:
+            return
+        self._is_hearing = True
+        try:
+            while self._heard:
+                self.edges.hear(self._heard.popleft(), now_ms=self._now_ms)
+        finally:
+            self._is_hearing = False
+
+    def _lose(self, pubend: str, first: int, last: int) -> None:
+        """Whoever asked for these ticks is told that nobody will ever know them."""
+        self.carrier.tell(Heard(pubend, first, last, [], [], None, KnowledgeKind.LOST), now_ms=self._now_ms)
+
+    def _look_up(self, nack: Nack, child: str, gap: TickRange) -> None:
+        """Somebody asks a pubend of this broker for what is in no cache."""
+        log = self._logs[nack.pubend]
+        first, last = int(gap.first), min(gap.last, log.promised)
+        if first <= last and first < log.trimmed_below:
+            # All of it at once, not only what was asked for: nobody will ever know more of the rest either.
+            until = min(log.promised, log.trimmed_below - 1)
+            lost = Heard(nack.pubend, first, until, [], [], None, KnowledgeKind.LOST)
+            if child == SELF:
+                self._hear(lost)
+            else:
+                self.carrier.answer(child, lost, nack.host)
+            first = until + 1
+        if first <= last:
+            # Only what has not been asked for lately is read: the others get the same answer.
+            wanted = TickRange._make((first, last))
+            for part in self.carrier.asked(nack.pubend, child, wanted, now_ms=self._now_ms):
+                self._reader.want(nack.pubend, part.first, part.last)

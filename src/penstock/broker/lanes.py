@@ -1,0 +1,132 @@
+"""What one neighbour is told of one pubend on one connection: silence that waits, and versions as they change.
+
+Silence is relative to a filter (decision record 5): every knowledge message is understood together with the versions
+of the filters, by host, that it was narrowed by. Only changes of these are sent, so a lane remembers what was said; and
+what could not be sent was not said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from penstock.broker.frames import KnowledgeKind, KnowledgeMessage
+
+__all__ = ["NOBODY", "Lane", "Narrowed", "Versions", "heard_versions"]
+
+Versions: TypeAlias = Mapping[str, tuple[int, int]]
+"""Incarnation and version of hosts' filters; never changed once it is made."""
+
+NOBODY: Final[Versions] = {}
+_VOID: Final = (-1, -1)
+
+
+@dataclass(slots=True, frozen=True)
+class Narrowed:
+    """Knowledge for one neighbour: a range, the data in it, and the versions by which it was narrowed."""
+
+    first: int
+    last: int
+    ticks: list[int]
+    bodies: list[bytes]
+    versions: Versions
+    kind: KnowledgeKind = KnowledgeKind.LIVE
+
+
+class Lane:
+    """One pubend on one connection, in the direction away from this broker."""
+
+    __slots__ = ("_is_new", "_saying", "_silent", "_told", "pubend")
+
+    def __init__(self, pubend: str) -> None:
+        self.pubend = pubend
+        self._told = NOBODY
+        self._is_new = True
+        self._silent: Narrowed | None = None
+        self._saying: Versions | None = None
+
+    @property
+    def has_silence(self) -> bool:
+        """Whether silence waits for a message to go with."""
+        return self._silent is not None
+
+    def wait(self, silence: Narrowed) -> Narrowed | None:
+        """Keeps silence for later; answers with what must be sent before, if the two do not fit together."""
+        before = self._silent
+        if before is not None and before.last + 1 == silence.first and _same(before.versions, silence.versions):
+            self._silent = Narrowed(before.first, silence.last, [], [], silence.versions)
+            return None
+        self._silent = silence
+        return before
+
+    def join(self, following: Narrowed) -> list[Narrowed]:
+        """What to send now: the silence that waited and what follows, together if they fit."""
+        before, self._silent = self._silent, None
+        if before is None:
+            return [following]
+        if (
+            following.kind is KnowledgeKind.LIVE
+            and before.last + 1 == following.first
+            and _same(before.versions, following.versions)
+        ):
+            return [Narrowed(before.first, following.last, following.ticks, following.bodies, following.versions)]
+        return [before, following]
+
+    def take_silence(self) -> Narrowed | None:
+        """The silence that waited."""
+        silent, self._silent = self._silent, None
+        return silent
+
+    def says_nothing_new(self, versions: Versions) -> bool:
+        """Whether the neighbour knows these versions already."""
+        return not self._is_new and _same(self._told, versions)
+
+    def frame(self, narrowed: Narrowed) -> KnowledgeMessage:
+        """The message for the neighbour; ``sent`` must follow if it went out."""
+        told, versions = self._told, narrowed.versions
+        changes: list[tuple[str, int, int]] = []
+        self._saying = None
+        if self._is_new or not _same(told, versions):
+            changes = [(host, *each) for host, each in versions.items() if self._is_new or told.get(host) != each]
+            # Of a host that lies behind another link now, this link's silence says nothing any more.
+            changes += [(host, *_VOID) for host in told if host not in versions]
+            self._saying = versions
+        return KnowledgeMessage(
+            self.pubend,
+            narrowed.first,
+            narrowed.last,
+            narrowed.ticks,
+            narrowed.bodies,
+            kind=narrowed.kind,
+            versions=tuple(changes),
+            is_whole=self._is_new,
+        )
+
+    def sent(self) -> None:
+        """The last frame is on its way: what it said is known to the neighbour."""
+        self._is_new = False
+        if self._saying is not None:
+            self._told, self._saying = self._saying, None
+
+    def dropped(self) -> None:
+        """The last frame could not be sent: what it would have said must be said again."""
+        self._saying = None
+
+
+def heard_versions(before: Versions, frame: KnowledgeMessage) -> Versions:
+    """The versions that go with a message, given those that went with the one before it on the connection."""
+    if not frame.versions and not frame.is_whole:
+        return before
+    versions = {} if frame.is_whole else dict(before)
+    for host, incarnation, version in frame.versions:
+        if incarnation < 0:
+            versions.pop(host, None)
+        else:
+            versions[host] = (incarnation, version)
+    return versions
+
+
+def _same(one: Versions, other: Versions) -> bool:
+    # Most of the time it is the same object, and there may be a thousand hosts in it.
+    return one is other or one == other

@@ -1,0 +1,64 @@
+"""Reads pubends' logs for those who asked: one read at a time and pubend, of bounded size, in the order of ticks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock.broker.effects import ReadLog
+from penstock.model.tick_ranges import TickRanges
+
+__all__ = ["LogReader"]
+
+_READ_BYTES: Final = 512 * 1024
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What is to be read of one pubend."""
+
+    wanted: TickRanges = field(default_factory=TickRanges)
+    under_way: ReadLog | None = None
+
+
+class LogReader:
+    """The reads of one broker."""
+
+    def __init__(self) -> None:
+        self._readings: dict[str, _Reading] = {}
+        self._by_number: dict[int, ReadLog] = {}
+        self._last = 0
+        self._effects: list[ReadLog] = []
+        self.reads = 0
+
+    def want(self, pubend: str, first: int, last: int) -> None:
+        """Somebody asked for these ticks."""
+        reading = self._readings.setdefault(pubend, _Reading())
+        reading.wanted.add(first, last)
+        self._begin(pubend, reading)
+
+    def take_effects(self) -> list[ReadLog]:
+        """What the shell must read."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def on_read(self, number: int, last: int) -> ReadLog | None:
+        """A read has ended, complete up to a tick; answers with what was asked, None if nobody asked."""
+        read = self._by_number.pop(number, None)
+        if read is None:
+            return None
+        reading = self._readings[read.pubend]
+        reading.under_way = None
+        if last >= read.first:
+            reading.wanted.remove(read.first, last)
+        self._begin(read.pubend, reading)
+        return read
+
+    def _begin(self, pubend: str, reading: _Reading) -> None:
+        if reading.under_way is not None or not reading.wanted:
+            return
+        first, last = next(iter(reading.wanted))
+        self._last += 1
+        self.reads += 1
+        read = reading.under_way = self._by_number[self._last] = ReadLog(self._last, pubend, first, last, _READ_BYTES)
+        self._effects.append(read)

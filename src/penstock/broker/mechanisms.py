@@ -1,0 +1,93 @@
+"""The mechanisms of one broker: who hears of what, and what becomes of their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from penstock.broker.edge import HostSubscription
+from penstock.broker.edges import Edges
+from penstock.broker.effects import Record
+from penstock.broker.frames import ControlFrame, MechanismMessage
+from penstock.broker.mechanism import Answer, Mechanism, PublishSystem, Tell
+from penstock.broker.peers import Peer
+from penstock.broker.rooms import Rooms
+from penstock.broker.subscribers import is_reserved
+from penstock.model.body import decode_attributes, encode_body
+from penstock.model.message_id import MessageIdSource
+
+__all__ = ["Mechanisms"]
+
+
+class Mechanisms:
+    """Brings stimuli to mechanisms, and carries out their answers."""
+
+    def __init__(
+        self,
+        rooms: Rooms,
+        mechanisms: Sequence[Mechanism],
+        edges: Edges,
+        *,
+        say_to: Callable[[str | None, ControlFrame], None],
+    ) -> None:
+        self._rooms, self._say_to = rooms, say_to
+        self._by_name = {each.name: each for each in mechanisms}
+        self._system_ids = MessageIdSource(publisher=0, broker=rooms.settings.number)
+        for place, mechanism in enumerate(mechanisms):
+            if mechanism.selector is not None:
+                # Connections of mechanisms are numbered downwards from -1: no shell ever sees them.
+                connection = -1 - place
+                key = rooms.subscribers.add(connection, 0, mechanism.selector)
+                rooms.filters.want(mechanism.selector)
+                if not all(map(is_reserved, mechanism.selector.conjunctions)):
+                    edges.subscribe(HostSubscription(key, connection, 0, rooms.filters.version), now_ms=0)
+
+    def on_neighbour(self, name: str, *, up: bool, now_ms: int) -> None:
+        """A link came up or went down."""
+        for mechanism in self._by_name.values():
+            self._carry_out(mechanism, mechanism.on_neighbour(name, up=up, now_ms=now_ms), now_ms)
+
+    def on_message(self, peer: Peer, frame: MechanismMessage, now_ms: int) -> None:
+        """The same mechanism at a neighbour said something."""
+        mechanism = self._by_name.get(frame.mechanism)
+        # A neighbour may run mechanisms that we do not.
+        if mechanism is not None:
+            self._carry_out(mechanism, mechanism.on_message(peer.name, frame.payload, now_ms=now_ms), now_ms)
+
+    def hear(self, *, now_ms: int) -> None:
+        """Publications that mechanisms selected have arrived."""
+        mechanisms = list(self._by_name.values())
+        heard = self._rooms.router.heard
+        while heard:
+            connection, body = heard.popleft()
+            mechanism = mechanisms[-1 - connection]
+            self._carry_out(mechanism, mechanism.on_publication(decode_attributes(body), body, now_ms=now_ms), now_ms)
+
+    def next_deadline(self) -> int | None:
+        """When one of them wants to be woken."""
+        if not self._by_name:
+            return None
+        wishes = [each.next_deadline() for each in self._by_name.values()]
+        return min([each for each in wishes if each is not None], default=None)
+
+    def on_deadline(self, *, now_ms: int) -> None:
+        """Wakes those whose time it is."""
+        for mechanism in self._by_name.values():
+            due_ms = mechanism.next_deadline()
+            if due_ms is not None and now_ms >= due_ms:
+                self._carry_out(mechanism, mechanism.on_deadline(now_ms=now_ms), now_ms)
+
+    def status(self) -> dict[str, dict[str, object]]:
+        """The figures of each."""
+        return {name: each.status() for name, each in self._by_name.items()}
+
+    def _carry_out(self, mechanism: Mechanism, answers: list[Answer], now_ms: int) -> None:
+        rooms = self._rooms
+        for answer in answers:
+            if isinstance(answer, Tell):
+                self._say_to(answer.neighbour, MechanismMessage(mechanism.name, answer.payload))
+            elif isinstance(answer, PublishSystem):
+                body = encode_body(self._system_ids.next(now_ms), answer.message)
+                rooms.router.publish(f"${rooms.settings.name}", [body], [decode_attributes(body)], now_ms=now_ms)
+            else:
+                assert isinstance(answer, Record)
+                rooms.connections.record(answer.event, **dict(answer.fields))

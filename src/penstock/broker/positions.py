@@ -1,0 +1,120 @@
+"""How far this host's clients are: what they are told of the streams, what they acknowledge, what is kept for them.
+
+About once a second every client hears, in order with its deliveries, up to which tick each stream has been sent to it,
+and acknowledges that. So positions move with silence, too. A client that vanishes keeps its positions for a grace
+period, in which it can come back and go on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from penstock.broker.edge import NEVER, Edge, HostSubscription
+from penstock.broker.edges import Edges
+from penstock.broker.frames import Acknowledge, Horizons
+from penstock.broker.peers import Peer, PeerKind, Session
+from penstock.broker.rooms import Rooms
+
+__all__ = ["ClientPositions"]
+
+
+class _Ghost(NamedTuple):
+    """A client that has vanished."""
+
+    until_ms: int
+    positions: dict[str, int]
+
+
+class ClientPositions:
+    """The positions of all clients of a host."""
+
+    def __init__(self, rooms: Rooms, edges: Edges) -> None:
+        self._settings = rooms.settings
+        self._connections = rooms.connections
+        self._pubends = rooms.pubends
+        self._edges = edges
+        self._ghosts: deque[_Ghost] = deque()
+
+    @staticmethod
+    def hold(session: Session, positions: Mapping[str, int]) -> None:
+        """A subscription of the client begins at these ticks: nothing from there on may go before it has it."""
+        for pubend, tick in positions.items():
+            session.acknowledged[pubend] = min(tick, session.acknowledged.get(pubend, tick))
+
+    def begin(self, peer: Peer, subscription: HostSubscription) -> None:
+        """A subscription has begun on some pubends: the client is told in order with its deliveries.
+
+        What was said of all subscriptions before that was not meant for this one, but may still be on its way.
+        """
+        assert peer.session is not None
+        self.hold(peer.session, subscription.starts)
+        for pubend, tick in subscription.starts.items():
+            if pubend not in subscription.announced and pubend in self._edges.edges:
+                subscription.announced[pubend] = None
+                number = self._edges.edges[pubend].number
+                numbers = subscription.number.to_bytes(4)
+                self._connections.carry(peer, Horizons(number, tick, numbers, is_only=True))
+
+    def acknowledge(self, peer: Peer, frame: Acknowledge) -> None:
+        """A client has everything below these ticks."""
+        assert peer.session is not None
+        names = dict(self._pubends.numbered())
+        for number, tick in frame.positions:
+            edge = self._edges.edges.get(names.get(number, ""))
+            if edge is not None:
+                # Nobody can have more than there is.
+                peer.session.acknowledged[edge.pubend] = min(tick, edge.stream.horizon)
+
+    def leave(self, session: Session, *, now_ms: int) -> None:
+        """A client has vanished: it may come back."""
+        if session.subscriptions and session.acknowledged:
+            self._ghosts.append(_Ghost(now_ms + self._settings.grace_ms, session.acknowledged))
+
+    def tell(self) -> None:
+        """Tells every client how far each stream has been sent to it."""
+        clients = [peer for peer in self._connections.peers.values() if peer.kind is PeerKind.CLIENT and _listens(peer)]
+        for edge in self._edges.edges.values():
+            behind = self._behind(edge)
+            horizon = edge.stream.horizon
+            if horizon > edge.told:
+                edge.told = horizon
+                shared = Horizons(edge.number, horizon)
+                for peer in clients:
+                    numbers = behind.get(peer.connection)
+                    frame = shared if numbers is None else Horizons(edge.number, horizon, numbers)
+                    self._connections.carry(peer, frame)
+            for catch_up in edge.catch_ups:
+                members = self._by_connection(list(catch_up.members))
+                for connection, numbers in members.items():
+                    if (peer_behind := self._connections.peers.get(connection)) is not None:
+                        frame = Horizons(edge.number, catch_up.position, numbers, is_only=True)
+                        self._connections.carry(peer_behind, frame)
+
+    def of_host(self, *, now_ms: int) -> Iterator[tuple[str, int]]:
+        """Each pubend with the tick below which all clients have everything."""
+        while self._ghosts and self._ghosts[0].until_ms <= now_ms:
+            self._ghosts.popleft()
+        known = [
+            peer.session.acknowledged for peer in self._connections.peers.values() if peer.session and _listens(peer)
+        ]
+        known += [ghost.positions for ghost in self._ghosts]
+        for pubend, edge in self._edges.edges.items():
+            yield pubend, min([edge.position(), *(each[pubend] for each in known if pubend in each)])
+
+    def _behind(self, edge: Edge) -> dict[int, bytes]:
+        """The subscriptions for which the shared stream is not, by connection."""
+        keys = [key for key, tick in edge.later.items() if tick == NEVER]
+        return self._by_connection(keys) if keys else {}
+
+    def _by_connection(self, keys: list[int]) -> dict[int, bytes]:
+        numbers: dict[int, bytes] = {}
+        for key in keys:
+            each = self._edges.subscriptions[key]
+            numbers[each.connection] = numbers.get(each.connection, b"") + each.number.to_bytes(4)
+        return numbers
+
+
+def _listens(peer: Peer) -> bool:
+    return peer.session is not None and bool(peer.session.subscriptions)

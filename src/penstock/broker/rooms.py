@@ -1,0 +1,30 @@
+"""What all parts of a broker share: its settings, what it knows of the overlay, and its connections."""
+
+from __future__ import annotations
+
+from penstock.broker.connections import Connections
+from penstock.broker.filters import Filters
+from penstock.broker.pubends import Pubends
+from penstock.broker.routing import Router
+from penstock.broker.settings import BrokerSettings
+from penstock.broker.subscribers import Subscribers
+from penstock.broker.topology import Topology
+
+__all__ = ["Rooms"]
+
+
+class Rooms:
+    """The shared parts of one broker, made once."""
+
+    def __init__(self, settings: BrokerSettings, *, incarnation: int) -> None:
+        self.settings = settings
+        self.connections = Connections(settings)
+        self.topology = Topology(
+            settings.name, incarnation=incarnation, pubends=settings.pubends, best_effort=settings.best_effort
+        )
+        self.filters = Filters(settings.name, incarnation=incarnation)
+        self.subscribers = Subscribers()
+        self.pubends = Pubends(settings.pubends, settings.best_effort)
+        self.router = Router(
+            settings.name, self.topology, self.filters, self.subscribers, self.pubends, self.connections
+        )

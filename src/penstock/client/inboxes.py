@@ -1,0 +1,171 @@
+"""All subscriptions of a client: who gets a delivery, where they resume, and what can be acknowledged."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from penstock.broker.frames import Acknowledge, Horizons, Subscribe
+from penstock.client.inbox import MESSAGE_BYTES, Inbox
+from penstock.client.positions import LostTicks
+from penstock.client.received import Received
+from penstock.client.settings import ClientSettings
+
+__all__ = ["Inboxes", "subscribe_frame"]
+
+_NUMBER: Final = struct.Struct(">I")
+
+
+class Inboxes:
+    """The subscriptions that are not over, by number."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._last_number = 0
+        self._by_number: dict[int, Inbox] = {}
+        # Those that take messages, by the number as it stands in deliveries, so that it need not be unpacked.
+        self._by_bytes: dict[bytes, Inbox] = {}
+        self._blocking: dict[int, Inbox] = {}
+        # Pubends whose horizon has moved since the last acknowledgement, by their number on this connection.
+        self._moved: dict[int, str] = {}
+        self._acknowledged: dict[str, int] = {}
+        self.repeated = 0
+        """Deliveries that were dropped because they had arrived before."""
+
+    def __iter__(self) -> Iterator[Inbox]:
+        return iter(self._by_number.values())
+
+    @property
+    def are_blocking(self) -> bool:
+        """Whether one is too full to read on from the socket."""
+        return bool(self._blocking)
+
+    def add(self, selector: str, start: Mapping[str, int]) -> Inbox:
+        """A new subscription, from some ticks on."""
+        self._last_number += 1
+        bytes_max, messages_max = self._settings.queue_bytes, self._settings.queue_messages
+        inbox = Inbox(self._last_number, selector, bytes_max=bytes_max, messages_max=messages_max, start=start)
+        self._by_number[inbox.number] = self._by_bytes[_NUMBER.pack(inbox.number)] = inbox
+        return inbox
+
+    def get(self, number: int) -> Inbox | None:
+        """The subscription with a number, if it is not over."""
+        return self._by_number.get(number)
+
+    def close(self, inbox: Inbox) -> None:
+        """A subscription takes no more messages; the broker has still to confirm."""
+        inbox.state = "closing"
+        del self._by_bytes[_NUMBER.pack(inbox.number)]
+
+    def forget(self, inbox: Inbox) -> None:
+        """A subscription is over."""
+        inbox.state = "closed"
+        del self._by_number[inbox.number]
+        self._by_bytes.pop(_NUMBER.pack(inbox.number), None)
+        self._blocking.pop(inbox.number, None)
+
+    def subscribes(self) -> list[Subscribe]:
+        """What a broker has to be told on a new connection."""
+        return [subscribe_frame(inbox) for inbox in self]
+
+    def on_disconnected(self) -> dict[int, Inbox]:
+        """The connection is gone; answers with all subscriptions, as they have to be asked for again."""
+        inboxes = dict(self._by_number)
+        self._moved, self._acknowledged = {}, {}
+        for inbox in inboxes.values():
+            if inbox.state == "closing":
+                self.forget(inbox)
+            else:
+                inbox.state = "asked"
+                inbox.positions.on_disconnected()
+        return inboxes
+
+    def deliver(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
+        """A message for the subscriptions with these numbers; one that was withdrawn meanwhile is no fault."""
+        # What Inbox.push does, written out for one and for many: this is where a busy client spends its time.
+        pubend, tick, by_bytes = received.pubend, received.tick, self._by_bytes
+        size = len(received.body) + MESSAGE_BYTES
+        if len(numbers) == 4:
+            inbox = by_bytes.get(numbers)
+            if inbox is not None:
+                next_ticks = inbox.next_ticks
+                if tick < next_ticks.get(pubend, 0) and inbox.is_repeated(received):
+                    self.repeated += 1
+                    return
+                next_ticks[pubend] = tick + 1
+                inbox.queue.append(received)
+                inbox.size += size
+                woken[inbox.number] = inbox
+            return
+        for start in range(0, len(numbers), 4):
+            inbox = by_bytes.get(numbers[start : start + 4])
+            if inbox is not None:
+                next_ticks = inbox.next_ticks
+                if tick < next_ticks.get(pubend, 0) and inbox.is_repeated(received):
+                    self.repeated += 1
+                    continue
+                next_ticks[pubend] = tick + 1
+                inbox.queue.append(received)
+                inbox.size += size
+                woken[inbox.number] = inbox
+
+    def block_if_full(self, inboxes: Mapping[int, Inbox]) -> None:
+        """Messages came into these."""
+        for inbox in inboxes.values():
+            if inbox.update_blocking() and not inbox.is_over:
+                self._blocking[inbox.number] = inbox
+
+    def on_taken(self, inbox: Inbox) -> None:
+        """The application took messages out."""
+        if not inbox.update_blocking():
+            self._blocking.pop(inbox.number, None)
+
+    def on_horizons(self, horizons: Horizons, pubend: str) -> None:
+        """Everything below a tick has been sent to some subscriptions, or to all but some."""
+        numbers = horizons.numbers
+        named = {numbers[start : start + 4] for start in range(0, len(numbers), 4)}
+        if horizons.is_only:
+            for number in named:
+                if (inbox := self._by_bytes.get(number)) is not None:
+                    inbox.positions.begin(pubend)
+                    inbox.positions.on_horizon(pubend, horizons.tick)
+        else:
+            for number, inbox in self._by_bytes.items():
+                if number not in named and inbox.positions.has_begun(pubend):
+                    inbox.positions.on_horizon(pubend, horizons.tick)
+        self._moved[horizons.pubend] = pubend
+
+    def on_lost(self, lost: LostTicks, numbers: Iterable[int]) -> bool:
+        """Some ticks will never come for these subscriptions; whether one misses them."""
+        missing = False
+        for number in numbers:
+            inbox = self._by_number.get(number)
+            if inbox is not None and inbox.state != "closing":
+                missing = inbox.on_lost(lost) or missing
+        return missing
+
+    def acknowledge(self) -> Acknowledge | None:
+        """What all subscriptions have, of the pubends that moved; none if that is what was said before."""
+        moved, self._moved = self._moved, {}
+        risen: list[tuple[int, int]] = []
+        for number, pubend in moved.items():
+            position = min((inbox.positions.get(pubend) or 0 for inbox in self._by_bytes.values()), default=0)
+            if position > self._acknowledged.get(pubend, 0):
+                self._acknowledged[pubend] = position
+                risen.append((number, position))
+        return Acknowledge(tuple(risen)) if risen else None
+
+    def check_invariants(self) -> None:
+        """Fails if the parts do not agree."""
+        taking = [inbox for inbox in self if inbox.state != "closing"]
+        assert taking == [*self._by_bytes.values()]
+        assert not any(inbox.is_over for inbox in self)
+        assert {*self._blocking} == {inbox.number for inbox in self if inbox.blocking}
+        for inbox in self:
+            inbox.check_invariants()
+
+
+def subscribe_frame(inbox: Inbox) -> Subscribe:
+    """The request for a subscription, or for its continuation from where it was."""
+    return Subscribe(inbox.number, inbox.selector, tuple(inbox.positions.known().items()), inbox.was_ready)

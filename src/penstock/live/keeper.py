@@ -1,0 +1,168 @@
+"""Keeps what a live broker wants to be durable: the event loop's side of the thread that owns the store.
+
+Nothing here waits for the disk. What the thread has to say arrives as one callback of the loop each, and goes on to a
+listener. The queue to the thread is bounded by the credit of publishers, who get none for what is not durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import suppress
+from threading import Thread
+from typing import Any, Final, Protocol
+
+from penstock.broker.effects import Commit, ReadLog
+from penstock.live.logs import log
+from penstock.live.store import StoreFailedError
+from penstock.live.store_worker import (
+    Committed,
+    Ended,
+    Failed,
+    Full,
+    LogRead,
+    Opened,
+    Report,
+    StorePlace,
+    StoreWorker,
+    body_bytes,
+)
+from penstock.model.errors import PenstockError
+
+__all__ = ["CLOSE_S_MAX", "Keeper", "KeeperListener"]
+
+CLOSE_S_MAX: Final = 5.0
+"""Time that the store gets to commit what waits and to close; a disk that hangs must not hang the shutdown."""
+
+_SWITCH_S: Final = 0.0001
+"""How long the store's thread may have to ask a busy event loop for the GIL, which it needs a dozen times per commit.
+
+With Python's own 5 ms a loop that is never idle starves the thread: turns that are shorter give the GIL up and take it
+back before anybody can ask, and a commit took seconds. With this it takes some 2 to 6 ms beside such a loop.
+"""
+
+
+class KeeperListener(Protocol):
+    """Who wants to hear from the store; called in the event loop."""
+
+    def on_committed(self, number: int) -> None:
+        """All commits up to this number are durable."""
+
+    def on_full(self, reason: str) -> None:
+        """The oldest commit has to wait for space; it is tried again."""
+
+    def on_read(self, found: LogRead) -> None:
+        """A read has ended."""
+
+    def on_failed(self, error: PenstockError) -> None:
+        """Nothing will be durable any more; only a new start can tell what is."""
+
+
+class Keeper:
+    """A store in a thread of its own; ``open`` first, ``close`` at the end."""
+
+    def __init__(self, place: StorePlace, listener: KeeperListener) -> None:
+        self._place, self._listener = place, listener
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._worker = StoreWorker(place, self._tell)
+        self._thread: Thread | None = None
+        self._opened: asyncio.Future[Opened] | None = None
+        self._ended = asyncio.Event()
+        self._is_over = False
+        self.waiting_commits = 0
+        self.waiting_bytes = 0
+
+    async def open(self, *, started_ms: int) -> Opened:
+        """Open the store and put the new life on record; raises what the store has against it."""
+        assert self._thread is None, "a store is opened once"
+        self._loop = asyncio.get_running_loop()
+        sys.setswitchinterval(min(_SWITCH_S, sys.getswitchinterval()))
+        self._opened = self._loop.create_future()
+        # A daemon: a thread that hangs in a sync must not keep the process.
+        self._thread = Thread(
+            target=self._worker.run, args=(started_ms,), name=f"store of {self._place.broker}", daemon=True
+        )
+        self._thread.start()
+        try:
+            return await self._opened
+        except BaseException:
+            await self.close()
+            raise
+
+    def submit(self, commit: Commit) -> None:
+        """Make it durable; the listener hears of it."""
+        if self._is_over:
+            # Nobody was promised anything: it is as if the broker had been killed before.
+            return
+        self.waiting_commits += 1
+        self.waiting_bytes += body_bytes(commit)
+        self._worker.put(commit)
+
+    def read(self, ask: ReadLog) -> None:
+        """Read it; the listener hears of it."""
+        if not self._is_over:
+            self._worker.put(ask)
+
+    async def close(self) -> None:
+        """Commit what waits within a limit, and let go of the store."""
+        if self._thread is None:
+            return
+        self._is_over = True
+        self._worker.end()
+        try:
+            async with asyncio.timeout(CLOSE_S_MAX):
+                await self._ended.wait()
+        except TimeoutError:
+            log("store-slow", (("broker", self._place.broker), ("commits", self.waiting_commits)))
+            return
+        self._thread.join()
+        self._thread = None
+
+    def status(self) -> dict[str, Any]:
+        """How the store is, as figures."""
+        return {
+            "folder": str(self._place.folder),
+            **self._worker.figures.as_dict(),
+            "waiting_commits": self.waiting_commits,
+            "waiting_bytes": self.waiting_bytes,
+        }
+
+    def _tell(self, report: Report) -> None:
+        """Called in the thread."""
+        assert self._loop is not None
+        # A loop that was closed without closing the store has nobody left who would listen.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._on_report, report)
+
+    def _on_report(self, report: Report) -> None:
+        match report:
+            case Committed(number, commits, size_bytes):
+                self.waiting_commits -= commits
+                self.waiting_bytes -= size_bytes
+                self._listener.on_committed(number)
+            case LogRead():
+                self._listener.on_read(report)
+            case Full(reason):
+                self._listener.on_full(reason)
+            case Failed(error):
+                self._on_failed(error)
+            case Opened():
+                assert self._opened is not None
+                if not self._opened.done():
+                    self._opened.set_result(report)
+            case Ended(left):
+                if left:
+                    log("store-dropped", (("broker", self._place.broker), ("commits", left)))
+                self._ended.set()
+
+    def _on_failed(self, error: Exception) -> None:
+        assert self._opened is not None
+        if not isinstance(error, PenstockError):
+            shown = StoreFailedError(f"store {self._place.folder} failed: {error!r}")
+            shown.__cause__ = error
+            error = shown
+        if not self._opened.done():
+            self._opened.set_exception(error)
+        elif not self._is_over:
+            self._is_over = True
+            self._listener.on_failed(error)

@@ -1,0 +1,105 @@
+"""The store as a node sees it: a broker's effects go in, and come back as stimuli.
+
+A broker without a data folder has a storage that keeps nothing, and must not be asked to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any, TypeAlias
+
+from penstock.broker.durable import Recovered
+from penstock.broker.effects import Commit, Effect, ReadLog
+from penstock.live.errors import NodeFailedError, StorageError
+from penstock.live.keeper import Keeper
+from penstock.live.logs import log
+from penstock.live.overlay import Overlay
+from penstock.live.ports import BrokerPort
+from penstock.live.store import StoreRefusedError
+from penstock.live.store_worker import LogRead, StorePlace
+from penstock.model.errors import PenstockError
+
+__all__ = ["Stimulus", "Storage"]
+
+Stimulus: TypeAlias = Callable[[BrokerPort, int], Sequence[Effect]]
+"""Something to tell the broker, at a time in milliseconds."""
+
+
+class Storage:
+    """What one broker keeps durably, if it has a place for it."""
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        name: str,
+        *,
+        stimulate: Callable[[Stimulus], None],
+        fail: Callable[[NodeFailedError], None],
+    ) -> None:
+        self._place, self._name = overlay.place_of(name), name
+        self._stimulate, self._fail = stimulate, fail
+        self._keeper: Keeper | None = None
+        if self._place.data is not None:
+            limit = self._place.data_bytes_max or None
+            self._keeper = Keeper(StorePlace(self._place.data, overlay.name, name, limit), self)
+
+    async def open(self, *, started_ms: int) -> tuple[Recovered | None, int]:
+        """What an earlier life left, and the incarnation of this one; raises ``StorageError`` if it must not be."""
+        if self._keeper is None:
+            return None, started_ms
+        try:
+            opened = await self._keeper.open(started_ms=started_ms)
+        except StoreRefusedError as error:
+            at = f"{self._place.where}: " if self._place.where else ""
+            raise StorageError(f"{at}broker {self._name} cannot use its data folder: {error}") from error
+        self._note("store-opened", folder=str(self._place.data), **asdict(opened.recovery))
+        return opened.recovered, opened.incarnation
+
+    def carry_out(self, effect: Commit | ReadLog) -> None:
+        """Commit or read, and stimulate the broker when it is done."""
+        assert self._keeper is not None, f"broker {self._name} has no data folder, and wants {effect}"
+        if isinstance(effect, Commit):
+            self._keeper.submit(effect)
+        else:
+            self._keeper.read(effect)
+
+    async def close(self) -> None:
+        """Commit what waits within a limit, and let go of the store."""
+        if self._keeper is not None:
+            await self._keeper.close()
+
+    def status(self) -> dict[str, Any] | None:
+        """How the store is, as figures; None if there is none."""
+        return self._keeper.status() if self._keeper is not None else None
+
+    # From the keeper.
+
+    def on_committed(self, number: int) -> None:
+        """All commits up to this number are durable."""
+        self._stimulate(lambda broker, now_ms: broker.committed(number, now_ms=now_ms))
+
+    def on_full(self, reason: str) -> None:
+        """Publishers have to wait for space."""
+        self._note("store-full", reason=reason)
+        self._stimulate(lambda broker, now_ms: broker.log_full(reason, now_ms=now_ms))
+
+    def on_read(self, found: LogRead) -> None:
+        """What was asked for has been read."""
+        self._stimulate(
+            lambda broker, now_ms: broker.log_read(
+                found.number, found.messages, found.last, now_ms=now_ms, damaged=found.damaged
+            )
+        )
+
+    def on_failed(self, error: PenstockError) -> None:
+        """Nothing can be promised any more: only a new start can tell what is durable."""
+        self._note("store-error", reason=str(error))
+        failure = NodeFailedError(
+            f"broker {self._name} had to stop: {error}; start it again, what it acknowledged is kept"
+        )
+        failure.__cause__ = error
+        self._fail(failure)
+
+    def _note(self, event: str, **fields: str | int) -> None:
+        log(event, (("broker", self._name), *fields.items()))

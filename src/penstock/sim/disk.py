@@ -1,0 +1,174 @@
+"""What a simulated broker's durable store keeps, in memory and with the rules of the live one (decisions 4 and 5).
+
+A rule that is broken is a mistake of the broker, and fails. Every message is a record of its own here, where the live
+store has batches: a trim is cut short by ``batches_max``, and damage ends a read, after any message.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from penstock.broker.durable import Append, Change, ForgetPublishers, Recovered, RecoveredPubend, SetValue, Trim
+from penstock.model.tick import TICK_MAX, Tick, TickRange
+
+__all__ = ["Disk"]
+
+
+@dataclass(slots=True)
+class _Log:
+    """One pubend's part of the disk."""
+
+    ticks: list[int] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    damaged: set[int] = field(default_factory=set)
+    lease: int | None = None
+    last_tick: int | None = None
+    trimmed_below: int = 0
+    size_bytes: int = 0
+    publishers: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    """Highest sequence number and latest tick of each."""
+
+    @property
+    def next_tick(self) -> int:
+        """The lowest tick that the next message may have."""
+        return self.trimmed_below if self.last_tick is None else max(self.trimmed_below, self.last_tick + 1)
+
+    def recovered(self) -> RecoveredPubend:
+        return RecoveredPubend(
+            lease=self.lease,
+            last_tick=self.last_tick,
+            first_tick=self.ticks[0] if self.ticks else None,
+            trimmed_below=self.trimmed_below,
+            size_bytes=self.size_bytes,
+            sequences={publisher: sequence for publisher, (sequence, _) in self.publishers.items()},
+        )
+
+
+class Disk:
+    """The logs of a broker's pubends and its named values; outlives the broker."""
+
+    def __init__(self) -> None:
+        self._logs: dict[str, _Log] = {}
+        self._values: dict[str, bytes] = {}
+        self.journal: list[tuple[str, int, bytes]] | None = None
+        """If a list: pubend, tick and body of every message that ever became durable, for the checkers."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all bodies that are kept."""
+        return sum(log.size_bytes for log in self._logs.values())
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """Make the changes, all or none: appends, then trims, then the rest in their order, as the live store does."""
+        appends = [change for change in changes if isinstance(change, Append)]
+        self._check(appends)
+        for append in appends:
+            self._append(append)
+        for change in changes:
+            if isinstance(change, Trim):
+                self._trim(change)
+        for change in changes:
+            match change:
+                case ForgetPublishers(pubend, below_tick):
+                    log = self._log(pubend)
+                    log.publishers = {who: each for who, each in log.publishers.items() if each[1] >= below_tick}
+                case SetValue(name, None):
+                    self._values.pop(name, None)
+                case SetValue(name, bytes(value)):
+                    self._values[name] = value
+
+    def read(
+        self, pubend: str, first: int, last: int, bytes_max: int
+    ) -> tuple[list[tuple[int, bytes]], int, TickRange | None]:
+        """Messages with these ticks in order, at least one if there is one and as many as the bytes allow.
+
+        Answers with them, the tick up to which that is all there is (which may lie behind the last one asked for), and
+        what right behind it can never be read: it is damaged, or was trimmed, which must not look like silence.
+        """
+        log = self._logs.get(pubend) or _Log()
+        if first < log.trimmed_below:
+            return [], first - 1, TickRange(Tick(first), Tick(min(last, log.trimmed_below - 1)))
+        messages: list[tuple[int, bytes]] = []
+        for place in range(bisect_left(log.ticks, first), len(log.ticks)):
+            tick, body = log.ticks[place], log.bodies[place]
+            if tick > last:
+                # What lies between is silence, and known to be.
+                return messages, tick - 1, None
+            if tick in log.damaged:
+                return messages, tick - 1, TickRange(Tick(tick), Tick(tick))
+            if messages and len(body) > bytes_max:
+                return messages, tick - 1, None
+            messages.append((tick, body))
+            bytes_max -= len(body)
+        return messages, int(TICK_MAX), None
+
+    def recovered(self) -> Recovered:
+        """What a broker finds when it starts."""
+        return Recovered({name: log.recovered() for name, log in self._logs.items()}, dict(self._values))
+
+    def ticks(self, pubend: str) -> list[int]:
+        """The ticks of the messages that are kept, damaged ones included, in order."""
+        return list(self._logs[pubend].ticks) if pubend in self._logs else []
+
+    def last_tick(self, pubend: str) -> int:
+        """The last tick of which a message was ever kept; 0 if there was none."""
+        return (self._logs[pubend].last_tick or 0) if pubend in self._logs else 0
+
+    def damage(self, pubend: str, tick: int) -> bytes:
+        """Make a message unreadable; answers with its body, so that nobody is blamed for the loss of it."""
+        log = self._logs.get(pubend) or _Log()
+        place = bisect_left(log.ticks, tick)
+        assert log.ticks[place : place + 1] == [tick], f"pubend {pubend}: there is no message with tick {tick}"
+        log.damaged.add(tick)
+        return log.bodies[place]
+
+    def _log(self, pubend: str) -> _Log:
+        return self._logs.setdefault(pubend, _Log())
+
+    def _check(self, appends: Sequence[Append]) -> None:
+        """Fails before anything is changed."""
+        lowest: dict[str, int] = {}
+        leases: dict[str, int] = {}
+        for append in appends:
+            pubend, log = append.pubend, self._logs.get(append.pubend) or _Log()
+            least = lowest.get(pubend, log.next_tick)
+            for tick, _ in append.messages:
+                assert least <= tick <= TICK_MAX, f"pubend {pubend}: tick {tick} is below {least}, the lowest to follow"
+                least = tick + 1
+            lowest[pubend] = least
+            if append.lease is not None:
+                before = leases.get(pubend, log.lease)
+                assert before is None or append.lease >= before, f"pubend {pubend}: lease {append.lease} < {before}"
+                leases[pubend] = append.lease
+            for sequence in append.sequences.values():
+                assert sequence >= 0, f"pubend {pubend}: sequence {sequence} is negative"
+
+    def _append(self, append: Append) -> None:
+        log = self._log(append.pubend)
+        for tick, body in append.messages:
+            log.ticks.append(tick)
+            log.bodies.append(body)
+            log.last_tick = tick
+            log.size_bytes += len(body)
+            if self.journal is not None:
+                self.journal.append((append.pubend, tick, body))
+        if append.lease is not None:
+            log.lease = append.lease
+        latest = append.messages[-1][0] if append.messages else log.last_tick or 0
+        for publisher, sequence in append.sequences.items():
+            highest, newest = log.publishers.get(publisher, (0, 0))
+            log.publishers[publisher] = max(highest, sequence), max(newest, latest)
+
+    def _trim(self, trim: Trim) -> None:
+        assert trim.batches_max > 0, f"pubend {trim.pubend}: a trim of {trim.batches_max} batches never ends"
+        log = self._log(trim.pubend)
+        if trim.below_tick <= log.trimmed_below:
+            return
+        count = min(bisect_left(log.ticks, trim.below_tick), trim.batches_max)
+        log.size_bytes -= sum(map(len, log.bodies[:count]))
+        log.damaged -= set(log.ticks[:count])
+        del log.ticks[:count], log.bodies[:count]
+        # With more to drop in later commits, the bound is where this one ended.
+        log.trimmed_below = min(trim.below_tick, log.ticks[0]) if log.ticks else trim.below_tick

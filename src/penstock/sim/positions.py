@@ -1,0 +1,102 @@
+"""How far a simulated client has got, by subscription and pubend: what it states when it comes back, and acknowledges.
+
+Positions belong to guaranteed pubends only, and those are the ones with which a broker has ever confirmed the
+subscription. They outlive connections; the broker's numbers for pubends do not.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from functools import lru_cache
+
+from penstock.broker.frames import Acknowledge, Horizons, Subscribed
+from penstock.sim.records import Start, SubscriptionRecord
+
+__all__ = ["Positions", "unpacked"]
+
+
+class Positions:
+    """The positions of one client."""
+
+    def __init__(self, records: Mapping[int, SubscriptionRecord], wanted: Mapping[int, str]) -> None:
+        """Share the client's subscriptions, and those it wants now."""
+        self._records, self._wanted = records, wanted
+        # Deliveries may come before the confirmation that tells whether their pubend is guaranteed.
+        self._heard: dict[tuple[int, str], int] = {}
+        self._names: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+        self._begun: dict[tuple[int, str], None] = {}
+        self._acknowledged: dict[str, int] = {}
+
+    def connect(self) -> None:
+        """Forget what was said on the last connection."""
+        self._names, self._numbers, self._begun, self._acknowledged = {}, {}, {}, {}
+
+    def learn(self, names: tuple[tuple[int, str], ...]) -> None:
+        """The broker numbers pubends."""
+        self._names.update(names)
+        self._numbers.update((name, number) for number, name in names)
+
+    def name(self, number: int) -> str:
+        """The pubend that the broker means by a number."""
+        name = self._names.get(number)
+        assert name is not None, f"the broker has never said what pubend {number} is"
+        return name
+
+    def stated(self, number: int) -> tuple[tuple[str, int], ...]:
+        """What a subscription states when it begins, or is resumed: how far it is, or where it wants to begin."""
+        record = self._records[number]
+        # What came before the first confirmation must not come again.
+        asked = {pubend: max(tick, self._heard.get((number, pubend), 0)) for pubend, tick in record.asked.items()}
+        return tuple({**asked, **record.positions}.items())
+
+    def on_subscribed(self, frame: Subscribed, now_us: int) -> None:
+        """The broker confirms: nothing will be missing from these ticks on."""
+        record = self._records[frame.number]
+        for pubend, tick in frame.starts:
+            record.starts.setdefault(pubend, Start(now_us, tick))
+            # A position there is stays, even below the start: deliveries up to it may still be under way, as control
+            # frames overtake them.
+            heard = self._heard.get((frame.number, pubend), 0)
+            record.positions.setdefault(pubend, max(tick, heard))
+
+    def on_deliver(self, number: int, pubend: str, tick: int) -> None:
+        """A message has come for a subscription."""
+        self._heard[number, pubend] = tick + 1
+        record = self._records.get(number)
+        if record is not None and record.positions.get(pubend, tick + 1) <= tick:
+            record.positions[pubend] = tick + 1
+
+    def on_horizons(self, frame: Horizons) -> Acknowledge | None:
+        """Everything below a tick has been sent to some subscriptions; answers with what can be acknowledged now."""
+        pubend, named = self.name(frame.pubend), unpacked(frame.numbers)
+        if frame.is_only:
+            # One that was given up ignores deliveries that are still under way, so it gets no further.
+            numbers = [number for number in named if number in self._wanted]
+            self._begun.update(dict.fromkeys((number, pubend) for number in numbers))
+        else:
+            # Of those that were not named on this connection yet, the broker may not have known when it said this.
+            numbers = [each for each in self._wanted if each not in named and (each, pubend) in self._begun]
+        for number in numbers:
+            positions = self._records[number].positions
+            if positions.get(pubend, frame.tick) < frame.tick:
+                positions[pubend] = frame.tick
+        return self._acknowledgement()
+
+    def _acknowledgement(self) -> Acknowledge | None:
+        risen: list[tuple[int, int]] = []
+        records = [self._records[number].positions for number in self._wanted]
+        for pubend, number in self._numbers.items():
+            if records and all(pubend in positions for positions in records):
+                tick = min(positions[pubend] for positions in records)
+                if tick > self._acknowledged.get(pubend, -1):
+                    self._acknowledged[pubend] = tick
+                    risen.append((number, tick))
+        return Acknowledge(tuple(risen)) if risen else None
+
+
+@lru_cache(maxsize=4_096)
+def unpacked(numbers: bytes) -> tuple[int, ...]:
+    """The numbers of subscriptions in a frame."""
+    return struct.unpack(f">{len(numbers) // 4}I", numbers)

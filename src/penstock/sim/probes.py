@@ -1,0 +1,81 @@
+"""Rare paths that a campaign should take: a table of what to look for, and what a world shows of it.
+
+A campaign that never took a path proves nothing about it. Each probe counts how often one was taken: from what brokers
+count themselves, from the devices, and from what the clients saw.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from penstock.sim.world import World
+
+__all__ = ["PROBES", "missed", "observed"]
+
+PROBES: Final[Mapping[str, str]] = {
+    "torn_writes": "a crash destroyed a group of commits under way",
+    "saved_unacknowledged": "a crash left a group durable that nobody had been told of",
+    "unsynced_commits": "a crash found commits that no sync had begun to make durable",
+    "publishes_repeated": "a publisher sent again what the pubend had taken in already",
+    "damaged_records": "a read met a record that cannot be read",
+    "trims": "a log was trimmed",
+    "log_lapsed": "a log at its maximum gave up what some host had not confirmed",
+    "hosts_lapsed": "a host was not heard of for so long that it holds nothing any more",
+    "log_reads": "a question was answered from a log",
+    "nacks_sent": "a host asked for ticks",
+    "nacks_forwarded": "a broker in between asked further up",
+    "nacks_suppressed": "the same ticks had been asked for just before, by somebody else",
+    "answered_from_cache": "a question was answered from a cache",
+    "answers_passed_on": "an answer went back to a neighbour that had asked",
+    "knowledge_off_tree": "knowledge came from somebody who is not the parent",
+    "knowledge_dropped": "knowledge did not fit an outbox",
+    "versions_changed": "a neighbour was told that filters have changed",
+    "old_silence_doubted": "silence was narrowed by an older filter than the one demanded",
+    "catch_ups": "a subscription began behind the shared stream",
+    "catch_ups_met": "a catch-up met the shared stream",
+    "catch_ups_paused": "a catch-up waited for a client that did not read",
+    "joined_at_once": "a subscription began on the shared stream",
+    "lost_ticks": "a host learnt that ticks are lost",
+    "clients_told_of_loss": "a client was told that ticks are lost",
+    "held_back_by_disk": "publishers were told that the disk is full",
+    "held_back_by_log": "publishers were told that a log has reached its maximum",
+    "held_back_by_outboxes": "publishers were told that too much waits to be sent",
+    "slow_clients_ended": "a client that did not read was disconnected",
+    "positions_stated": "a subscription began at a position that it stated",
+    "positions_refused": "a subscription stated a position in the future, and was refused",
+    "named_pubends": "a message was published to a pubend by its name",
+    "best_effort_delivered": "a message of the best-effort class came, in the midst of all this",
+}
+"""What each probe means, by its name."""
+
+
+def observed(world: World) -> Counter[str]:
+    """How often a world took which path, over all lives of its brokers."""
+    counts: Counter[str] = Counter()
+    for broker in world.brokers.values():
+        device = broker.device
+        counts.update(broker.counts())
+        counts.update(torn_writes=device.torn, saved_unacknowledged=device.saved, unsynced_commits=device.unsynced)
+    for client in world.clients.values():
+        counts["clients_told_of_loss"] += len(client.lost)
+        counts["slow_clients_ended"] += sum(goodbye.code == "slow" for goodbye in client.goodbyes)
+        counts["held_back_by_disk"] += sum("no space" in reason for reason in client.holds)
+        counts["held_back_by_log"] += sum("its maximum" in reason for reason in client.holds)
+        counts["held_back_by_outboxes"] += sum("waiting to be sent" in reason for reason in client.holds)
+        counts["named_pubends"] += sum(bool(each.pubend) for each in client.published)
+        records = client.subscriptions.values()
+        counts["positions_stated"] += sum(bool(each.asked and each.starts) for each in records)
+        counts["positions_refused"] += sum("future" in each.refused for each in records)
+        guaranteed = {pubend for each in records for pubend in each.starts}
+        counts["best_effort_delivered"] += sum(
+            not each.pubend.startswith("$") and each.pubend not in guaranteed for each in client.deliveries
+        )
+    return counts
+
+
+def missed(counts: Iterable[Counter[str]]) -> list[str]:
+    """The probes that none of several worlds reached, each with its meaning."""
+    reached = {name for each in counts for name, count in each.items() if count}
+    return [f"{name}: {meaning}" for name, meaning in PROBES.items() if name not in reached]

@@ -1,0 +1,284 @@
+"""The laws of guaranteed delivery, judged from outside the brokers: nothing lost, once, in order, exactly as selected.
+
+Over all connections of a subscription together:
+
+- **once**: no message comes twice, however often it was sent, and no tick stands for two messages;
+- **in order**: the ticks of a pubend ascend, and the messages of a publisher in a pubend come as they were published;
+- **as selected**: by a naive evaluation of the parsed selector;
+- **complete**: whatever was acknowledged, or came to anybody, comes to every matching subscription that was confirmed
+  for its pubend before it was sent and still exists; and whatever is known to lie between the start and the position
+  of a subscription has come to it, also if the subscription has ended. What a client was told is lost may be missing
+  only where logs may lapse, or where a subscription wanted to begin further back than the log goes.
+
+If the journals of the brokers' disks are at hand, every message that became durable counts as one that came to
+somebody, and whatever was acknowledged must be in one of them. Completeness is a law of a world that has come to rest.
+Whether a subscriber was away for too long is not judged here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from penstock.model.tick import Tick, format_tick
+from penstock.model.values import AttributeValue
+from penstock.selectors.evaluate import Evaluation, compile_condition
+from penstock.selectors.text import parse
+from penstock.sim.client import SimClient
+from penstock.sim.records import Delivery, Published, SubscriptionRecord
+
+__all__ = ["Verdict", "judge"]
+
+_PROBLEMS_MAX: Final = 20
+_ID_BYTES: Final = 16
+
+
+@dataclass(slots=True)
+class Verdict:
+    """Figures of a run; the last four are 0 where all laws hold."""
+
+    published: int = 0
+    """Messages that were sent to guaranteed pubends and not refused."""
+    acknowledged: int = 0
+    """Those of them that were acknowledged."""
+    delivered: int = 0
+    """Deliveries of them, for all subscriptions together."""
+    lost: int = 0
+    """Pairs of a subscription and a message that is owed to it and did not come."""
+    duplicated: int = 0
+    """Deliveries too many, and ticks or messages that are not one to one."""
+    reordered: int = 0
+    """Deliveries that came after a later one."""
+    wrongly_filtered: int = 0
+    """Deliveries that nobody had asked for, or that nobody had published."""
+    problems: list[str] = field(default_factory=list)
+    """The first few breaches, readable."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether all laws hold."""
+        return not (self.lost or self.duplicated or self.reordered or self.wrongly_filtered)
+
+
+def judge(
+    publishers: Iterable[SimClient],
+    subscribers: Iterable[SimClient],
+    *,
+    excused: Collection[bytes] = (),
+    journal: Iterable[tuple[str, int, bytes]] | None = None,
+    may_lapse: bool = False,
+) -> Verdict:
+    """Hold what these clients saw against the laws; excused bodies may be missing, as their records were damaged."""
+    court = _Court(publishers, excused, may_lapse=may_lapse)
+    if journal is not None:
+        court.read(journal)
+    return court.judge(list(subscribers))
+
+
+class _Message(NamedTuple):
+    published: Published
+    publisher: int
+    is_owed: bool
+    """Whether it may be missed at all."""
+
+
+class _Court:
+    """All that was published, and where it turned up."""
+
+    def __init__(self, publishers: Iterable[SimClient], excused: Collection[bytes], *, may_lapse: bool) -> None:
+        self._may_lapse = may_lapse
+        ids = {body[:_ID_BYTES] for body in excused}
+        self._messages = [
+            _Message(each, number, each.is_guaranteed and not each.is_refused and each.body[:_ID_BYTES] not in ids)
+            for number, client in enumerate(publishers)
+            for each in client.published
+        ]
+        self._places = {each.published.body[:_ID_BYTES]: place for place, each in enumerate(self._messages)}
+        self._attributes = [each.published.attributes for each in self._messages]
+        self._matching: dict[str, set[int]] = {}
+        # Where each message turned up, and what turned up at each tick; one to one if all is well.
+        self._tick_of: dict[int, tuple[str, int]] = {}
+        self._message_at: dict[tuple[str, int], int] = {}
+        guaranteed = [each.published for each in self._messages if each.published.is_guaranteed]
+        self._verdict = Verdict(
+            published=sum(not each.is_refused for each in guaranteed),
+            acknowledged=sum(each.acked_us is not None for each in guaranteed),
+        )
+
+    def read(self, journal: Iterable[tuple[str, int, bytes]]) -> None:
+        """What became durable, whoever was told."""
+        for pubend, tick, body in journal:
+            place = self._places.get(body[:_ID_BYTES])
+            if place is not None:
+                self._check_tick(place, pubend, tick)
+        for place, message in enumerate(self._messages):
+            if (
+                message.published.is_guaranteed
+                and message.published.acked_us is not None
+                and place not in self._tick_of
+            ):
+                self._verdict.lost += 1
+                self._add_problem(f"{message.published.message_id} was acknowledged and never became durable")
+
+    def judge(self, subscribers: list[SimClient]) -> Verdict:
+        """All laws, for all subscriptions."""
+        # What one got, all must get: so first everything is looked at that came to anybody.
+        got = [(client, self._received(client)) for client in subscribers]
+        for client, by_subscription in got:
+            for record in client.subscriptions.values():
+                self._find_lost(client, record, by_subscription.get(record.number, set()))
+        return self._verdict
+
+    # --- what came
+
+    def _received(self, client: SimClient) -> dict[int, set[int]]:
+        """What came for each subscription of a client; complains about all that should not have come, or not so."""
+        got: dict[int, set[int]] = {number: set() for number in client.subscriptions}
+        selected = {number: self._selected(record) for number, record in client.subscriptions.items()}
+        ticks: dict[tuple[int, str], int] = {}
+        last: dict[tuple[int, str, int], int] = {}
+        for delivery in client.deliveries:
+            number, pubend, tick = delivery.subscription, delivery.pubend, delivery.tick
+            place = self._places.get(delivery.body[:_ID_BYTES])
+            if place is None or number not in got or place not in selected[number]:
+                self._complain_of_selection(client, delivery, place)
+            if place is None or not self._messages[place].published.is_guaranteed or number not in got:
+                continue
+            self._verdict.delivered += 1
+            self._check_gone(client, delivery)
+            self._check_tick(place, pubend, tick)
+            if place in got[number]:
+                self._verdict.duplicated += 1
+                self._problem(client, delivery, "came twice")
+                continue
+            got[number].add(place)
+            if tick <= ticks.get((number, pubend), -1):
+                self._verdict.reordered += 1
+                self._problem(client, delivery, f"came after {format_tick(Tick(ticks[number, pubend]))}")
+            elif place < last.get((number, pubend, self._messages[place].publisher), -1):
+                self._verdict.reordered += 1
+                self._problem(client, delivery, "came after a later one of the same publisher")
+            ticks[number, pubend] = max(tick, ticks.get((number, pubend), -1))
+            last[number, pubend, self._messages[place].publisher] = place
+        return got
+
+    def _complain_of_selection(self, client: SimClient, delivery: Delivery, place: int | None) -> None:
+        record = client.subscriptions.get(delivery.subscription)
+        if record is None:
+            why = "came for no subscription"
+        elif place is not None:
+            why = f"is refused, or not selected by {record.selector}"
+        elif delivery.pubend in record.starts:
+            why = "was published by nobody"
+        elif _selects(record, delivery.attributes):
+            # Brokers publish, too, and so may clients that are not judged.
+            return
+        else:
+            why = f"is not selected by {record.selector}"
+        self._verdict.wrongly_filtered += 1
+        self._problem(client, delivery, why)
+
+    def _check_gone(self, client: SimClient, delivery: Delivery) -> None:
+        gone_us = client.subscriptions[delivery.subscription].gone_us
+        if gone_us is not None and delivery.received_us > gone_us:
+            self._verdict.wrongly_filtered += 1
+            self._problem(client, delivery, "came for a subscription that is gone")
+
+    def _check_tick(self, place: int, pubend: str, tick: int) -> None:
+        where = (pubend, tick)
+        if self._tick_of.setdefault(place, where) != where or self._message_at.setdefault(where, place) != place:
+            self._verdict.duplicated += 1
+            message_id = self._messages[place].published.message_id
+            self._add_problem(f"{message_id} and {pubend} {format_tick(Tick(tick))} are not one to one")
+
+    # --- what did not come
+
+    def _find_lost(self, client: SimClient, record: SubscriptionRecord, got: set[int]) -> None:
+        for place in sorted(self._selected(record) - got):
+            if self._is_owed(record, place) and not self._is_given_up(client, record, place):
+                self._verdict.lost += 1
+                self._describe_loss(client, record, place)
+
+    def _is_owed(self, record: SubscriptionRecord, place: int) -> bool:
+        message = self._messages[place]
+        if not message.is_owed:
+            return False
+        published, where = message.published, self._tick_of.get(place)
+        if where is not None:
+            pubend, tick = where
+            start = record.starts.get(pubend)
+            if start is not None and start.tick <= tick < record.positions.get(pubend, 0):
+                return True
+        elif published.acked_us is None:
+            return False
+        if record.ended_us is not None or record.refused:
+            return False
+        # Nobody knows to which pubend a message went that nobody got: it is owed to those who would get it from any.
+        pubends = published.candidates if where is None else (where[0],)
+        starts = [record.starts.get(pubend) for pubend in pubends]
+        if any(start is None or start.confirmed_us > published.sent_us for start in starts):
+            return False
+        return where is None or where[1] >= record.starts[where[0]].tick
+
+    def _is_given_up(self, client: SimClient, record: SubscriptionRecord, place: int) -> bool:
+        """Whether the client was told that it is lost, and it may be."""
+        where = self._tick_of.get(place)
+        if where is None:
+            return False
+        pubend, tick = where
+        told = [lost for lost in client.lost if record.number in lost.numbers and lost.pubend == pubend]
+        if not any(lost.first <= tick <= lost.last for lost in told):
+            return False
+        start = record.starts.get(pubend)
+        is_old = start is not None and self._messages[place].published.sent_us <= start.confirmed_us
+        return self._may_lapse or (pubend in record.asked and is_old)
+
+    def _describe_loss(self, client: SimClient, record: SubscriptionRecord, place: int) -> None:
+        published, where = self._messages[place].published, self._tick_of.get(place)
+        tick = (
+            f"{where[0]} {format_tick(Tick(where[1]))}" if where else f"{'/'.join(published.candidates)}, got by nobody"
+        )
+        how = "was acknowledged" if published.acked_us is not None else "came to others"
+        self._add_problem(
+            f"{client.name}: subscription {record.number} misses {published.message_id} ({tick}), which {how}"
+        )
+
+    # --- tools
+
+    def _selected(self, record: SubscriptionRecord) -> set[int]:
+        """The messages that a subscription selects; each distinct selector meets each message once."""
+        selected = self._matches(record.selector)
+        return selected & self._matches(record.granted) if record.granted else selected
+
+    def _matches(self, text: str) -> set[int]:
+        found = self._matching.get(text)
+        if found is None:
+            evaluation = _evaluation(text)
+            found = self._matching[text] = {
+                place
+                for place, attributes in enumerate(self._attributes)
+                if evaluation(attributes) is True and not self._messages[place].published.is_refused
+            }
+        return found
+
+    def _problem(self, client: SimClient, delivery: Delivery, what: str) -> None:
+        where = f"{delivery.pubend} {format_tick(Tick(delivery.tick))}"
+        self._add_problem(
+            f"{client.name}: {delivery.message_id} ({where}) {what}, subscription {delivery.subscription}"
+        )
+
+    def _add_problem(self, text: str) -> None:
+        if len(self._verdict.problems) < _PROBLEMS_MAX:
+            self._verdict.problems.append(text)
+
+
+def _selects(record: SubscriptionRecord, attributes: dict[str, AttributeValue]) -> bool:
+    texts = [record.selector, record.granted] if record.granted else [record.selector]
+    return all(_evaluation(text)(attributes) is True for text in texts)
+
+
+@lru_cache(maxsize=16_384)
+def _evaluation(text: str) -> Evaluation:
+    return compile_condition(parse(text))

@@ -1,0 +1,29 @@
+"""Data frames: what they hold, and that a new one has not been encoded."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.broker.data_frames import Deliver, Forward, Horizons, KnowledgeKind, KnowledgeMessage, Publish
+
+FRAMES = [
+    Publish(1, [b"body"], "p"),
+    Forward("p", [1], [b"body"]),
+    Deliver(0, 1, bytes(4), b"body"),
+    KnowledgeMessage("p", 1, 9, [5], [b"body"], versions=(("sb", 1, 2),)),
+    Horizons(0, 1, bytes(8), is_only=True),
+]
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame).__name__)
+def test_a_new_frame_has_a_size_and_no_encoding_and_no_room_for_more(
+    frame: Publish | Forward | Deliver | KnowledgeMessage | Horizons,
+) -> None:
+    assert frame.size > 0
+    assert frame.encoded is None
+    with pytest.raises(AttributeError):
+        frame.another = 1  # type: ignore[union-attr]
+
+
+def test_kinds_of_knowledge_keep_their_numbers_on_the_wire() -> None:
+    assert [(each.name, each.value) for each in KnowledgeKind] == [("LIVE", 0), ("ANSWER", 1), ("LOST", 2)]

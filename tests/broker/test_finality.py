@@ -1,0 +1,210 @@
+"""What pubends need not keep any longer: positions of hosts, age, size, and the policy at the maximum."""
+
+from __future__ import annotations
+
+from overlay import chain
+from penstock.broker import frames as f
+from penstock.broker.connections import Connections
+from penstock.broker.durable import RecoveredPubend, Trim
+from penstock.broker.effects import Record
+from penstock.broker.finality import Finality
+from penstock.broker.pubend_log import PubendLog
+from penstock.broker.settings import BrokerSettings
+from penstock.model.tick import tick_at
+
+NOW_MS = 1_000_000
+GRACE_MS = 10_000
+BODY = bytes(40_000)
+"""Two of them do not fit the step by which sizes are known."""
+
+
+class Keeper:
+    """A pubend with ten messages, one per millisecond, and the room that decides what is kept of them."""
+
+    def __init__(self, *, is_old: bool = True, former: RecoveredPubend | None = None, **limits: object) -> None:
+        limits = {"retain_ms": 0, "grace_ms": GRACE_MS} | limits
+        self.settings = BrokerSettings("pb", pubends=("p",), **limits)  # type: ignore[arg-type]
+        self.connections = Connections(self.settings)
+        self.log = PubendLog("p", self.settings, former)
+        self.finality = Finality(self.settings, self.connections, {"p": self.log})
+        self.finality.trims(now_ms=NOW_MS)
+        self.now_ms = NOW_MS + (GRACE_MS if is_old else 0)
+        self.ticks: list[int] = []
+        for number in range(1, 1 if former else 11):
+            self.publish(number)
+
+    def publish(self, number: int) -> None:
+        self.now_ms += 1
+        change = self.log.publish(b"", number, [BODY], [{}], now_ms=self.now_ms)
+        assert change is not None
+        self.log.on_appended(change, number)
+        self.log.on_committed(number, now_ms=self.now_ms)
+        self.ticks += [tick for tick, _ in change.messages]
+
+    def report(self, host: str, tick: int) -> None:
+        self.finality.report("p", host, tick, is_settled=True, now_ms=self.now_ms)
+
+    def trims(self, after_ms: int = 1_000) -> list[int]:
+        self.now_ms += after_ms
+        changes = self.finality.trims(now_ms=self.now_ms)
+        return [each.below_tick for each in changes if isinstance(each, Trim)]
+
+    def events(self) -> list[str]:
+        return [each.event for each in self.connections.take_effects() if isinstance(each, Record)]
+
+
+def test_what_all_hosts_have_goes() -> None:
+    keeper = Keeper()
+    keeper.report("sb", keeper.ticks[7])
+    keeper.report("tb", keeper.ticks[4])
+    assert keeper.trims() == [keeper.ticks[4]]
+    assert keeper.log.size_bytes == 6 * len(BODY)
+    assert keeper.trims() == []
+    keeper.report("tb", keeper.ticks[6])
+    assert keeper.trims() == [keeper.ticks[6]]
+
+
+def test_without_any_host_everything_goes_that_was_promised() -> None:
+    keeper = Keeper()
+    assert keeper.trims() == [keeper.ticks[-1] + 1]
+    assert keeper.log.size_bytes == 0
+
+
+def test_logs_are_looked_at_once_a_second() -> None:
+    keeper = Keeper()
+    keeper.report("sb", keeper.ticks[2])
+    assert keeper.trims() == [keeper.ticks[2]]
+    keeper.report("sb", keeper.ticks[3])
+    assert keeper.trims(after_ms=500) == []
+    assert keeper.trims(after_ms=500) == [keeper.ticks[3]]
+
+
+def test_right_after_a_start_nobody_has_reported_and_nothing_goes() -> None:
+    keeper = Keeper(is_old=False)
+    assert keeper.trims() == []
+    keeper.report("sb", keeper.ticks[-1])
+    assert keeper.trims() == []
+    keeper.now_ms = NOW_MS + GRACE_MS - 1_000
+    keeper.report("sb", keeper.ticks[-1])
+    assert keeper.trims() == [keeper.ticks[-1]]
+
+
+def test_a_host_that_is_absent_holds_what_it_has_not_confirmed_until_it_lapses() -> None:
+    keeper = Keeper()
+    keeper.report("sb", keeper.ticks[3])
+    assert keeper.trims() == [keeper.ticks[3]]
+    assert keeper.trims(GRACE_MS - 1_000) == []
+    assert keeper.finality.counts["hosts_lapsed"] == 0
+    assert keeper.trims(1_000) == [keeper.ticks[-1] + 1]
+    assert keeper.events() == ["host-lapsed"]
+
+
+def test_a_position_may_fall_but_what_is_gone_is_gone() -> None:
+    keeper = Keeper()
+    keeper.report("sb", keeper.ticks[5])
+    assert keeper.trims() == [keeper.ticks[5]]
+    keeper.report("sb", keeper.ticks[2])
+    assert keeper.trims() == []
+    assert keeper.log.trimmed_below == keeper.ticks[5]
+
+
+def test_a_position_beyond_the_end_counts_as_the_end() -> None:
+    keeper = Keeper()
+    keeper.report("sb", 2**62)
+    assert keeper.finality.status()["p"]["hosts"] == {"sb": keeper.ticks[-1] + 1}
+    assert keeper.trims() == [keeper.ticks[-1] + 1]
+
+
+def test_what_is_young_is_kept_whoever_has_it() -> None:
+    keeper = Keeper(retain_ms=30_000)
+    keeper.report("sb", keeper.ticks[-1] + 1)
+    assert keeper.trims() == [] or keeper.log.trimmed_below <= keeper.ticks[0]
+    keeper.now_ms = (keeper.ticks[4] >> 16) + 30_000 - 1_000
+    keeper.report("sb", keeper.ticks[-1] + 1)
+    assert keeper.trims() == [tick_at(keeper.ticks[4] >> 16)]
+
+
+def test_so_many_bytes_are_kept_whoever_has_them() -> None:
+    keeper = Keeper(retain_bytes=3 * len(BODY))
+    keeper.report("sb", keeper.ticks[-1] + 1)
+    keeper.trims()
+    assert keeper.ticks[6] < keeper.log.trimmed_below <= keeper.ticks[7]
+
+
+def test_at_the_maximum_publishers_are_held_back_and_told_by_whom() -> None:
+    keeper = Keeper(retain_bytes_max=10 * len(BODY))
+    keeper.report("sb", keeper.ticks[-1])
+    keeper.report("tb", keeper.ticks[0])
+    keeper.trims()
+    reason = keeper.finality.hold_reason()
+    assert "pubend p has reached its maximum" in reason
+    assert "the furthest behind is tb" in reason
+    keeper.report("tb", keeper.ticks[1])
+    keeper.trims()
+    assert keeper.finality.hold_reason() == ""
+
+
+def test_at_the_maximum_replay_gives_way_before_publishers_have_to_wait() -> None:
+    keeper = Keeper(retain_bytes_max=10 * len(BODY), retain_ms=300_000)
+    keeper.report("sb", keeper.ticks[4])
+    assert keeper.trims() == [keeper.ticks[4]]
+    assert keeper.finality.hold_reason() == ""
+
+
+def test_below_the_maximum_nobody_is_held_back() -> None:
+    assert Keeper(retain_bytes_max=10 * len(BODY) + 1).finality.hold_reason() == ""
+
+
+def test_laggards_lapse_with_an_alarm_if_the_policy_says_so() -> None:
+    keeper = Keeper(retain_bytes_max=10 * len(BODY), retain_policy="lapse")
+    keeper.report("sb", keeper.ticks[0])
+    assert keeper.finality.hold_reason() == ""
+    assert keeper.trims() != []
+    assert keeper.ticks[0] < keeper.log.trimmed_below <= keeper.ticks[3]
+    assert keeper.finality.counts["log_lapsed"] == 1
+    assert keeper.events() == ["log-lapsed"]
+
+
+def test_a_log_of_a_former_life_does_not_grow_far_beyond_its_maximum() -> None:
+    size_max = 10 * len(BODY)
+    former = RecoveredPubend(lease=1, last_tick=tick_at(NOW_MS), first_tick=1, size_bytes=size_max)
+    keeper = Keeper(former=former, retain_bytes_max=size_max, retain_policy="lapse")
+    for number in range(1, 31):
+        keeper.publish(number)
+        keeper.trims()
+        assert keeper.log.size_bytes <= 1.5 * size_max
+
+
+def test_positions_of_others_pubends_pass_and_only_the_last_word_of_a_host() -> None:
+    keeper = Keeper()
+    frame = f.Positions("elsewhere", (("sb", 5, True), ("tb", 7, True), ("sb", 6, True)))
+    keeper.finality.on_positions(frame, now_ms=NOW_MS)
+    passing = keeper.finality.take_passing()
+    assert {host: word[0] for host, word in passing["elsewhere"].items()} == {"sb": 6, "tb": 7}
+    assert keeper.finality.take_passing() == {}
+
+
+def test_a_subscription_that_has_begun_is_not_trimmed_away_before_its_first_report() -> None:
+    """The pubend has named the tick from which on nothing will be missing; that is a promise from then on.
+
+    1. Nobody is subscribed, nothing is kept for replay, and the broker has been up for long.
+    2. A subscription begins; data to it is clogged.
+    3. A message is acknowledged.
+    4. The pubend looks at its log before the host's first report has come.
+    """
+    overlay = chain(
+        "pb", "ib", "sb", guaranteed=True, retain_ms=0, grace_ms=5_000, cache_bytes=500, silent_ms=1_000_000
+    )
+    overlay.wait(20_000)
+    overlay.clog("pb", "ib")
+    client = overlay.client("sb")
+    client.subscribe(1, "")
+    publisher = overlay.client("pb")
+    publisher.publish(*({"number": number} for number in range(20)))
+    overlay.cut("pb", "ib")
+    overlay.wait(2_500)
+    overlay.unclog("pb", "ib")
+    overlay.link("pb", "ib")
+    overlay.wait(5_000)
+    assert not client.all(f.Lost)
+    assert client.numbers() == list(range(20))

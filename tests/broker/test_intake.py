@@ -1,0 +1,237 @@
+"""Publishers: acknowledged when it is durable, recognised when they repeat themselves, told why they wait."""
+
+from __future__ import annotations
+
+from overlay import Overlay, TestClient, chain
+from penstock.broker import BrokerSettings
+from penstock.broker import frames as f
+from penstock.broker.durable import Append
+from penstock.broker.effects import Commit
+from penstock.model.body import decode_attributes
+
+
+def acknowledged(client: TestClient) -> list[int]:
+    return [each.sequence for each in client.heard if isinstance(each, f.PublishAck)]
+
+
+def reasons(client: TestClient) -> list[str]:
+    return [each.reason for each in client.heard if isinstance(each, f.HeldBack)]
+
+
+def logged(overlay: Overlay, pubend: str = "pb.a") -> list[object]:
+    found, _, _ = overlay.disks["pb"].read(pubend, 0, 2**62, 2**40)
+    return [decode_attributes(body)["number"] for _, body in found]
+
+
+def ask(client: TestClient) -> None:
+    """An empty batch: the client wants to be acknowledged."""
+    client.say(f.Publish(client.published + 1, []))
+
+
+def again(client: TestClient, first: int, *numbers: int, pubend: str = "") -> None:
+    """Sends messages under the numbers that they had in another connection."""
+    client.published = first - 1
+    client.publish(*({"number": number} for number in numbers), pubend=pubend)
+
+
+def test_nothing_is_acknowledged_before_it_is_durable() -> None:
+    overlay = chain("pb", "sb", guaranteed=True, acknowledge_ms=10)
+    overlay.syncs = False
+    client = overlay.client("pb")
+    client.publish({"number": 1})
+    ask(client)
+    overlay.wait(500)
+    assert acknowledged(client) == []
+    overlay.sync()
+    assert acknowledged(client) == [1]
+    assert logged(overlay) == [1]
+
+
+def test_who_asks_for_it_is_acknowledged_once_when_everything_is_durable() -> None:
+    overlay = chain("pb", "sb", guaranteed=True)
+    client = overlay.client("pb")
+    overlay.syncs = False
+    client.publish({"number": 1})
+    client.publish({"number": 2}, {"number": 3})
+    ask(client)
+    overlay.sync()
+    assert acknowledged(client) == [3]
+    ask(client)
+    assert acknowledged(client) == [3, 3]
+
+
+def test_batches_of_one_turn_are_one_commit() -> None:
+    overlay = chain("pb", "sb", guaranteed=True)
+    client = overlay.client("pb")
+    broker = overlay.brokers["pb"]
+    client.publish({"number": 1})
+    overlay.syncs = False
+    (body,) = (body for _, body in overlay.disks["pb"].read("pb.a", 0, 2**62, 9_999)[0])
+    frames: list[f.Frame] = [f.Publish(2, [body]), f.Publish(3, [body, body])]
+    effects = broker.receive(client.connection, frames, now_ms=overlay.now_ms)
+    (commit,) = (each for each in effects if isinstance(each, Commit))
+    assert sum(len(each.messages) for each in commit.changes if isinstance(each, Append)) == 3
+
+
+def test_a_repetition_after_a_lost_acknowledgement_is_acknowledged_and_not_stored() -> None:
+    overlay = chain("pb", "sb", guaranteed=True)
+    first = overlay.client("pb", publisher=b"me")
+    first.publish({"number": 1}, {"number": 2})
+    overlay.leave(first)
+    second = overlay.client("pb", publisher=b"me")
+    again(second, 1, 1, 2)
+    again(second, 3, 3)
+    ask(second)
+    assert acknowledged(second)[-1] == 3
+    assert logged(overlay) == [1, 2, 3]
+    assert overlay.brokers["pb"].status()["counts"]["publishes_repeated"] == 2
+
+
+def test_of_a_batch_that_was_taken_in_part_the_rest_is_taken() -> None:
+    overlay = chain("pb", "sb", guaranteed=True)
+    first = overlay.client("pb", publisher=b"me")
+    first.publish({"number": 1}, {"number": 2})
+    second = overlay.client("pb", publisher=b"me")
+    again(second, 2, 2, 3)
+    assert logged(overlay) == [1, 2, 3]
+
+
+def test_repetitions_are_recognised_after_a_crash_and_what_was_not_durable_is_taken_anew() -> None:
+    overlay = chain("pb", "sb", guaranteed=True)
+    first = overlay.client("pb", publisher=b"me")
+    first.publish({"number": 1})
+    overlay.syncs = False
+    first.publish({"number": 2})
+    overlay.crash("pb")
+    overlay.syncs = True
+    overlay.wait(10)
+    overlay.start("pb")
+    second = overlay.client("pb", publisher=b"me")
+    again(second, 1, 1, 2)
+    ask(second)
+    assert acknowledged(second) == [2]
+    assert logged(overlay) == [1, 2]
+
+
+def test_a_repetition_of_what_is_not_durable_yet_waits_for_it() -> None:
+    overlay = chain("pb", "sb", guaranteed=True)
+    overlay.syncs = False
+    overlay.client("pb", publisher=b"me").publish({"number": 1})
+    second = overlay.client("pb", publisher=b"me")
+    again(second, 1, 1)
+    ask(second)
+    assert acknowledged(second) == []
+    overlay.sync()
+    assert acknowledged(second) == [1]
+    assert logged(overlay) == [1]
+
+
+def test_numbers_count_for_each_pubend_and_publisher() -> None:
+    overlay = Overlay(BrokerSettings("pb", pubends=("p", "q")))
+    for name in (b"me", b"you"):
+        client = overlay.client("pb", publisher=name)
+        again(client, 1, 1, pubend="p")
+        again(client, 2, 2, pubend="q")
+        client = overlay.client("pb", publisher=name)
+        again(client, 1, 1, pubend="p")
+        again(client, 2, 2, pubend="q")
+    assert logged(overlay, "p") == [1, 1]
+    assert logged(overlay, "q") == [2, 2]
+
+
+def test_who_has_no_identity_is_not_recognised_and_counts_from_one() -> None:
+    overlay = chain("pb", "sb", guaranteed=True)
+    for _ in range(2):
+        overlay.client("pb").publish({"number": 1})
+    assert logged(overlay) == [1, 1]
+    stranger = overlay.client("pb")
+    again(stranger, 5, 5)
+    assert stranger.closed is not None
+    assert stranger.closed.reason == "message 5 follows 0"
+
+
+def test_a_publisher_that_goes_back_within_a_connection_breaks_the_protocol() -> None:
+    overlay = chain("pb", "sb", guaranteed=True)
+    client = overlay.client("pb", publisher=b"me")
+    again(client, 5, 5)
+    again(client, 5, 5)
+    assert client.closed is not None
+    assert client.closed.code == "protocol"
+
+
+def test_a_publisher_that_connects_anew_ends_its_former_connection() -> None:
+    overlay = chain("pb", "sb", guaranteed=True)
+    first, other = overlay.client("pb", publisher=b"me"), overlay.client("pb", publisher=b"you")
+    second = overlay.client("pb", publisher=b"me")
+    assert first.closed is not None
+    assert first.closed.code == "replaced"
+    assert (second.closed, other.closed) == (None, None)
+    welcomes = [each.heard[0] for each in (first, second, other)]
+    numbers = [each.publisher for each in welcomes if isinstance(each, f.Welcome)]
+    assert numbers[0] == numbers[1] != numbers[2]
+    overlay.leave(first)
+    overlay.client("pb", publisher=b"me")
+    assert second.closed is not None
+
+
+def test_who_waits_for_space_is_told_why_and_when_it_is_over() -> None:
+    overlay = chain("pb", "sb", guaranteed=True)
+    overlay.syncs = False
+    waiting, idle = overlay.client("pb"), overlay.client("pb")
+    waiting.publish({"number": 1})
+    overlay._act("pb", overlay.brokers["pb"].log_full("the disk is full", now_ms=overlay.now_ms))
+    assert reasons(waiting) == ["the disk is full"]
+    assert reasons(idle) == []
+    overlay._act("pb", overlay.brokers["pb"].log_full("the disk is full", now_ms=overlay.now_ms))
+    assert reasons(waiting) == ["the disk is full"]
+    assert [each.event for each in overlay.records].count("log-full") == 1
+    ask(waiting)
+    overlay.sync()
+    assert reasons(waiting) == ["the disk is full", ""]
+    assert acknowledged(waiting) == [1]
+    assert overlay.brokers["pb"].status()["guaranteed"]["held_back"] == ""
+
+
+def test_who_comes_while_there_is_no_space_is_told_when_the_shell_tries_again() -> None:
+    overlay = chain("pb", "sb", guaranteed=True)
+    overlay.syncs = False
+    early, late = overlay.client("pb"), overlay.client("pb")
+    early.publish({"number": 1})
+    overlay._act("pb", overlay.brokers["pb"].log_full("the disk is full", now_ms=overlay.now_ms))
+    late.publish({"number": 2})
+    overlay._act("pb", overlay.brokers["pb"].log_full("the disk is full", now_ms=overlay.now_ms))
+    assert reasons(late) == ["the disk is full"]
+
+
+def test_while_there_is_no_space_no_lease_is_asked_for_and_silence_ends_at_the_one_there_is() -> None:
+    overlay = chain("pb", "sb", guaranteed=True)
+    overlay.wait(2_000)
+    overlay.syncs = False
+    overlay.client("pb").publish({"number": 1})
+    overlay._act("pb", overlay.brokers["pb"].log_full("the disk is full", now_ms=overlay.now_ms))
+    overlay.wait(20_000)
+    lease = overlay.disks["pb"].recovered().pubends["pb.a"].lease
+    promised = overlay.brokers["pb"].status()["guaranteed"]["pubends"]["pb.a"]["promised"]
+    assert lease is not None
+    assert promised <= lease
+    assert overlay.brokers["pb"].status()["guaranteed"]["commits_waiting"] <= 3
+
+
+def test_at_the_maximum_of_the_log_credit_is_withheld_until_subscribers_have_caught_up() -> None:
+    overlay = chain(
+        *("pb", "sb"), guaranteed=True, retain_bytes_max=2_000, grace_ms=1_000, credit_bytes=100, silent_ms=100_000
+    )
+    client = overlay.client("sb")
+    client.subscribe(1, "")
+    overlay.wait(5_000)
+    publisher = overlay.client("pb")
+    for number in range(60):
+        publisher.publish({"number": number})
+    assert "has reached its maximum" in reasons(publisher)[0]
+    assert acknowledged(publisher)[-1] == 60
+    credit = sum(each.credit_bytes for each in publisher.heard if isinstance(each, f.PublishAck))
+    overlay.wait(1_500)
+    client.say(f.Acknowledge(((0, client.horizon()),)))
+    overlay.wait(3_000)
+    assert reasons(publisher)[-1] == ""
+    assert sum(each.credit_bytes for each in publisher.heard if isinstance(each, f.PublishAck)) > credit

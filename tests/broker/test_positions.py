@@ -1,0 +1,198 @@
+"""How far clients are: told in order with their deliveries, acknowledged, kept for a while when they vanish."""
+
+from __future__ import annotations
+
+from overlay import Overlay, TestClient, chain
+from penstock.broker import frames as f
+
+PATIENT_MS = 1_000_000
+GRACE_MS = 10_000
+
+
+def line(*names: str, **settings: object) -> Overlay:
+    return chain(*names, guaranteed=True, silent_ms=PATIENT_MS, grace_ms=GRACE_MS, **settings)
+
+
+def publish(publisher: TestClient, *numbers: int) -> None:
+    publisher.publish(*({"number": number} for number in numbers))
+
+
+def subscriber(overlay: Overlay, selector: str = "", *positions: tuple[str, int], broker: str = "sb") -> TestClient:
+    client = overlay.client(broker)
+    client.subscribe(1, selector, *positions)
+    return client
+
+
+def acknowledge(client: TestClient, tick: int | None = None) -> None:
+    client.say(f.Acknowledge(((0, client.horizon() if tick is None else tick),)))
+
+
+def reported(overlay: Overlay) -> dict[str, int]:
+    """What the pubend knows of its hosts."""
+    found = overlay.brokers["pb"].status()["guaranteed"]["pubends"]["pb.a"]["hosts"]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_positions_move_with_silence_about_once_a_second() -> None:
+    overlay = line("pb", "ib", "sb")
+    client = subscriber(overlay)
+    overlay.wait(10_500)
+    told = [each.tick for each in client.heard if isinstance(each, f.Horizons) and not each.numbers]
+    assert told == sorted(set(told))
+    assert 9 <= len(told) <= 12
+    assert told[-1] > overlay.now_ms - 3_000 << 16
+
+
+def test_a_horizon_comes_after_all_messages_below_it() -> None:
+    overlay = line("pb", "sb")
+    client, publisher = subscriber(overlay), overlay.client("pb")
+    for number in range(30):
+        publish(publisher, number)
+        overlay.wait(170)
+    reached = 0
+    for frame in client.heard:
+        if isinstance(frame, f.Horizons) and not frame.numbers:
+            reached = frame.tick
+        elif isinstance(frame, f.Deliver):
+            assert frame.tick >= reached
+    assert reached > 0
+
+
+def test_who_is_being_caught_up_is_told_of_its_own_stream_and_left_out_of_the_shared_one() -> None:
+    overlay = line("pb", "sb")
+    publisher = overlay.client("pb")
+    client = subscriber(overlay, "number = 1")
+    publish(publisher, 1, 2)
+    overlay.wait(5_000)
+    overlay.clog("pb", "sb")
+    client.subscribe(2, "number = 2", ("pb.a", overlay.disks["pb"].ticks("pb.a")[0]))
+    heard = len(client.heard)
+    overlay.wait(1_500)
+    second = (2).to_bytes(4)
+    told = [each for each in client.heard[heard:] if isinstance(each, f.Horizons)]
+    assert all(second in (each.numbers[:4], each.numbers[4:]) for each in told)
+    assert [each.is_only for each in told if each.is_only]
+    overlay.unclog("pb", "sb")
+    overlay.wait(3_000)
+    last = client.all(f.Horizons)[-1]
+    assert isinstance(last, f.Horizons)
+    assert (last.numbers, last.is_only) == (b"", False)
+    assert client.numbers() == [1, 2]
+
+
+def test_what_clients_acknowledge_reaches_the_pubend() -> None:
+    overlay = line("pb", "ib", "sb")
+    one, other = subscriber(overlay), subscriber(overlay, broker="ib")
+    overlay.wait(3_000)
+    expected = {"sb": one.horizon(), "ib": other.horizon()}
+    acknowledge(one)
+    acknowledge(other)
+    overlay.wait(3_000)
+    assert reported(overlay) == expected
+
+
+def test_a_host_is_as_far_as_its_slowest_client() -> None:
+    overlay = line("pb", "sb")
+    one, other = subscriber(overlay), subscriber(overlay)
+    overlay.wait(3_000)
+    acknowledge(one)
+    start = other.start_of("pb.a")
+    overlay.wait(2_000)
+    assert reported(overlay)["sb"] == start
+    tick = other.horizon()
+    acknowledge(other)
+    acknowledge(one)
+    overlay.wait(2_000)
+    assert reported(overlay)["sb"] == tick
+
+
+def test_acknowledgements_of_unknown_pubends_or_beyond_the_end_are_harmless() -> None:
+    overlay = line("pb", "sb")
+    client = subscriber(overlay)
+    overlay.wait(2_000)
+    client.say(f.Acknowledge(((0, 2**62), (7, 5), (65_536, 2**62))))
+    overlay.wait(2_000)
+    assert client.closed is None
+    assert reported(overlay)["sb"] <= overlay.now_ms << 16
+    overlay.check_invariants()
+
+
+def test_an_acknowledgement_of_who_never_subscribed_is_harmless() -> None:
+    overlay = line("pb", "sb")
+    client = overlay.client("sb")
+    client.say(f.Acknowledge(((0, 5),)))
+    assert client.closed is None
+
+
+def test_a_client_that_vanished_holds_its_position_for_a_grace_period() -> None:
+    overlay = line("pb", "sb", retain_ms=0)
+    stays, goes = subscriber(overlay), subscriber(overlay)
+    publisher = overlay.client("pb")
+    overlay.wait(GRACE_MS + 2_000)
+    acknowledge(goes)
+    held = goes.horizon()
+    overlay.leave(goes)
+    publish(publisher, 1, 2, 3)
+    for _ in range(GRACE_MS // 1_000 - 1):
+        overlay.wait(1_000)
+        acknowledge(stays)
+    assert reported(overlay)["sb"] == held
+    assert len(overlay.disks["pb"].ticks("pb.a")) == 3
+    back = overlay.client("sb")
+    back.subscribe(1, "", ("pb.a", held), resumes=True)
+    overlay.wait(2_000)
+    assert back.numbers() == [1, 2, 3]
+    assert not back.all(f.Lost)
+    overlay.leave(back)
+    for _ in range(GRACE_MS // 1_000 + 4):
+        overlay.wait(1_000)
+        acknowledge(stays)
+    assert reported(overlay)["sb"] > held
+    assert overlay.disks["pb"].ticks("pb.a") == []
+
+
+def test_the_last_client_of_a_host_is_waited_for_too() -> None:
+    overlay = line("pb", "ib", "sb", retain_ms=0)
+    client, publisher = subscriber(overlay), overlay.client("pb")
+    overlay.wait(GRACE_MS + 2_000)
+    acknowledge(client)
+    overlay.wait(3_000)
+    held = client.horizon()
+    overlay.leave(client)
+    publish(publisher, 1, 2)
+    overlay.wait(GRACE_MS - 4_000)
+    back = overlay.client("sb")
+    back.subscribe(1, "", ("pb.a", held), resumes=True)
+    overlay.wait(3_000)
+    assert back.numbers() == [1, 2]
+    assert not back.all(f.Lost)
+
+
+def test_positions_of_an_unknown_pubend_or_beyond_the_end_are_harmless() -> None:
+    overlay = line("pb", "sb")
+    broker = overlay.brokers["pb"]
+    link = broker._connections.links["sb"].connection
+    frames: list[f.Frame] = [f.Positions("nowhere", (("sb", 5, True),)), f.Positions("pb.a", (("sb", 2**62, True),))]
+    overlay._act("pb", broker.receive(link, frames, now_ms=overlay.now_ms))
+    overlay.wait(2_000)
+    assert reported(overlay)["sb"] <= overlay.now_ms << 16
+    overlay.check_invariants()
+
+
+def test_what_everybody_has_is_trimmed_in_the_end() -> None:
+    overlay = line("pb", "ib", "sb", retain_ms=0)
+    client, publisher = subscriber(overlay), overlay.client("pb")
+    publish(publisher, 1, 2)
+    for _ in range(GRACE_MS // 1_000 + 4):
+        overlay.wait(1_000)
+        acknowledge(client)
+    assert overlay.disks["pb"].ticks("pb.a") == []
+    publish(publisher, 3)
+    overlay.wait(2_500)
+    assert len(overlay.disks["pb"].ticks("pb.a")) == 1
+    for _ in range(4):
+        acknowledge(client)
+        overlay.wait(1_000)
+    assert overlay.disks["pb"].ticks("pb.a") == []
+    assert client.numbers() == [1, 2, 3]

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from penstock.broker.frames import Acknowledge, Horizons, Subscribe
+from penstock.client.inbox import Inbox
+from penstock.client.inboxes import Inboxes, subscribe_frame
+from penstock.client.positions import LostTicks
+from penstock.client.received import Received
+from penstock.client.settings import ClientSettings
+
+
+def numbers(*inboxes: Inbox) -> bytes:
+    return b"".join(inbox.number.to_bytes(4) for inbox in inboxes)
+
+
+def ready(inboxes: Inboxes, **starts: int) -> Inbox:
+    inbox = inboxes.add("TRUE", {})
+    inbox.on_subscribed("TRUE", (), tuple(starts.items()))
+    return inbox
+
+
+def begun(inboxes: Inboxes, **starts: int) -> Inbox:
+    """A subscription that the broker has named on its pubends, so that horizons of all are meant for it, too."""
+    inbox = ready(inboxes, **starts)
+    for pubend in starts:
+        inbox.positions.begin(pubend)
+    return inbox
+
+
+def deliver(inboxes: Inboxes, tick: int, *to: Inbox, pubend: str = "p") -> list[int]:
+    woken: dict[int, Inbox] = {}
+    inboxes.deliver(numbers(*to), Received(pubend, tick, b"body"), woken)
+    inboxes.check_invariants()
+    return [*woken]
+
+
+def test_a_delivery_reaches_whom_it_names_and_wakes_them() -> None:
+    inboxes = Inboxes(ClientSettings())
+    one, two, three = (ready(inboxes, p=0) for _ in range(3))
+    assert deliver(inboxes, 1, one) == [1]
+    assert deliver(inboxes, 2, one, three) == [1, 3]
+    assert [len(each.queue) for each in (one, two, three)] == [2, 0, 1]
+
+
+def test_a_repetition_is_dropped_and_counted() -> None:
+    inboxes = Inboxes(ClientSettings())
+    one, two = ready(inboxes, p=5), ready(inboxes, p=0)
+    assert deliver(inboxes, 4, one, two) == [2]
+    assert deliver(inboxes, 4, two) == []
+    assert deliver(inboxes, 5, one, two) == [1, 2]
+    assert inboxes.repeated == 2
+
+
+def test_pubends_that_guarantee_nothing_may_count_from_anywhere() -> None:
+    inboxes = Inboxes(ClientSettings())
+    inbox = ready(inboxes)
+    for tick in (7, 3, 3):
+        assert deliver(inboxes, tick, inbox) == [1]
+        assert deliver(inboxes, tick, inbox, inbox) == [1]
+    assert inboxes.repeated == 0
+    assert subscribe_frame(inbox).positions == ()
+
+
+def test_one_that_is_withdrawn_takes_nothing_more() -> None:
+    inboxes = Inboxes(ClientSettings())
+    one, two = begun(inboxes, p=0), begun(inboxes, p=0)
+    inboxes.close(one)
+    assert deliver(inboxes, 1, one, two) == [2]
+    inboxes.on_horizons(Horizons(0, 9), "p")
+    assert inboxes.acknowledge() == Acknowledge(((0, 9),))
+    inboxes.forget(one)
+    inboxes.check_invariants()
+    assert (inboxes.get(1), inboxes.get(2), [*inboxes]) == (None, two, [two])
+
+
+def test_horizons_move_those_they_mean() -> None:
+    inboxes = Inboxes(ClientSettings())
+    one, two, three = (begun(inboxes, p=1) for _ in range(3))
+    asked = inboxes.add("TRUE", {"p": 1})
+    inboxes.on_horizons(Horizons(4, 10, numbers(two)), "p")
+    assert [each.positions.get("p") for each in (one, two, three, asked)] == [10, 1, 10, 1]
+    inboxes.on_horizons(Horizons(4, 7, numbers(two, one), is_only=True), "p")
+    assert [each.positions.get("p") for each in (one, two, three, asked)] == [10, 7, 10, 1]
+
+
+def test_a_horizon_of_all_is_for_those_that_were_named_on_its_pubend() -> None:
+    inboxes = Inboxes(ClientSettings())
+    older, newer = begun(inboxes, p=1), ready(inboxes, p=4, q=1)
+    inboxes.on_horizons(Horizons(5, 7, numbers(newer), is_only=True), "q")
+    inboxes.on_horizons(Horizons(4, 90), "p")
+    assert [each.positions.known() for each in (older, newer)] == [{"p": 90}, {"p": 4, "q": 7}]
+    inboxes.on_horizons(Horizons(5, 8), "q")
+    assert [each.positions.known() for each in (older, newer)] == [{"p": 90}, {"p": 4, "q": 8}]
+    assert deliver(inboxes, 5, newer) == [2], "what it was not told of is no repetition"
+    inboxes.on_horizons(Horizons(4, 6, numbers(newer), is_only=True), "p")
+    inboxes.on_horizons(Horizons(4, 91), "p")
+    assert [each.positions.get("p") for each in (older, newer)] == [91, 91]
+
+
+def test_the_least_position_of_all_is_acknowledged_when_it_has_risen() -> None:
+    inboxes = Inboxes(ClientSettings())
+    one, two = begun(inboxes, p=1, q=1), begun(inboxes, p=1)
+    assert inboxes.acknowledge() is None
+    inboxes.on_horizons(Horizons(4, 10, numbers(two)), "p")
+    inboxes.on_horizons(Horizons(5, 20, numbers(two)), "q")
+    assert inboxes.acknowledge() == Acknowledge(((4, 1),)), "of q, one of them has no position yet"
+    assert inboxes.acknowledge() is None
+    deliver(inboxes, 30, two)
+    inboxes.on_horizons(Horizons(4, 25), "p")
+    assert inboxes.acknowledge() == Acknowledge(((4, 25),))
+    inboxes.on_horizons(Horizons(4, 25), "p")
+    assert inboxes.acknowledge() is None, "that was said"
+    inboxes.on_disconnected()
+    inboxes.on_horizons(Horizons(0, 25, numbers(one), is_only=True), "p")
+    inboxes.on_horizons(Horizons(0, 26), "p")
+    assert inboxes.acknowledge() == Acknowledge(((0, 26),)), "numbers are those of a connection"
+
+
+def test_nothing_is_acknowledged_for_nobody() -> None:
+    inboxes = Inboxes(ClientSettings())
+    inboxes.on_horizons(Horizons(0, 26), "p")
+    assert inboxes.acknowledge() is None
+
+
+def test_after_a_loss_each_resumes_from_its_own_positions() -> None:
+    inboxes = Inboxes(ClientSettings())
+    one, two, new = begun(inboxes, p=1, q=3), begun(inboxes, p=1), inboxes.add("n = 1", {"q": 8})
+    gone = ready(inboxes)
+    inboxes.close(gone)
+    deliver(inboxes, 6, one, two)
+    inboxes.on_horizons(Horizons(0, 9, numbers(two)), "p")
+    assert [*inboxes.on_disconnected().values()] == [one, two, new, gone]
+    assert (one.state, gone.state) == ("asked", "closed")
+    assert inboxes.subscribes() == [
+        Subscribe(1, "TRUE", (("p", 9), ("q", 3)), resumes=True),
+        Subscribe(2, "TRUE", (("p", 7),), resumes=True),
+        Subscribe(3, "n = 1", (("q", 8),), resumes=False),
+    ]
+
+
+def test_lost_ticks_are_noted_where_they_are_missing() -> None:
+    inboxes = Inboxes(ClientSettings())
+    behind, ahead, unnamed, closing = (ready(inboxes, p=start) for start in (1, 50, 1, 1))
+    inboxes.close(closing)
+    assert inboxes.on_lost(LostTicks("p", 10, 19), (1, 2, 4, 99))
+    assert ([*behind.lost], [*ahead.lost]) == ([LostTicks("p", 10, 19)], [])
+    assert (unnamed.lost_count, closing.lost_count) == (0, 0)
+    assert not inboxes.on_lost(LostTicks("q", 10, 19), (1, 2, 3))
+    assert not inboxes.on_lost(LostTicks("p", 10, 19), (2,))
+
+
+def test_lost_ticks_move_only_those_they_concern() -> None:
+    inboxes = Inboxes(ClientSettings())
+    concerned, other = ready(inboxes, p=10), ready(inboxes, p=10)
+    assert inboxes.on_lost(LostTicks("p", 10, 19), (concerned.number,))
+    assert [each.positions.get("p") for each in (concerned, other)] == [20, 10]
+    assert deliver(inboxes, 12, concerned, other) == [2]
+
+
+def test_one_that_is_full_blocks_all_until_it_is_read() -> None:
+    inboxes = Inboxes(ClientSettings(queue_messages=2))
+    inbox = ready(inboxes, p=0)
+    for tick in (1, 2):
+        deliver(inboxes, tick, inbox)
+    inboxes.block_if_full({1: inbox})
+    assert inboxes.are_blocking
+    inbox.pop()
+    inboxes.on_taken(inbox)
+    assert not inboxes.are_blocking

@@ -1,0 +1,94 @@
+"""Real broker processes with real stores: what was acknowledged outlives a kill -9, and arrives once and in order."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from live.support import FramePeer, guaranteed, run, until
+from penstock.broker.frames import Deliver, HeldBack, PublishAck, Subscribe
+from penstock.client import ClientSettings, Subscription, connect
+from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
+from penstock.live.clock import Clock
+from penstock.live.node import BrokerNode
+from penstock.model.body import decode_attributes
+from penstock.model.tick import tick_at
+
+PAIR = OverlayPlan(
+    {"pb": ("pb.a",), "sb": ()},
+    [("sb", "pb")],
+    {"heartbeat_ms": 100, "silent_ms": 1_000, "subscribe_wait_ms": 1_000},
+)
+PATIENT = ClientSettings(backoff_max_ms=200)
+COUNT = 300
+
+
+async def numbers(subscription: Subscription, count: int) -> list[object]:
+    found: list[object] = []
+    async for message in subscription:
+        found.append(message.attributes["number"])
+        if len(found) == count:
+            break
+    return found
+
+
+def test_what_was_published_around_a_kill_arrives_once_and_in_order() -> None:
+    async def scenario(overlay: DemoOverlay) -> None:
+        await overlay.linked()
+        async with (
+            connect(overlay.url("pb"), settings=PATIENT) as publisher,
+            connect(overlay.url("sb"), settings=PATIENT) as subscriber,
+        ):
+            subscription = await subscriber.subscribe("number >= 0").ready()
+            listening = asyncio.create_task(numbers(subscription, COUNT))
+            for number in range(COUNT):
+                if number in (COUNT // 3, 2 * COUNT // 3):
+                    overlay.kill("pb")
+                    overlay.start("pb")
+                await publisher.publish({"number": number})
+            await publisher.flush()
+            assert await listening == list(range(COUNT))
+
+    with DemoOverlay(PAIR) as overlay:
+        run(scenario(overlay))
+        overlay.check()
+
+
+async def replayed(node: BrokerNode, count: int, *, since_ms: int) -> list[object]:
+    """What a subscriber from a time on gets, which is to be so much."""
+    peer = await FramePeer.client(node.address, "reader")
+    peer.send(Subscribe(1, "number >= 0", positions=(("b1.a", tick_at(since_ms)),)))
+    await peer.deliveries(count)
+    await peer.close()
+    return [decode_attributes(each.body)["number"] for each in peer.all(Deliver)]
+
+
+def test_a_broker_that_starts_again_serves_what_it_kept(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        since_ms = Clock().now_ms()
+        for life in range(3):
+            async with BrokerNode(guaranteed(tmp_path), "b1") as node:
+                peer = await FramePeer.client(node.address)
+                peer.publish(*({"number": 10 * life + each} for each in range(10)))
+                await until(lambda peer=peer: peer.all(PublishAck))  # type: ignore[misc]
+                assert await replayed(node, 10 * life + 10, since_ms=since_ms) == list(range(10 * life + 10))
+                await peer.close()
+
+    run(scenario())
+
+
+def test_a_full_store_holds_publishers_back_and_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        since_ms = Clock().now_ms()
+        async with BrokerNode(guaranteed(tmp_path, data_bytes_max=1 << 20), "b1") as node:
+            peer = await FramePeer.client(node.address)
+            peer.publish({"number": 0}, payload=bytes(600_000))
+            acknowledged = await peer.get(PublishAck)
+            peer.publish({"number": 1}, payload=bytes(600_000))
+            assert "is full" in (await peer.get(HeldBack)).reason
+            assert peer.all(PublishAck)[-1].sequence == acknowledged.sequence == 1
+            await peer.close()
+        async with BrokerNode(guaranteed(tmp_path), "b1") as node:
+            assert await replayed(node, 1, since_ms=since_ms) == [0]
+
+    run(scenario())

@@ -1,0 +1,188 @@
+"""A node with a store: effects become durable, and what is wrong with a store is said clearly."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from live.store.support import everything, numbered, tamper, ticks_of
+from live.support import FakeBroker, FramePeer, guaranteed, lone, run, until
+from penstock.broker.durable import Append, SetValue, Trim
+from penstock.broker.effects import Commit, Effect, ReadLog
+from penstock.broker.frames import Goodbye, Hello
+from penstock.live.errors import ConfigError, NodeFailedError, StorageError
+from penstock.live.node import BrokerNode
+from penstock.live.overlay import Overlay
+from penstock.live.serving import serve
+from penstock.live.store import LogStore
+from penstock.live.store.database import FILE_NAME
+from penstock.model.tick import TICK_MAX, Tick
+
+HELLO = Hello(1, "client", "c", "test")
+
+
+def append(number: int, first: int, last: int, *, size: int = 10) -> Commit:
+    return Commit(number, (Append("b1.a", numbered(first, last, size=size)),))
+
+
+class Ending(FakeBroker):
+    """Has something to keep at its very end."""
+
+    def shutdown(self, *, now_ms: int) -> Sequence[Effect]:
+        return [*super().shutdown(now_ms=now_ms), append(9, 90, 90)]
+
+
+def test_a_brokers_effects_are_carried_out_and_it_is_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = Ending()
+        async with BrokerNode(guaranteed(tmp_path), "b1", broker=broker) as node:
+            peer = await FramePeer.dial(node.address)
+            await until(lambda: broker.count("connect") == 1)
+            broker.answers = [append(1, 1, 5), append(2, 6, 7)]
+            peer.send(HELLO)
+            await until(lambda: ("committed", 2) in broker.asked)
+            broker.answers = [ReadLog(1, "b1.a", 4, 9, 1_000)]
+            peer.send(HELLO)
+            await until(lambda: broker.count("read") == 1)
+            assert broker.asked[-1] == ("read", 1, numbered(4, 7), TICK_MAX, None)
+            store = node.status()["store"]
+            assert (store["commits"], store["messages"], store["waiting_commits"], store["full"]) == (2, 7, 0, 0)
+            await peer.close()
+
+    run(scenario())
+    with closing(LogStore.open(tmp_path, overlay="test", broker="b1")) as store:
+        assert ticks_of(everything(store, "b1.a")) == [1, 2, 3, 4, 5, 6, 7, 90]
+
+
+def test_a_full_store_is_told_and_then_that_it_goes_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = FakeBroker()
+        async with BrokerNode(guaranteed(tmp_path, data_bytes_max=1 << 20), "b1", broker=broker) as node:
+            peer = await FramePeer.dial(node.address)
+            await until(lambda: broker.count("connect") == 1)
+            broker.answers = [append(1, 1, 1, size=600_000), append(2, 2, 2, size=600_000)]
+            peer.send(HELLO)
+            await until(lambda: broker.count("full") == 1)
+            assert "is full" in node.status()["store"]["full_reason"]
+            broker.answers = [Commit(3, (Trim("b1.a", Tick(2)),))]
+            peer.send(HELLO)
+            await until(lambda: ("committed", 3) in broker.asked)
+            assert node.status()["store"]["full"] == 0
+            await peer.close()
+
+    run(scenario())
+
+
+def test_every_start_is_a_later_life_even_if_the_clock_was_set_back(tmp_path: Path) -> None:
+    async def incarnation() -> int:
+        async with BrokerNode(guaranteed(tmp_path), "b1", broker=FakeBroker()) as node:
+            return node.incarnation
+
+    first = run(incarnation())
+    assert run(incarnation()) > first
+    with closing(LogStore.open(tmp_path, overlay="test", broker="b1")) as store:
+        store.commit([SetValue("incarnation", b"9999999999999")])
+    assert run(incarnation()) == 10_000_000_000_000
+
+
+def test_without_a_data_folder_there_is_no_store() -> None:
+    async def scenario() -> None:
+        async with BrokerNode(lone(), "b1", broker=FakeBroker()) as node:
+            assert node.status()["store"] is None
+            assert node.incarnation == node.clock.started_ms
+
+    run(scenario())
+
+
+def refused(overlay: Overlay, complaint: str, kind: type[Exception] = StorageError) -> None:
+    async def scenario() -> None:
+        node = BrokerNode(overlay, "b1", broker=FakeBroker())
+        with pytest.raises(kind, match=complaint):
+            await node.start()
+        await node.stop()
+
+    run(scenario())
+
+
+def made(folder: Path) -> Overlay:
+    """A store that was there before, and the overlay with its broker."""
+    LogStore.open(folder, overlay="test", broker="b1", reserve_bytes=0).close()
+    overlay = guaranteed(folder)
+    return replace(overlay, brokers={"b1": replace(overlay.brokers["b1"], where="o.toml:7")})
+
+
+def test_a_store_in_use_is_refused(tmp_path: Path) -> None:
+    overlay = made(tmp_path)
+    with closing(LogStore.open(tmp_path, overlay="test", broker="b1", reserve_bytes=0)):
+        refused(overlay, r"^o\.toml:7: broker b1 cannot use its data folder: store .* is held by a process")
+
+
+def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
+    overlay = made(tmp_path)
+    tamper(tmp_path, "PRAGMA user_version=99")
+    refused(overlay, r"^o\.toml:7: broker b1 .* has format 99, and this Penstock reads format 1")
+
+
+def test_a_store_of_another_broker_is_refused(tmp_path: Path) -> None:
+    overlay = made(tmp_path)
+    tamper(tmp_path, "UPDATE owner SET broker='b2'")
+    refused(overlay, r"belongs to broker 'b2' of overlay 'test', not to broker 'b1'")
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as database:
+        database.execute("CREATE TABLE x (y)")
+    refused(guaranteed(tmp_path), "is a database, but not a store of Penstock")
+
+
+def test_a_broker_that_guarantees_needs_a_data_folder() -> None:
+    overlay = lone()
+    place = replace(overlay.brokers["b1"], best_effort=())
+    refused(replace(overlay, brokers={"b1": place}), r"guarantees delivery from b1\.a, but has no data folder")
+
+
+def test_a_node_that_cannot_listen_lets_go_of_its_store(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with BrokerNode(lone(), "b1", broker=FakeBroker()) as node:
+            overlay = guaranteed(tmp_path).with_port("b1", node.address[1])
+            with pytest.raises(ConfigError, match="cannot listen"):
+                await BrokerNode(overlay, "b1", broker=FakeBroker()).start()
+
+    run(scenario())
+    LogStore.open(tmp_path, overlay="test", broker="b1", reserve_bytes=0).close()
+
+
+def test_a_store_that_fails_ends_its_node_with_a_word_to_all(tmp_path: Path) -> None:
+    overlay = made(tmp_path)
+    tamper(tmp_path, "DROP TABLE bodies")
+
+    async def scenario() -> None:
+        broker = FakeBroker()
+        async with BrokerNode(overlay, "b1", broker=broker) as node:
+            peer = await FramePeer.dial(node.address)
+            await until(lambda: broker.count("connect") == 1)
+            broker.answers = [append(1, 1, 1)]
+            peer.send(HELLO)
+            await node.has_failed.wait()
+            assert not node.is_serving
+            assert await peer.over() == Goodbye("shutdown", "bye")
+        assert isinstance(node.failure, NodeFailedError)
+        assert str(tmp_path) in str(node.failure)
+        assert broker.count("committed") == 0
+
+    run(scenario())
+
+
+def test_serving_ends_with_the_failure_of_the_store(tmp_path: Path) -> None:
+    overlay = made(tmp_path)
+
+    def fail(node: BrokerNode) -> None:
+        node._dispatch([Commit(1, (Trim("b1.a", Tick(-1)),))])
+
+    with pytest.raises(NodeFailedError, match=r"broker b1 had to stop: .* start it again"):
+        run(serve(overlay, "b1", on_ready=fail))

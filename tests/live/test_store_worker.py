@@ -1,0 +1,286 @@
+"""The thread that owns the store; here it is the test's own, since all that is to be done is said before it runs."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from live.store.support import append, everything, numbered, opened, tamper, ticks_of
+from penstock.broker.durable import Append, Change, ForgetPublishers, SetValue, Trim
+from penstock.broker.effects import Commit, ReadLog
+from penstock.live.store import ChangeRefusedError, StoreFailedError, StoreLockedError
+from penstock.live.store_worker import (
+    GROUP_BYTES_MAX,
+    INCARNATION,
+    Committed,
+    Ended,
+    Failed,
+    Full,
+    LogRead,
+    Opened,
+    Report,
+    StorePlace,
+    StoreWorker,
+)
+from penstock.model.tick import TICK_MAX, Tick, TickRange
+
+_Kind = TypeVar("_Kind")
+
+
+class Bench:
+    """A worker, and what it said."""
+
+    def __init__(self, folder: Path, *, bytes_max: int | None = None) -> None:
+        self.reports: list[Report] = []
+        self.worker = StoreWorker(
+            StorePlace(folder, "o", "b1", bytes_max, reserve_bytes=0), self.on_report, retry_s=0.001
+        )
+        self.last = self.asked = 0
+
+    def on_report(self, report: Report) -> None:
+        self.reports.append(report)
+        if isinstance(report, LogRead):
+            self.asked -= 1
+            if not self.asked:
+                self.worker.end()
+
+    def commit(self, *changes: Change) -> None:
+        self.last += 1
+        self.worker.put(Commit(self.last, changes))
+
+    def append(self, first: int, last: int, *, size: int = 10) -> None:
+        self.commit(Append("p", numbered(first, last, size=size)))
+
+    def read(self, first: int, last: int, *, number: int = 1, bytes_max: int = 1_000) -> None:
+        self.asked += 1
+        self.worker.put(ReadLog(number, "p", first, last, bytes_max))
+
+    def run(self, *, started_ms: int = 5) -> None:
+        if not self.asked:
+            self.worker.end()
+        self.worker.run(started_ms)
+
+    def all(self, kind: type[_Kind]) -> list[_Kind]:
+        return [each for each in self.reports if isinstance(each, kind)]
+
+
+def test_all_commits_that_wait_share_one_sync(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    for first in range(1, 100, 10):
+        bench.append(first, first + 9)
+    bench.run()
+    assert [type(each) for each in bench.reports] == [Opened, Committed, Ended]
+    assert bench.reports[1:] == [Committed(10, 10, 1_000), Ended(0)]
+    figures = bench.worker.figures
+    assert (figures.commits, figures.syncs, figures.messages) == (10, 1, 100)
+    with opened(tmp_path) as store:
+        assert ticks_of(everything(store)) == list(range(1, 101))
+
+
+def test_a_sync_is_bounded_in_bytes(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    for tick in range(1, 6):
+        bench.append(tick, tick, size=GROUP_BYTES_MAX // 2)
+    bench.append(6, 6, size=GROUP_BYTES_MAX + 1)
+    bench.run()
+    assert [(each.number, each.commits) for each in bench.all(Committed)] == [(2, 2), (4, 2), (5, 1), (6, 1)]
+
+
+def test_a_publisher_that_was_forgotten_begins_anew(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.commit(Append("p", numbered(1, 1), sequences={b"x": 9}))
+    bench.commit(ForgetPublishers("p", Tick(5)))
+    bench.commit(Append("p", numbered(7, 7), sequences={b"x": 2}))
+    bench.run()
+    assert [each.number for each in bench.all(Committed)] == [2, 3]
+    with opened(tmp_path) as store:
+        assert store.sequence_of("p", b"x") == 2
+
+
+def test_reads_and_commits_take_turns(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    for tick in range(1, 4):
+        bench.commit(Append("p", numbered(tick, tick)), ForgetPublishers("p", Tick(0)))
+        bench.read(1, tick, number=tick)
+    bench.run()
+    assert [each.number for each in bench.reports[1:-1] if isinstance(each, Committed | LogRead)] == [1, 1, 2, 2, 3, 3]
+    assert [len(each.messages) for each in bench.all(LogRead)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "bytes_max", "ticks", "complete_to"),
+    [
+        (1, 30, 1_000, range(1, 21), TICK_MAX),
+        (1, 15, 1_000, range(1, 16), 15),
+        (3, 30, 50, range(3, 8), 7),
+        (3, 30, 1, range(3, 4), 3),
+        (25, 40, 100, (), TICK_MAX),
+    ],
+)
+def test_a_read_says_how_far_it_goes(
+    tmp_path: Path, first: int, last: int, bytes_max: int, ticks: range, complete_to: int
+) -> None:
+    bench = Bench(tmp_path)
+    bench.append(1, 10)
+    bench.append(11, 20)
+    bench.read(first, last, bytes_max=bytes_max)
+    bench.run()
+    (found,) = bench.all(LogRead)
+    assert [tick for tick, _ in found.messages] == list(ticks)
+    assert (found.last, found.damaged) == (complete_to, None)
+
+
+def test_a_damaged_record_is_named_once_and_what_lies_around_it_is_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(tmp_path) as store:
+        for first in (1, 11, 21):
+            append(store, first, first + 5)
+        store.commit([SetValue("v", b"x")])
+    tamper(tmp_path, "UPDATE bodies SET stored=zeroblob(length(stored)) WHERE place=2")
+    tamper(tmp_path, "UPDATE named SET stored=x'00'")
+    bench = Bench(tmp_path)
+    for first in (1, 8, 13, 17):
+        bench.read(first, 26)
+    with caplog.at_level(logging.WARNING, logger="penstock"):
+        bench.run()
+    ranges = [(ticks_of(each.messages), each.last, each.damaged) for each in bench.all(LogRead)]  # type: ignore[arg-type]
+    assert ranges == [
+        ([1, 2, 3, 4, 5, 6], 10, (11, 16)),
+        ([], 10, (11, 16)),
+        ([], 12, (13, 16)),
+        ([21, 22, 23, 24, 25, 26], TICK_MAX, None),
+    ]
+    assert [record.message for record in caplog.records] == ["store-value-damaged", "store-record-damaged"]
+    assert bench.worker.figures.damaged_records == 1
+
+
+def test_what_was_trimmed_meanwhile_does_not_look_like_silence(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.append(1, 20)
+    bench.commit(Trim("p", Tick(8)))
+    for first, last in ((3, 20), (3, 5), (8, 20)):
+        bench.read(first, last)
+    bench.run()
+    found = [(len(each.messages), each.last, each.damaged) for each in bench.all(LogRead)]
+    assert found == [(0, 2, TickRange(Tick(3), Tick(7))), (0, 2, TickRange(Tick(3), Tick(5))), (13, TICK_MAX, None)]
+
+
+def filled(folder: Path, *, bytes_max: int) -> int:
+    """A store with so little room that the next large message does not fit; gives the next tick."""
+    bench = Bench(folder, bytes_max=bytes_max)
+    for tick in range(1, 200):
+        bench.append(tick, tick, size=20_000)
+    bench.worker.end()
+    bench.worker.run(1)
+    last = bench.all(Committed)[-1].number if bench.all(Committed) else 0
+    assert bench.all(Full)
+    return last + 1
+
+
+def test_a_full_store_is_said_once_and_left_in_order(tmp_path: Path) -> None:
+    tick = filled(tmp_path, bytes_max=1 << 20)
+    bench = Bench(tmp_path, bytes_max=1 << 20)
+    bench.append(tick, tick, size=200_000)
+    bench.append(tick + 1, tick + 1)
+    bench.run()
+    assert [type(each) for each in bench.reports] == [Opened, Full, Ended]
+    assert "is full" in bench.all(Full)[0].reason
+    assert bench.reports[-1] == Ended(2)
+    assert bench.worker.figures.full_reason
+
+
+def test_a_trim_behind_makes_room_for_what_waits_before_it(tmp_path: Path) -> None:
+    tick = filled(tmp_path, bytes_max=1 << 20)
+    bench = Bench(tmp_path, bytes_max=1 << 20)
+    bench.append(tick, tick, size=200_000)
+    # It reaches beyond a message that waits: what was not appended yet must not be refused for that.
+    bench.commit(Trim("p", Tick(tick + 1)))
+    bench.append(tick + 2, tick + 2)
+    bench.run()
+    assert bench.all(Full) == []
+    assert bench.all(Committed)[-1].number == 3
+    assert bench.reports[-1] == Ended(0)
+    assert bench.worker.figures.full_reason == ""
+    with opened(tmp_path) as store:
+        assert ticks_of(everything(store)) == [tick + 2]
+
+
+class Patient(Bench):
+    """Trims when it hears that there is no space, and ends when all is done."""
+
+    trims_below = 0
+
+    def on_report(self, report: Report) -> None:
+        super().on_report(report)
+        if isinstance(report, Full):
+            self.commit(Trim("p", Tick(self.trims_below)))
+        elif isinstance(report, Committed) and report.number == self.last:
+            self.worker.end()
+
+
+def test_a_full_store_is_tried_again_until_there_is_space(tmp_path: Path) -> None:
+    bench = Patient(tmp_path, bytes_max=1 << 20)
+    bench.trims_below = filled(tmp_path, bytes_max=1 << 20)
+    bench.append(1_000, 1_000, size=200_000)
+    bench.append(1_001, 1_001)
+    bench.worker.run(1)
+    assert [type(each) for each in bench.reports][1] is Full
+    assert [each.number for each in bench.all(Committed)] == [1, 3]
+    with opened(tmp_path) as store:
+        assert ticks_of(everything(store, bytes_max=10**6)) == [1_000, 1_001]
+
+
+@pytest.mark.parametrize(
+    ("damage", "kind"), [("DROP TABLE bodies", StoreFailedError), ("DELETE FROM bodies", ChangeRefusedError)]
+)
+def test_any_other_failure_ends_it(tmp_path: Path, damage: str, kind: type[Exception]) -> None:
+    with opened(tmp_path) as store:
+        append(store, 10, 10)
+    tamper(tmp_path, damage)
+    bench = Bench(tmp_path)
+    bench.append(1 if kind is ChangeRefusedError else 11, 11)
+    bench.append(12, 12)
+    bench.run()
+    assert [type(each) for each in bench.reports] == [Opened, Failed, Ended]
+    assert isinstance(bench.all(Failed)[0].error, kind)
+    assert bench.reports[-1] == Ended(2)
+
+
+def test_a_store_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    with opened(tmp_path):
+        bench.run()
+    assert [type(each) for each in bench.reports] == [Failed, Ended]
+    assert isinstance(bench.all(Failed)[0].error, StoreLockedError)
+
+
+def test_every_life_has_a_higher_number_whatever_the_clock_says(tmp_path: Path) -> None:
+    found = []
+    for started_ms in (100, 50, 50, 200):
+        bench = Bench(tmp_path)
+        bench.run(started_ms=started_ms)
+        found.append(bench.all(Opened)[0].incarnation)
+    assert found == [100, 101, 102, 200]
+    tamper(tmp_path, "UPDATE named SET stored=x'00'")
+    bench = Bench(tmp_path)
+    bench.run(started_ms=70)
+    assert bench.all(Opened)[0].incarnation == 70
+    with opened(tmp_path) as store:
+        assert store.value(INCARNATION) == b"70"
+
+
+def test_what_was_kept_is_found_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.commit(Append("p", numbered(1, 3), Tick(50), {b"x": 3}), SetValue("v", b"one"))
+    bench.run()
+    again = Bench(tmp_path)
+    again.run()
+    (found,) = again.all(Opened)
+    assert found.recovered.pubends["p"].sequences == {b"x": 3}
+    assert (found.recovered.pubends["p"].lease, found.recovered.values["v"]) == (50, b"one")
+    assert not found.recovery.created
+    assert again.worker.figures.file_bytes > 0

@@ -1,0 +1,90 @@
+"""A hundred seeds of the campaign keep all laws and converge; failures are told apart; seeds can be replayed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from penstock.broker.broker import Broker
+from penstock.broker.effects import Effect
+from penstock.sim.delivery import DeliveryCampaign
+from penstock.sim.delivery_run import Failure
+
+SCRIPT = """
+import sys
+from penstock.sim.delivery import DeliveryCampaign
+print(DeliveryCampaign(int(sys.argv[1])).run(blows_max=12).digest)
+"""
+
+
+@pytest.mark.parametrize("first", range(0, 100, 5))
+def test_all_laws_hold_and_the_overlay_converges(first: int) -> None:
+    for seed in range(first, first + 5):
+        run = DeliveryCampaign(seed, checks=seed % 20 == 0, brokers_max=6).run(blows_max=20)
+        assert run.is_sound, run.story()
+        assert run.verdict.delivered > 0
+
+
+def test_a_seed_gives_the_same_run_whatever_the_order_of_sets() -> None:
+    digests = set()
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, "-c", SCRIPT, "11"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        digests.add(done.stdout)
+    assert len(digests) == 1
+    assert DeliveryCampaign(11).run(blows_max=12).digest == digests.pop().strip()
+    assert DeliveryCampaign(11).run(blows_max=12).digest != DeliveryCampaign(12).run(blows_max=12).digest
+
+
+class Crashing(Broker):
+    """A broker that fails in the middle of its work."""
+
+    def committed(self, number: int, *, now_ms: int) -> list[Effect]:
+        if number > 3:
+            raise RuntimeError("out of paper")
+        return super().committed(number, now_ms=now_ms)
+
+
+class Deaf(Broker):
+    """A broker that never reads its log."""
+
+    def log_read(self, number: int, *_: Any, **__: Any) -> list[Effect]:
+        return []
+
+
+class Hasty(Broker):
+    """A broker that believes in durability before the disk does."""
+
+    def receive(self, connection: int, frames: Any, *, now_ms: int) -> list[Effect]:
+        effects = super().receive(connection, frames, now_ms=now_ms)
+        return effects + super().committed(self._guaranteed._commits._taken, now_ms=now_ms)
+
+    def committed(self, number: int, *, now_ms: int) -> list[Effect]:
+        return []
+
+
+def test_a_crash_is_told_with_the_place_where_it_happened() -> None:
+    run = DeliveryCampaign(1, make_broker=Crashing).run()
+    assert (run.failure, run.complaint) == (Failure.CRASH, "RuntimeError: out of paper")
+    assert "committed: raise RuntimeError" in run.story()
+
+
+def test_a_broker_that_keeps_no_promise_breaks_a_law() -> None:
+    failures = [DeliveryCampaign(seed, make_broker=Hasty).run().failure for seed in range(3)]
+    assert Failure.BROKEN_LAW in failures
+
+
+def test_an_overlay_that_cannot_recover_makes_no_progress() -> None:
+    failures = [DeliveryCampaign(seed, make_broker=Deaf).run().failure for seed in range(3)]
+    assert Failure.NO_PROGRESS in failures
+
+
+def test_limits_that_are_not_kept_break_a_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.sim.delivery.exceeded", lambda broker, **_: [f"{broker.name} has too much"])
+    run = DeliveryCampaign(1).run(blows_max=5)
+    assert (run.failure, run.complaint) == (Failure.BROKEN_LAW, "b1 has too much")

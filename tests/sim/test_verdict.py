@@ -1,0 +1,218 @@
+"""The verdict names each broken law of guaranteed delivery, and is silent about what is right."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.model import Message, MessageId
+from penstock.model.body import encode_body
+from penstock.sim.client import LostTicks, SimClient
+from penstock.sim.clock import Clock
+from penstock.sim.host import Host
+from penstock.sim.records import Delivery, Published, Start
+from penstock.sim.trace import Trace
+from penstock.sim.verdict import Verdict, judge
+
+
+def client(name: str, *selectors: str) -> SimClient:
+    clock = Clock()
+    made = SimClient(name, clock=clock, trace=Trace(), host=Host(clock))
+    for selector in selectors:
+        record = made.subscriptions[made.subscribe(selector)]
+        record.starts, record.positions = {"p": Start(100, 0)}, {"p": 0}
+    return made
+
+
+def body(counter: int, a: int = 1) -> bytes:
+    return encode_body(MessageId(1, 1, 1_000, counter), Message({"a": a}))
+
+
+class Case:
+    """A publisher of messages 1 to 5 (the last unacknowledged), and two subscribers that want them all."""
+
+    def __init__(self) -> None:
+        self.publisher, self.one, self.other = client("pub"), client("one", "a = 1"), client("other", "a > 0")
+        self.publisher.published[:] = [
+            Published(
+                100 + counter,
+                body(counter),
+                pubend="p",
+                sequence=counter,
+                is_guaranteed=True,
+                candidates=("p",),
+                acked_us=200 if counter < 5 else None,
+            )
+            for counter in range(1, 6)
+        ]
+        for subscriber in (self.one, self.other):
+            self.deliver(subscriber, 1, 2, 3, 4)
+
+    def deliver(self, subscriber: SimClient, *counters: int) -> None:
+        subscriber.deliveries += [Delivery(300, 1, "p", 10 * each, body(each)) for each in counters]
+
+    def judge(
+        self, *excused: bytes, journal: list[tuple[str, int, bytes]] | None = None, may_lapse: bool = False
+    ) -> Verdict:
+        return judge([self.publisher], [self.one, self.other], excused=excused, journal=journal, may_lapse=may_lapse)
+
+
+@pytest.fixture
+def case() -> Case:
+    return Case()
+
+
+def test_what_is_right_has_no_problems(case: Case) -> None:
+    assert case.judge() == Verdict(published=5, acknowledged=4, delivered=8)
+    assert case.judge().is_sound
+
+
+def test_an_acknowledged_message_that_one_or_nobody_gets_is_lost(case: Case) -> None:
+    del case.one.deliveries[1]
+    assert (case.judge().lost, case.judge().is_sound) == (1, False)
+    assert "one: subscription 1 misses" in case.judge().problems[0]
+    assert case.judge(body(2)).lost == 0
+    del case.other.deliveries[1]
+    assert case.judge().lost == 2
+    assert "got by nobody" in case.judge().problems[0]
+
+
+def test_what_one_got_all_must_get_though_it_was_never_acknowledged(case: Case) -> None:
+    case.deliver(case.one, 5)
+    assert case.judge().lost == 1
+    assert "came to others" in case.judge().problems[0]
+    case.deliver(case.other, 5)
+    assert case.judge() == Verdict(published=5, acknowledged=4, delivered=10)
+
+
+def test_nothing_is_owed_that_was_sent_before_the_confirmation_or_after_the_end(case: Case) -> None:
+    del case.one.deliveries[1:]
+    record = case.one.subscriptions[1]
+    record.starts["p"] = Start(105, 0)
+    assert case.judge().lost == 0
+    record.starts["p"] = Start(100, 0)
+    assert case.judge().lost == 3
+    record.ended_us = 400
+    assert case.judge().lost == 0
+
+
+def test_what_lies_below_a_position_has_come_whenever_it_was_sent(case: Case) -> None:
+    del case.one.deliveries[1]
+    record = case.one.subscriptions[1]
+    record.ended_us, record.starts["p"] = 400, Start(500, 15)
+    assert case.judge().lost == 0
+    record.positions["p"] = 41
+    assert case.judge().lost == 1
+    record.starts["p"] = Start(500, 21)
+    assert case.judge().lost == 0
+
+
+def test_a_message_whose_pubend_nobody_knows_is_owed_to_those_confirmed_for_all(case: Case) -> None:
+    del case.one.deliveries[1], case.other.deliveries[1]
+    case.publisher.published[1].candidates = ("p", "q")
+    assert case.judge().lost == 0
+    case.one.subscriptions[1].starts["q"] = Start(50, 0)
+    assert case.judge().lost == 1
+
+
+def test_refused_and_best_effort_messages_are_not_owed(case: Case) -> None:
+    case.one.deliveries.clear()
+    case.other.deliveries.clear()
+    for each in case.publisher.published:
+        each.is_refused = True
+    assert case.judge() == Verdict(acknowledged=4)
+    case.deliver(case.one, 1)
+    assert case.judge().wrongly_filtered == 1
+    for each in case.publisher.published:
+        each.is_refused = each.is_guaranteed = False
+    assert case.judge() == Verdict()
+
+
+def test_a_message_that_comes_twice_is_noticed(case: Case) -> None:
+    case.deliver(case.one, 4)
+    assert (case.judge().duplicated, case.judge().reordered, case.judge().lost) == (1, 0, 0)
+    assert "came twice" in case.judge().problems[0]
+
+
+def test_a_message_under_two_ticks_and_a_tick_of_two_messages_are_noticed(case: Case) -> None:
+    case.one.deliveries[3] = case.one.deliveries[3]._replace(tick=41)
+    assert case.judge().duplicated == 1
+    case.one.deliveries[3] = case.one.deliveries[3]._replace(tick=40)
+    case.publisher.published[4].acked_us = 300
+    for subscriber in (case.one, case.other):
+        subscriber.deliveries.append(Delivery(300, 1, "p", 40, body(5)))
+    verdict = case.judge()
+    assert (verdict.duplicated, verdict.reordered) == (2, 2)
+    assert "are not one to one" in verdict.problems[0]
+
+
+def test_disorder_of_ticks_and_of_a_publisher_is_noticed(case: Case) -> None:
+    one, two, *rest = case.one.deliveries
+    case.one.deliveries = [two, one, *rest]
+    assert "came after 1970" in case.judge().problems[0]
+    for subscriber in (case.one, case.other):
+        subscriber.deliveries = [two._replace(tick=5), one._replace(tick=6), *rest]
+    verdict = case.judge()
+    assert (verdict.reordered, verdict.duplicated, verdict.lost) == (2, 0, 0)
+    assert "later one of the same publisher" in verdict.problems[0]
+
+
+def test_what_nobody_asked_for_or_published_is_noticed(case: Case) -> None:
+    case.one.deliveries.append(Delivery(300, 1, "p", 50, body(99)))
+    case.one.deliveries.append(Delivery(300, 7, "p", 60, body(1)))
+    case.publisher.published[3].body = case.publisher.published[3].body[:16] + body(4, a=2)[16:]
+    verdict = case.judge()
+    assert verdict.wrongly_filtered == 3
+    assert [problem.split(") ")[1].split(",")[0] for problem in verdict.problems] == [
+        "is refused",
+        "was published by nobody",
+        "came for no subscription",
+    ]
+
+
+def test_strangers_on_other_pubends_need_only_be_selected(case: Case) -> None:
+    case.one.deliveries.append(Delivery(300, 1, "$b1", 50, body(99)))
+    assert case.judge().is_sound
+    case.one.deliveries.append(Delivery(300, 1, "$b1", 50, body(98, a=2)))
+    assert case.judge().wrongly_filtered == 1
+
+
+def test_what_was_not_granted_and_what_comes_after_the_end_are_noticed(case: Case) -> None:
+    record = case.one.subscriptions[1]
+    record.granted = "a = 1 AND a > 5"
+    assert case.judge().wrongly_filtered == 4
+    record.granted, record.gone_us = "a = 1", 299
+    assert "that is gone" in case.judge().problems[0]
+
+
+def test_what_a_client_was_told_is_lost_may_be_missing_only_where_it_may(case: Case) -> None:
+    del case.one.deliveries[1]
+    case.one.lost.append(LostTicks(300, "p", 15, 25, (1,)))
+    assert (case.judge().lost, case.judge(may_lapse=True).lost) == (1, 0)
+    record = case.one.subscriptions[1]
+    record.asked, record.starts["p"], record.positions["p"] = {"p": 0}, Start(150, 0), 41
+    assert case.judge().lost == 0
+    # It was sent when the subscription was in force already: then nothing may go.
+    record.starts["p"] = Start(101, 0)
+    assert case.judge().lost == 1
+    case.one.lost[0] = LostTicks(300, "p", 15, 25, (2,))
+    assert case.judge(may_lapse=True).lost == 1
+
+
+def test_a_journal_tells_what_became_durable(case: Case) -> None:
+    journal = [("p", 10 * counter, body(counter)) for counter in range(1, 5)]
+    assert case.judge(journal=journal).is_sound
+    assert "never became durable" in case.judge(journal=journal[:-1]).problems[0]
+    # Not acknowledged, but durable: it will be delivered, so it must be to all.
+    assert case.judge(journal=[*journal, ("p", 50, body(5))]).lost == 2
+    assert case.judge(journal=[*journal, ("p", 50, body(4))]).duplicated == 1
+
+
+def test_what_lies_before_a_start_is_not_owed_whenever_it_was_sent(case: Case) -> None:
+    del case.one.deliveries[1]
+    case.one.subscriptions[1].starts["p"] = Start(100, 21)
+    assert case.judge().lost == 0
+
+
+def test_only_the_first_problems_are_told(case: Case) -> None:
+    case.deliver(case.one, *([4] * 30))
+    assert (case.judge().duplicated, len(case.judge().problems)) == (30, 20)
