@@ -1,8 +1,9 @@
 """What waits to be sent on one connection: a control lane that overtakes a data lane, both bounded in bytes.
 
 The shell takes frames out when the connection can carry them, so control overtakes all data that is not yet on the
-wire. At the bound of the data lane the newest data is dropped and counted (what may be dropped is the service class's
-business: best effort may). A control lane that overflows means a peer that does not read: the connection must end.
+wire. At the bound of the data lane, which one frame may pass, the newest data is dropped and counted: best effort may
+lose it, and guaranteed streams ask for it again. A control lane that overflows means a peer that does not read: the
+connection must end.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class Outbox:
     def push_data(self, frame: DataFrame) -> bool:
         """Queues a data frame; False if the lane is full: then the frame is dropped and counted."""
         size = frame.size
-        if self.data_bytes + size > self.data_bytes_max and self._data:
+        # The last one may go over the bound: else a large one behind a small one would be dropped again and again.
+        if self.data_bytes >= self.data_bytes_max:
             self.dropped_frames += 1
             self.dropped_bytes += size
             return False
@@ -102,4 +104,4 @@ class Outbox:
     def check_invariants(self) -> None:
         """Fails if the bytes do not add up or exceed the bound."""
         assert self.data_bytes == sum(frame.size for frame in self._data)
-        assert self.data_bytes <= self.data_bytes_max or len(self._data) == 1
+        assert not self._data or self.data_bytes - self._data[-1].size < self.data_bytes_max
