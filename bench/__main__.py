@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from bench import durable, live, matching, simulator, storage
+from bench import catch_up, durable, live, matching, simulator, storage
 from bench.report import Report
 from penstock.cli.console import console
 from penstock.cli.progress import ProgressReporter
@@ -30,6 +30,7 @@ BENCHES: dict[str, _Bench] = {
     "storage": storage.run,
     "live": live.run,
     "durable": durable.run,
+    "catch-up": catch_up.run,
 }
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import select
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from struct import Struct
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from bench.live_load import STAMP, Expected, Load
 from penstock.broker.codec import FrameReader, encode_frame
@@ -73,14 +73,26 @@ class _Connection:
 class Receiver(_Connection):
     """A subscriber: counts what it gets."""
 
-    def __init__(self, port: int, name: str, selectors: Sequence[str]) -> None:
+    def __init__(
+        self, port: int, name: str, selectors: Sequence[str], *, options: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__(port, name)
         for start in range(0, len(selectors), 100):
             numbered = list(enumerate(selectors))[start : start + 100]
-            self.socket.sendall(b"".join(encode_frame(Subscribe(number, text)) for number, text in numbered))
+            frames = [Subscribe(number, text, **(options or {})) for number, text in numbered]
+            self.socket.sendall(b"".join(map(encode_frame, frames)))
             self.wait_for(Subscribed, len(numbered))
         self.socket.settimeout(0)
         self._rest = b""
+
+    def subscribe_durably(self, count: int) -> None:
+        """So many durable subscriptions to next to nothing, under names of their own."""
+        for number in range(count):
+            self.socket.sendall(encode_frame(Subscribe(number, f"place = {number}", durable=f"name-{number}")))
+            if number % 100 == 99 or number == count - 1:
+                begun: set[int] = set()
+                while len(begun) <= number % 100:
+                    begun |= {each.number for each in self.wait_for(Subscribed, 1) if each.starts}
 
     def scan(self, buffer: bytearray, view: memoryview, latencies_ns: list[int] | None) -> int:
         """Read what is there: so many deliveries; with a list, note how long each message took."""
@@ -273,6 +285,26 @@ class Driver:
             self._poll_until(started_s + now_s + pause_s)
         self._finish()
         return time.perf_counter() - started_s
+
+    def pace_beside(self, load: Load, expected: Expected, step: Callable[[], bool], *, rate: float) -> float:
+        """Publish at a rate until a step says that it is done; messages per second that were published and came."""
+        started_s = time.perf_counter()
+        first, place, publisher = self.sent, 0, self.publishers[0]
+        is_done = False
+        while not is_done:
+            due = int((time.perf_counter() - started_s) * rate) + 1 - (self.sent - first)
+            count = min(due, len(load) - place)
+            if count > 0 and publisher.push() and publisher.credit >= load.body_bytes * count:
+                publisher.send(load, place, count)
+                self.sent += count
+                self.expected_frames += int(expected.frames[place : place + count].sum())
+                place = (place + count) % len(load)
+            self._poll(0.0)
+            is_done = step()
+            if time.perf_counter() - started_s > _TAIL_S:
+                raise DriverError("the one beside did not get done")
+        self._finish()
+        return (self.sent - first) / (time.perf_counter() - started_s)
 
     def warm_up(self, load: Load, expected: Expected, *, batch: int) -> None:
         """Send the ring once, from every publisher something, and see that all of it comes back."""

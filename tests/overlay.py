@@ -46,6 +46,19 @@ class TestClient:
     def subscribe(self, number: int, selector: str, *positions: tuple[str, int], resumes: bool = False) -> None:
         self.say(f.Subscribe(number, selector, positions, resumes))
 
+    def durable(self, number: int, name: str, selector: str = "", **wishes: Any) -> None:
+        """Subscribes under a durable name."""
+        self.say(f.Subscribe(number, selector, durable=name, **wishes))
+
+    def acknowledge(self, pubend: str, tick: int, number: int = -1) -> None:
+        """Has everything of a pubend below a tick."""
+        numbers = {name: each for said in self.heard if isinstance(said, f.PubendNames) for each, name in said.names}
+        self.say(f.Acknowledge(((numbers[pubend], tick),), number))
+
+    def refusals(self) -> list[tuple[str, int, str]]:
+        """What could not be granted: the request, its number and why."""
+        return [(each.request, each.number, each.reason) for each in self.heard if isinstance(each, f.Refused)]
+
     def publish(self, *messages: Mapping[str, AttributeValue], pubend: str = "", system: bool = False) -> None:
         make = Message.system if system else Message
         bodies = [encode_body(self.ids.next(self.overlay.now_ms), make(each, b"payload")) for each in messages]
@@ -85,6 +98,8 @@ class Overlay:
         itself: in truth the sender drops them, and knows."""
         self.clogged: set[tuple[str, str]] = set()
         """Directions of links, from and to, in which data waits while control frames pass."""
+        self.delayed: set[tuple[str, str]] = set()
+        """Directions of links, from and to, in which everything waits."""
         self.disks: dict[str, Disk] = {}
         self.syncs = True
         """Whether disks do what they are told at once; else commits and reads wait for ``sync``."""
@@ -134,6 +149,22 @@ class Overlay:
         self.clogged.discard((first, second))
         if first in self.brokers and (peer := self.brokers[first]._connections.links.get(second)) is not None:
             self._carry(first, peer.connection)
+
+    def delay(self, first: str, second: str) -> None:
+        """Everything from the one to the other waits until ``undelay``."""
+        self.delayed.add((first, second))
+
+    def undelay(self, first: str, second: str) -> None:
+        self.delayed.discard((first, second))
+        self.unclog(first, second)
+
+    def durables(self, pubend: str) -> dict[str, dict[str, Any]]:
+        """The durable subscriptions that a pubend knows, by name; pubends are called after their brokers."""
+        found = self.brokers[pubend.partition(".")[0]].status()["guaranteed"]
+        assert isinstance(found, dict)
+        durables = found["pubends"][pubend]["durables"]
+        assert isinstance(durables, dict)
+        return durables
 
     def crash(self, name: str) -> None:
         del self.brokers[name]
@@ -213,6 +244,8 @@ class Overlay:
         client = self.clients.get(connection)
         if client is not None and not client.reads:
             return
+        if connection in self._ends and (name, self._ends[connection][0]) in self.delayed:
+            return
         while name in self.brokers and (frames := self._taken(name, connection)):
             if client is not None:
                 client.heard += _over_the_wire(frames)
@@ -262,6 +295,25 @@ def ring(*names: str, **settings: Any) -> Overlay:
     overlay = Overlay(*(_settings(names, place, ring=True, **settings) for place in range(len(names))))
     for first, second in zip(names, (*names[1:], names[0]), strict=True):
         overlay.link(first, second)
+    return overlay
+
+
+def star(*names: str, pubends: tuple[str, ...], **settings: Any) -> Overlay:
+    """Brokers around one called ``hub``; those that are named host a guaranteed pubend each."""
+    hub = BrokerSettings(name="hub", number=1, neighbours=names, **settings)
+    rays = [
+        BrokerSettings(
+            name=name,
+            number=number,
+            pubends=(f"{name}.a",) if name in pubends else (),
+            neighbours=("hub",),
+            **settings,
+        )
+        for number, name in enumerate(names, start=2)
+    ]
+    overlay = Overlay(hub, *rays)
+    for name in names:
+        overlay.link("hub", name)
     return overlay
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from itertools import pairwise
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 import pytest
@@ -48,9 +48,13 @@ def field_values(kind: object) -> st.SearchStrategy[Any]:
         (inside, _) = get_args(kind)
         one = st.tuples(*map(field_values, get_args(inside))) if get_origin(inside) is tuple else field_values(inside)
         return st.lists(one, max_size=4).map(tuple)
+    if get_origin(kind) is Literal:
+        return st.sampled_from(get_args(kind))
     of, meta = get_args(kind)
     if of is bytes:
         return st.binary(max_size=meta.max_length)
+    if of is str:
+        return st.one_of(texts, st.just("x" * meta.max_length))
     return st.one_of(st.sampled_from([meta.ge, meta.le]), st.integers(meta.ge, meta.le))
 
 
@@ -88,10 +92,11 @@ def knowledge(draw: st.DrawFn) -> f.KnowledgeMessage:
 
 
 horizons = st.builds(
-    lambda pubend, tick, numbers, is_only: f.Horizons(
-        pubend, tick, struct.pack(f">{len(numbers)}I", *numbers), is_only=is_only
+    lambda pubend, tick, present, numbers, is_only: f.Horizons(
+        pubend, tick, struct.pack(f">{len(numbers)}I", *numbers), is_only=is_only, present=present
     ),
     st.integers(0, 2**16 - 1),
+    unsigned,
     unsigned,
     st.lists(st.integers(0, 2**32 - 1), max_size=4),
     st.booleans(),
@@ -113,7 +118,7 @@ def content(frame: f.Frame) -> object:
             said = (frame.kind, frame.first, frame.last, frame.ticks, frame.bodies)
             return "knowledge", frame.pubend, said, frame.versions, frame.is_whole, frame.size
         case f.Horizons():
-            return "horizons", frame.pubend, frame.tick, frame.numbers, frame.is_only, frame.size
+            return "horizons", frame.pubend, frame.tick, frame.present, frame.numbers, frame.is_only, frame.size
         case _:
             return frame
 
@@ -311,9 +316,9 @@ HUGE = b"\xff\xff\xff\xff"
         (KNOWLEDGE, struct.pack(">BQQHIIQ", 0, 1, 5, 0, 0, 1, 3) + HUGE),
         (KNOWLEDGE, struct.pack(">BQQHII", 0, 1, 2, 0, 1, 0) + b"\xc0"),
         (KNOWLEDGE, struct.pack(">BQQHII", 0, 1, 2, 0, 5, 0) + b"\xdd" + HUGE),
-        (HORIZONS, struct.pack(">HQB", 0, 1, 0) + b"xyz"),
-        (HORIZONS, struct.pack(">HQB", 0, 1, 2)),
-        (HORIZONS, struct.pack(">HQ", 0, 1)),
+        (HORIZONS, struct.pack(">HQQB", 0, 1, 1, 0) + b"xyz"),
+        (HORIZONS, struct.pack(">HQQB", 0, 1, 1, 2)),
+        (HORIZONS, struct.pack(">HQQ", 0, 1, 1)),
         (CONTROL, b"\xdd" + HUGE),
         (CONTROL, b"\xdf" + HUGE),
         (CONTROL, b"\xdb" + HUGE),

@@ -234,7 +234,8 @@ def test_a_damaged_record_is_lost_to_those_who_need_it_and_the_rest_comes() -> N
     assert counts(overlay, "pb")["damaged_records"] == 1
 
 
-def test_a_position_that_was_trimmed_is_lost_and_the_rest_comes() -> None:
+def trimmed() -> tuple[Overlay, list[int]]:
+    """A log with messages 5 and 6, and the ticks of messages 0 to 4, which are gone."""
     overlay = line("pb", "sb", cache_bytes=200, retain_ms=10_000, grace_ms=1_000)
     publisher = overlay.client("pb")
     publish(publisher, *range(5))
@@ -242,12 +243,49 @@ def test_a_position_that_was_trimmed_is_lost_and_the_rest_comes() -> None:
     overlay.wait(15_000)
     publish(publisher, 5, 6)
     assert [tick for tick in ticks(overlay) if tick in old] == []
-    client = subscriber(overlay, "", ("pb.a", old[2]))
+    return overlay, old
+
+
+def test_a_position_that_was_trimmed_is_lost_to_who_comes_back_and_the_rest_comes() -> None:
+    overlay, old = trimmed()
+    client = overlay.client("sb")
+    client.subscribe(1, "", ("pb.a", old[2]), resumes=True)
     overlay.wait(5_000)
     assert client.numbers() == [5, 6]
     lost = [(each.first, each.last) for each in client.heard if isinstance(each, f.Lost)]
     assert lost[0][0] == old[2]
     assert lost[-1][1] < ticks(overlay)[0]
+
+
+def test_a_position_that_was_trimmed_is_refused_and_the_oldest_is_named() -> None:
+    overlay, old = trimmed()
+    client = subscriber(overlay, "", ("pb.a", old[2]))
+    (refused,) = client.all(f.Refused)
+    assert isinstance(refused, f.Refused)
+    assert f"position {old[2]} " in refused.reason
+    oldest = int(refused.reason.split("the oldest available is ")[1].split()[0])
+    assert old[-1] < oldest <= ticks(overlay)[0]
+    assert client.numbers() == []
+    assert not client.all(f.Lost)
+    client.subscribe(1, "", ("pb.a", oldest))
+    overlay.wait(5_000)
+    assert client.numbers() == [5, 6]
+    overlay.check_invariants()
+
+
+@pytest.mark.parametrize(("missing", "numbers"), [("earliest", [5, 6, 7]), ("latest", [7])])
+def test_a_position_that_was_trimmed_gives_way_to_what_the_client_wants_instead(
+    missing: f.Missing, numbers: list[int]
+) -> None:
+    overlay, old = trimmed()
+    client = overlay.client("sb")
+    client.say(f.Subscribe(1, "", (("pb.a", old[2]),), missing=missing))
+    overlay.wait(5_000)
+    publish(overlay.client("pb"), 7)
+    assert client.numbers() == numbers
+    assert not client.all(f.Lost)
+    assert not client.all(f.Refused)
+    overlay.check_invariants()
 
 
 def test_a_host_that_asks_for_thousands_of_ranges_asks_in_parts() -> None:

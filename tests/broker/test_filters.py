@@ -362,3 +362,37 @@ def test_a_host_whose_incarnation_was_set_back_by_its_restart_is_heard_again() -
     net.want("a", ast.Comparison("=", ast.Attribute("x"), ast.Literal(2)))
     net.settle()
     net.check([{"x": 1}, {"x": 2}])
+
+
+def whole(host: str, *texts: str, version: int = 1, base: int = -1) -> HostChange:
+    return HostChange(host, 1, version, base, texts, ())
+
+
+def test_a_host_that_is_forgotten_leaves_nothing_and_its_number_to_another() -> None:
+    filters = Filters("a", incarnation=1)
+    for host in ("b", "c"):
+        filters.learn(whole(host, "x = 1"))
+    before = filters.mask_of(frozenset({"b"}))
+    versions = filters.hosts_version, filters.stamp
+    filters.forget("b")
+    filters.forget("b")
+    filters.check_invariants()
+    assert (filters.hosts_version, filters.stamp) == (versions[0] + 1, versions[1] + 1)
+    assert (filters.version_of("b"), filters.mask_of(frozenset({"b"}))) == ((-1, -1), 0)
+    assert filters.hosts_wanting({"x": 1}) == filters.mask_of(frozenset({"c"}))
+    filters.learn(whole("d", "x = 2"))
+    assert filters.mask_of(frozenset({"d"})) == before
+    filters.check_invariants()
+
+
+def test_of_a_forgotten_host_only_a_whole_filter_is_believed() -> None:
+    filters = Filters("a", incarnation=1)
+    filters.learn(whole("b", "x = 1"))
+    filters.forget("b")
+    assert filters.learn(whole("b", "x = 2", version=2, base=1)) is None
+    assert filters.hosts_wanting({"x": 2}) == 0
+    assert list(filters.forgotten) == ["b"]
+    assert filters.learn(whole("b", "x = 2", version=2)) is not None
+    assert list(filters.forgotten) == []
+    with pytest.raises(ProtocolError):
+        filters.learn(whole("b", "x = 3", version=9, base=8))

@@ -9,6 +9,7 @@ from penstock.broker.durable import RecoveredPubend, Trim
 from penstock.broker.effects import Record
 from penstock.broker.finality import Finality
 from penstock.broker.pubend_log import PubendLog
+from penstock.broker.register import Register
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import tick_at
 
@@ -26,7 +27,8 @@ class Keeper:
         self.settings = BrokerSettings("pb", pubends=("p",), **limits)  # type: ignore[arg-type]
         self.connections = Connections(self.settings)
         self.log = PubendLog("p", self.settings, former)
-        self.finality = Finality(self.settings, self.connections, {"p": self.log})
+        self.register = Register("p", {})
+        self.finality = Finality(self.settings, self.connections, {"p": self.log}, lambda _: self.register)
         self.finality.trims(now_ms=NOW_MS)
         self.now_ms = NOW_MS + (GRACE_MS if is_old else 0)
         self.ticks: list[int] = []
@@ -163,6 +165,80 @@ def test_laggards_lapse_with_an_alarm_if_the_policy_says_so() -> None:
     assert keeper.ticks[0] < keeper.log.trimmed_below <= keeper.ticks[3]
     assert keeper.finality.counts["log_lapsed"] == 1
     assert keeper.events() == ["log-lapsed"]
+
+
+def test_a_durable_subscription_holds_what_it_has_not_confirmed_for_ever() -> None:
+    keeper = Keeper()
+    keeper.register.claim("D", 1, "sb", keeper.ticks[3])
+    assert keeper.trims() == [keeper.ticks[3]]
+    for _ in range(5):
+        assert keeper.trims(10 * GRACE_MS) == []
+    keeper.register.move("D", 1, keeper.ticks[5])
+    assert keeper.trims() == [keeper.ticks[5]]
+    keeper.register.forget("D")
+    assert keeper.trims() == [keeper.ticks[-1] + 1]
+
+
+def test_hosts_and_durable_subscriptions_hold_whoever_is_further_behind() -> None:
+    keeper = Keeper()
+    keeper.register.claim("D", 1, "sb", keeper.ticks[5])
+    keeper.report("tb", keeper.ticks[2])
+    assert keeper.trims() == [keeper.ticks[2]]
+    keeper.report("tb", keeper.ticks[8])
+    assert keeper.trims() == [keeper.ticks[5]]
+
+
+def test_right_after_a_start_nothing_goes_whatever_durable_subscriptions_have() -> None:
+    keeper = Keeper(is_old=False)
+    keeper.register.claim("D", 1, "sb", keeper.ticks[5])
+    assert keeper.trims() == []
+
+
+def test_what_is_young_is_kept_although_no_durable_subscription_needs_it() -> None:
+    keeper = Keeper(retain_ms=300_000)
+    keeper.register.claim("D", 1, "sb", keeper.ticks[5])
+    assert keeper.trims() == [] or keeper.log.trimmed_below <= keeper.ticks[0]
+
+
+def test_publishers_that_are_held_back_are_told_the_name_that_is_furthest_behind() -> None:
+    keeper = Keeper(retain_bytes_max=10 * len(BODY))
+    keeper.register.claim("D", 1, "sb", keeper.ticks[3])
+    keeper.register.claim("E", 1, "sb", keeper.ticks[0])
+    keeper.report("sb", keeper.ticks[5])
+    keeper.trims()
+    assert "the furthest behind is durable subscription 'E'" in keeper.finality.hold_reason()
+    keeper.report("sb", keeper.ticks[0] - 1)
+    assert "the furthest behind is sb" in keeper.finality.hold_reason()
+    keeper.report("sb", keeper.ticks[5])
+    keeper.register.forget("E")
+    keeper.trims()
+    assert keeper.finality.hold_reason() == ""
+
+
+def test_a_durable_subscription_that_is_given_up_is_named_in_the_alarm() -> None:
+    keeper = Keeper(retain_bytes_max=10 * len(BODY), retain_policy="lapse")
+    keeper.register.claim("D", 1, "sb", keeper.ticks[0])
+    keeper.trims()
+    assert keeper.ticks[0] < keeper.log.trimmed_below <= keeper.ticks[3]
+    (alarm,) = [each for each in keeper.connections.take_effects() if isinstance(each, Record)]
+    assert (alarm.event, dict(alarm.fields)["durable"]) == ("log-lapsed", "D")
+
+
+def test_nobody_is_named_who_is_not_given_up() -> None:
+    keeper = Keeper(retain_bytes_max=10 * len(BODY), retain_policy="lapse")
+    keeper.register.claim("D", 1, "sb", keeper.ticks[5])
+    keeper.report("tb", keeper.ticks[0])
+    keeper.trims()
+    (alarm,) = [each for each in keeper.connections.take_effects() if isinstance(each, Record)]
+    assert (alarm.event, dict(alarm.fields)["durable"]) == ("log-lapsed", "")
+
+
+def test_the_operator_sees_durable_subscriptions() -> None:
+    keeper = Keeper()
+    keeper.register.claim("D", 1, "sb", keeper.ticks[5])
+    status = keeper.finality.status()["p"]
+    assert status["durables"] == {"D": {"tick": keeper.ticks[5], "host": "sb"}}
+    assert status["durable_count"] == 1
 
 
 def test_a_log_of_a_former_life_does_not_grow_far_beyond_its_maximum() -> None:

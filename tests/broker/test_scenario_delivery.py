@@ -1,13 +1,15 @@
 """Whatever happens on the way, every subscriber gets what it is owed, once and in order: chance draws the harms.
 
 The oracle is the pubend's disk: what a subscriber must have is what lies in the log from its start on and matches. The
-publisher repeats what was not acknowledged, the subscribers come back with the positions they were told.
+publisher repeats what was not acknowledged, the subscribers come back with the positions they were told. Durable ones
+come back anywhere with nothing but their names.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -71,6 +73,74 @@ class Subscriber:
                     pass
 
 
+@dataclass
+class DurableSubscriber:
+    """A client that vanishes, and comes back at any broker with its name and without positions."""
+
+    name: str
+    selector: str
+    client: TestClient | None = None
+    read: int = 0
+    start: int | None = None
+    """Where this life began."""
+    reached: int = 0
+    """Everything below it has come in this life."""
+    acknowledged: int | None = None
+    """What it has acknowledged in all its lives."""
+    known: int = 0
+    """Where the pubend's disk says it is, when it came back."""
+    got: list[tuple[int, AttributeValue]] = field(default_factory=list)
+
+    def connect(self, overlay: Overlay, broker: str) -> None:
+        value = overlay.disks["pb"].recovered().values.get(f"durable/pb.a/{self.name}")
+        self.known = 0 if value is None else msgspec.msgpack.decode(value)[0]
+        self.client, self.read, self.start, self.reached, self.got = overlay.client(broker), 0, None, 0, []
+        self.client.durable(1, self.name, self.selector)
+
+    def vanish(self, overlay: Overlay) -> None:
+        if self.client is not None and self.client.broker in overlay.brokers:
+            overlay.leave(self.client)
+        self.client = None
+
+    def listen(self) -> None:
+        if self.client is None:
+            return
+        frames, self.read = self.client.heard[self.read :], len(self.client.heard)
+        for frame in frames:
+            match frame:
+                case f.Subscribed(starts=starts) if starts and self.start is None:
+                    self.start = self.reached = dict(starts)["pb.a"]
+                    self.check_start()
+                case f.Deliver():
+                    self.got.append((frame.tick, decode_attributes(frame.body)["number"]))
+                    self.reached = frame.tick + 1
+                case f.Horizons() if self.start is not None and (bool(frame.numbers) == frame.is_only):
+                    self.reached = max(self.reached, frame.tick)
+                case f.Refused():
+                    raise AssertionError(f"{self.name} at {self.client.broker} was refused: {frame.reason}")
+                case _:
+                    pass
+
+    def check_start(self) -> None:
+        assert self.start is not None
+        assert self.start >= self.known, "nothing comes again of which the pubend knows that it was acknowledged"
+        assert self.acknowledged is None or self.start <= self.acknowledged, "nothing is left out"
+
+    def acknowledge(self, overlay: Overlay) -> None:
+        if self.client is not None and self.start is not None and self.client.broker in overlay.brokers:
+            self.client.acknowledge("pb.a", self.reached, 1)
+            self.acknowledged = max(self.acknowledged or 0, self.reached)
+
+    def check(self, log: list[tuple[int, dict[str, AttributeValue]]], *, is_over: bool = False) -> None:
+        """What has come in this life is what lies in the log from its start on; all of it, if it is over."""
+        owed = [
+            (tick, message["number"])
+            for tick, message in log
+            if self.start is not None and tick >= self.start and wants(self.selector, message)
+        ]
+        assert self.got == (owed if is_over else owed[: len(self.got)]), f"{self.name} of {self.selector!r}"
+
+
 class Story:
     """An overlay with a publisher and subscribers, to which things happen."""
 
@@ -80,6 +150,7 @@ class Story:
         self.subscribers = [
             Subscriber(host, SELECTORS[place % len(SELECTORS)]) for place, host in enumerate(hosts, start=1)
         ]
+        self.durables = [DurableSubscriber("D", ""), DurableSubscriber("E", "kind > 0")]
         self.sent: list[dict[str, AttributeValue]] = []
         self.acknowledged = 0
         for each in self.subscribers:
@@ -113,10 +184,35 @@ class Story:
             self.start()
         elif what == "reconnect":
             self.reconnect(self.subscribers[number % len(self.subscribers)])
-        for each in self.subscribers:
-            each.listen()
+        elif what in {"vanish", "return", "acknowledge"}:
+            self.happen_to(self.durables[number % 2], what, number // 2)
+        self.listen()
         self.hear_acknowledgements()
         overlay.check_invariants()
+
+    def listen(self) -> None:
+        for each in self.subscribers:
+            each.listen()
+        for durable in self.durables:
+            durable.listen()
+
+    def happen_to(self, durable: DurableSubscriber, what: str, number: int) -> None:
+        durable.check(self.log())
+        if what == "acknowledge":
+            durable.acknowledge(self.overlay)
+        elif what == "vanish":
+            durable.vanish(self.overlay)
+        else:
+            # Who has begun, and has not vanished, is taken over from; a claim that is on its way might come later.
+            if durable.start is None:
+                durable.vanish(self.overlay)
+            durable.connect(self.overlay, sorted(self.overlay.brokers)[number % len(self.overlay.brokers)])
+
+    def log(self) -> list[tuple[int, dict[str, AttributeValue]]]:
+        """What is durable at the pubend."""
+        found, _, damaged = self.overlay.disks["pb"].read("pb.a", 1_000_000 << 16, 2**62, 2**40)
+        assert damaged is None
+        return [(tick, decode_attributes(body)) for tick, body in found]
 
     def publish(self, count: int, kind: int) -> None:
         messages: list[dict[str, AttributeValue]] = [
@@ -175,14 +271,18 @@ class Story:
         for number in range(len(self.wires)):
             self.happen("link", number)
         self.happen("sync", 0)
+        for each in self.durables:
+            if each.client is None or each.client.connection not in self.connections():
+                each.connect(self.overlay, "sb")
         self.publish(2, 0)
         self.overlay.wait(HEAL_MS)
         self.happen("sync", 0)
 
+    def connections(self) -> set[int]:
+        return {each for broker in self.overlay.brokers.values() for each in broker._connections.peers}
+
     def check(self) -> None:
-        found, _, damaged = self.overlay.disks["pb"].read("pb.a", 0, 2**62, 2**40)
-        log = [(tick, decode_attributes(body)) for tick, body in found]
-        assert damaged is None
+        log = self.log()
         assert [message["number"] for _, message in log] == list(range(len(self.sent))), "each is in the log once"
         assert self.acknowledged == len(self.sent), "everything is acknowledged"
         for each in self.subscribers:
@@ -193,10 +293,14 @@ class Story:
                 if tick >= each.start and wants(each.selector, message)
             ]
             assert each.got == owed, f"subscriber of {each.selector!r} at {each.broker}"
+        for durable in self.durables:
+            assert durable.start is not None, "every durable subscription has begun"
+            durable.check(log, is_over=True)
 
 
 HARMS = ("publish", "publish", "wait", "wait", "lose", "hold", "sync", "clog", "unclog", "cut", "link", "reconnect")
-stories = st.lists(st.tuples(st.sampled_from((*HARMS, "crash", "start")), st.integers(0, 59)), max_size=25)
+ABSENCES = ("vanish", "return", "return", "acknowledge", "acknowledge")
+stories = st.lists(st.tuples(st.sampled_from((*HARMS, *ABSENCES, "crash", "start")), st.integers(0, 59)), max_size=30)
 calm = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 

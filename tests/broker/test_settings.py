@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.broker.access import Access
-from penstock.broker.settings import BrokerSettings, SettingsError
+from penstock.broker.settings import BrokerSettings, SettingsError, SettingsInForce
 from penstock.model.errors import MisuseError
 
 
@@ -84,3 +84,12 @@ def test_secrets_are_not_shown() -> None:
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         BrokerSettings("a").number = 2  # type: ignore[misc]
+
+
+def test_settings_in_force_change_as_a_whole_and_no_others_do() -> None:
+    before, after = BrokerSettings("pb", retain_ms=1), BrokerSettings("pb", retain_ms=2, neighbours=("sb",))
+    in_force = SettingsInForce.of(before)
+    in_force.change_to(after)
+    assert (in_force.retain_ms, in_force.neighbours, before.retain_ms) == (2, ("sb",), 1)
+    with pytest.raises(AttributeError):
+        in_force.retain_ms = 3  # type: ignore[misc]

@@ -299,3 +299,22 @@ def test_more_brokers_than_an_overlay_may_have_are_ignored() -> None:
     assert len(copy.states) == BROKERS_MAX
     # Those that are known are still heard.
     assert copy.learn(state("n7", "a", age=(1, 2))) is not None
+
+
+def test_who_is_no_member_counts_only_while_it_can_be_reached() -> None:
+    topology = alone("a")
+    topology.restrict(("a", "b", "c"))
+    topology.neighbour_up("b")
+    for each in (state("b", "a", "x"), state("x", "b", pubends=("x.p",)), state("c", "y"), state("y", "c")):
+        topology.learn(each)
+    assert topology.graph() == {"a": ("b",), "b": ("a", "x"), "c": (), "x": ("b",)}
+    assert (topology.origin_of("x.p"), topology.origin_of("$y")) == ("x", None)
+    topology.learn(state("b", "a", age=(1, 2)))
+    assert topology.graph() == {"a": ("b",), "b": ("a",), "c": ()}
+    assert (topology.origin_of("x.p"), topology.is_guaranteed("x.p")) == (None, False)
+    topology.check_invariants()
+    topology.restrict(("a", "b", "c", "x"))
+    assert topology.origin_of("x.p") == "x"
+    topology.forget("x")
+    assert topology.origin_of("x.p") is None
+    assert "x" not in [each.origin for each in topology.states]

@@ -23,7 +23,7 @@ def published(brokers: Commands) -> int:
 def test_one_message_is_published_and_its_id_printed(brokers: Commands) -> None:
     result = brokers.run("publish", brokers.url("pb1"), "-a", "symbol=YHOO", "--payload", "18.2", "--json")
     assert result.exit_code == 0, result.stderr
-    assert MessageId.parse(msgspec.json.decode(result.stdout)["id"]).broker == 1
+    assert MessageId.parse(msgspec.json.decode(result.stdout)["id"]).broker == brokers.nodes["pb1"].place.number
     assert "1 messages published, 1 acknowledged, in " in result.stderr
     assert published(brokers) == 1
 

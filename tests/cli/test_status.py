@@ -9,25 +9,117 @@ from typer.testing import CliRunner
 
 from commands import Commands
 from penstock.cli.app import app
+from penstock.cli.status import listed, pubend_rows, stream_rows
+from penstock.client import connect_sync
 from penstock.lab.demo_overlay import OverlayPlan, free_ports
+from penstock.model.tick import tick_at
+
+NOON_MS = 1_763_208_000_000
+"""2025-11-15, 12:00 UTC."""
+
+
+def tables(output: str) -> dict[str, list[list[str]]]:
+    """The rows of each table by its title."""
+    found: dict[str, list[list[str]]] = {}
+    rows: list[list[str]] = []
+    for line in output.splitlines():
+        if "│" in line:
+            rows.append([cell.strip() for cell in line.split("│")[1:-1]])
+        elif line and line[0].isalpha():
+            rows = found[line.strip()] = []
+    return found
+
+
+def pubend(last_tick: int, trimmed_below: int = 0, size_bytes: int = 0, **hosts: int) -> dict[str, object]:
+    return {"last_tick": last_tick, "trimmed_below": trimmed_below, "size_bytes": size_bytes, "hosts": hosts}
+
+
+def stream(horizon: int, heard: int, catch_ups: int = 0) -> dict[str, int]:
+    return {"horizon": horizon, "heard": heard, "catch_ups": catch_ups}
+
+
+def told(**guaranteed: object) -> dict[str, object]:
+    return {"guaranteed": {"pubends": {}, "streams": {}, "held_back": "", **guaranteed}}
 
 
 def test_all_brokers_of_a_file_are_shown(brokers: Commands) -> None:
     brokers.run("publish", brokers.url("pb1"), "--generate", "12")
     result = brokers.run("status", str(brokers.file))
     assert result.exit_code == 0, result.stderr
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.stdout.splitlines() if "│" in line]
+    rows = tables(result.stdout)["brokers"]
     assert [row[0] for row in rows] == ["pb1", "sb1"]
     assert [row[2] for row in rows] == ["sb1", "pb1"]
     assert rows[0][5] == "12"
+
+
+def test_guaranteed_pubends_and_the_streams_of_hosts_are_shown(brokers: Commands) -> None:
+    with connect_sync(brokers.url("sb1")) as client, client.subscribe("TRUE") as wanted:
+        wanted.ready()
+        brokers.run("publish", brokers.url("pb1"), "--generate", "12", "--pubend", "pb1.b")
+        brokers.wait_for(lambda: brokers.delivered() == 12)
+        result = brokers.run("status", str(brokers.file))
+    assert result.exit_code == 0, result.stderr
+    shown = tables(result.stdout)
+    assert [row[:2] for row in shown["guaranteed pubends"]] == [["pb1.a", "pb1"], ["pb1.b", "pb1"]]
+    assert [row[3] != "0" for row in shown["guaranteed pubends"]] == [False, True]
+    assert all(row[5] == "no" and row[6].startswith("sb1 ") for row in shown["guaranteed pubends"])
+    assert [row[:2] for row in shown["streams"]] == [["sb1", "pb1.a"], ["sb1", "pb1.b"]]
+
+
+def test_there_are_no_tables_of_what_there_is_not(brokers: Commands) -> None:
+    assert list(tables(brokers.run("status", brokers.url("sb1")).stdout)) == ["brokers"]
+
+
+def test_a_pubend_shows_its_log_and_the_hosts_furthest_behind_first() -> None:
+    last = tick_at(NOON_MS, 7)
+    hosts = {"sb1": last + 1, "sb2": tick_at(NOON_MS - 61_500)}
+    figures = pubend(last, tick_at(NOON_MS - 300_000), 12_345, **hosts)
+    ((*row, shown),) = pubend_rows({"pb1": told(pubends={"q": figures}, held_back="the disk is full")})
+    assert row == ["q", "pb1", "2025-11-15 12:00:00", "12,345", "2025-11-15 11:55:00", "yes"]
+    assert shown.replace("\u00a0", " ").splitlines() == ["sb2 61.5 s", "sb1 0.0 s"]
+
+
+def test_of_many_hosts_some_are_shown_and_the_others_counted() -> None:
+    hosts = {f"sb{number}": tick_at(NOON_MS - 1_000 * number) for number in range(1_000)}
+    ((*_, shown),) = pubend_rows({"pb1": told(pubends={"q": pubend(tick_at(NOON_MS), **hosts)})})
+    lines = shown.replace("\u00a0", " ").splitlines()
+    assert (lines[0], lines[-1], len(lines)) == ("sb999 999.0 s", "and 995 more", 6)
+
+
+def test_a_stream_is_as_far_behind_as_its_pubend_says_also_if_its_host_hears_nothing() -> None:
+    horizon = tick_at(NOON_MS)
+    host = told(streams={"q": stream(horizon, horizon - 1, 2)})
+    (alone,) = stream_rows({"sb1": host})
+    (both,) = stream_rows({"pb1": told(pubends={"q": pubend(tick_at(NOON_MS + 2_500))}), "sb1": host})
+    assert alone == ("sb1", "q", "2025-11-15 12:00:00", "0.0\u00a0s", "2")
+    assert both == ("sb1", "q", "2025-11-15 12:00:00", "2.5\u00a0s", "2")
+
+
+def test_what_is_too_wide_for_the_terminal_is_told_in_paragraphs() -> None:
+    columns = {"pubend": "left", "last tick": "left", "hosts behind": "left", "note": "left"}
+    rows = [("q", "2025-11-15 12:00:00", "sb2 61.5\u00a0s\nsb1 0.0\u00a0s", ""), ("r", "nothing", "none", "")]
+    assert list(listed(columns, rows, width=40)) == [
+        "  pubend q: last tick 2025-11-15",
+        "    12:00:00; hosts behind sb2 61.5\u00a0s,",
+        "    sb1 0.0\u00a0s; note -",
+        "  pubend r: last tick nothing; hosts",
+        "    behind none; note -",
+    ]
+
+
+def test_a_broker_that_says_nothing_of_guarantees_is_no_problem() -> None:
+    assert not list(pubend_rows({"old": {}}))
+    assert not list(stream_rows({"old": {}}))
 
 
 def test_one_broker_is_told_as_json(brokers: Commands) -> None:
     result = brokers.run("status", brokers.url("sb1"), "--json")
     assert result.exit_code == 0, result.stderr
     (told,) = msgspec.json.decode(result.stdout)
+    assert told.keys() == {"name", "url", "status", "problem"}
     assert told["name"] == told["status"]["broker"] == "sb1"
     assert told["status"]["clients"] == 1
+    assert told["status"]["guaranteed"].keys() >= {"pubends", "streams", "held_back"}
 
 
 def test_a_broker_that_is_not_there_is_shown_and_fails(brokers: Commands, tmp_path: Path) -> None:

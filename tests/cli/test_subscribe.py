@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -16,12 +17,13 @@ from typer.testing import CliRunner, Result
 from client.scripted import ScriptedBroker, deliver
 from client.test_sync import broker_in_a_thread
 from commands import LIMIT_S, Commands
-from penstock.broker.frames import Frame, Subscribe, Subscribed
+from penstock.broker.frames import Acknowledge, Frame, Horizons, Subscribe, Subscribed
 from penstock.cli.app import app
-from penstock.cli.subscribe import json_line, parse_start, shown_line
-from penstock.client import Received, connect
+from penstock.cli.subscribe import json_line, parse_start, shown_lag, shown_line
+from penstock.client import Lag, Received, connect
 from penstock.model import Message, MessageId
 from penstock.model.body import encode_body
+from penstock.model.tick import tick_at
 
 
 def received(attributes: dict[str, Any], payload: bytes = b"", content_type: str = "") -> Received:
@@ -48,12 +50,21 @@ def test_a_message_is_one_line_of_json() -> None:
     assert msgspec.json.decode(json_line(received({}, b"\x00\xff")))["payload_base64"] == "AP8="
 
 
-def test_positions_are_read_from_the_command_line() -> None:
+def test_where_to_begin_is_read_from_the_command_line() -> None:
     assert parse_start(["quotes=12", "a=b=0"]) == {"quotes": 12, "a=b": 0}
+    assert parse_start([]) is None
+    assert parse_start(["earliest"]) == "earliest"
+    assert parse_start(["2026-11-15T10:00:00Z"]) == datetime(2026, 11, 15, 10, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("texts", [["quotes"], ["=7"], ["quotes=-1"], ["quotes=x"], ["q=1", "q=2"], [f"q={2**63}"]])
-def test_positions_that_are_none_are_misuse(texts: list[str]) -> None:
+@pytest.mark.parametrize(
+    "texts",
+    [
+        *(["quotes"], ["=7"], ["quotes=-1"], ["quotes=x"], ["q=1", "q=2"], [f"q={2**63}"]),
+        *(["2026-11-15T10:00:00"], ["earliest", "q=1"], ["earliest", "latest"], ["1960-01-01T00:00:00Z"]),
+    ],
+)
+def test_beginnings_that_are_none_are_misuse(texts: list[str]) -> None:
     arguments = [word for text in texts for word in ("--from", text)]
     result = CliRunner().invoke(app, ["subscribe", "penstock://127.0.0.1:1", "TRUE", *arguments])
     assert result.exit_code == 2
@@ -78,6 +89,39 @@ def test_it_begins_where_it_is_told_and_tells_where_to_go_on() -> None:
             position = result.stderr.partition("go on with ")[2].split()
     assert ticks == list(range(10))
     assert position == ["--from", "quotes=10"]
+
+
+@pytest.mark.parametrize(
+    "options", [["--manual"], ["--durable", "my app"], ["--missing", "never"], ["--durable", "x" * 201]]
+)
+def test_options_that_cannot_be_are_misuse(options: list[str]) -> None:
+    result = CliRunner().invoke(app, ["subscribe", "penstock://127.0.0.1:1", "TRUE", *options])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: ")
+
+
+@pytest.mark.parametrize("options", [[], ["--manual"]])
+def test_what_was_printed_of_a_durable_subscription_is_acknowledged(options: list[str]) -> None:
+    def serve(frame: Subscribe) -> list[Frame]:
+        begins = Horizons(0, 1, frame.number.to_bytes(4), is_only=True, present=tick_at(2_500))
+        return [Subscribed(frame.number, "TRUE", (), (("quotes", 1),)), begins, *map(deliver, range(1, 50))]
+
+    broker = ScriptedBroker({Subscribe: serve})
+    wishes = ["--durable", "app", "--from", "earliest", "--missing", "latest", "--show-lag", "--count", "5", *options]
+    with broker_in_a_thread(broker):
+        result = CliRunner().invoke(app, ["subscribe", broker.address, "TRUE", *wishes])
+        assert result.exit_code == 0, result.stderr
+        pause = threading.Event()
+        while not broker.peer.is_gone:
+            assert not pause.wait(0.001)
+    assert broker.peer.of(Subscribe) == [Subscribe(1, "TRUE", otherwise=0, missing="latest", durable="app")]
+    assert broker.peer.of(Acknowledge)[-1] == Acknowledge(((0, 6),), 1)
+    assert "lag: quotes 2.5 s, " in result.stderr
+
+
+def test_lag_is_one_line() -> None:
+    assert shown_lag({}) == "lag: no pubend has begun"
+    assert shown_lag({"q": Lag(61_000, 1_200)}) == "lag: q 61.0 s, 1,200 pending"
 
 
 def subscribed(brokers: Commands, *arguments: str, messages: list[dict[str, Any]]) -> Result:

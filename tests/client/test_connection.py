@@ -7,6 +7,7 @@ from penstock.broker.frames import Goodbye, Heartbeat, Hello, Subscribe
 from penstock.client.connection import Connection
 from penstock.client.session import Changes, Session
 from penstock.client.settings import ClientSettings
+from penstock.client.wanted import Wanted
 from penstock.live.loop import run as run_fast
 
 
@@ -25,7 +26,7 @@ def test_a_connection_says_hello_and_hands_changes_on() -> None:
             connection = await dialled(broker, session, seen)
             assert session.is_up
             assert broker.peer.of(Hello)[0].name == "me"
-            inbox = session.subscribe("TRUE")
+            inbox = session.subscribe(Wanted("TRUE"))
             for _ in range(3):
                 connection.pump_soon()
             await until(lambda: broker.peer.of(Subscribe))
@@ -104,7 +105,7 @@ def test_reading_stops_while_a_queue_is_full() -> None:
         session, seen = Session(ClientSettings(queue_messages=10), name="me"), list[Changes]()
         async with ScriptedBroker() as broker:
             connection = await dialled(broker, session, seen)
-            inbox = session.subscribe("TRUE")
+            inbox = session.subscribe(Wanted("TRUE"))
             connection.pump()
             await until(lambda: broker.peer.of(Subscribe))
             total = 200
@@ -150,7 +151,7 @@ def test_a_connection_works_on_the_fast_loop_too() -> None:
         session, seen = Session(ClientSettings(), name="me"), list[Changes]()
         async with ScriptedBroker() as broker:
             connection = await dialled(broker, session, seen)
-            inbox = session.subscribe("TRUE")
+            inbox = session.subscribe(Wanted("TRUE"))
             connection.pump()
             await until(lambda: broker.peer.of(Subscribe))
             broker.peer.send(deliver(1))

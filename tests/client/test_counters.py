@@ -6,6 +6,7 @@ from penstock.broker.frames import PROTOCOL_VERSION, Frame, PubendNames, Publish
 from penstock.client.counters import ClientCounters
 from penstock.client.session import Session
 from penstock.client.settings import ClientSettings
+from penstock.client.wanted import Wanted
 
 
 def test_the_counters_are_those_of_the_session() -> None:
@@ -13,7 +14,7 @@ def test_the_counters_are_those_of_the_session() -> None:
     welcome = Welcome(PROTOCOL_VERSION, "b", "o", 1, 1, 0, 1_000, 1_000)
     session.on_connected(now_ms=0)
     session.on_data(encode_frame(welcome) + encode_frame(PubendNames(((0, "p"),))), now_ms=0, wall_ms=0)
-    session.subscribe("TRUE")
+    session.subscribe(Wanted("TRUE"))
     for _ in range(4):
         session.publish(b"x", "", now_ms=0)
     session.take_frames(now_ms=0)

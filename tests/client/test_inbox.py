@@ -1,12 +1,14 @@
 from __future__ import annotations
 
-from penstock.client.inbox import Inbox
+from penstock.client.inbox import Inbox, Lag
 from penstock.client.positions import LostTicks
 from penstock.client.received import Received
+from penstock.client.wanted import Wanted
+from penstock.model.tick import tick_at
 
 
 def inbox_with(count: int, *, bytes_max: int = 10**6, messages_max: int = 10**6, size: int = 100) -> Inbox:
-    inbox = Inbox(1, "TRUE", bytes_max=bytes_max, messages_max=messages_max)
+    inbox = Inbox(1, Wanted("TRUE"), bytes_max=bytes_max, messages_max=messages_max)
     for tick in range(count):
         inbox.push(Received("p", tick, bytes(size)))
     inbox.check_invariants()
@@ -53,14 +55,14 @@ def test_it_is_over_when_closed_or_refused() -> None:
 
 
 def test_a_repetition_is_not_taken_in() -> None:
-    inbox = Inbox(1, "TRUE", bytes_max=10**6, messages_max=10**6, start={"p": 5})
+    inbox = Inbox(1, Wanted("TRUE", {"p": 5}), bytes_max=10**6, messages_max=10**6)
     assert [inbox.push(Received("p", tick, b"")) for tick in (4, 5, 5, 7)] == [False, True, False, True]
     assert [inbox.push(Received("best-effort", tick, b"")) for tick in (4, 3, 3)] == [True] * 3
     inbox.check_invariants()
 
 
 def test_positions_of_the_reader_stay_in_front_of_what_was_not_read() -> None:
-    inbox = Inbox(1, "TRUE", bytes_max=10**6, messages_max=10**6)
+    inbox = Inbox(1, Wanted("TRUE"), bytes_max=10**6, messages_max=10**6)
     inbox.on_subscribed("TRUE", ("r",), (("p", 2), ("q", 4)))
     for tick in (3, 6):
         inbox.push(Received("p", tick, b""))
@@ -74,8 +76,54 @@ def test_positions_of_the_reader_stay_in_front_of_what_was_not_read() -> None:
 
 
 def test_the_newest_notices_of_lost_ticks_are_kept_and_all_are_counted() -> None:
-    inbox = Inbox(1, "TRUE", bytes_max=10**6, messages_max=10**6, start={"p": 0})
+    inbox = Inbox(1, Wanted("TRUE", {"p": 0}), bytes_max=10**6, messages_max=10**6)
     for first in range(0, 500, 2):
         assert inbox.on_lost(LostTicks("p", first, first + 1))
     assert not inbox.on_lost(LostTicks("p", 0, 1))
     assert (inbox.lost_count, len(inbox.lost), inbox.lost[-1]) == (250, 100, LostTicks("p", 498, 499))
+
+
+def test_lag_is_what_lies_between_the_reader_and_the_pubend_and_silence_counts_as_read() -> None:
+    inbox = Inbox(1, Wanted("TRUE"), bytes_max=10**6, messages_max=10**6)
+    assert inbox.lag({"p": tick_at(9_000)}) == {}, "it has not begun anywhere"
+    inbox.on_subscribed("TRUE", (), (("p", tick_at(1_000)), ("q", tick_at(1_000))))
+    assert inbox.lag({"p": tick_at(9_000)}) == {"p": Lag(8_000, 0), "q": Lag(0, 0)}
+    for ms in (2_000, 3_000):
+        inbox.push(Received("p", tick_at(ms), b""))
+    inbox.push(Received("best-effort", tick_at(7_000), b""))
+    inbox.positions.on_horizon("p", tick_at(8_000))
+    assert inbox.lag({"p": tick_at(9_000)})["p"] == Lag(7_000, 2)
+    inbox.pop()
+    assert inbox.lag({"p": tick_at(9_000)})["p"] == Lag(6_000, 1)
+    inbox.pop()
+    assert inbox.lag({"p": tick_at(9_000)})["p"] == Lag(1_000, 0)
+    assert inbox.lag({"p": tick_at(500)})["p"] == Lag(0, 0), "what has arrived was there"
+
+
+def test_what_was_fetched_for_a_reader_is_not_read() -> None:
+    inbox = Inbox(1, Wanted("TRUE", {"p": 0}, durable="app"), bytes_max=10**6, messages_max=10**6)
+    for tick in (3, 5, 8):
+        inbox.push(Received("p", tick, b""))
+    fetched = inbox.pop_many(2)
+    inbox.fetched = lambda: tuple(fetched)
+    assert inbox.receipts is not None
+    inbox.receipts.settle()
+    assert (inbox.read_positions(), inbox.acknowledgeable(), inbox.lag({})["p"].pending) == ({"p": 3}, {"p": 3}, 3)
+    fetched.pop(0)
+    assert (inbox.read_positions(), inbox.acknowledgeable(), inbox.lag({})["p"].pending) == ({"p": 5}, {"p": 5}, 2)
+    inbox.withdraw()
+    assert inbox.read_positions() == {"p": 5}
+
+
+def test_what_waits_when_another_took_over_is_not_for_this_one() -> None:
+    taken_over = "durable subscription 'app' was taken over or forgotten"
+    for durable, reason, is_taken_over in (("app", taken_over, True), ("app", "no", False), ("", taken_over, False)):
+        inbox = Inbox(1, Wanted("TRUE", {"p": 0}, durable=durable), bytes_max=10**6, messages_max=10**6)
+        inbox.push(Received("p", 3, b""))
+        inbox.refuse(reason)
+        assert (inbox.is_over, inbox.is_taken_over, len(inbox.queue)) == (
+            True,
+            is_taken_over,
+            0 if is_taken_over else 1,
+        )
+        assert inbox.read_positions() == {"p": 3}

@@ -6,6 +6,7 @@ from penstock.client.inboxes import Inboxes, subscribe_frame
 from penstock.client.positions import LostTicks
 from penstock.client.received import Received
 from penstock.client.settings import ClientSettings
+from penstock.client.wanted import Wanted
 
 
 def numbers(*inboxes: Inbox) -> bytes:
@@ -13,7 +14,7 @@ def numbers(*inboxes: Inbox) -> bytes:
 
 
 def ready(inboxes: Inboxes, **starts: int) -> Inbox:
-    inbox = inboxes.add("TRUE", {})
+    inbox = inboxes.add(Wanted("TRUE"))
     inbox.on_subscribed("TRUE", (), tuple(starts.items()))
     return inbox
 
@@ -75,7 +76,7 @@ def test_one_that_is_withdrawn_takes_nothing_more() -> None:
 def test_horizons_move_those_they_mean() -> None:
     inboxes = Inboxes(ClientSettings())
     one, two, three = (begun(inboxes, p=1) for _ in range(3))
-    asked = inboxes.add("TRUE", {"p": 1})
+    asked = inboxes.add(Wanted("TRUE", {"p": 1}))
     inboxes.on_horizons(Horizons(4, 10, numbers(two)), "p")
     assert [each.positions.get("p") for each in (one, two, three, asked)] == [10, 1, 10, 1]
     inboxes.on_horizons(Horizons(4, 7, numbers(two, one), is_only=True), "p")
@@ -123,7 +124,7 @@ def test_nothing_is_acknowledged_for_nobody() -> None:
 
 def test_after_a_loss_each_resumes_from_its_own_positions() -> None:
     inboxes = Inboxes(ClientSettings())
-    one, two, new = begun(inboxes, p=1, q=3), begun(inboxes, p=1), inboxes.add("n = 1", {"q": 8})
+    one, two, new = begun(inboxes, p=1, q=3), begun(inboxes, p=1), inboxes.add(Wanted("n = 1", {"q": 8}))
     gone = ready(inboxes)
     inboxes.close(gone)
     deliver(inboxes, 6, one, two)
@@ -166,3 +167,35 @@ def test_one_that_is_full_blocks_all_until_it_is_read() -> None:
     inbox.pop()
     inboxes.on_taken(inbox)
     assert not inboxes.are_blocking
+
+
+def test_durable_subscriptions_are_no_part_of_the_least_position() -> None:
+    inboxes = Inboxes(ClientSettings())
+    durable = inboxes.add(Wanted("TRUE", durable="app"))
+    durable.on_subscribed("TRUE", (), (("p", 1),))
+    inboxes.on_names([(4, "p")])
+    inboxes.on_horizons(Horizons(4, 5, numbers(durable), is_only=True), "p")
+    assert inboxes.acknowledge() is None, "there is no other"
+    plain = begun(inboxes, p=1)
+    inboxes.on_horizons(Horizons(4, 10, numbers(durable)), "p")
+    assert inboxes.acknowledge() == Acknowledge(((4, 10),))
+    assert inboxes.reporting.take(now_ms=0) == [Acknowledge(((4, 5),), durable.number)]
+    assert plain.receipts is None
+
+
+def test_what_is_wanted_is_asked_for_again_on_every_connection() -> None:
+    inboxes = Inboxes(ClientSettings())
+    inbox = inboxes.add(Wanted("TRUE", {}, 0, "earliest", "app"))
+    assert inboxes.subscribes() == [Subscribe(1, "TRUE", otherwise=0, missing="earliest", durable="app")]
+    inbox.on_subscribed("TRUE", (), (("p", 7),))
+    inboxes.on_disconnected()
+    again = Subscribe(1, "TRUE", (("p", 7),), resumes=True, otherwise=0, missing="earliest", durable="app")
+    assert inboxes.subscribes() == [again]
+
+
+def test_how_far_pubends_are_is_what_was_heard_last() -> None:
+    inboxes = Inboxes(ClientSettings())
+    inboxes.on_horizons(Horizons(4, 5, present=9), "p")
+    inboxes.on_horizons(Horizons(4, 6, present=8), "p")
+    inboxes.on_horizons(Horizons(5, 6), "q")
+    assert inboxes.presents == {"p": 9, "q": 6}

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.positions import LostTicks, Positions, checked_start, first_unread
+from penstock.client.positions import LostTicks, Positions, first_unread
 from penstock.client.received import Received
-from penstock.model.errors import MisuseError
 
 
 def test_a_position_begins_with_the_start_and_the_first_word_counts() -> None:
@@ -99,16 +96,3 @@ def test_positions_are_those_of_a_stream_that_is_counted_tick_by_tick(
     for pubend, position in unread.items():
         assert all(each.tick < position for each in arrived[:read] if each.pubend == pubend)
         assert all(each.tick >= position for each in arrived[read:] if each.pubend == pubend)
-
-
-@pytest.mark.parametrize("start", [{"p": -1}, {"p": True}, {"p": "1"}, {"p": 1.0}, {"p": 2**62 + 1}, {"": 1}, {1: 1}])
-def test_a_start_that_cannot_be_is_the_callers_fault(start: dict[Any, Any]) -> None:
-    with pytest.raises(MisuseError):
-        checked_start(start)
-
-
-def test_a_start_is_copied() -> None:
-    start = {"p": 0, "q": 2**62}
-    assert checked_start(start) == start
-    assert checked_start(start) is not start
-    assert checked_start(None) == {}

@@ -31,6 +31,7 @@ from penstock.broker.frames import (
 from penstock.client.positions import LostTicks
 from penstock.client.session import Changes, Session
 from penstock.client.settings import ClientSettings
+from penstock.client.wanted import Wanted
 from penstock.model.errors import LimitError
 from penstock.model.message import Message
 
@@ -145,7 +146,7 @@ def test_nothing_is_taken_while_the_transport_is_full() -> None:
 def test_a_heartbeat_is_sent_when_nothing_else_was() -> None:
     session = session_up()
     assert session.next_deadline() == 1_000
-    session.subscribe("TRUE")
+    session.subscribe(Wanted("TRUE"))
     assert session.take_frames(now_ms=600) == [Subscribe(1, "TRUE")]
     assert session.take_frames(now_ms=1_000) == []
     assert session.take_frames(now_ms=1_600) == [Heartbeat(1_600)]
@@ -160,7 +161,7 @@ def test_a_broker_that_is_silent_for_five_heartbeats_is_given_up() -> None:
 
 def test_a_subscription_goes_from_asked_to_ready_to_closed() -> None:
     session = session_up()
-    inbox = session.subscribe("a = 1")
+    inbox = session.subscribe(Wanted("a = 1"))
     changes = feed(session, Subscribed(1, "a = 1 AND b = 2", ("far",)))
     assert changes.inboxes == {1: inbox}
     assert (inbox.state, inbox.granted, inbox.pending) == ("ready", "a = 1 AND b = 2", ("far",))
@@ -176,14 +177,14 @@ def test_a_subscription_goes_from_asked_to_ready_to_closed() -> None:
 
 def test_a_refused_subscription_knows_why() -> None:
     session = session_up()
-    inbox = session.subscribe("a = 1")
+    inbox = session.subscribe(Wanted("a = 1"))
     feed(session, Refused("subscribe", 1, "not for you"))
     assert (inbox.state, inbox.reason) == ("refused", "not for you")
 
 
 def test_a_withdrawal_that_the_broker_does_not_know_is_done() -> None:
     session = session_up()
-    inbox = session.subscribe("a = 1")
+    inbox = session.subscribe(Wanted("a = 1"))
     session.unsubscribe(inbox)
     feed(session, Refused("unsubscribe", 1, "no such subscription"))
     assert inbox.state == "closed"
@@ -191,7 +192,7 @@ def test_a_withdrawal_that_the_broker_does_not_know_is_done() -> None:
 
 def test_messages_reach_each_subscription_they_are_for_once_per_batch() -> None:
     session = session_up()
-    one, two, three = (session.subscribe("TRUE") for _ in range(3))
+    one, two, three = (session.subscribe(Wanted("TRUE")) for _ in range(3))
     changes = feed(session, deliver(1, 1), deliver(2, 1, 3), deliver(3, 99))
     assert [*changes.inboxes.values()] == [one, three]
     assert [each.tick for each in one.queue] == [1, 2]
@@ -204,7 +205,7 @@ def test_messages_reach_each_subscription_they_are_for_once_per_batch() -> None:
 
 def test_a_delivery_in_pieces_is_put_together() -> None:
     session = session_up()
-    inbox = session.subscribe("TRUE")
+    inbox = session.subscribe(Wanted("TRUE"))
     data = encode_frame(deliver(1)) + encode_frame(deliver(2))
     for byte in data:
         session.on_data(bytes([byte]), now_ms=0, wall_ms=0)
@@ -221,8 +222,8 @@ def test_a_pubend_without_a_name_breaks_the_protocol() -> None:
 
 def test_reading_stops_when_a_queue_is_full_and_its_silence_is_not_the_brokers() -> None:
     session = session_up(queue_messages=4)
-    inbox = session.subscribe("TRUE")
-    session.subscribe("FALSE")
+    inbox = session.subscribe(Wanted("TRUE"))
+    session.subscribe(Wanted("FALSE"))
     feed(session, *(deliver(n) for n in range(4)))
     assert not session.reading
     assert not session.is_silent(now_ms=10**9)
@@ -238,7 +239,7 @@ def test_reading_stops_when_a_queue_is_full_and_its_silence_is_not_the_brokers()
 
 def test_withdrawing_a_full_subscription_lets_the_others_read() -> None:
     session = session_up(queue_messages=2)
-    inbox = session.subscribe("TRUE")
+    inbox = session.subscribe(Wanted("TRUE"))
     feed(session, deliver(1), deliver(2))
     assert not session.reading
     session.unsubscribe(inbox)
@@ -247,7 +248,7 @@ def test_withdrawing_a_full_subscription_lets_the_others_read() -> None:
 
 def test_subscriptions_are_sent_again_after_a_reconnect_and_withdrawn_ones_are_not() -> None:
     session = session_up()
-    one, two = session.subscribe("a = 1"), session.subscribe("a = 2")
+    one, two = session.subscribe(Wanted("a = 1")), session.subscribe(Wanted("a = 2"))
     feed(session, Subscribed(1, "narrow"), Subscribed(2, "a = 2"), deliver(1, 1))
     session.unsubscribe(two)
     session.take_frames(now_ms=0)
@@ -256,7 +257,7 @@ def test_subscriptions_are_sent_again_after_a_reconnect_and_withdrawn_ones_are_n
     assert changes.lost
     assert (one.state, two.state) == ("asked", "closed")
     assert len(one.queue) == 1
-    three = session.subscribe("a = 3")
+    three = session.subscribe(Wanted("a = 3"))
     session.unsubscribe(three)
     assert three.is_over
     session.on_connected(now_ms=0)
@@ -277,7 +278,10 @@ def test_status_answers_and_refusals_are_passed_on() -> None:
     session = session_up()
     assert session.ask_status() == 1
     assert session.take_frames(now_ms=0) == [StatusRequest(1)]
-    assert feed(session, StatusReply(1, b"{}"), Refused("status", 2, "no")).statuses == [(1, b"{}"), (2, "no")]
+    assert feed(session, StatusReply(1, b"{}"), Refused("status", 2, "no")).answers == [
+        StatusReply(1, b"{}"),
+        Refused("status", 2, "no"),
+    ]
 
 
 def test_a_refused_message_and_a_goodbye_are_passed_on() -> None:
@@ -368,7 +372,7 @@ def test_why_publishers_are_held_back_is_known_until_it_is_over() -> None:
 
 def test_a_subscription_resumes_where_it_was() -> None:
     session = session_up()
-    inbox = session.subscribe("TRUE", {"trades": 3})
+    inbox = session.subscribe(Wanted("TRUE", {"trades": 3}))
     assert session.take_frames(now_ms=0) == [Subscribe(1, "TRUE", (("trades", 3),))]
     feed(session, Subscribed(1, "TRUE", (), (("trades", 3), ("quotes", 5))), deliver(7))
     assert inbox.starts == {"trades": 3, "quotes": 5}
@@ -385,7 +389,7 @@ def test_a_subscription_resumes_where_it_was() -> None:
 
 def test_one_acknowledgement_answers_all_horizons_that_came_together() -> None:
     session = session_up()
-    session.subscribe("TRUE")
+    session.subscribe(Wanted("TRUE"))
     session.take_frames(now_ms=0)
     feed(session, PubendNames(((1, "trades"),)), Subscribed(1, "TRUE", (), (("quotes", 5), ("trades", 6))))
     feed(session, naming(0, 5), naming(1, 6))
@@ -398,9 +402,9 @@ def test_one_acknowledgement_answers_all_horizons_that_came_together() -> None:
 
 def test_a_horizon_on_its_way_when_a_subscription_was_confirmed_is_not_meant_for_it() -> None:
     session = session_up()
-    older = session.subscribe("a = 1")
+    older = session.subscribe(Wanted("a = 1"))
     feed(session, Subscribed(1, "a = 1", (), (("quotes", 5),)), naming(0, 5))
-    newer = session.subscribe("a = 2", {"quotes": 3})
+    newer = session.subscribe(Wanted("a = 2", {"quotes": 3}))
     session.take_frames(now_ms=0)
     # The confirmation is a control frame, and overtakes horizons that wait among the data.
     feed(session, Subscribed(2, "a = 2", (), (("quotes", 3),)), Horizons(0, 90))
@@ -415,7 +419,7 @@ def test_a_horizon_on_its_way_when_a_subscription_was_confirmed_is_not_meant_for
 
 def test_what_a_connection_named_is_named_again_on_the_next_one() -> None:
     session = session_up()
-    inbox = session.subscribe("TRUE")
+    inbox = session.subscribe(Wanted("TRUE"))
     feed(session, Subscribed(1, "TRUE", (), (("quotes", 5),)), naming(0, 5), Horizons(0, 9))
     session.on_disconnected()
     session.on_connected(now_ms=0)
@@ -427,9 +431,9 @@ def test_what_a_connection_named_is_named_again_on_the_next_one() -> None:
 
 def test_lost_ticks_are_passed_on_if_a_subscription_misses_them() -> None:
     session = session_up()
-    inbox = session.subscribe("TRUE")
+    inbox = session.subscribe(Wanted("TRUE"))
     feed(session, Subscribed(1, "TRUE", (), (("quotes", 5),)))
-    other = session.subscribe("TRUE", {"quotes": 5})
+    other = session.subscribe(Wanted("TRUE", {"quotes": 5}))
     assert feed(session, Lost(0, 1, 4, (1,))).missing == []
     assert feed(session, Lost(0, 8, 9, (1,)), deliver(6)).missing == [LostTicks("quotes", 8, 9)]
     assert [each.tick for each in inbox.queue] == [6], "a notice overtakes the messages in front of it"

@@ -17,6 +17,7 @@ from penstock.model.errors import MisuseError
         {"connect_ms": 0},
         {"close_ms": 0},
         {"linger_ms": -1},
+        {"acknowledge_ms": -1},
         {"backoff_first_ms": 0},
         {"backoff_first_ms": 100, "backoff_max_ms": 99},
         {"give_up_ms": -1},

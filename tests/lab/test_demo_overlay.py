@@ -50,6 +50,33 @@ def test_brokers_start_find_each_other_and_end_in_order() -> None:
     assert not folder.exists()
 
 
+def test_with_detours_a_broker_dials_its_neighbours_elsewhere() -> None:
+    with DemoOverlay(PAIR, detours=True) as overlay:
+        elsewhere = overlay.detours["b2", "b1"]
+        dialling, dialled = (load_overlay(overlay.file.with_name(f"overlay-{name}.toml")) for name in ("b2", "b1"))
+        assert elsewhere not in (overlay.port("b1"), overlay.port("b2"))
+        assert dialling.dialled_by("b2")[0].port == elsewhere
+        assert dialled.place_of("b1").port == overlay.port("b1")
+        assert dialling.place_of("b2").port == overlay.port("b2")
+
+
+def test_a_broker_that_is_paused_goes_on_when_it_is_resumed_and_ends_with_the_others() -> None:
+    def state(pid: int) -> str:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+    with DemoOverlay(OverlayPlan({"b1": ()})) as overlay:
+        pid = overlay.pid("b1")
+        overlay.pause("b1")
+        os.waitid(os.P_PID, pid, os.WSTOPPED)
+        assert state(pid) == "T"
+        overlay.check()
+        overlay.resume("b1")
+        os.waitid(os.P_PID, pid, os.WCONTINUED)
+        assert state(pid) != "T"
+        overlay.pause("b1")
+    assert not Path(f"/proc/{pid}").exists()
+
+
 def test_a_broker_that_ends_by_itself_is_noticed() -> None:
     with DemoOverlay(OverlayPlan({"b1": ()})) as overlay:
         os.kill(overlay.pid("b1"), signal.SIGKILL)

@@ -25,6 +25,7 @@ from penstock.broker.frames import (
     Welcome,
 )
 from penstock.broker.outbox import Outbox
+from penstock.broker.settings import BrokerSettings
 from penstock.live.loop import run as run_on_loop
 from penstock.live.overlay import BrokerPlace, Overlay
 from penstock.model.body import encode_body
@@ -205,6 +206,11 @@ class FakeBroker:
     ) -> list[Effect]:
         self.last_ms = now_ms
         self.asked.append(("read", number, messages, last, damaged))
+        return self._answer()
+
+    def apply(self, settings: BrokerSettings, *, now_ms: int) -> list[Effect]:
+        self.last_ms = now_ms
+        self.asked.append(("apply", settings))
         return self._answer()
 
     def next_deadline(self) -> int | None:

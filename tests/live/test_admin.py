@@ -12,16 +12,17 @@ import pytest
 
 from live.support import FakeBroker, lone, run
 from penstock.live.admin import AdminServer
-from penstock.live.errors import ConfigError
+from penstock.live.errors import ConfigError, RestartError
+from penstock.live.membership import OverlayChange
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Security
 
 KEY = "key"
 
 
-async def get(address: tuple[str, int], path: str, *headers: str) -> tuple[int, str]:
+async def get(address: tuple[str, int], path: str, *headers: str, method: str = "GET") -> tuple[int, str]:
     reader, writer = await asyncio.open_connection(*address)
-    lines = [f"GET {path} HTTP/1.1", "Host: localhost", "Connection: close", *headers, "", ""]
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", "Connection: close", *headers, "", ""]
     writer.write("\r\n".join(lines).encode())
     head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
     writer.close()
@@ -31,9 +32,16 @@ async def get(address: tuple[str, int], path: str, *headers: str) -> tuple[int, 
 
 class Subject:
     is_serving = True
+    asked: tuple[str, bool] = ("", False)
 
     def status(self) -> dict[str, Any]:
         raise AssertionError("not asked for here")
+
+    def reread(self, *, digest: str = "", is_trial: bool = False) -> OverlayChange:
+        self.asked = digest, is_trial
+        if digest == "bad":
+            raise RestartError("needs a restart of broker b1: port (1 to 2)")
+        return OverlayChange() if digest == "same" else OverlayChange(brokers_added=("b9",))
 
 
 def test_a_node_shows_metrics_health_and_status() -> None:
@@ -62,10 +70,29 @@ def test_who_is_on_the_way_out_is_not_healthy() -> None:
 def test_a_token_protects_every_page() -> None:
     async def scenario() -> None:
         async with AdminServer(Subject(), token=KEY) as admin:
-            for path in ("/metrics", "/health", "/status"):
+            for path in ("/metrics", "/health", "/status", "/overlay"):
                 assert (await get(admin.address, path))[0] == 401
                 assert (await get(admin.address, path, "Authorization: Bearer other"))[0] == 401
             assert (await get(admin.address, "/health", f"Authorization: Bearer {KEY}"))[0] == 200
+
+    run(scenario())
+
+
+def test_a_node_is_asked_to_reread_its_file_and_says_what_came_of_it() -> None:
+    async def scenario() -> None:
+        subject = Subject()
+        async with AdminServer(subject) as admin:
+            code, text = await get(admin.address, "/overlay?sha256=12", method="POST")
+            told = json.loads(text)
+            assert (code, told["result"], told["change"]["brokers_added"]) == (200, "applied", ["b9"])
+            assert subject.asked == ("12", False)
+            code, text = await get(admin.address, "/overlay")
+            assert (code, json.loads(text)["result"], subject.asked) == (200, "changed", ("", True))
+            assert json.loads((await get(admin.address, "/overlay?sha256=same"))[1])["result"] == "unchanged"
+            code, text = await get(admin.address, "/overlay?sha256=bad", method="POST")
+            refused = {"result": "refused", "reason": "needs a restart of broker b1: port (1 to 2)"}
+            assert (code, json.loads(text)) == (409, refused)
+            assert (await get(admin.address, "/overlay", method="DELETE"))[0] == 405
 
     run(scenario())
 

@@ -71,7 +71,7 @@ def test_everything_that_can_be_said_is_understood(tmp_path: Path) -> None:
     overlay = loaded(FULL, tmp_path)
     pb1, ib1 = overlay.brokers["pb1"], overlay.brokers["ib1"]
     assert (overlay.name, overlay.links) == ("demo", (("pb1", "ib1"),))
-    assert (pb1.number, pb1.host, pb1.port, pb1.admin_port, pb1.admin_host) == (1, "127.0.0.1", 7001, 8001, "127.0.0.1")
+    assert (pb1.host, pb1.port, pb1.admin_port, pb1.admin_host) == ("127.0.0.1", 7001, 8001, "127.0.0.1")
     assert (ib1.number, ib1.host, ib1.listens_at) == (7, "10.0.0.2", "0.0.0.0")  # noqa: S104 - not bound here
     assert (overlay.security.link_token, overlay.security.admin_token) == ("links", "admin")
     assert overlay.security.mutual
@@ -98,7 +98,10 @@ def test_the_settings_of_a_broker_follow(tmp_path: Path) -> None:
 
 def test_little_needs_to_be_said(tmp_path: Path) -> None:
     overlay = loaded(SMALL, tmp_path)
-    assert [place.number for place in overlay.brokers.values()] == [1, 2]
+    numbers = [place.number for place in overlay.brokers.values()]
+    assert len({*numbers}) == 2
+    without_the_first = loaded("overlay = 'small'\n[brokers.b2]\nport = 7002\n", tmp_path)
+    assert without_the_first.brokers["b2"].number == numbers[1], "who comes or goes changes nobody's number"
     assert overlay.access.is_open
     assert overlay.access.rule_for("anybody").publish is EVERYTHING
     assert overlay.brokers["b1"].tls is None
@@ -170,7 +173,11 @@ def test_brokers_of_different_machines_may_use_the_same_path(tmp_path: Path) -> 
             "overlay.toml:6: brokers.b2.admin_port: 127.0.0.1:7001 is taken",
         ),
         ("port = 7002", "port = 1\nadmin_port = 1", "overlay.toml:6: brokers.b2.admin_port: 127.0.0.1:1 is taken"),
-        ("port = 7002", "port = 1\nnumber = 1", "overlay.toml:6: brokers.b2.number: 1 is taken by broker b1"),
+        (
+            "port = 7002",
+            "port = 1\nnumber = 2024147173",
+            "overlay.toml:6: brokers.b2.number: 2024147173 is taken by broker b1",
+        ),
         ("port = 7002", "port = 1\nnumber = 0", "overlay.toml:6: brokers.b2.number: 0 is not in 1 .. 4294967295"),
         (
             "port = 7002",

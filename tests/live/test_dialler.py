@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from live.support import FakeBroker, lone, run, until
 from penstock.live.connection import Connection
-from penstock.live.dialler import FIRST_RETRY_S, RETRY_S_MAX, Dialler, retry_s
+from penstock.live.dialler import FIRST_RETRY_S, RETRY_S_MAX, Dialler, Diallers, retry_s
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import BrokerPlace
 
@@ -52,5 +53,40 @@ def test_a_neighbour_that_is_not_there_is_called_until_it_is() -> None:
         await listening.wait_closed()
         made[-1].abort()
         await until(lambda: owner.counters.open_connections == 0)
+
+    run(scenario())
+
+
+def test_who_is_called_changes_and_who_stays_is_not_called_anew() -> None:
+    async def scenario() -> None:
+        owner = BrokerNode(lone(), "b1", broker=FakeBroker())
+        made: list[Connection] = []
+
+        def make(name: str) -> Connection:
+            made.append(Connection(len(made) + 1, owner, dialled=name))
+            return made[-1]
+
+        async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+
+        listening = await asyncio.start_server(hold, "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        two, three = (BrokerPlace(name=name, number=2, port=port) for name in ("b2", "b3"))
+        diallers = Diallers(make, on_failed=lambda *_told: None, rng=Random(1))
+        diallers.call([two], None)
+        await until(lambda: len(made) == 1)
+        diallers.call([two, three], None)
+        await until(lambda: len(made) == 2)
+        diallers.call([replace(two, host="localhost")], None)
+        await until(lambda: len(made) == 3)
+        assert [each.dialled for each in made] == ["b2", "b3", "b2"]
+        await diallers.stop()
+        for each in made:
+            each.abort()
+        await until(lambda: owner.counters.open_connections == 0)
+        listening.close()
+        await listening.wait_closed()
+        assert len(asyncio.all_tasks()) == 1
 
     run(scenario())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -9,6 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from penstock.live.counters import Counters
 from penstock.live.metrics import registry_of, rendered
 from penstock.live.store_figures import StoreFigures
+from penstock.model.tick import tick_at
+
+NOW_MS = 1_000_000
 
 
 class Source:
@@ -45,8 +49,34 @@ class Keeping(Source):
         return super().status() | {"store": STORE}
 
 
+def pubend(last_tick: int, hosts: Mapping[str, int]) -> dict[str, Any]:
+    return {"last_tick": last_tick, "trimmed_below": 0, "size_bytes": 77, "hosts": hosts}
+
+
+def stream(horizon_ms: int, heard_ms: int) -> dict[str, int]:
+    ticks = {"horizon": tick_at(horizon_ms), "heard": tick_at(heard_ms)}
+    return {**ticks, "pending_bytes": 5, "catch_ups": 2, "behind": 3}
+
+
+class Guaranteeing(Source):
+    def __init__(self, pubends: dict[str, Any], streams: dict[str, Any]) -> None:
+        super().__init__()
+        self.figures = {
+            "pubends": pubends,
+            "streams": streams,
+            "cache_bytes": 11,
+            "commits_waiting": 1,
+            "held_back": "the disk is full",
+        }
+
+    def status(self) -> dict[str, Any]:
+        status = super().status()
+        counts = {"nacks_sent": 4, "lost_ticks": 1, "publishes_repeated": 2, "unheard_of": 9}
+        return status | {"broker": status["broker"] | {"counts": counts, "guaranteed": self.figures}}
+
+
 def samples(source: Source) -> dict[tuple[str, tuple[str, ...]], float]:
-    text = rendered(registry_of(source)).decode()
+    text = rendered(registry_of(source, now_ms=lambda: NOW_MS)).decode()
     return {
         (sample.name, tuple(sorted(sample.labels.values()))): sample.value
         for family in text_string_to_metric_families(text)
@@ -89,6 +119,52 @@ def test_the_figures_of_the_store_are_there_if_there_is_one() -> None:
     }
     assert expected.items() <= samples(Keeping()).items()
     assert not [name for name, _ in samples(Source()) if name.startswith("penstock_store")]
+
+
+def test_the_figures_of_guaranteed_pubends_are_there() -> None:
+    hosts = {"sb1": tick_at(NOW_MS - 1_500) + 1, "sb2": tick_at(NOW_MS - 3_500)}
+    found = samples(Guaranteeing({"q": pubend(tick_at(NOW_MS - 1_500), hosts), "r": pubend(tick_at(NOW_MS), {})}, {}))
+    expected = {
+        ("penstock_pubend_log_bytes", ("q",)): 77,
+        ("penstock_pubend_last_tick_age_seconds", ("q",)): 1.5,
+        ("penstock_pubend_hosts", ("q",)): 2,
+        ("penstock_pubend_hosts", ("r",)): 0,
+        ("penstock_pubend_lag_seconds", ("q",)): 2,
+        ("penstock_host_lag_seconds", ("q", "sb1")): 0,
+        ("penstock_host_lag_seconds", ("q", "sb2")): 2,
+        ("penstock_cache_bytes", ()): 11,
+        ("penstock_commits_waiting", ()): 1,
+        ("penstock_held_back", ()): 1,
+        ("penstock_nacks_sent_total", ()): 4,
+        ("penstock_lost_ticks_total", ()): 1,
+        ("penstock_publishes_repeated_total", ()): 2,
+        ("penstock_unheard_of_total", ()): 9,
+    }
+    assert expected.items() <= found.items()
+    assert ("penstock_pubend_lag_seconds", ("r",)) not in found
+
+
+def test_the_figures_of_streams_are_there() -> None:
+    expected = {
+        ("penstock_stream_lag_seconds", ("q",)): 0.25,
+        ("penstock_stream_horizon_age_seconds", ("q",)): 1,
+        ("penstock_stream_pending_bytes", ("q",)): 5,
+        ("penstock_stream_catch_ups", ("q",)): 2,
+        ("penstock_stream_subscriptions_behind", ("q",)): 3,
+    }
+    assert expected.items() <= samples(Guaranteeing({}, {"q": stream(NOW_MS - 1_000, NOW_MS - 750)})).items()
+
+
+def test_the_number_of_series_is_bounded_and_those_furthest_behind_are_shown() -> None:
+    hosts = {f"sb{number}": tick_at(NOW_MS - number) for number in range(600)}
+    pubends = {name: pubend(tick_at(NOW_MS), hosts) for name in ("q", "r", "s")}
+    streams = {f"s{number}": stream(NOW_MS - number, NOW_MS) for number in range(3_000)}
+    found = samples(Guaranteeing(pubends, streams))
+    names = [name for name, _ in found]
+    assert names.count("penstock_host_lag_seconds") == names.count("penstock_stream_lag_seconds") == 1_000
+    assert found["penstock_host_lag_seconds", ("q", "sb599")] == 0.599
+    assert ("penstock_host_lag_seconds", ("q", "sb0")) not in found
+    assert ("penstock_stream_lag_seconds", ("s2999",)) in found
 
 
 def test_every_scrape_asks_again() -> None:

@@ -43,6 +43,13 @@ def test_a_broker_that_is_not_there_is_said_so() -> None:
         row("b1", "b2").settings_for("b9")
 
 
+def test_brokers_without_a_way_between_them_are_on_different_islands() -> None:
+    overlay = row("b1", "b2", "b3", "b4")
+    assert overlay.islands() == [["b1", "b2", "b3", "b4"]]
+    assert replace(overlay, links=(("b4", "b1"), ("b2", "b3"))).islands() == [["b1", "b4"], ["b2", "b3"]]
+    assert overlay.settings_for("b2").members == ("b1", "b2", "b3", "b4")
+
+
 def test_the_port_that_was_given_replaces_the_one_in_the_file() -> None:
     assert row("b1", "b2").with_port("b1", 99).brokers["b1"].port == 99
 

@@ -9,10 +9,8 @@ from live.support import FramePeer, guaranteed, run, until
 from penstock.broker.frames import Deliver, HeldBack, PublishAck, Subscribe
 from penstock.client import ClientSettings, Subscription, connect
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
-from penstock.live.clock import Clock
 from penstock.live.node import BrokerNode
 from penstock.model.body import decode_attributes
-from penstock.model.tick import tick_at
 
 PAIR = OverlayPlan(
     {"pb": ("pb.a",), "sb": ()},
@@ -54,10 +52,10 @@ def test_what_was_published_around_a_kill_arrives_once_and_in_order() -> None:
         overlay.check()
 
 
-async def replayed(node: BrokerNode, count: int, *, since_ms: int) -> list[object]:
-    """What a subscriber from a time on gets, which is to be so much."""
+async def replayed(node: BrokerNode, count: int) -> list[object]:
+    """What a subscriber to all that is kept gets, which is to be so much."""
     peer = await FramePeer.client(node.address, "reader")
-    peer.send(Subscribe(1, "number >= 0", positions=(("b1.a", tick_at(since_ms)),)))
+    peer.send(Subscribe(1, "number >= 0", otherwise=0))
     await peer.deliveries(count)
     await peer.close()
     return [decode_attributes(each.body)["number"] for each in peer.all(Deliver)]
@@ -65,13 +63,12 @@ async def replayed(node: BrokerNode, count: int, *, since_ms: int) -> list[objec
 
 def test_a_broker_that_starts_again_serves_what_it_kept(tmp_path: Path) -> None:
     async def scenario() -> None:
-        since_ms = Clock().now_ms()
         for life in range(3):
             async with BrokerNode(guaranteed(tmp_path), "b1") as node:
                 peer = await FramePeer.client(node.address)
                 peer.publish(*({"number": 10 * life + each} for each in range(10)))
                 await until(lambda peer=peer: peer.all(PublishAck))  # type: ignore[misc]
-                assert await replayed(node, 10 * life + 10, since_ms=since_ms) == list(range(10 * life + 10))
+                assert await replayed(node, 10 * life + 10) == list(range(10 * life + 10))
                 await peer.close()
 
     run(scenario())
@@ -79,7 +76,6 @@ def test_a_broker_that_starts_again_serves_what_it_kept(tmp_path: Path) -> None:
 
 def test_a_full_store_holds_publishers_back_and_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
     async def scenario() -> None:
-        since_ms = Clock().now_ms()
         async with BrokerNode(guaranteed(tmp_path, data_bytes_max=1 << 20), "b1") as node:
             peer = await FramePeer.client(node.address)
             peer.publish({"number": 0}, payload=bytes(600_000))
@@ -89,6 +85,6 @@ def test_a_full_store_holds_publishers_back_and_loses_nothing_it_acknowledged(tm
             assert peer.all(PublishAck)[-1].sequence == acknowledged.sequence == 1
             await peer.close()
         async with BrokerNode(guaranteed(tmp_path), "b1") as node:
-            assert await replayed(node, 1, since_ms=since_ms) == [0]
+            assert await replayed(node, 1) == [0]
 
     run(scenario())

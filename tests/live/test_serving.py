@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
-from live.support import lone, run
+from live.support import lone, run, until
+from penstock.live.config import load_overlay
 from penstock.live.node import BrokerNode
 from penstock.live.serving import serve
 
@@ -23,3 +26,28 @@ def test_a_signal_ends_it_in_order(which: signal.Signals) -> None:
 
     run(serve(lone(), "b1", on_ready=on_ready))
     assert not nodes[0].is_serving
+
+
+def test_a_hangup_lets_it_reread_its_file_and_a_bad_file_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "overlay.toml"
+    text = "overlay = 'test'\n[brokers.b1]\nport = 0\n"
+    steps = [text, text + "[brokers.b2]\nport = 1\n", text + "nonsense = 1\n"]
+    events = ["overlay-unchanged", "overlay-applied", "overlay-refused"]
+
+    async def scenario() -> None:
+        ready = asyncio.get_running_loop().create_future()
+        serving = asyncio.create_task(serve(load_overlay(file), "b1", on_ready=ready.set_result))
+        node: BrokerNode = await ready
+        for content, event in zip(steps, events, strict=True):
+            file.write_text(content)
+            os.kill(os.getpid(), signal.SIGHUP)
+            await until(lambda event=event: event in [each.message for each in caplog.records])  # type: ignore[misc]
+        assert list(node.overlay.brokers) == ["b1", "b2"]
+        os.kill(os.getpid(), signal.SIGTERM)
+        await serving
+
+    file.write_text(text)
+    with caplog.at_level("INFO", logger="penstock"):
+        run(scenario())

@@ -21,6 +21,7 @@ from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.intake import Intake
 from penstock.broker.mechanism import Mechanism
 from penstock.broker.mechanisms import Mechanisms
+from penstock.broker.membership import Membership
 from penstock.broker.neighbourhood import Neighbourhood
 from penstock.broker.outbox import Outbox
 from penstock.broker.peers import Peer, PeerKind
@@ -49,9 +50,9 @@ class Broker:
         mechanisms: Sequence[Mechanism] = (),
         recovered: Recovered | None = None,
     ) -> None:
-        self.settings = settings
         self._incarnation = incarnation
         rooms = Rooms(settings, incarnation=incarnation)
+        self.settings = rooms.settings
         self._connections, self._topology, self._filters = rooms.connections, rooms.topology, rooms.filters
         self._subscribers, self._router = rooms.subscribers, rooms.router
         self._readiness = Readiness(wait_ms=settings.subscribe_wait_ms)
@@ -59,6 +60,7 @@ class Broker:
         self._desk = Desk(rooms, self._readiness, self._guaranteed, incarnation=incarnation)
         self._intake = Intake(rooms, self._guaranteed, refuse=self._desk.refuse)
         self._neighbourhood = Neighbourhood(rooms, self._readiness, self._guaranteed, incarnation=incarnation)
+        self._membership = Membership(rooms, self._neighbourhood)
         self._mechanisms = Mechanisms(rooms, mechanisms, self._guaranteed.edges, say_to=self._neighbourhood.say_to)
         if self._guaranteed.edges.subscriptions:
             self._readiness.need(rooms.filters.version)
@@ -139,6 +141,15 @@ class Broker:
         self._guaranteed.on_read(number, messages, last, damaged, now_ms=now_ms)
         return self._finish(now_ms)
 
+    def apply(self, settings: BrokerSettings, *, now_ms: int) -> list[Effect]:
+        """The operator changed something; raises ``SettingsError``, and changes nothing, if that needs a new start."""
+        self._guaranteed.begin_turn(now_ms=now_ms)
+        for peer, code, reason in self._membership.apply(settings):
+            self._end(peer, code, reason, now_ms)
+        self._membership.sweep()
+        self._readiness.stir(now_ms=now_ms)
+        return self._finish(now_ms)
+
     def next_deadline(self) -> int | None:
         """When this broker wants to be woken, if nothing happens before."""
         wishes = [
@@ -154,6 +165,7 @@ class Broker:
             self._beat_ms = now_ms + self.settings.heartbeat_ms if self._connections.peers else None
             for peer in self._connections.beat(now_ms=now_ms):
                 self._end(peer, "silent", "nothing was heard for too long", now_ms)
+            self._membership.sweep()
         self._intake.on_deadline(now_ms=now_ms)
         self._guaranteed.on_deadline(now_ms=now_ms)
         if self._readiness.is_time_to_retry(now_ms=now_ms):
@@ -227,6 +239,11 @@ class Broker:
             ),
             f.Nack: for_links(lambda peer, frame, now_ms: guaranteed.carrier.on_nack(peer.name, frame, now_ms=now_ms)),
             f.Positions: for_links(lambda _peer, frame, now_ms: guaranteed.on_positions(frame, now_ms=now_ms)),
+            f.StreamOpen: for_links(lambda _peer, frame, _now_ms: guaranteed.desk.on_open(frame)),
+            f.StreamOpened: for_links(lambda _peer, frame, _now_ms: guaranteed.desk.on_opened(frame)),
+            f.StreamTaken: for_links(lambda _peer, frame, _now_ms: guaranteed.desk.on_taken(frame)),
+            f.StreamForget: for_links(lambda _peer, frame, _now_ms: guaranteed.desk.on_forget(frame)),
+            f.StreamForgotten: for_links(lambda _peer, frame, _now_ms: guaranteed.desk.on_forgotten(frame)),
             f.Forward: for_links(lambda peer, frame, _now_ms: self._router.forward(frame, peer.name)),
             f.MechanismMessage: for_links(self._mechanisms.on_message),
         }
@@ -241,6 +258,7 @@ class Broker:
             f.Publish: for_clients(lambda peer, frame, now_ms: intake.publish(peer, frame, now_ms=now_ms)),
             f.Acknowledge: for_clients(lambda peer, frame, _now_ms: positions.acknowledge(peer, frame)),
             f.Subscribe: for_clients(self._on_subscribe),
+            f.Forget: for_clients(lambda peer, frame, _now_ms: desk.forget(peer, frame)),
             f.Unsubscribe: for_clients(lambda peer, frame, _now_ms: flood(desk.unsubscribe(peer, frame))),
             f.StatusRequest: for_clients(self._on_status_request),
         }
@@ -305,10 +323,13 @@ class Broker:
             # Once per turn, however many subscriptions came in it.
             self._subscribed = False
             self._neighbourhood.probe()
-        ready = self._readiness.take_ready(self._neighbourhood.awaited(), now_ms=now_ms)
-        out_of_reach = tuple(self._neighbourhood.out_of_reach()) if ready else ()
+        awaited = self._neighbourhood.awaited()
+        out_of_reach = self._neighbourhood.out_of_reach()
+        ready = self._readiness.take_ready(
+            awaited, now_ms=now_ms, has_begun=lambda each: self._desk.has_begun(each, out_of_reach)
+        )
         for waiting, pending in ready:
-            self._desk.confirm(waiting.connection, waiting.number, pending + out_of_reach)
+            self._desk.confirm(waiting.connection, waiting.number, (*pending, *out_of_reach))
 
     def _finish(self, now_ms: int) -> list[Effect]:
         if self._router.heard:
@@ -317,6 +338,7 @@ class Broker:
         edges = self._guaranteed.edges
         if edges.refused:
             self._refuse_late()
+        self._desk.tell_forgotten()
         if edges.begun:
             self._desk.tell_begun()
         if self._readiness.is_waiting:

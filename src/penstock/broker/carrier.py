@@ -274,6 +274,15 @@ class Carrier:
             for book in self._books.values():
                 book.leave(peer.name)
 
+    def pubends(self) -> list[str]:
+        """The pubends of which something is kept."""
+        return [*self._caches, *(each for each in self._books if each not in self._caches)]
+
+    def forget_pubend(self, pubend: str) -> None:
+        """A pubend is no longer in the overlay."""
+        self._caches.pop(pubend, None)
+        self._books.pop(pubend, None)
+
     def cached_bytes(self) -> int:
         """What the caches hold."""
         return sum(cache.size_bytes for cache in self._caches.values())

@@ -41,7 +41,7 @@ _PUBLISH_CONTENT: Final = struct.Struct(">QHI")
 _FORWARD_CONTENT: Final = struct.Struct(">HI")
 _DELIVER_CONTENT: Final = struct.Struct(">HQH")
 _KNOWLEDGE_CONTENT: Final = struct.Struct(">BQQHII")
-_HORIZONS_CONTENT: Final = struct.Struct(">HQB")
+_HORIZONS_CONTENT: Final = struct.Struct(">HQQB")
 _KINDS: Final = frozenset(KnowledgeKind)
 _TICK_MAX: Final = 2**62
 _WHOLE: Final = 8
@@ -134,7 +134,7 @@ def _encode_data(frame: Publish | Forward | KnowledgeMessage | Horizons) -> byte
     if isinstance(frame, KnowledgeMessage):
         return _encode_knowledge(frame)
     if isinstance(frame, Horizons):
-        content = _HORIZONS_CONTENT.pack(frame.pubend, frame.tick, frame.is_only) + frame.numbers
+        content = _HORIZONS_CONTENT.pack(frame.pubend, frame.tick, frame.present, frame.is_only) + frame.numbers
         return _HEAD.pack(len(content) + 1, _HORIZONS) + content
     return _encode_forward(frame)
 
@@ -181,11 +181,11 @@ def _ascend(first: int, ticks: list[int], last: int) -> bool:
 
 
 def _decode_horizons(content: memoryview) -> Horizons:
-    pubend, tick, is_only = _HORIZONS_CONTENT.unpack_from(content)
+    pubend, tick, present, is_only = _HORIZONS_CONTENT.unpack_from(content)
     numbers = bytes(content[_HORIZONS_CONTENT.size :])
     if len(numbers) % 4 or is_only > 1:
         raise ProtocolError(f"horizons of {len(content)} bytes do not name subscriptions")
-    return Horizons(pubend, tick, numbers, is_only=bool(is_only))
+    return Horizons(pubend, tick, numbers, is_only=bool(is_only), present=present)
 
 
 def _encode_publish(frame: Publish) -> bytes:

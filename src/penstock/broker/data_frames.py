@@ -102,15 +102,19 @@ class Horizons:
     said of all but some is not meant for it.
     """
 
-    __slots__ = ("encoded", "is_only", "numbers", "pubend", "size", "tick")
+    __slots__ = ("encoded", "is_only", "numbers", "present", "pubend", "size", "tick")
 
-    def __init__(self, pubend: int, tick: int, numbers: bytes = b"", *, is_only: bool = False) -> None:
+    def __init__(
+        self, pubend: int, tick: int, numbers: bytes = b"", *, is_only: bool = False, present: int = 0
+    ) -> None:
         self.pubend = pubend
         """The broker's number for the pubend."""
         self.tick = tick
+        self.present = max(present, tick)
+        """How far the pubend itself is, as far as the broker has heard."""
         self.numbers = numbers
         """The client's own numbers of subscriptions, four bytes each, big-endian."""
         self.is_only = is_only
         """Whether these subscriptions are meant, or all others."""
-        self.size = 20 + len(numbers)
+        self.size = 28 + len(numbers)
         self.encoded: bytes | None = None

@@ -10,6 +10,8 @@ from penstock.broker.edge import HostSubscription
 from penstock.broker.filters import HostChange
 from penstock.broker.frames import (
     PROTOCOL_VERSION,
+    Forget,
+    Forgotten,
     Hello,
     PubendNames,
     Refused,
@@ -21,7 +23,7 @@ from penstock.broker.frames import (
 )
 from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.peers import Peer, PeerKind, Session, Subscription
-from penstock.broker.readiness import Readiness
+from penstock.broker.readiness import Readiness, Waiting
 from penstock.broker.rooms import Rooms
 from penstock.selectors.errors import SelectorError
 from penstock.selectors.selector import EVERYTHING, Selector
@@ -105,9 +107,9 @@ class Desk:
         change = self._filters.want(selector)
         version = self._filters.version
         self._readiness.wait(peer.connection, frame.number, version, now_ms=now_ms)
-        positions = dict(frame.positions)
-        self._guaranteed.positions.hold(session, positions)
-        hosted = HostSubscription(key, peer.connection, frame.number, version, positions, resumes=frame.resumes)
+        hosted = self._hosted(peer.connection, key, version, frame, now_ms)
+        if not hosted.durable:
+            self._guaranteed.positions.hold(session, hosted.positions)
         self._guaranteed.edges.subscribe(hosted, now_ms=now_ms)
         self._guaranteed.confirm_own(version, now_ms=now_ms)
         return change
@@ -119,6 +121,7 @@ class Desk:
             self.refuse(peer, "unsubscribe", frame.number, f"there is no subscription {frame.number}")
             return None
         self._remove(subscription)
+        self._let_go(_session(peer))
         self._readiness.drop(peer.connection, frame.number)
         self._connections.say(peer, Unsubscribed(frame.number))
         return self._filters.unwant([subscription.selector])
@@ -126,10 +129,15 @@ class Desk:
     def refuse_late(self, hosted: HostSubscription, reason: str) -> HostChange | None:
         """A subscription turns out to be impossible; answers with the change of this broker's filter."""
         peer = self._connections.peers.get(hosted.connection)
-        subscription = _session(peer).subscriptions.pop(hosted.number, None) if peer else None
+        subscription = _session(peer).subscriptions.get(hosted.number) if peer else None
         if peer is None or subscription is None:
             return None
+        if self._guaranteed.edges.subscriptions.get(subscription.key) is not hosted:
+            # Another one of the same number, made since.
+            return None
+        del _session(peer).subscriptions[hosted.number]
         self._remove(subscription)
+        self._let_go(_session(peer))
         self._readiness.drop(hosted.connection, hosted.number)
         self.refuse(peer, "subscribe", hosted.number, reason)
         return self._filters.unwant([subscription.selector])
@@ -153,7 +161,16 @@ class Desk:
             subscription.is_confirmed = True
             hosted = self._guaranteed.edges.subscriptions.get(subscription.key)
             starts = tuple(hosted.starts.items()) if hosted else ()
+            unbegun = self._guaranteed.pending(hosted) if hosted else ()
+            pending = tuple(dict.fromkeys((*pending, *unbegun)))
             self._connections.say(peer, Subscribed(number, str(subscription.selector), pending, starts))
+
+    def has_begun(self, waiting: Waiting, out_of_reach: list[str]) -> bool:
+        """Whether a subscription has begun on all guaranteed pubends that can be reached."""
+        peer = self._connections.peers.get(waiting.connection)
+        subscription = _session(peer).subscriptions.get(waiting.number) if peer else None
+        hosted = self._guaranteed.edges.subscriptions.get(subscription.key) if subscription else None
+        return hosted is None or all(pubend in out_of_reach for pubend in self._guaranteed.pending(hosted))
 
     def tell_begun(self) -> None:
         """Tells clients of the pubends on which subscriptions have begun since they were confirmed."""
@@ -166,7 +183,7 @@ class Desk:
                 continue
             self._guaranteed.positions.begin(peer, hosted)
             if subscription.is_confirmed:
-                self.confirm(hosted.connection, hosted.number, self._guaranteed.pending(hosted))
+                self.confirm(hosted.connection, hosted.number, ())
 
     def succeed(self, peer: Peer) -> Peer | None:
         """A client was let in; answers with the connection that its publisher had before, if it seems to be there."""
@@ -179,7 +196,51 @@ class Desk:
 
     def _remove(self, subscription: Subscription) -> None:
         self._subscribers.remove(subscription.key)
+        hosted = self._guaranteed.edges.subscriptions.get(subscription.key)
+        if hosted is not None and hosted.durable:
+            # What it has acknowledged must be known before anybody claims its name again.
+            self._guaranteed.desk.report(self._guaranteed.positions)
         self._guaranteed.edges.unsubscribe(subscription.key)
+        self._guaranteed.desk.leave(subscription.key)
+
+    def _let_go(self, session: Session) -> None:
+        """Nothing is held for a client that has durable subscriptions only, or none."""
+        hosted = self._guaranteed.edges.subscriptions
+        if all(hosted[each.key].durable for each in session.subscriptions.values() if each.key in hosted):
+            session.acknowledged.clear()
+
+    def _hosted(self, connection: int, key: int, version: int, frame: Subscribe, now_ms: int) -> HostSubscription:
+        return HostSubscription(
+            key,
+            connection,
+            frame.number,
+            version,
+            dict(frame.positions),
+            resumes=frame.resumes,
+            otherwise=frame.otherwise,
+            missing=frame.missing,
+            durable=frame.durable,
+            ownership=self._guaranteed.desk.claims.next(now_ms=now_ms) if frame.durable else 0,
+        )
+
+    def forget(self, peer: Peer, frame: Forget) -> None:
+        """A client asks to forget a durable subscription."""
+        if _session(peer).rule.subscribe is None:
+            self.refuse(peer, "forget", frame.number, f"client {_session(peer).client} may not subscribe")
+            return
+        pubends = self._guaranteed.known()
+        self._guaranteed.desk.forget(peer.connection, frame.number, frame.durable, pubends)
+
+    def tell_forgotten(self) -> None:
+        """Answers requests to forget that all pubends have answered, or that waited for long enough."""
+        for request in self._guaranteed.desk.take_done():
+            peer = self._connections.peers.get(request.connection)
+            if peer is None:
+                continue
+            if request.existed or request.pending:
+                self._connections.say(peer, Forgotten(request.number, tuple(request.pending)))
+            else:
+                self.refuse(peer, "forget", request.number, f"there is no durable subscription {request.name!r}")
 
     def _publisher_number(self, publisher: bytes) -> int:
         """The number for a publisher's message identifiers: the same each time, if it can be recognised."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.broker.settings import BrokerSettings
+from penstock.broker.stream_frames import LATEST, Missing
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
 from penstock.streams.edge import EdgeSettings, EdgeStream
@@ -41,8 +42,29 @@ class HostSubscription:
     starts: dict[str, int] = field(default_factory=dict)
     """The ticks from which on nothing will be missing."""
     resumes: bool = False
+    otherwise: int = LATEST
+    """The first tick that it asked for of all other pubends."""
+    missing: Missing = "fail"
+    durable: str = ""
+    ownership: int = 0
+    acknowledged: dict[str, int] = field(default_factory=dict)
+    """If it is durable: the ticks below which its application has everything."""
+    opened: dict[str, int] = field(default_factory=dict)
+    """The ticks that pubends have answered with, where they were asked."""
     announced: dict[str, None] = field(default_factory=dict)
     """The pubends of whose starts the client was told in order with its deliveries."""
+
+    def must_ask(self, pubend: str) -> bool:
+        """Whether only the pubend can say where it begins."""
+        if pubend in self.opened:
+            return False
+        if self.durable:
+            return True
+        return not self.resumes if pubend in self.positions else self.otherwise != LATEST
+
+    def wanted(self, pubend: str) -> int | None:
+        """Where it begins, if it is not just where it is confirmed."""
+        return self.opened.get(pubend, self.positions.get(pubend))
 
 
 @dataclass(slots=True)

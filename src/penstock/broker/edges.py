@@ -16,12 +16,13 @@ from penstock.broker.frames import KnowledgeKind, Lost, Nack
 from penstock.broker.rooms import Rooms
 from penstock.model.body import decode_attributes
 from penstock.model.ports import Rng
-from penstock.model.tick import Tick, TickRange, format_tick, tick_at
+from penstock.model.tick import TickRange
 from penstock.model.values import AttributeValue
 from penstock.streams.knowledge import COMPLETE, Knowledge
 
 __all__ = ["Edges"]
 
+_CHUNK_BYTES_MAX: Final = 64 * 1024
 _PAUSE_MS: Final = 100
 """How long a catch-up waits for clients that do not read."""
 
@@ -35,13 +36,14 @@ class Edges:
         rng: Rng,
         *,
         ask: Callable[[Nack], None],
+        open_at: Callable[[HostSubscription, str], None],
     ) -> None:
         self._settings, self._rng = rooms.settings, rng
         self._filters = rooms.filters
         self._subscribers = rooms.subscribers
         self._connections = rooms.connections
         self._router = rooms.router
-        self._ask = ask
+        self._ask, self._open_at = ask, open_at
         self.edges: dict[str, Edge] = {}
         self.subscriptions: dict[int, HostSubscription] = {}
         self._paused_ms: int | None = None
@@ -49,6 +51,8 @@ class Edges:
         """Subscriptions that have begun on another pubend, of which their clients must be told."""
         self.refused: list[tuple[HostSubscription, str]] = []
         """Subscriptions that cannot begin where they want to."""
+        self._chunk_bytes = min(_CHUNK_BYTES_MAX, self._settings.client_outbox_bytes // 8)
+        """What a catch-up delivers before it looks again whether its members have read what they got."""
         self._troubled: dict[str, Edge] = {}
         """Edges that have gaps, or had when they were last looked at."""
         self.counts = {
@@ -58,7 +62,6 @@ class Edges:
             "catch_ups_met": 0,
             "catch_ups_paused": 0,
             "joined_at_once": 0,
-            "began_later": 0,
             "old_silence_doubted": 0,
             "lost_ticks": 0,
         }
@@ -98,20 +101,32 @@ class Edges:
         self._look_after(edge, now_ms)
 
     def _begin(self, edge: Edge, subscription: HostSubscription, now_ms: int) -> None:
+        if subscription.must_ask(edge.pubend):
+            self._open_at(subscription, edge.pubend)
+            return
         tick = max(edge.confirmed_tick, edge.stream.horizon)
-        wanted = subscription.positions.get(edge.pubend)
-        if wanted is not None and not subscription.resumes:
-            newest = max(tick, edge.stream.heard + 1, tick_at(now_ms + self._settings.lease_ms))
-            if wanted > newest:
-                what = f"position {wanted} ({format_tick(Tick(wanted))}) of pubend {edge.pubend} is in the future"
-                self.refused.append((subscription, what))
-                edge.awaiting.pop(subscription.key, None)
-                return
+        wanted = subscription.wanted(edge.pubend)
         if edge.begin(subscription, tick if wanted is None else wanted, now_ms=now_ms):
             self.counts["catch_ups"] += 1
         else:
             self.counts["joined_at_once"] += 1
         self.begun[subscription.key] = subscription
+
+    def on_opened(self, subscription: HostSubscription, pubend: str, tick: int, *, now_ms: int) -> None:
+        """A pubend has said where a subscription begins."""
+        subscription.opened[pubend] = tick
+        edge = self.edges.get(pubend)
+        if edge is not None and subscription.key in edge.awaiting and edge.version >= subscription.version:
+            self._begin(edge, subscription, now_ms)
+            self._look_after(edge, now_ms)
+
+    def on_taken(self, durable: str, ownership: int) -> tuple[list[HostSubscription], list[HostSubscription]]:
+        """A durable name has another owner, or none; answers with those that end by it, and with those above it."""
+        named = [each for each in self.subscriptions.values() if each.durable == durable]
+        ended = [each for each in named if each.ownership < ownership]
+        what = f"durable subscription {durable!r} was taken over or forgotten"
+        self.refused += [(subscription, what) for subscription in ended]
+        return ended, [each for each in named if each.ownership > ownership]
 
     # --- knowledge
 
@@ -146,8 +161,13 @@ class Edges:
         for catch_up in edge.catch_ups:
             ready = catch_up.ready
             while ready and self._has_room(catch_up):
-                tick, body = ready.popleft()
-                self._deliver(edge, [tick], [body], [decode_attributes(body)], catch_up)
+                ticks, bodies, room = [], [], self._chunk_bytes
+                while ready and room > 0:
+                    tick, body = ready.popleft()
+                    ticks.append(tick)
+                    bodies.append(body)
+                    room -= len(body)
+                self._deliver(edge, ticks, bodies, [decode_attributes(body) for body in bodies], catch_up)
         for catch_up in list(edge.catch_ups):
             self.counts["catch_ups_met"] += edge.join(catch_up)
 

@@ -94,6 +94,9 @@ class Filters:
         self._hosts: dict[str, _Host] = {}
         self._index = MatchIndex()
         self._free_entries: list[int] = []
+        self._free_numbers: list[int] = []
+        self.forgotten: dict[str, None] = {}
+        """Hosts whose filters were given up, and that have not been told whole since."""
         self._entries = 0
         self.hosts_version = 0
         """Grows when a host gets a number; masks made before are stale."""
@@ -142,18 +145,36 @@ class Filters:
         host = self._hosts.get(change.host)
         if host is not None and (change.incarnation, change.version) <= (host.incarnation, host.version):
             return None
+        if host is None and change.base >= 0 and change.host in self.forgotten:
+            # A neighbour has not heard yet that this host is gone for good.
+            return None
         if change.base >= 0 and (host is None or (host.incarnation, host.version) != (change.incarnation, change.base)):
             raise ProtocolError(f"filter of {change.host} jumps from an unknown version to {change.version}")
         selectors = _parsed(change)
         if host is None:
             if len(self._hosts) >= LINKS_MAX:
                 raise ProtocolError(f"more than {LINKS_MAX:,} brokers have filters")
-            host = self._hosts[change.host] = _Host(len(self._hosts), change.incarnation, change.version)
+            number = self._free_numbers.pop() if self._free_numbers else len(self._hosts)
+            host = self._hosts[change.host] = _Host(number, change.incarnation, change.version)
+            self.forgotten.pop(change.host, None)
             self.hosts_version += 1
         self._apply(host, change, selectors)
         host.incarnation, host.version = change.incarnation, change.version
         self.stamp += 1
         return change
+
+    def forget(self, name: str) -> None:
+        """A host is gone for good: its filter, too."""
+        host = self._hosts.pop(name, None)
+        if host is None:
+            return
+        for entry in host.entries.values():
+            self._index.remove(entry)
+            self._free_entries.append(entry)
+        self._free_numbers.append(host.number)
+        self.forgotten[name] = None
+        self.hosts_version += 1
+        self.stamp += 1
 
     def _contradict(self, change: HostChange) -> HostChange | None:
         """Somebody still spreads what we wanted in an earlier life, with a later clock: begin a later life."""
@@ -202,6 +223,9 @@ class Filters:
     def check_invariants(self) -> None:
         """Fails if the index and the hosts' filters contradict each other."""
         assert len(self._index) == sum(len(host.entries) for host in self._hosts.values())
+        numbers = [*(host.number for host in self._hosts.values()), *self._free_numbers]
+        assert sorted(numbers) == list(range(len(numbers)))
+        assert not self.forgotten.keys() & self._hosts.keys()
         self._index.check_invariants()
 
     def _apply(self, host: _Host, change: HostChange, selectors: dict[str, Selector]) -> None:

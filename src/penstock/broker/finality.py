@@ -7,6 +7,7 @@ that for replay, by age or size, and less only at its maximum size, where a poli
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,6 +15,7 @@ from penstock.broker.connections import Connections
 from penstock.broker.durable import Change, ForgetPublishers, Trim
 from penstock.broker.frames import Positions
 from penstock.broker.pubend_log import PubendLog
+from penstock.broker.register import Register
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import Tick, tick_at
 
@@ -47,10 +49,16 @@ class _Register:
 class Finality:
     """Positions that pass through a broker, or end at its pubends."""
 
-    def __init__(self, settings: BrokerSettings, connections: Connections, logs: dict[str, PubendLog]) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        connections: Connections,
+        logs: dict[str, PubendLog],
+        register: Callable[[str], Register],
+    ) -> None:
         self._settings = settings
         self._connections = connections
-        self._logs = logs
+        self._logs, self._register = logs, register
         self._registers = {name: _Register() for name in logs}
         self._passing: dict[str, dict[str, tuple[int, bool]]] = {}
         self._started_ms: int | None = None
@@ -108,11 +116,17 @@ class Finality:
             return ""
         for log in self._logs.values():
             if log.size_bytes >= self._settings.retain_bytes_max:
-                behind = min(self._registers[log.name].hosts.items(), key=lambda each: each[1].tick, default=None)
-                whom = f"; the furthest behind is {behind[0]}" if behind else ""
+                whom = self._furthest_behind(log)
                 limit = self._settings.retain_bytes_max
                 return f"the log of pubend {log.name} has reached its maximum of {limit:,} bytes{whom}"
         return ""
+
+    def _furthest_behind(self, log: PubendLog) -> str:
+        behind = min(self._registers[log.name].hosts.items(), key=lambda each: each[1].tick, default=None)
+        durable = self._register(log.name).lowest()
+        if durable is not None and (behind is None or durable[1] <= behind[1].tick):
+            return f"; the furthest behind is durable subscription {durable[0]!r}"
+        return f"; the furthest behind is {behind[0]}" if behind else ""
 
     def _final_below(self, log: PubendLog, now_ms: int) -> int:
         settings, hosts = self._settings, self._registers[log.name].hosts
@@ -125,6 +139,9 @@ class Finality:
         # After a start nobody has reported yet: that must not look as if nobody cared.
         is_heard = now_ms - self._started_ms >= settings.grace_ms
         final = min((word.tick for word in hosts.values()), default=log.promised + 1) if is_heard else 0
+        furthest = self._register(log.name).lowest(log.trimmed_below)
+        if furthest is not None:
+            final = min(final, furthest[1])
         kept = min(tick_at(max(0, log.stream_ms(now_ms) - settings.retain_ms)), log.tick_keeping(settings.retain_bytes))
         if log.size_bytes >= settings.retain_bytes_max:
             if settings.retain_policy == "lapse":
@@ -137,7 +154,9 @@ class Finality:
         below = log.tick_keeping(self._settings.retain_bytes_max - self._settings.retain_bytes_max // _LAPSE)
         if below > final:
             self.counts["log_lapsed"] += 1
-            self._connections.record("log-lapsed", pubend=log.name, below=below)
+            furthest = self._register(log.name).lowest()
+            durable = furthest[0] if furthest is not None and furthest[1] < below else ""
+            self._connections.record("log-lapsed", pubend=log.name, below=below, durable=durable)
         return min(below, log.promised + 1)
 
     def status(self) -> dict[str, dict[str, object]]:
@@ -150,6 +169,8 @@ class Finality:
                 "size_bytes": log.size_bytes,
                 "repeated": log.repeated,
                 "hosts": {host: word.tick for host, word in self._registers[log.name].hosts.items()},
+                "durables": self._register(log.name).status(),
+                "durable_count": len(self._register(log.name)),
             }
             for log in self._logs.values()
         }

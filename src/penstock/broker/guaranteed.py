@@ -22,6 +22,7 @@ from penstock.broker.peers import Peer
 from penstock.broker.positions import ClientPositions
 from penstock.broker.pubend_log import PubendLog, Spoken
 from penstock.broker.rooms import Rooms
+from penstock.broker.stream_desk import StreamDesk
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
 from penstock.model.values import AttributeValue
@@ -60,9 +61,16 @@ class Guaranteed:
         self.full = ""
         """Why commits have to wait for space, if they have to."""
         self.carrier = Carrier(rooms, hear=self._hear, look_up=self._look_up)
-        self.edges = Edges(rooms, rng, ask=lambda nack: self.carrier.on_nack(SELF, nack, now_ms=self._now_ms))
+        self.desk = StreamDesk(rooms, self._logs, recovered.values, self._commits)
+        self.edges = Edges(
+            rooms,
+            rng,
+            ask=lambda nack: self.carrier.on_nack(SELF, nack, now_ms=self._now_ms),
+            open_at=self.desk.open,
+        )
         self.positions = ClientPositions(rooms, self.edges)
-        self._finality = Finality(settings, rooms.connections, self._logs)
+        self._finality = Finality(settings, rooms.connections, self._logs, self.desk.register)
+        self.desk.attach(self.edges, self._finality)
         self._damaged = 0
         self._heard: deque[Heard] = deque()
         self._is_hearing = False
@@ -104,6 +112,8 @@ class Guaranteed:
         self._now_ms = now_ms
         self.full = ""
         self._commits.on_committed(number)
+        self.desk.begin_turn(now_ms)
+        self.desk.on_committed(number)
         for log in self._logs.values():
             spoken = log.on_committed(number, now_ms=now_ms)
             if spoken is not None:
@@ -149,6 +159,7 @@ class Guaranteed:
     def next_deadline(self) -> int | None:
         """When something is to be said, asked or reported."""
         wishes = [self.carrier.next_deadline(), self.edges.next_deadline(), self._report_ms]
+        wishes.append(self.desk.next_deadline())
         wishes += [log.next_deadline() for log in self._logs.values()]
         return min([each for each in wishes if each is not None], default=None)
 
@@ -165,14 +176,19 @@ class Guaranteed:
                     self._speak(log, spoken)
         self.carrier.on_deadline(now_ms=now_ms)
         self.edges.on_deadline(now_ms=now_ms)
+        self.desk.on_deadline(now_ms=now_ms)
         if self._report_ms is not None and now_ms >= self._report_ms:
             self._report(now_ms)
 
     def begin_turn(self, *, now_ms: int) -> None:
         """A stimulus has come: this is its time."""
         self._now_ms = now_ms
+        self.desk.begin_turn(now_ms)
         if self._report_ms is None:
             self._started_ms, self._report_ms = now_ms, now_ms + _REPORT_MS
+            for log in self._logs.values():
+                if (birth := log.begin(now_ms=now_ms)) is not None:
+                    self._commits.add(birth)
 
     def take_effects(self) -> list[Effect]:
         """What the shell must make durable and read."""
@@ -185,18 +201,28 @@ class Guaranteed:
 
     def _report(self, now_ms: int) -> None:
         self._report_ms = now_ms + _REPORT_MS
+        self._forget_gone()
         self.positions.tell()
         # After a start some clients of the former life may still be on their way back: what was said of them holds.
         is_settled = now_ms >= self._started_ms + self._settings.grace_ms // 2
         for pubend, tick in self.positions.of_host(now_ms=now_ms):
             self._finality.report(pubend, self._settings.name, tick, is_settled=is_settled, now_ms=now_ms)
+        self.desk.report(self.positions)
         for pubend, hosts in self._finality.take_passing().items():
             parent = self._connections.links.get(self._router.place_in(pubend).parent or "")
             if parent is not None:
                 words = tuple((host, *word) for host, word in hosts.items())
                 self._connections.say(parent, Positions(pubend, words))
+        # In one commit: a log that was trimmed goes with the positions that allowed it.
+        self.desk.take_changes(self._commits)
         for change in self._finality.trims(now_ms=now_ms):
             self._commits.add(change)
+
+    def _forget_gone(self) -> None:
+        """Caches of pubends that are no longer in the overlay; streams stay, as a pubend may come back and go on."""
+        known = self._topology.guaranteed()
+        for pubend in [each for each in self.carrier.pubends() if each not in known]:
+            self.carrier.forget_pubend(pubend)
 
     # --- neighbours
 
@@ -204,11 +230,15 @@ class Guaranteed:
         """Positions from further down a tree."""
         if self._topology.is_guaranteed(frame.pubend):
             self._finality.on_positions(frame, now_ms=now_ms)
+            self.desk.on_positions(frame)
 
     def next_tick(self, pubend: str) -> int | None:
-        """The first tick that a guaranteed pubend of this broker has not spoken of or given out."""
+        """The first tick that a guaranteed pubend of this broker has not spoken of.
+
+        What has a tick and is not durable yet has not left, and may never: its tick could be given out again.
+        """
         log = self._logs.get(pubend)
-        return None if log is None else log.last_tick + 1
+        return None if log is None else log.promised + 1
 
     def expect(self, pubend: str, host: str, tick: int, *, now_ms: int) -> None:
         """A host was told that it will miss nothing from this tick on: it is kept for it until it reports itself."""
@@ -218,7 +248,7 @@ class Guaranteed:
     def confirm_own(self, version: int, *, now_ms: int) -> None:
         """This broker's own pubends know its own filter at once."""
         for name, log in self._logs.items():
-            self.edges.confirm(name, version, log.last_tick + 1, now_ms=now_ms)
+            self.edges.confirm(name, version, log.promised + 1, now_ms=now_ms)
 
     def known(self) -> list[str]:
         """The guaranteed pubends of the overlay, as far as this broker has heard of it."""
@@ -271,7 +301,7 @@ class Guaranteed:
         """How often what happened."""
         repeated = sum(log.repeated for log in self._logs.values())
         own = {"publishes_repeated": repeated, "log_reads": self._reader.reads, "damaged_records": self._damaged}
-        return {**own, **self.carrier.counts, **self.edges.counts, **self._finality.counts}
+        return {**own, **self.carrier.counts, **self.edges.counts, **self._finality.counts, **self.desk.counts}
 
     def check_invariants(self) -> None:
         """Fails if a part is not sound."""

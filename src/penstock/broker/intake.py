@@ -62,6 +62,8 @@ class Intake:
         """Publishers to be acknowledged at a time."""
         self._told: dict[int, None] = {}
         """Publishers that were told why they wait."""
+        self._reason = ""
+        """Why publishers have to wait, as it was when somebody asked last."""
         self._known_names: set[str] = set()
 
     def publish(self, peer: Peer, frame: Publish, *, now_ms: int) -> None:
@@ -148,6 +150,9 @@ class Intake:
         if not self._due and not self._withheld and not self._told:
             return True
         reason = self._reason_to_wait()
+        if bool(reason) != bool(self._reason):
+            self._connections.record("publishers-held-back" if reason else "publishers-go-on", reason=reason)
+        self._reason = reason
         peers = self._connections.peers
         for connection in [*self._due, *(() if reason else self._withheld)]:
             peer = peers.get(connection)

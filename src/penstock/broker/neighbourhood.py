@@ -48,6 +48,12 @@ class Neighbourhood:
 
     # --- links come and go
 
+    def expect(self, added: list[str], removed: list[str]) -> None:
+        """The neighbours are others from now on: subscriptions wait for the new ones, and not for those removed."""
+        for name in removed:
+            self._never_met.pop(name, None)
+        self._never_met.update(dict.fromkeys(added))
+
     def hello(self) -> Hello:
         """The first frame of this broker on a link."""
         settings = self._settings

@@ -36,6 +36,7 @@ class ClientPositions:
         self._pubends = rooms.pubends
         self._edges = edges
         self._ghosts: deque[_Ghost] = deque()
+        self._moved: dict[str, dict[str, tuple[int, int]]] = {}
 
     @staticmethod
     def hold(session: Session, positions: Mapping[str, int]) -> None:
@@ -49,13 +50,15 @@ class ClientPositions:
         What was said of all subscriptions before that was not meant for this one, but may still be on its way.
         """
         assert peer.session is not None
-        self.hold(peer.session, subscription.starts)
+        if not subscription.durable:
+            self.hold(peer.session, subscription.starts)
         for pubend, tick in subscription.starts.items():
             if pubend not in subscription.announced and pubend in self._edges.edges:
                 subscription.announced[pubend] = None
                 number = self._edges.edges[pubend].number
                 numbers = subscription.number.to_bytes(4)
-                self._connections.carry(peer, Horizons(number, tick, numbers, is_only=True))
+                present = self._edges.edges[pubend].stream.heard + 1
+                self._connections.carry(peer, Horizons(number, tick, numbers, is_only=True, present=present))
 
     def acknowledge(self, peer: Peer, frame: Acknowledge) -> None:
         """A client has everything below these ticks."""
@@ -63,9 +66,34 @@ class ClientPositions:
         names = dict(self._pubends.numbered())
         for number, tick in frame.positions:
             edge = self._edges.edges.get(names.get(number, ""))
-            if edge is not None:
-                # Nobody can have more than there is.
-                peer.session.acknowledged[edge.pubend] = min(tick, edge.stream.horizon)
+            if edge is None:
+                continue
+            # Nobody can have more than there is.
+            reached = min(tick, edge.stream.horizon)
+            if frame.number < 0:
+                peer.session.acknowledged[edge.pubend] = reached
+            else:
+                self._acknowledge_durable(peer.session, frame.number, edge.pubend, reached)
+
+    def _acknowledge_durable(self, session: Session, number: int, pubend: str, tick: int) -> None:
+        subscription = session.subscriptions.get(number)
+        hosted = self._edges.subscriptions.get(subscription.key) if subscription else None
+        if hosted is not None and hosted.durable and tick > hosted.acknowledged.get(pubend, -1):
+            hosted.acknowledged[pubend] = tick
+            self._moved.setdefault(pubend, {})[hosted.durable] = (hosted.ownership, tick)
+
+    def remark(self) -> None:
+        """Counts all durable subscriptions as moved: what was reported of them may have been lost."""
+        for hosted in self._edges.subscriptions.values():
+            if hosted.durable:
+                # Also where nothing was acknowledged yet: who does not own the name any more learns it from the answer.
+                for pubend, tick in (dict.fromkeys(hosted.opened, 0) | hosted.acknowledged).items():
+                    self._moved.setdefault(pubend, {})[hosted.durable] = (hosted.ownership, tick)
+
+    def take_moved(self) -> dict[str, dict[str, tuple[int, int]]]:
+        """The durable subscriptions that have moved: by pubend and name, ownership and tick."""
+        moved, self._moved = self._moved, {}
+        return moved
 
     def leave(self, session: Session, *, now_ms: int) -> None:
         """A client has vanished: it may come back."""
@@ -80,16 +108,20 @@ class ClientPositions:
             horizon = edge.stream.horizon
             if horizon > edge.told:
                 edge.told = horizon
-                shared = Horizons(edge.number, horizon)
+                present = edge.stream.heard + 1
+                shared = Horizons(edge.number, horizon, present=present)
                 for peer in clients:
                     numbers = behind.get(peer.connection)
-                    frame = shared if numbers is None else Horizons(edge.number, horizon, numbers)
+                    frame = shared
+                    if numbers is not None:
+                        frame = Horizons(edge.number, horizon, numbers, present=present)
                     self._connections.carry(peer, frame)
             for catch_up in edge.catch_ups:
                 members = self._by_connection(list(catch_up.members))
                 for connection, numbers in members.items():
                     if (peer_behind := self._connections.peers.get(connection)) is not None:
-                        frame = Horizons(edge.number, catch_up.position, numbers, is_only=True)
+                        present = edge.stream.heard + 1
+                        frame = Horizons(edge.number, catch_up.position, numbers, is_only=True, present=present)
                         self._connections.carry(peer_behind, frame)
 
     def of_host(self, *, now_ms: int) -> Iterator[tuple[str, int]]:

@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from penstock.broker.durable import Append, RecoveredPubend
+from penstock.broker.durable import Append, RecoveredPubend, Trim
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import Tick, tick_at
 from penstock.model.values import AttributeValue
@@ -83,6 +83,17 @@ class PubendLog:
         self._told_until = found.last_tick or 0
         self.repeated = 0
         """Messages that were recognised as sent before."""
+
+    def begin(self, *, now_ms: int) -> Trim | None:
+        """A log that has never been begins now: what is asked of earlier ticks is not known, and no silence.
+
+        It may be the log of a pubend that had another one before, which was lost.
+        """
+        if self.promised:
+            return None
+        self.last_tick = self.promised = self._told_until = tick_at(now_ms) - 1
+        self.trimmed_below = self.promised + 1
+        return Trim(self.name, Tick(self.trimmed_below))
 
     # --- messages come in
 

@@ -9,6 +9,7 @@ has to wait for the wider one all the same. A pubend that does not answer in tim
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 __all__ = ["Readiness", "Waiting"]
@@ -77,9 +78,12 @@ class Readiness:
         needed = self._needed
         return [(pubend, needed) for pubend in pubends if self._confirmed.get(pubend, -1) < needed]
 
-    def take_ready(self, pubends: list[str], *, now_ms: int) -> list[tuple[Waiting, tuple[str, ...]]]:
+    def take_ready(
+        self, pubends: list[str], *, now_ms: int, has_begun: Callable[[Waiting], bool] = lambda _: True
+    ) -> list[tuple[Waiting, tuple[str, ...]]]:
         """The subscriptions that need not wait any longer, each with the pubends that are pending."""
-        ready = []
+        ready: list[tuple[Waiting, tuple[str, ...]]] = []
+        kept: list[Waiting] = []
         confirmed = [self._confirmed.get(pubend, -1) for pubend in pubends]
         by_all = min(confirmed, default=None)
         while self._waiting:
@@ -87,8 +91,12 @@ class Readiness:
             if by_all is not None and by_all < first.version and now_ms < first.due_ms:
                 break
             self._waiting.popleft()
+            if now_ms < first.due_ms and not has_begun(first):
+                kept.append(first)
+                continue
             pending = [name for name, version in zip(pubends, confirmed, strict=True) if version < first.version]
             ready.append((first, tuple(pending)))
+        self._waiting.extendleft(reversed(kept))
         return ready
 
     def next_deadline(self) -> int | None:

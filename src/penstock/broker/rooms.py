@@ -6,7 +6,7 @@ from penstock.broker.connections import Connections
 from penstock.broker.filters import Filters
 from penstock.broker.pubends import Pubends
 from penstock.broker.routing import Router
-from penstock.broker.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings, SettingsInForce
 from penstock.broker.subscribers import Subscribers
 from penstock.broker.topology import Topology
 
@@ -17,11 +17,12 @@ class Rooms:
     """The shared parts of one broker, made once."""
 
     def __init__(self, settings: BrokerSettings, *, incarnation: int) -> None:
-        self.settings = settings
-        self.connections = Connections(settings)
+        self.settings = in_force = SettingsInForce.of(settings)
+        self.connections = Connections(in_force)
         self.topology = Topology(
             settings.name, incarnation=incarnation, pubends=settings.pubends, best_effort=settings.best_effort
         )
+        self.topology.restrict(settings.members)
         self.filters = Filters(settings.name, incarnation=incarnation)
         self.subscribers = Subscribers()
         self.pubends = Pubends(settings.pubends, settings.best_effort)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Self
 
 from penstock.broker.access import Access
 from penstock.model.errors import MisuseError
 
-__all__ = ["BrokerSettings", "SettingsError"]
+__all__ = ["BrokerSettings", "SettingsError", "SettingsInForce"]
 
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
 _MEBIBYTE = 1024 * 1024
@@ -33,6 +34,8 @@ class BrokerSettings:
     """Those of the pubends that guarantee nothing and keep nothing; the others need a durable log."""
     neighbours: tuple[str, ...] = ()
     """The brokers it has links with, whether it dials them or they dial it."""
+    members: tuple[str, ...] = ()
+    """All brokers of the overlay; empty if nobody knows: then whoever is heard of counts."""
     link_credential: str = field(default="", repr=False)
     """The secret that brokers of the overlay show each other; empty if certificates or nothing protects links."""
     access: Access = field(default_factory=Access)
@@ -134,3 +137,24 @@ class BrokerSettings:
             raise SettingsError(f"retain_bytes {self.retain_bytes} is more than the maximum {self.retain_bytes_max}")
         if self.retain_policy not in {"hold", "lapse"}:
             raise SettingsError(f"retain_policy {self.retain_policy!r} is neither 'hold' nor 'lapse'")
+
+
+class SettingsInForce(BrokerSettings):
+    """The copy that all rooms of one broker read: the only settings that ever change, and only as a whole.
+
+    Rooms that kept settings of their own would go on with the old ones; passing new ones to each of them is forgotten
+    for the next room that comes.
+    """
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]  # what changes is nothing to be found again by
+
+    @classmethod
+    def of(cls, settings: BrokerSettings) -> Self:
+        """A copy that may change."""
+        return cls(**{each.name: getattr(settings, each.name) for each in fields(BrokerSettings)})
+
+    def change_to(self, settings: BrokerSettings) -> None:
+        """From now on these are in force."""
+        for each in fields(BrokerSettings):
+            object.__setattr__(self, each.name, getattr(settings, each.name))

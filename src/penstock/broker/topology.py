@@ -2,6 +2,9 @@
 
 A link counts when both its ends say that it is up, so a broker that died takes its links with it as soon as its
 neighbours notice. What a broker says carries its incarnation and a sequence number; older words never replace newer.
+
+If the members of the overlay are known, old words about a broker that is none do not make it one: it counts only while
+it can be reached, which is so before all brokers have heard of it, or of its removal.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ class Topology:
         self._pubends, self._best_effort = pubends, best_effort
         self._neighbours: dict[str, None] = {}
         self._states: dict[str, LinkState] = {}
+        self._members: frozenset[str] = frozenset()
         self._graph: Graph | None = None
         self._origins: dict[str, str] = {}
         self._guaranteed: dict[str, None] | None = None
@@ -68,10 +72,21 @@ class Topology:
         self._changed()
         return state
 
+    def restrict(self, members: tuple[str, ...]) -> None:
+        """These are the brokers of the overlay; none if that is not known."""
+        self._members = frozenset(members)
+        self._changed()
+
+    def forget(self, name: str) -> None:
+        """A broker is no member any more, and cannot be reached."""
+        assert name != self._name
+        self._states.pop(name, None)
+        self._changed()
+
     def graph(self) -> Graph:
         """The links that both ends confirm."""
         if self._graph is None:
-            self._graph = {
+            graph = {
                 name: tuple(
                     sorted(
                         other
@@ -81,24 +96,37 @@ class Topology:
                 )
                 for name, state in sorted(self._states.items())
             }
+            self._graph = self._without_strangers(graph) if self._members else graph
         return self._graph
+
+    def _without_strangers(self, graph: Graph) -> Graph:
+        counted = dict.fromkeys([self._name])
+        waiting = [self._name]
+        for name in waiting:
+            fresh = [other for other in graph[name] if other not in counted]
+            counted.update(dict.fromkeys(fresh))
+            waiting += fresh
+        return {
+            name: tuple(other for other in others if other in counted or other in self._members)
+            for name, others in graph.items()
+            if name in counted or name in self._members
+        }
 
     def origin_of(self, pubend: str) -> str | None:
         """The broker that hosts a pubend; a name with a leading $ is the system stream of the broker so named."""
         if pubend.startswith("$"):
-            return pubend[1:] if pubend[1:] in self._states else None
+            return pubend[1:] if pubend[1:] in self.graph() else None
         if not self._origins:
-            for name, state in sorted(self._states.items()):
-                for each in state.pubends:
+            for name in self.graph():
+                for each in self._states[name].pubends:
                     self._origins.setdefault(each, name)
         return self._origins.get(pubend)
 
     def guaranteed(self) -> dict[str, None]:
         """The pubends of all brokers that guarantee delivery, sorted."""
         if self._guaranteed is None:
-            names = [
-                pubend for state in self._states.values() for pubend in state.pubends if pubend not in state.best_effort
-            ]
+            states = [self._states[name] for name in self.graph()]
+            names = [pubend for state in states for pubend in state.pubends if pubend not in state.best_effort]
             self._guaranteed = dict.fromkeys(sorted(names))
         return self._guaranteed
 

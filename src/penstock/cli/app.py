@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from penstock import __version__
-from penstock.cli import broker, demo, lab, match, publish, quotes, status, subscribe
+from penstock.cli import broker, demo, durable, lab, match, overlay, publish, quotes, status, subscribe
 from penstock.cli.console import console
 
 __all__ = ["app", "main"]
@@ -35,9 +35,11 @@ app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
 app.command("broker", epilog=broker.EXAMPLES)(broker.broker)
 app.command("publish", epilog=publish.EXAMPLES)(publish.publish)
 app.command("subscribe", epilog=subscribe.EXAMPLES)(subscribe.subscribe)
+app.add_typer(durable.app, name="durable")
 app.command("status", epilog=status.EXAMPLES)(status.status)
 app.command("match", epilog=match.EXAMPLES)(match.match)
 app.command("quotes", epilog=quotes.EXAMPLES)(quotes.quotes)
+app.add_typer(overlay.app, name="overlay")
 app.add_typer(lab.app, name="lab")
 
 

@@ -18,7 +18,8 @@ from penstock.live.serving import serve
 __all__ = ["EXAMPLES", "LogLevel", "broker"]
 
 EXAMPLES = """
-Ends in order, and with 0, on SIGTERM and on Ctrl-C. The file describes all brokers and links once:
+Ends in order, and with 0, on SIGTERM and on Ctrl-C. Rereads its file on SIGHUP (see `penstock overlay`). The file
+describes all brokers and links once:
 
     overlay = "demo"
     [brokers.pb1]

@@ -1,9 +1,12 @@
-"""``penstock status``: how brokers are, asked one by one."""
+"""``penstock status``: how brokers are, asked one by one; and how far guaranteed pubends and their streams are."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -16,8 +19,9 @@ from penstock.client import Address, ClientError, parse_addresses
 from penstock.live.config import load_overlay
 from penstock.live.loop import run
 from penstock.live.overlay import BrokerPlace
+from penstock.model.tick import Tick, format_tick, tick_ms
 
-__all__ = ["EXAMPLES", "status"]
+__all__ = ["EXAMPLES", "listed", "pubend_rows", "status", "stream_rows"]
 
 EXAMPLES = """
 Ends with 1 if a broker could not be asked.
@@ -36,6 +40,18 @@ _COLUMNS: Final = {
     "links": "left",
     **dict.fromkeys(("clients", "subs", "published", "forwarded", "delivered", "dropped", "outbox B"), "right"),
 }
+_PUBENDS: Final = {
+    "pubend": "left",
+    "broker": "left",
+    "last tick": "left",
+    "log B": "right",
+    "trimmed below": "left",
+    "held back": "left",
+    "hosts behind": "left",
+}
+_STREAMS: Final = {"host": "left", "pubend": "left", "horizon": "left", "behind": "right", "catch-ups": "right"}
+_HOSTS_SHOWN: Final = 5
+"""Hosts of a pubend in its row, those furthest behind first; the others are counted."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -62,7 +78,10 @@ def status(
     certificate: Certificate = None,
     key: Key = None,
 ) -> None:
-    """Show brokers with their links, clients and counts; those that do not answer are shown as such."""
+    """Show brokers with their links, clients and counts; those that do not answer are shown as such.
+
+    Of guaranteed pubends it shows the log and how far behind hosts are, of their streams how far hosts have delivered.
+    """
     given = Party(token, name, ca, certificate, key)
     answers = run(_ask_all(list(_targets(target, given))))
     if as_json:
@@ -71,12 +90,50 @@ def status(
         ]
         console.line(msgspec.json.format(msgspec.json.encode(listed), indent=2).decode())
     else:
-        console.table("brokers", _COLUMNS, map(_row, answers))
-        for each in answers:
-            if each.problem:
-                console.note(f"{each.name or each.url}: {each.problem}")
+        _show(answers)
     if any(each.status is None for each in answers):
         raise typer.Exit(FAILURE)
+
+
+def _show(answers: list[_Asked]) -> None:
+    statuses = {each.name: each.status for each in answers if each.status is not None}
+    for title, columns, rows in (
+        ("brokers", _COLUMNS, [_row(each) for each in answers]),
+        ("guaranteed pubends", _PUBENDS, list(pubend_rows(statuses))),
+        ("streams", _STREAMS, list(stream_rows(statuses))),
+    ):
+        if rows:
+            _show_table(title, columns, rows)
+    for each in answers:
+        if each.problem:
+            console.note(f"{each.name or each.url}: {each.problem}")
+    for name, told in statuses.items():
+        if reason := _guaranteed(told, "held_back"):
+            console.note(f"{name} holds publishers back: {reason}")
+
+
+def _show_table(title: str, columns: Mapping[str, str], rows: Sequence[tuple[str, ...]]) -> None:
+    width = shutil.get_terminal_size().columns
+    if sys.stdout.isatty() and _table_width(columns, rows) > width:
+        # A table with torn cells is worse than none.
+        console.line(f"{title}\n" + "\n".join(listed(columns, rows, width=width)))
+    else:
+        console.table(title, columns, iter(rows))
+
+
+def _table_width(columns: Mapping[str, str], rows: Sequence[tuple[str, ...]]) -> int:
+    cells = [[heading, *more] for heading, *more in zip(columns, *rows, strict=True)]
+    return 1 + sum(3 + max(len(line) for cell in column for line in cell.split("\n")) for column in cells)
+
+
+def listed(columns: Mapping[str, str], rows: Sequence[tuple[str, ...]], *, width: int) -> Iterator[str]:
+    """The rows of a table as paragraphs, for a terminal that is too narrow for it."""
+    for row in rows:
+        first, *others = [
+            f"{heading} {', '.join(cell.splitlines()) or '-'}" for heading, cell in zip(columns, row, strict=True)
+        ]
+        text = f"{first}: {'; '.join(others)}"
+        yield from textwrap.wrap(text, max(width, 20), initial_indent="  ", subsequent_indent="    ")
 
 
 def _targets(target: str, given: Party) -> Iterator[tuple[_Asked, Party]]:
@@ -135,3 +192,52 @@ def _links(asked: _Asked) -> str:
     up = asked.status["links"]
     down = [f"{each} (down)" for each in asked.links if each not in up]
     return ", ".join([*up, *down]) or "none"
+
+
+def pubend_rows(statuses: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """What brokers, by name, say of their guaranteed pubends."""
+    for name, told in statuses.items():
+        held_back = "yes" if _guaranteed(told, "held_back") else "no"
+        for pubend, figures in _guaranteed(told, "pubends").items():
+            last, trimmed = _time(figures["last_tick"]), _time(figures["trimmed_below"])
+            yield pubend, name, last, f"{figures['size_bytes']:,}", trimmed, held_back, _hosts(figures)
+
+
+def stream_rows(statuses: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """What brokers, by name, say of the streams that they deliver to their clients."""
+    # A host that hears nothing of a pubend does not know how far behind it is; the pubend's own broker does.
+    newest = {
+        pubend: figures["last_tick"]
+        for told in statuses.values()
+        for pubend, figures in _guaranteed(told, "pubends").items()
+    }
+    for name, told in statuses.items():
+        for pubend, figures in _guaranteed(told, "streams").items():
+            horizon = figures["horizon"]
+            behind = _behind(max(newest.get(pubend, 0), figures["heard"]), horizon)
+            yield name, pubend, _time(horizon), behind, f"{figures['catch_ups']:,}"
+
+
+def _guaranteed(told: Mapping[str, Any], key: str) -> Any:
+    """What a broker says of guaranteed delivery; nothing if it has nothing to do with it."""
+    return told.get("guaranteed", {}).get(key) or {}
+
+
+def _hosts(figures: Mapping[str, Any]) -> str:
+    """A line for each host, so that no width of a terminal tears a name from its figure."""
+    hosts = sorted(figures["hosts"].items(), key=lambda each: (each[1], each[0]))
+    shown = [f"{host} {_behind(figures['last_tick'], tick)}" for host, tick in hosts[:_HOSTS_SHOWN]]
+    more = [f"and {len(hosts) - _HOSTS_SHOWN:,} more"] if len(hosts) > _HOSTS_SHOWN else []
+    return "\n".join([*shown, *more]) or "none"
+
+
+def _time(tick: int) -> str:
+    """The time of a tick to the second; a narrow table breaks it between date and time."""
+    return format_tick(Tick(tick)).partition(".")[0].replace("T", " ") if tick else "nothing"
+
+
+def _behind(last_tick: int, next_tick: int) -> str:
+    """By how much a position, the first tick that is still wanted, is behind a last tick."""
+    seconds = max(0, tick_ms(Tick(last_tick)) - tick_ms(Tick(next_tick))) / 1_000
+    # Not torn apart at the end of a line.
+    return f"{seconds:,.1f}\u00a0s"

@@ -5,22 +5,24 @@ from __future__ import annotations
 import asyncio
 import sys
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from datetime import datetime
+from typing import Annotated, Any, Final, cast
 
 import msgspec
 import typer
 
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token, Url
 from penstock.cli.console import console
-from penstock.client import Received, Subscription
-from penstock.client.positions import checked_start
+from penstock.client import Client, Lag, Received, Subscription
+from penstock.client.wanted import Missing, Start, checked_start, wanted
 from penstock.live.loop import run
 from penstock.model.errors import MisuseError
 from penstock.selectors import Selector
 
-__all__ = ["EXAMPLES", "json_line", "parse_start", "shown_line", "subscribe"]
+__all__ = ["EXAMPLES", "json_line", "parse_start", "shown_lag", "shown_line", "subscribe"]
 
 EXAMPLES = """
 Examples:
@@ -28,10 +30,16 @@ Examples:
 - `penstock subscribe penstock://127.0.0.1:7002 "symbol = 'YHOO' AND volume > 15"`
 - `penstock subscribe penstock://127.0.0.1:7002 "TRUE" --count 10 --json | jq .attributes`
 - `penstock subscribe penstock://127.0.0.1:7002 "TRUE" --from quotes=1200 --from trades=88 --show-position`
+- `penstock subscribe penstock://127.0.0.1:7002 "TRUE" --from 2026-11-15T10:00:00Z --missing earliest`
+- `penstock subscribe penstock://sb1:7000,sb2:7000 "class = 'STOCK'" --durable billing --from earliest --show-lag`
+- `penstock subscribe penstock://sb1:7000 "class = 'STOCK'" --durable billing --manual --json | gzip > stock.jsonl.gz`
 - `penstock subscribe penstock://sb1:7000 "class = 'STOCK'" --json | penstock publish penstock://other:7000 --jsonl -`
 """
 
 _SHOWN_PAYLOAD_CHARS: Final = 60
+_LAG_S: Final = 5.0
+_LOST_SHOWN: Final = 5
+"""Time between two lines about the lag."""
 
 
 def subscribe(  # noqa: PLR0913 - one per option
@@ -42,8 +50,26 @@ def subscribe(  # noqa: PLR0913 - one per option
     seconds: Annotated[float | None, typer.Option(min=0.0, help="End after so many seconds.")] = None,
     start: Annotated[
         list[str] | None,
-        typer.Option("--from", metavar="PUBEND=TICK", help="Begin at this tick of a pubend; may be repeated."),
+        typer.Option(
+            "--from",
+            metavar="earliest|latest|TIME|PUBEND=TICK",
+            help="Begin with all there is, with what comes now, at a time, or at a tick of a pubend (may be repeated).",
+        ),
     ] = None,
+    missing: Annotated[
+        str,
+        typer.Option(metavar="fail|earliest|latest", help="What to do if the beginning is not kept any more."),
+    ] = "fail",
+    durable: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Go on where this name was, and have its positions kept over any absence."),
+    ] = "",
+    manual: Annotated[
+        bool, typer.Option("--manual", help="Acknowledge a message when it is written out, not when it is read.")
+    ] = False,
+    show_lag: Annotated[
+        bool, typer.Option("--show-lag", help="Tell on standard error now and then how far behind this is.")
+    ] = False,
     show_position: Annotated[
         bool, typer.Option("--show-position", help="Tell at the end how to go on behind the last message.")
     ] = False,
@@ -56,25 +82,47 @@ def subscribe(  # noqa: PLR0913 - one per option
 ) -> None:
     """Print the messages that match a selector, until Ctrl-C or a limit.
 
-    Nothing is printed before the subscription is in force on all paths, which standard error tells.
+    Nothing is printed before the subscription is in force on all paths, which standard error tells. With a durable
+    name, `--from` counts only where the name is new; `penstock durable forget` ends it.
     """
-    wanted = _Wanted(Selector.parse(selector), parse_start(start or []))
-    reader = _Reader(json_line if as_json else shown_line, count)
+    asked = _Asked(Selector.parse(selector), parse_start(start or []), cast("Missing", missing), durable, manual)
+    asked.check()
+    reader = _Reader(json_line if as_json else shown_line, count, manual=manual)
     party = Party(token, name, ca, certificate, key)
     try:
-        run(_read(party, url, wanted, reader, seconds))
+        run(_read(party, url, asked, reader, seconds=seconds, show_lag=show_lag))
     finally:
         console.note(f"{reader.printed:,} messages")
+        if reader.lost:
+            shown = "; ".join(reader.lost[:_LOST_SHOWN])
+            console.note(f"LOST, kept no more or damaged, in {len(reader.lost):,} ranges of ticks: {shown}")
         if show_position and reader.positions:
             console.note("go on with " + " ".join(f"--from {each}={tick}" for each, tick in reader.positions.items()))
 
 
-def parse_start(texts: list[str]) -> dict[str, int]:
-    """Ticks by pubend, as they are given on the command line.
+def parse_start(texts: list[str]) -> Start | None:
+    """Where to begin, as it is given on the command line.
 
     >>> parse_start(["quotes=1200", "a=b=7"])
     {'quotes': 1200, 'a=b': 7}
+    >>> parse_start(["earliest"])
+    'earliest'
     """
+    if not texts:
+        return None
+    if any("=" in text for text in texts):
+        return _parse_ticks(texts)
+    if len(texts) > 1:
+        raise MisuseError(f"--from {texts[1]!r} is one too many: only ticks of pubends can be several")
+    if texts[0] in ("earliest", "latest"):
+        return cast("Start", texts[0])
+    try:
+        return datetime.fromisoformat(texts[0])
+    except ValueError:
+        raise MisuseError(f"--from {texts[0]!r} is none of earliest, latest, a time, or pubend=tick") from None
+
+
+def _parse_ticks(texts: list[str]) -> dict[str, int]:
     start: dict[str, int] = {}
     for text in texts:
         pubend, separator, tick = text.rpartition("=")
@@ -87,47 +135,98 @@ def parse_start(texts: list[str]) -> dict[str, int]:
 
 
 @dataclass(slots=True, frozen=True)
-class _Wanted:
+class _Asked:
     """What is subscribed to."""
 
     selector: Selector
-    start: dict[str, int]
+    start: Start | None
+    missing: Missing
+    durable: str
+    is_manual: bool
+
+    def check(self) -> None:
+        """Complain before there is a connection."""
+        wanted(str(self.selector), **self._options())
+
+    def subscribe(self, client: Client) -> Subscription:
+        return client.subscribe(self.selector, **self._options())
+
+    def _options(self) -> dict[str, Any]:
+        acknowledge = "manual" if self.is_manual else "auto"
+        return {"start": self.start, "missing": self.missing, "durable": self.durable, "acknowledge": acknowledge}
 
 
 class _Reader:
     """Prints up to so many messages."""
 
-    def __init__(self, line: Callable[[Received], str], count: int | None) -> None:
-        self._line, self._count = line, count
+    def __init__(self, line: Callable[[Received], str], count: int | None, *, manual: bool) -> None:
+        self._line, self._count, self._is_manual = line, count, manual
         self.printed = 0
         self.positions: dict[str, int] = {}
         """Where the subscription goes on behind what was printed."""
+        self.lost: list[str] = []
+        """Ticks of which nobody will ever know what they were."""
 
     async def read(self, subscription: Subscription) -> None:
         # No more than wanted: what was taken out counts as read.
-        while wanted := await subscription.batch(None if self._count is None else self._count - self.printed):
-            console.write("".join([self._line(each) + "\n" for each in wanted]))
+        while batch := await subscription.batch(None if self._count is None else self._count - self.printed):
+            console.write("".join([self._line(each) + "\n" for each in batch]))
             # Who reads from a pipe wants what is there now.
             sys.stdout.flush()
-            self.printed += len(wanted)
+            if self._is_manual:
+                subscription.acknowledge()
+            self.printed += len(batch)
             if self.printed == self._count:
                 return
             # Else heartbeats would have to wait as long as messages keep coming.
             await asyncio.sleep(0)
 
 
-async def _read(party: Party, url: str, wanted: _Wanted, reader: _Reader, seconds: float | None) -> None:
+async def _read(
+    party: Party, url: str, asked: _Asked, reader: _Reader, *, seconds: float | None, show_lag: bool
+) -> None:
     async with party.client(url) as client:
-        subscription = await client.subscribe(wanted.selector, start=wanted.start).ready()
+        subscription = await asked.subscribe(client).ready()
         late = f"; not yet from {', '.join(subscription.pending)}" if subscription.pending else ""
         console.note(f"subscribed at {client.broker} to {subscription.selector}{late}")
         try:
-            async with asyncio.timeout(seconds):
+            async with _showing_lag(subscription, is_wanted=show_lag), asyncio.timeout(seconds):
                 await reader.read(subscription)
         except TimeoutError:
             return
         finally:
             reader.positions = subscription.positions
+            reader.lost = [f"{each.pubend} {each.first} to {each.last}" for each in subscription.lost]
+
+
+@asynccontextmanager
+async def _showing_lag(subscription: Subscription, *, is_wanted: bool) -> AsyncIterator[None]:
+    """Within it, the lag is told now and then; and once at the end."""
+
+    async def show() -> None:
+        while True:
+            await asyncio.sleep(_LAG_S)
+            console.note(shown_lag(subscription.lag))
+
+    if not is_wanted:
+        yield
+        return
+    showing = asyncio.create_task(show())
+    try:
+        yield
+    finally:
+        showing.cancel()
+        console.note(shown_lag(subscription.lag))
+
+
+def shown_lag(lags: dict[str, Lag]) -> str:
+    """How far behind a subscription is, in one line.
+
+    >>> shown_lag({"quotes": Lag(1_250, 17), "trades": Lag(0, 0)})
+    'lag: quotes 1.2 s, 17 pending; trades 0.0 s, 0 pending'
+    """
+    each = [f"{pubend} {lag.behind_ms / 1_000:,.1f} s, {lag.pending:,} pending" for pubend, lag in lags.items()]
+    return f"lag: {'; '.join(each) or 'no pubend has begun'}"
 
 
 def json_line(received: Received) -> str:

@@ -11,8 +11,10 @@ from penstock.client.errors import (
     ClientError,
     ConnectionFailedError,
     RefusedError,
+    TakenOverError,
     WouldBlockError,
 )
+from penstock.client.inbox import Lag
 from penstock.client.positions import LostTicks
 from penstock.client.received import Received
 from penstock.client.settings import ClientSettings
@@ -29,12 +31,14 @@ __all__ = [
     "ClientError",
     "ClientSettings",
     "ConnectionFailedError",
+    "Lag",
     "LostTicks",
     "Received",
     "RefusedError",
     "Subscription",
     "SyncClient",
     "SyncSubscription",
+    "TakenOverError",
     "WouldBlockError",
     "connect",
     "connect_sync",

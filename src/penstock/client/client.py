@@ -7,23 +7,25 @@ import contextlib
 import logging
 import secrets
 import ssl
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import msgspec
 
+from penstock.broker.frames import Forgotten, StatusReply
 from penstock.client.address import parse_addresses
 from penstock.client.counters import ClientCounters
 from penstock.client.errors import ClientClosedError, ClientError, ConnectionFailedError, RefusedError, WouldBlockError
-from penstock.client.inbox import Inbox
-from penstock.client.positions import checked_start
+from penstock.client.inbox import Inbox, Lag
+from penstock.client.publisher import Publisher
+from penstock.client.questions import Questions
 from penstock.client.session import Changes, Session
 from penstock.client.settings import ClientSettings
 from penstock.client.subscription import Subscription
 from penstock.client.supervisor import Supervisor
+from penstock.client.wanted import Acknowledging, Missing, Start, checked_durable, wanted
 from penstock.model.message import Message, Payload
 from penstock.model.message_id import MessageId
 from penstock.model.values import Attributes
@@ -93,9 +95,9 @@ class Client:
         self._task: asyncio.Task[ClientError] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._subscriptions: WeakValueDictionary[int, Subscription] = WeakValueDictionary()
-        self._statuses: dict[int, asyncio.Future[bytes]] = {}
+        self._questions = Questions()
         self._news = asyncio.Event()
-        self._turnstile = asyncio.Lock()
+        self._publisher = Publisher(self._session, self._supervisor, self._until)
         self._reported = (0, 0)
         self.end: ClientError | None = None
         """Why this client does no more; none as long as it does."""
@@ -143,13 +145,19 @@ class Client:
         return self
 
     async def close(self, *, flush: bool = True) -> None:
-        """End the connection; with ``flush``, when what was published is acknowledged (raises as ``flush`` does)."""
+        """End the connection; with ``flush``, when what was published is acknowledged (raises as ``flush`` does).
+
+        What was read from durable subscriptions is acknowledged; what was read last from each, only with ``flush``.
+        """
         if isinstance(self.end, ClientClosedError):
             return
         try:
             if flush:
                 await self._last_flush()
         finally:
+            if self._supervisor.connection is not None:
+                self._session.on_closing(is_done=flush)
+                self._supervisor.connection.pump()
             self._stop(ClientClosedError("this client is closed"))
             if self._task is not None:
                 self._task.cancel()
@@ -173,20 +181,18 @@ class Client:
 
         It returns before the broker has acknowledged: that is what ``flush`` waits for.
         """
-        return await self._publish(Message(attributes, payload, content_type), pubend)
+        self._check_usable()
+        return await self._publisher.publish(Message(attributes, payload, content_type), pubend)
 
     def publish_nowait(
         self, attributes: Attributes, payload: Payload = b"", *, content_type: str = "", pubend: str = ""
     ) -> MessageId:
         """Send a message now; raises ``WouldBlockError`` if that is not possible."""
-        message = Message(attributes, payload, content_type)
         self._check_usable()
+        message_id = self._publisher.publish_nowait(Message(attributes, payload, content_type), pubend)
+        if message_id is not None:
+            return message_id
         queue = self._session.publishing
-        if not self._turnstile.locked() and queue.has_room(1):
-            message_id, body = self._session.identify(message, wall_ms=_wall_ms())
-            if queue.has_room(len(body)):
-                self._put(body, pubend)
-                return message_id
         full = f"{queue.published - queue.settled:,} messages are not acknowledged yet{self._why()}"
         raise WouldBlockError(full if self.is_connected else "there is no connection at the moment")
 
@@ -194,7 +200,8 @@ class Client:
         """Send messages in their order."""
         message_ids: list[MessageId] = []
         for message in messages:
-            message_ids.append(await self._publish(message, pubend))
+            self._check_usable()
+            message_ids.append(await self._publisher.publish(message, pubend))
             if len(message_ids) % _FAIR == 0:
                 await asyncio.sleep(0)
         return message_ids
@@ -231,31 +238,47 @@ class Client:
 
     # Subscribing.
 
-    def subscribe(self, selector: str | Selector, *, start: Mapping[str, int] | None = None) -> Subscription:
+    def subscribe(
+        self,
+        selector: str | Selector,
+        *,
+        start: Start | None = None,
+        missing: Missing = "fail",
+        durable: str = "",
+        acknowledge: Acknowledging = "auto",
+    ) -> Subscription:
         """Ask for the messages that match; raises ``SelectorError`` at once if the text is not a selector.
 
-        The start says by pubend which tick is the first one wanted, as ``Subscription.positions`` of an earlier
-        subscription does; of other pubends, messages come from now on. A pubend that does not exist, or a tick that
-        it has not come to yet, is refused by the broker.
+        Begins with what is published from now on; or with the ``earliest`` there is, at a time with a time zone, or at
+        a tick of each pubend, as ``Subscription.positions`` of an earlier subscription tells. What is not kept any more
+        is refused, unless ``missing`` says to begin with the earliest or latest instead.
+
+        Under a durable name the pubends keep its positions: it goes on where it was when it comes back, at whatever
+        broker. There, ``start`` counts where the name is new; a tick of a pubend also where it is further on.
         """
         parsed = selector if isinstance(selector, Selector) else Selector.parse(selector)
-        first_ticks = checked_start(start)
+        asked = wanted(str(parsed), start=start, missing=missing, durable=durable, acknowledge=acknowledge)
         self._check_usable()
-        inbox = self._session.subscribe(str(parsed), first_ticks)
+        inbox = self._session.subscribe(asked)
         subscription = self._subscriptions[inbox.number] = Subscription(inbox, self)
         self._pump_soon()
         return subscription
 
+    async def forget(self, durable: str) -> tuple[str, ...]:
+        """Have a durable subscription forgotten, with what is kept for it; who uses it is ended.
+
+        Returns the pubends that could not be reached, and still know it. Raises ``RefusedError`` if nobody knows it.
+        """
+        checked_durable(durable)
+        answer = await self._ask(lambda: self._session.ask_to_forget(durable))
+        assert isinstance(answer, Forgotten), f"not an answer to this: {answer}"
+        return answer.pending
+
     async def status(self) -> dict[str, Any]:
         """How the broker is; raises ``ConnectionFailedError`` if the connection is lost before it answers."""
-        await self._until(lambda: self._session.is_up)
-        number = self._session.ask_status()
-        answer = self._statuses[number] = asyncio.get_running_loop().create_future()
-        self._pump_soon()
-        try:
-            status: dict[str, Any] = msgspec.json.decode(await answer)
-        finally:
-            self._statuses.pop(number, None)
+        answer = await self._ask(self._session.ask_status)
+        assert isinstance(answer, StatusReply), f"not an answer to this: {answer}"
+        status: dict[str, Any] = msgspec.json.decode(answer.status)
         return status
 
     # What subscriptions need.
@@ -265,9 +288,18 @@ class Client:
         if self._session.on_taken(inbox) and self._supervisor.connection is not None:
             self._supervisor.connection.resume_reading()
 
-    def unsubscribe(self, inbox: Inbox) -> None:
+    def on_moved(self, inbox: Inbox) -> None:
+        """Tell the broker in time what the application has of a durable subscription."""
+        if self._session.on_moved(inbox) and self._supervisor.connection is not None:
+            self._supervisor.connection.schedule()
+
+    def lag(self, inbox: Inbox) -> dict[str, Lag]:
+        """How far the application is behind each pubend."""
+        return self._session.lag(inbox)
+
+    def unsubscribe(self, inbox: Inbox, *, is_done: bool = False) -> None:
         """Withdraw a subscription."""
-        self._session.unsubscribe(inbox)
+        self._session.unsubscribe(inbox, is_done=is_done)
         self.on_taken(inbox)
         self._pump_soon()
 
@@ -285,43 +317,11 @@ class Client:
             state = str(self.end) if self.end else f"connected to {self.broker}" if self.is_connected else "connecting"
         return f"<Client {self.name} of {self._address}: {state}>"
 
-    async def _publish(self, message: Message, pubend: str) -> MessageId:
-        self._check_usable()
-        queue = self._session.publishing
-        if self._turnstile.locked() or not queue.has_room(1):
-            async with self._turnstile:
-                await self._until(lambda: queue.has_room(1))
-                return await self._publish_identified(message, pubend)
-        return await self._publish_identified(message, pubend)
-
-    async def _publish_identified(self, message: Message, pubend: str) -> MessageId:
-        queue = self._session.publishing
-        message_id, body = self._session.identify(message, wall_ms=_wall_ms())
-        if not queue.has_room(len(body)):
-            await self._wait_for_room(len(body))
-        self._put(body, pubend)
-        return message_id
-
-    async def _wait_for_room(self, size: int) -> None:
-        queue = self._session.publishing
-        # Nobody may pass a message that waits, or a large one would wait for ever.
-        is_mine = not self._turnstile.locked()
-        if is_mine:
-            await self._turnstile.acquire()
-        try:
-            await self._until(lambda: queue.has_room(size))
-        finally:
-            if is_mine:
-                self._turnstile.release()
-
-    def _put(self, body: bytes, pubend: str) -> None:
-        connection = self._supervisor.connection
-        assert connection is not None, "room without a connection"
-        is_due = self._session.publish(body, pubend, now_ms=connection.now_ms())
-        if is_due:
-            connection.pump()
-        elif self._session.publishing.queued_bytes == len(body):
-            connection.schedule()
+    async def _ask(self, ask: Callable[[], int]) -> StatusReply | Forgotten:
+        await self._until(lambda: self._session.is_up)
+        number = ask()
+        self._pump_soon()
+        return await self._questions.answer(number)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         while not condition():
@@ -354,15 +354,9 @@ class Client:
                 subscription.wake()
         for lost in changes.missing:
             _log.warning("%s: ticks %d to %d of pubend %s are lost", self.name, lost.first, lost.last, lost.pubend)
-        for number, answer in changes.statuses:
-            waiting = self._statuses.get(number)
-            if waiting is not None and not waiting.done():
-                if isinstance(answer, bytes):
-                    waiting.set_result(answer)
-                else:
-                    waiting.set_exception(RefusedError("tell its status", answer))
+        self._questions.on_answers(changes.answers)
         if changes.lost:
-            self._fail_statuses(ConnectionFailedError("the connection was lost before the broker answered"))
+            self._questions.fail(ConnectionFailedError("the connection was lost before the broker answered"))
         if changes.publishing or changes.welcome:
             self._wake()
 
@@ -373,20 +367,11 @@ class Client:
 
     def _stop(self, end: ClientError) -> None:
         self.end = end
-        self._fail_statuses(end)
+        self._questions.fail(end)
         self._wake()
         for subscription in list(self._subscriptions.values()):
             subscription.wake()
 
-    def _fail_statuses(self, error: ClientError) -> None:
-        for waiting in self._statuses.values():
-            if not waiting.done():
-                waiting.set_exception(error)
-
     def _wake(self) -> None:
         self._news.set()
         self._news.clear()
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -6,6 +6,7 @@ PenstockError
     ├── ClientClosedError        the client or subscription was closed before (also a MisuseError)
     ├── ConnectionFailedError    no broker could be reached, or the connection was lost
     ├── RefusedError             the broker said no, and why
+    │   └── TakenOverError       somebody else uses the durable subscription now, or has forgotten it
     └── WouldBlockError          the publish window is full, and the caller did not want to wait
 """
 
@@ -19,6 +20,7 @@ __all__ = [
     "ClientError",
     "ConnectionFailedError",
     "RefusedError",
+    "TakenOverError",
     "WouldBlockError",
 ]
 
@@ -45,6 +47,10 @@ class RefusedError(ClientError):
     def __init__(self, request: str, reason: str) -> None:
         super().__init__(f"the broker refused to {request}: {reason}")
         self.request, self.reason = request, reason
+
+
+class TakenOverError(RefusedError):
+    """Somebody else has subscribed under the same durable name, or has had it forgotten."""
 
 
 class WouldBlockError(ClientError):

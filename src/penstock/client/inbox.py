@@ -2,39 +2,55 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import chain
 from typing import Final, Literal, TypeAlias
 
 from penstock.client.positions import LostTicks, Positions, first_unread
+from penstock.client.receipts import Receipts
 from penstock.client.received import Received
+from penstock.client.wanted import Wanted
+from penstock.model.tick import Tick, tick_ms
 
-__all__ = ["MESSAGE_BYTES", "Inbox", "InboxState"]
+__all__ = ["MESSAGE_BYTES", "Inbox", "InboxState", "Lag"]
 
 InboxState: TypeAlias = Literal["asked", "ready", "closing", "closed", "refused"]
-"""Asked for; in force; being withdrawn; withdrawn; refused by the broker."""
+"""Asked for; in force; being withdrawn; withdrawn; refused by the broker, at once or later."""
 
 MESSAGE_BYTES: Final = 200
 """What a message takes beyond its body while it waits."""
+_TAKEN_OVER: Final = "was taken over"
+"""What the broker's reason says when a durable subscription ends because of somebody else."""
 _LOST_MAX: Final = 100
 """Notices of lost ticks that are kept; all are counted."""
+
+
+@dataclass(slots=True, frozen=True)
+class Lag:
+    """How far a subscription is behind one pubend."""
+
+    behind_ms: int
+    """From the first tick that was not read to where the pubend is, as far as this client has heard."""
+    pending: int
+    """Messages that have arrived and were not read."""
 
 
 class Inbox:
     """One subscription: its state, and a queue that says when it is full."""
 
     __slots__ = (
-        *("_last_positions", "next_ticks", "blocking", "bytes_max", "granted", "lost", "lost_count", "messages_max"),
-        *("number", "pending", "positions", "queue", "reason", "selector", "size", "starts", "state", "was_ready"),
+        *("_last_positions", "blocking", "bytes_max", "fetched", "granted", "lost", "lost_count", "messages_max"),
+        *("next_ticks", "number", "pending", "positions", "queue", "reason", "receipts", "size", "starts", "state"),
+        *("wanted", "was_ready"),
     )
 
-    def __init__(
-        self, number: int, selector: str, *, bytes_max: int, messages_max: int, start: Mapping[str, int] | None = None
-    ) -> None:
+    def __init__(self, number: int, wanted: Wanted, *, bytes_max: int, messages_max: int) -> None:
         self.number = number
-        self.selector = selector
+        self.wanted = wanted
         """What the application wants."""
-        self.granted = selector
+        self.granted = wanted.selector
         """What it may see of that, once the broker has answered."""
         self.state: InboxState = "asked"
         self.pending: tuple[str, ...] = ()
@@ -43,9 +59,13 @@ class Inbox:
         """By pubend that guarantees delivery, the tick from which on nothing is missing."""
         self.was_ready = False
         """Whether it has been in force before: then it resumes."""
-        self.positions: Final = Positions(start)
+        self.positions: Final = Positions(wanted.start)
         """What has arrived."""
         self.next_ticks: Final = self.positions.next_ticks
+        self.receipts: Final = Receipts(is_manual=wanted.is_manual) if wanted.durable else None
+        """What of a durable subscription was acknowledged, and may be."""
+        self.fetched: Callable[[], tuple[Received, ...]] = tuple
+        """Messages that were taken out on behalf of an application that has not read them yet: a blocking one."""
         self._last_positions: dict[str, int] | None = None
         self.lost: deque[LostTicks] = deque(maxlen=_LOST_MAX)
         """What will never come, the newest notices of it."""
@@ -95,11 +115,40 @@ class Inbox:
             self.lost_count += 1
         return is_missing
 
+    def refuse(self, reason: str) -> None:
+        """The broker does not grant it, or no longer; what waits when another took over is for that one to read."""
+        self.state, self.reason = "refused", reason
+        if self.is_taken_over:
+            self.withdraw()
+
+    @property
+    def is_taken_over(self) -> bool:
+        """Whether somebody else has its name now, or nobody."""
+        return self.state == "refused" and bool(self.wanted.durable) and _TAKEN_OVER in self.reason
+
     def read_positions(self) -> dict[str, int]:
         """By pubend, the first tick that the application has not read yet."""
         if self._last_positions is not None:
             return dict(self._last_positions)
-        return first_unread(self.positions.known(), self.queue)
+        return first_unread(self.positions.known(), chain(self.fetched(), self.queue))
+
+    def acknowledgeable(self) -> dict[str, int]:
+        """By pubend, the tick below which the application has done with everything; of a durable subscription."""
+        assert self.receipts is not None, "not durable"
+        assert self._last_positions is None, "what was forgotten would count as read"
+        # In this order: another thread moves messages from what was fetched into its hands.
+        waiting = chain(self.fetched(), self.queue)
+        return self.receipts.positions(self.positions.known(), waiting)
+
+    def lag(self, presents: Mapping[str, int]) -> dict[str, Lag]:
+        """How far the reader is behind each pubend, given how far those are."""
+        pending = Counter(received.pubend for received in chain(self.fetched(), self.queue))
+        lags: dict[str, Lag] = {}
+        for pubend, position in self.read_positions().items():
+            present = max(presents.get(pubend, 0), self.next_ticks[pubend])
+            behind_ms = max(0, tick_ms(Tick(present)) - tick_ms(Tick(position)))
+            lags[pubend] = Lag(behind_ms, pending[pubend])
+        return lags
 
     def update_blocking(self) -> bool:
         """Whether nothing should be read from the socket, by this queue: from full down to the half."""
@@ -113,6 +162,8 @@ class Inbox:
         """The oldest message."""
         received = self.queue.popleft()
         self.size -= len(received.body) + MESSAGE_BYTES
+        if self.receipts is not None:
+            self.receipts.hold((received,))
         return received
 
     def pop_many(self, messages_max: int | None = None) -> list[Received]:
@@ -120,8 +171,12 @@ class Inbox:
         if messages_max is None or messages_max >= len(self.queue):
             received = list(self.queue)
             self.clear()
-            return received
-        return [self.pop() for _ in range(messages_max)]
+        else:
+            received = [self.queue.popleft() for _ in range(messages_max)]
+            self.size -= sum([len(each.body) for each in received]) + MESSAGE_BYTES * len(received)
+        if self.receipts is not None:
+            self.receipts.hold(received)
+        return received
 
     def withdraw(self) -> None:
         """Forgets what waits, for good; the positions stay in front of it."""

@@ -10,7 +10,9 @@ from penstock.broker.frames import Acknowledge, Horizons, Subscribe
 from penstock.client.inbox import MESSAGE_BYTES, Inbox
 from penstock.client.positions import LostTicks
 from penstock.client.received import Received
+from penstock.client.reporting import Reporting
 from penstock.client.settings import ClientSettings
+from penstock.client.wanted import Wanted
 
 __all__ = ["Inboxes", "subscribe_frame"]
 
@@ -30,6 +32,10 @@ class Inboxes:
         # Pubends whose horizon has moved since the last acknowledgement, by their number on this connection.
         self._moved: dict[int, str] = {}
         self._acknowledged: dict[str, int] = {}
+        self.presents: Final[dict[str, int]] = {}
+        """By pubend, how far it is as far as was heard."""
+        self.reporting: Final = Reporting(pause_ms=settings.acknowledge_ms)
+        """What the broker is told of durable subscriptions."""
         self.repeated = 0
         """Deliveries that were dropped because they had arrived before."""
 
@@ -41,11 +47,11 @@ class Inboxes:
         """Whether one is too full to read on from the socket."""
         return bool(self._blocking)
 
-    def add(self, selector: str, start: Mapping[str, int]) -> Inbox:
-        """A new subscription, from some ticks on."""
+    def add(self, wanted: Wanted) -> Inbox:
+        """A new subscription."""
         self._last_number += 1
         bytes_max, messages_max = self._settings.queue_bytes, self._settings.queue_messages
-        inbox = Inbox(self._last_number, selector, bytes_max=bytes_max, messages_max=messages_max, start=start)
+        inbox = Inbox(self._last_number, wanted, bytes_max=bytes_max, messages_max=messages_max)
         self._by_number[inbox.number] = self._by_bytes[_NUMBER.pack(inbox.number)] = inbox
         return inbox
 
@@ -61,6 +67,7 @@ class Inboxes:
     def forget(self, inbox: Inbox) -> None:
         """A subscription is over."""
         inbox.state = "closed"
+        self.reporting.drop(inbox)
         del self._by_number[inbox.number]
         self._by_bytes.pop(_NUMBER.pack(inbox.number), None)
         self._blocking.pop(inbox.number, None)
@@ -73,13 +80,23 @@ class Inboxes:
         """The connection is gone; answers with all subscriptions, as they have to be asked for again."""
         inboxes = dict(self._by_number)
         self._moved, self._acknowledged = {}, {}
+        self.reporting.on_disconnected()
         for inbox in inboxes.values():
             if inbox.state == "closing":
                 self.forget(inbox)
             else:
                 inbox.state = "asked"
                 inbox.positions.on_disconnected()
+                if inbox.receipts is not None:
+                    inbox.receipts.on_disconnected()
         return inboxes
+
+    def on_names(self, names: Iterable[tuple[int, str]]) -> None:
+        """The numbers of pubends on this connection."""
+        self.reporting.on_names(names)
+        for inbox in self:
+            if inbox.receipts is not None:
+                self.reporting.on_moved(inbox)
 
     def deliver(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
         """A message for the subscriptions with these numbers; one that was withdrawn meanwhile is no fault."""
@@ -123,17 +140,18 @@ class Inboxes:
 
     def on_horizons(self, horizons: Horizons, pubend: str) -> None:
         """Everything below a tick has been sent to some subscriptions, or to all but some."""
+        self.presents[pubend] = max(horizons.present, self.presents.get(pubend, 0))
         numbers = horizons.numbers
         named = {numbers[start : start + 4] for start in range(0, len(numbers), 4)}
         if horizons.is_only:
             for number in named:
                 if (inbox := self._by_bytes.get(number)) is not None:
                     inbox.positions.begin(pubend)
-                    inbox.positions.on_horizon(pubend, horizons.tick)
+                    self._on_horizon(inbox, pubend, horizons.tick)
         else:
             for number, inbox in self._by_bytes.items():
                 if number not in named and inbox.positions.has_begun(pubend):
-                    inbox.positions.on_horizon(pubend, horizons.tick)
+                    self._on_horizon(inbox, pubend, horizons.tick)
         self._moved[horizons.pubend] = pubend
 
     def on_lost(self, lost: LostTicks, numbers: Iterable[int]) -> bool:
@@ -146,15 +164,23 @@ class Inboxes:
         return missing
 
     def acknowledge(self) -> Acknowledge | None:
-        """What all subscriptions have, of the pubends that moved; none if that is what was said before."""
+        """What all have that are not durable, of the pubends that moved; none if that is what was said before."""
         moved, self._moved = self._moved, {}
+        if not moved:
+            return None
+        plain = [inbox for inbox in self._by_bytes.values() if inbox.receipts is None]
         risen: list[tuple[int, int]] = []
         for number, pubend in moved.items():
-            position = min((inbox.positions.get(pubend) or 0 for inbox in self._by_bytes.values()), default=0)
+            position = min((inbox.positions.get(pubend) or 0 for inbox in plain), default=0)
             if position > self._acknowledged.get(pubend, 0):
                 self._acknowledged[pubend] = position
                 risen.append((number, position))
         return Acknowledge(tuple(risen)) if risen else None
+
+    def _on_horizon(self, inbox: Inbox, pubend: str, tick: int) -> None:
+        inbox.positions.on_horizon(pubend, tick)
+        if inbox.receipts is not None:
+            self.reporting.on_moved(inbox)
 
     def check_invariants(self) -> None:
         """Fails if the parts do not agree."""
@@ -168,4 +194,13 @@ class Inboxes:
 
 def subscribe_frame(inbox: Inbox) -> Subscribe:
     """The request for a subscription, or for its continuation from where it was."""
-    return Subscribe(inbox.number, inbox.selector, tuple(inbox.positions.known().items()), inbox.was_ready)
+    wanted = inbox.wanted
+    return Subscribe(
+        inbox.number,
+        wanted.selector,
+        tuple(inbox.positions.known().items()),
+        inbox.was_ready,
+        wanted.otherwise,
+        wanted.missing,
+        wanted.durable,
+    )

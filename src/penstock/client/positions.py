@@ -12,11 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.client.received import Received
-from penstock.model.errors import MisuseError
 
-__all__ = ["LostTicks", "Positions", "checked_start", "first_unread"]
-
-_TICK_MAX: Final = 2**62
+__all__ = ["LostTicks", "Positions", "first_unread"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -111,14 +108,3 @@ def first_unread(positions: dict[str, int], waiting: Iterable[Received]) -> dict
             if not missing:
                 break
     return unread
-
-
-def checked_start(start: Mapping[str, int] | None) -> dict[str, int]:
-    """A copy of the first ticks that an application wants by pubend; raises ``MisuseError`` if they cannot be."""
-    checked = dict(start or {})
-    for pubend, tick in checked.items():
-        if not isinstance(pubend, str) or not pubend:
-            raise MisuseError(f"pubend {pubend!r} of a start is not a name")
-        if not isinstance(tick, int) or isinstance(tick, bool) or not 0 <= tick <= _TICK_MAX:
-            raise MisuseError(f"start {tick!r} of pubend {pubend} is not a tick in 0 .. 2**62")
-    return checked

@@ -8,7 +8,7 @@ the same and recognises what it has: all connections of a session state the same
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -16,7 +16,10 @@ from penstock.broker.codec import FRAME_BYTES_MAX, FrameReader
 from penstock.broker.errors import ProtocolError
 from penstock.broker.frames import (
     PROTOCOL_VERSION,
+    Acknowledge,
     Deliver,
+    Forget,
+    Forgotten,
     Frame,
     Goodbye,
     Heartbeat,
@@ -34,18 +37,22 @@ from penstock.broker.frames import (
     Unsubscribed,
     Welcome,
 )
-from penstock.client.inbox import Inbox
+from penstock.client.inbox import Inbox, Lag
 from penstock.client.inboxes import Inboxes, subscribe_frame
 from penstock.client.positions import LostTicks
 from penstock.client.publishing import PublishQueue
 from penstock.client.received import Received
 from penstock.client.settings import ClientSettings
+from penstock.client.wanted import Wanted
 from penstock.model.body import encode_body
 from penstock.model.errors import LimitError
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId, MessageIdSource
 
-__all__ = ["SILENT_HEARTBEATS", "Changes", "Session"]
+__all__ = ["SILENT_HEARTBEATS", "Answer", "Changes", "Session"]
+
+Answer: TypeAlias = StatusReply | Forgotten | Refused
+"""To a request that the application waits for; its number is that of the request."""
 
 SILENT_HEARTBEATS: Final = 5
 """A connection on which nothing was heard for so many heartbeats is given up."""
@@ -62,8 +69,8 @@ class Changes:
 
     inboxes: dict[int, Inbox] = field(default_factory=dict)
     """The subscriptions with messages or another state, by number."""
-    statuses: list[tuple[int, bytes | str]] = field(default_factory=list)
-    """Answers to requests for the broker's status, or the reasons why there is none."""
+    answers: list[Answer] = field(default_factory=list)
+    """Answers to what was asked, or the reasons why there is none."""
     missing: list[LostTicks] = field(default_factory=list)
     """What some subscription will never get."""
     publishing: bool = False
@@ -89,7 +96,7 @@ class Session:
         self._pubends: dict[int, str] = {}
         self._ids: MessageIdSource | None = None
         self._last_id: MessageId | None = None
-        self._last_status = 0
+        self._last_question = 0
         self._heartbeat_ms = 0
         self._sent_ms = self._heard_ms = 0
         self.publishing: Final = PublishQueue(linger_ms=settings.linger_ms, batch_bytes=settings.batch_bytes)
@@ -119,15 +126,20 @@ class Session:
 
     # What the application asks for.
 
-    def subscribe(self, selector: str, start: Mapping[str, int] | None = None) -> Inbox:
-        """A new subscription, from these ticks on where they are given."""
-        inbox = self._inboxes.add(selector, start or {})
+    def subscribe(self, wanted: Wanted) -> Inbox:
+        """A new subscription."""
+        inbox = self._inboxes.add(wanted)
         if self.is_up:
             self._outgoing.append(subscribe_frame(inbox))
         return inbox
 
-    def unsubscribe(self, inbox: Inbox) -> None:
-        """Withdraws a subscription; what waits in it is forgotten."""
+    def unsubscribe(self, inbox: Inbox, *, is_done: bool = False) -> None:
+        """Withdraws a subscription; what waits in it is forgotten.
+
+        What was read of a durable one is acknowledged before; what was read last, if the application is done with it.
+        """
+        if self.is_up:
+            self._outgoing += self._last_words(inbox, is_done=is_done)
         inbox.withdraw()
         if inbox.is_over or inbox.state == "closing":
             return
@@ -156,15 +168,31 @@ class Session:
 
     def ask_status(self) -> int:
         """Asks the broker how it is; the number of the request."""
-        assert self.is_up, "there is no broker to ask"
-        self._last_status += 1
-        self._outgoing.append(StatusRequest(self._last_status))
-        return self._last_status
+        return self._ask(StatusRequest)
+
+    def ask_to_forget(self, durable: str) -> int:
+        """Asks the broker to forget a durable subscription; the number of the request."""
+        return self._ask(lambda number: Forget(number, durable))
 
     def on_taken(self, inbox: Inbox) -> bool:
         """The application took messages out of a full subscription; whether the shell should read again."""
         self._inboxes.on_taken(inbox)
         return self.reading
+
+    def on_moved(self, inbox: Inbox) -> bool:
+        """The application is done with messages of a durable subscription; whether the shell must look at the time."""
+        return self._inboxes.reporting.on_moved(inbox)
+
+    def lag(self, inbox: Inbox) -> dict[str, Lag]:
+        """How far the application is behind each pubend."""
+        return inbox.lag(self._inboxes.presents)
+
+    def on_closing(self, *, is_done: bool) -> None:
+        """This is the end: what was read of durable subscriptions is acknowledged; read last, if it is done with."""
+        # The last words are few, and nothing follows that could wait for the transport instead.
+        self.writable = True
+        for inbox in self._inboxes:
+            self._outgoing += self._last_words(inbox, is_done=is_done)
 
     # What the connection brings.
 
@@ -215,6 +243,7 @@ class Session:
             return []
         frames, self._outgoing = self._outgoing, []
         if self.is_up:
+            frames += self._inboxes.reporting.take(now_ms=now_ms)
             frames += self.publishing.take(now_ms=now_ms)
             if not frames and now_ms >= self._sent_ms + self._heartbeat_ms:
                 frames.append(Heartbeat(now_ms))
@@ -229,8 +258,8 @@ class Session:
         deadlines = [self._silent_at_ms()] if self.reading else []
         if self.writable:
             deadlines.append(self._sent_ms + self._heartbeat_ms)
-            if (batch_ms := self.publishing.next_deadline()) is not None:
-                deadlines.append(batch_ms)
+            wishes = self.publishing.next_deadline(), self._inboxes.reporting.next_deadline()
+            deadlines += [each for each in wishes if each is not None]
         return min(deadlines, default=None)
 
     def is_silent(self, *, now_ms: int) -> bool:
@@ -273,6 +302,7 @@ class Session:
                 changes.publishing = True
             case PubendNames(names):
                 self._pubends.update(names)
+                self._inboxes.on_names(names)
             case Heartbeat():
                 pass
             case Horizons():
@@ -286,10 +316,10 @@ class Session:
                 self._on_subscribed(frame, changes)
             case Unsubscribed(number):
                 self._end(number, changes)
-            case Refused(request, number, reason):
-                self._on_refused(request, number, reason, changes)
-            case StatusReply(number, status):
-                changes.statuses.append((number, status))
+            case Refused():
+                self._on_refused(frame, changes)
+            case StatusReply() | Forgotten():
+                changes.answers.append(frame)
             case Goodbye():
                 changes.goodbye = frame
             case _:
@@ -299,20 +329,33 @@ class Session:
         inbox = self._inboxes.get(frame.number)
         if inbox is not None and inbox.state in ("asked", "ready"):
             inbox.on_subscribed(frame.selector, frame.pending, frame.starts)
+            if inbox.receipts is not None:
+                self._inboxes.reporting.on_moved(inbox)
             changes.inboxes[inbox.number] = inbox
 
     def _on_lost(self, lost: LostTicks, numbers: tuple[int, ...], changes: Changes) -> None:
         if self._inboxes.on_lost(lost, numbers):
             changes.missing.append(lost)
 
-    def _on_refused(self, request: str, number: int, reason: str, changes: Changes) -> None:
-        if request == "publish":
-            self.publishing.on_refused(number, reason)
+    def _on_refused(self, frame: Refused, changes: Changes) -> None:
+        if frame.request == "publish":
+            self.publishing.on_refused(frame.number, frame.reason)
             changes.publishing = True
-        elif request == "status":
-            changes.statuses.append((number, reason))
-        elif (inbox := self._end(number, changes)) is not None and request == "subscribe":
-            inbox.state, inbox.reason = "refused", reason
+        elif frame.request in ("status", "forget"):
+            changes.answers.append(frame)
+        elif (inbox := self._end(frame.number, changes)) is not None and frame.request == "subscribe":
+            inbox.refuse(frame.reason)
+
+    def _last_words(self, inbox: Inbox, *, is_done: bool) -> list[Acknowledge]:
+        if inbox.receipts is not None and is_done:
+            inbox.receipts.settle()
+        return self._inboxes.reporting.last(inbox)
+
+    def _ask(self, question: Callable[[int], Frame]) -> int:
+        assert self.is_up, "there is no broker to ask"
+        self._last_question += 1
+        self._outgoing.append(question(self._last_question))
+        return self._last_question
 
     def _end(self, number: int, changes: Changes) -> Inbox | None:
         inbox = self._inboxes.get(number)

@@ -27,6 +27,8 @@ class ClientSettings:
     """When so much waits in one subscription to be read by the application, nothing more is read from the socket."""
     queue_messages: int = 65_536
     """The same, as a number of messages."""
+    acknowledge_ms: int = 1_000
+    """Time between acknowledgements of a durable subscription, unless very much was read; 0 for no pause."""
     connect_ms: int = 5_000
     """One attempt to connect and to be welcomed takes no longer."""
     close_ms: int = 5_000
@@ -42,8 +44,9 @@ class ClientSettings:
         for each in ("batch_bytes", "queue_bytes", "queue_messages", "connect_ms", "close_ms", "backoff_first_ms"):
             if getattr(self, each) <= 0:
                 raise MisuseError(f"{each} {getattr(self, each)} is not positive")
-        if self.linger_ms < 0:
-            raise MisuseError(f"linger_ms {self.linger_ms} is negative")
+        for each in ("linger_ms", "acknowledge_ms"):
+            if getattr(self, each) < 0:
+                raise MisuseError(f"{each} {getattr(self, each)} is negative")
         if self.backoff_max_ms < self.backoff_first_ms:
             raise MisuseError(
                 f"backoff_max_ms {self.backoff_max_ms} is less than backoff_first_ms {self.backoff_first_ms}"

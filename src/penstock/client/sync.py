@@ -10,19 +10,22 @@ import asyncio
 import ssl
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from penstock.client.client import Client, connect
 from penstock.client.counters import ClientCounters
 from penstock.client.errors import ClientClosedError
-from penstock.client.positions import LostTicks, first_unread
+from penstock.client.inbox import Lag
+from penstock.client.positions import LostTicks
 from penstock.client.received import Received
 from penstock.client.settings import ClientSettings
 from penstock.client.subscription import Subscription
+from penstock.client.wanted import Acknowledging, Missing, Start
 from penstock.live.loop import run
 from penstock.model.message import Message, Payload
 from penstock.model.message_id import MessageId
@@ -137,14 +140,28 @@ class SyncClient:
         """Wait until the broker has acknowledged everything published so far."""
         self.call(self._client.flush)
 
-    def subscribe(self, selector: str | Selector, *, start: Mapping[str, int] | None = None) -> SyncSubscription:
-        """Ask for the messages that match, by pubend from some tick on; raises ``SelectorError`` if it is none."""
+    def subscribe(
+        self,
+        selector: str | Selector,
+        *,
+        start: Start | None = None,
+        missing: Missing = "fail",
+        durable: str = "",
+        acknowledge: Acknowledging = "auto",
+    ) -> SyncSubscription:
+        """Ask for the messages that match, as ``Client.subscribe`` does; raises ``SelectorError`` if it is none."""
         parsed = selector if isinstance(selector, Selector) else Selector.parse(selector)
 
         async def subscribe() -> Subscription:
-            return self._client.subscribe(parsed, start=start)
+            return self._client.subscribe(
+                parsed, start=start, missing=missing, durable=durable, acknowledge=acknowledge
+            )
 
         return SyncSubscription(self.call(subscribe), self)
+
+    def forget(self, durable: str) -> tuple[str, ...]:
+        """Have a durable subscription forgotten; returns the pubends that could not be reached."""
+        return self.call(lambda: self._client.forget(durable))
 
     def status(self) -> dict[str, Any]:
         """How the broker is."""
@@ -200,6 +217,8 @@ class SyncSubscription:
     def __init__(self, subscription: Subscription, client: SyncClient) -> None:
         self._subscription, self._client = subscription, client
         self._fetched: deque[Received] = deque()
+        # Not a method of this object: the client would keep a subscription that the application has forgotten.
+        self._is_durable = subscription.read_through(partial(_snapshot, self._fetched))
         self._last_positions: dict[str, int] | None = None
 
     @property
@@ -222,8 +241,17 @@ class SyncSubscription:
         """By pubend that guarantees delivery, the first tick that was not read yet: where to resume."""
         if self._last_positions is not None:
             return dict(self._last_positions)
-        # What was fetched but not read does not count.
-        return first_unread(self._fetched_positions(), self._fetched)
+        return self._inside(lambda: self._subscription.positions)
+
+    @property
+    def acknowledged(self) -> dict[str, int]:
+        """By pubend, the tick below which everything was acknowledged to the broker; of a durable subscription."""
+        return self._inside(lambda: self._subscription.acknowledged)
+
+    @property
+    def lag(self) -> dict[str, Lag]:
+        """By pubend that guarantees delivery, how far this subscription is behind it; silence counts as read."""
+        return self._inside(lambda: self._subscription.lag)
 
     @property
     def lost(self) -> list[LostTicks]:
@@ -244,13 +272,19 @@ class SyncSubscription:
         """The next message; raises ``TimeoutError`` if none comes in time, ``ClientClosedError`` if none ever will."""
         if not self._fetched and not self._fetch(timeout_s):
             raise ClientClosedError(f"the subscription to {self.selector} is closed")
-        return self._fetched.popleft()
+        return self._next()
+
+    def acknowledge(self, message: Received | None = None) -> None:
+        """Everything up to this message, of its pubend, is done with; without one, everything that was read so far."""
+
+        async def acknowledge() -> None:
+            self._subscription.acknowledge(message)
+
+        self._client.call(acknowledge)
 
     def close(self) -> None:
-        """Withdraw the subscription and forget what waits."""
-        self._last_positions = self.positions
-        self._fetched.clear()
-        self._client.call(self._subscription.close)
+        """Withdraw the subscription and forget what waits; of a durable one, what was read is acknowledged before."""
+        self._close(None)
 
     def __iter__(self) -> SyncSubscription:
         return self
@@ -258,7 +292,7 @@ class SyncSubscription:
     def __next__(self) -> Received:
         if not self._fetched and not self._fetch(None):
             raise StopIteration
-        return self._fetched.popleft()
+        return self._next()
 
     def __enter__(self) -> SyncSubscription:
         return self
@@ -266,27 +300,50 @@ class SyncSubscription:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._close(error)
 
     def __repr__(self) -> str:
         return f"<Sync{repr(self._subscription)[1:]}"
 
-    def _fetched_positions(self) -> dict[str, int]:
-        async def positions() -> dict[str, int]:
-            return self._subscription.positions
+    def _close(self, error: BaseException | None) -> None:
+        self._last_positions = self.positions
+        try:
+            self._client.call(lambda: self._subscription.__aexit__(None, error, None))
+        finally:
+            # Not before: what was not read must not be acknowledged.
+            self._fetched.clear()
+
+    def _next(self) -> Received:
+        if self._is_durable:
+            # In hand before it is away, so that at no moment it looks as if it were done with.
+            self._subscription.in_hand(self._fetched[0])
+        return self._fetched.popleft()
+
+    def _inside(self, read: Callable[[], _Result]) -> _Result:
+        """Look at something in the thread that changes it; when that has ended, nobody does."""
+
+        async def inside() -> _Result:
+            return read()
 
         try:
-            # In the thread that changes them; when it has ended, nobody does.
-            return self._client.call(positions)
+            return self._client.call(inside)
         except ClientClosedError:
-            return self._subscription.positions
+            return read()
 
     def _fetch(self, timeout_s: float | None) -> bool:
-        async def fetch() -> list[Received]:
+        async def fetch() -> None:
             async with asyncio.timeout(timeout_s):
-                return await self._subscription.batch(_BATCH_MESSAGES)
+                # Here, and not by the reader: if it is interrupted, they are still there.
+                self._fetched.extend(await self._subscription.batch(_BATCH_MESSAGES))
 
         # The client may be closed by another thread while this one waits.
         with suppress(ClientClosedError):
-            self._fetched.extend(self._client.call(fetch))
+            self._client.call(fetch)
         return bool(self._fetched)
+
+
+def _snapshot(messages: deque[Received]) -> tuple[Received, ...]:
+    """What another thread has not read yet, which may take some out meanwhile."""
+    while True:
+        with suppress(RuntimeError):
+            return tuple(messages)

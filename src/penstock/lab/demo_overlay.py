@@ -1,7 +1,8 @@
 """Real broker processes on loopback, for the demo, for tests and for benchmarks: started, waited for, ended by pid.
 
 Every process is ``penstock broker`` on one overlay file in a folder of its own. What a broker writes to standard error
-is kept beside it, and quoted when something goes wrong.
+is kept beside it, and quoted when something goes wrong. With detours every broker has an overlay file of its own, in
+which the neighbours that it dials are at other ports: whoever listens there can stand in between.
 """
 
 from __future__ import annotations
@@ -76,17 +77,28 @@ DEMO_PLAN: Final = OverlayPlan(
 class DemoOverlay:
     """The brokers of a plan as processes of this machine; use it with ``with``."""
 
-    def __init__(self, plan: OverlayPlan = DEMO_PLAN, *, command: Sequence[str] = _COMMAND) -> None:
+    def __init__(
+        self, plan: OverlayPlan = DEMO_PLAN, *, command: Sequence[str] = _COMMAND, detours: bool = False
+    ) -> None:
         self.plan: Final = plan
+        self.detours: dict[tuple[str, str], int] = {}
+        """For each link, if there are detours, the port at which the first broker dials the second one."""
         self._command = tuple(command)
+        self._has_detours = detours
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._ports: dict[str, int] = {}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-", ignore_cleanup_errors=True)
-        self._ports = dict(zip(self.plan.pubends, free_ports(len(self.plan.pubends)), strict=True))
+        names, links = self.plan.pubends, self.plan.links if self._has_detours else ()
+        ports = free_ports(len(names) + len(links))
+        self._ports = dict(zip(names, ports, strict=False))
+        self.detours = dict(zip(links, ports[len(names) :], strict=True))
         self.file.write_text(self.plan.toml(self._ports), encoding="utf-8")
+        for name in names if self._has_detours else ():
+            dialled = {right: port for (left, right), port in self.detours.items() if left == name}
+            self._file_of(name).write_text(self.plan.toml({**self._ports, **dialled}), encoding="utf-8")
         try:
             self.start(*self.plan.pubends)
         except BaseException:
@@ -129,7 +141,7 @@ class DemoOverlay:
             with self._log_path(name).open("ab") as log:
                 # A group of its own: Ctrl-C at the terminal is for us, and we end the brokers in order.
                 self._processes[name] = subprocess.Popen(  # noqa: S603 - our own command, no shell
-                    [*self._command, str(self.file), "--name", name],
+                    [*self._command, str(self._file_of(name)), "--name", name],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=log,
@@ -145,9 +157,18 @@ class DemoOverlay:
             _send(process, number)
             return _end_of(process)
 
+    def pause(self, name: str) -> None:
+        """Stop a broker where it is (SIGSTOP)."""
+        _send(self._processes[name], signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        """Let a broker that was paused go on."""
+        _send(self._processes[name], signal.SIGCONT)
+
     def check(self) -> None:
         """Raise ``BrokerProcessError`` if a broker has ended by itself."""
-        for name, process in self._processes.items():
+        # A list, since another thread may be starting a broker.
+        for name, process in list(self._processes.items()):
             if process.poll() is not None:
                 raise self._error(name, f"ended by itself with code {process.returncode}")
 
@@ -162,10 +183,15 @@ class DemoOverlay:
             for process in processes.values():
                 files.enter_context(_stdout(process))
                 _send(process, signal.SIGTERM)
+                # One that is paused would not hear of it.
+                _send(process, signal.SIGCONT)
             for process in processes.values():
                 _end_of(process)
         if self._folder is not None:
             self._folder.cleanup()
+
+    def _file_of(self, name: str) -> Path:
+        return self.file.with_name(f"overlay-{name}.toml") if self._has_detours else self.file
 
     def _log_path(self, name: str) -> Path:
         return self.file.with_name(f"{name}.log")

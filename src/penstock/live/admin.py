@@ -1,7 +1,9 @@
-"""Metrics, health and status of a node over HTTP, on the same event loop; it reads, and changes nothing.
+"""Metrics, health and status of a node over HTTP, on the same event loop, and a way to make it reread its file.
 
-``/metrics`` for Prometheus, ``/health`` (200, or 503 on the way out) and ``/status`` as JSON. A bearer token protects
-all three, if there is one; without it the node binds them to loopback only.
+``/metrics`` for Prometheus, ``/health`` (200, or 503 on the way out) and ``/status`` as JSON. ``/overlay`` says what
+has changed in the overlay file since the node read it; with POST the node puts that into force. A request brings no
+overlay, only the digest of the file that is meant. A bearer token protects all pages, if there is one; without it the
+node binds them to loopback only.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from penstock.live.errors import ConfigError
+from penstock.live.membership import OverlayChange
 from penstock.live.metrics import registry_of, rendered
 
 __all__ = ["AdminServer", "Subject", "application"]
@@ -41,6 +44,9 @@ class Subject(Protocol):
     def status(self) -> dict[str, Any]:
         """How it is."""
 
+    def reread(self, *, digest: str = "", is_trial: bool = False) -> OverlayChange:
+        """Put its overlay file into force, or say what would change."""
+
 
 def application(subject: Subject, *, token: str = "") -> Starlette:
     """The routes."""
@@ -56,8 +62,18 @@ def application(subject: Subject, *, token: str = "") -> Starlette:
     async def status(_request: Request) -> Response:
         return JSONResponse(subject.status())
 
+    async def overlay(request: Request) -> Response:
+        is_trial = request.method != "POST"
+        try:
+            change = subject.reread(digest=request.query_params.get("sha256", ""), is_trial=is_trial)
+        except ConfigError as error:
+            return JSONResponse({"result": "refused", "reason": str(error)}, status_code=409)
+        result = "unchanged" if not change else "changed" if is_trial else "applied"
+        return JSONResponse({"result": result, "change": change.as_dict()})
+
     shown = {"/metrics": metrics, "/health": health, "/status": status}
-    return Starlette(routes=[Route(path, _guarded(page, token)) for path, page in shown.items()])
+    routes = [Route(path, _guarded(page, token)) for path, page in shown.items()]
+    return Starlette(routes=[*routes, Route("/overlay", _guarded(overlay, token), methods=["GET", "POST"])])
 
 
 class AdminServer:

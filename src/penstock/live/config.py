@@ -13,7 +13,8 @@ mutual = true                   # clients and brokers must show certificates
 heartbeat_ms = 1000
 service = "guaranteed"          # or "best-effort": all pubends of a broker that does not say otherwise
 [brokers.pb1]
-port = 7001                     # host, bind, admin_host, admin_port, number, certificate, key, service, tunables
+port = 7001                     # host, bind, admin_host, admin_port, certificate, key, service, tunables
+number = 1                      # part of message identifiers; made of the name if nothing is said
 pubends = ["pb1.a", "pb1.b"]
 best_effort = ["pb1.b"]         # or a service for all of them
 data = "data/{name}"            # the folder of what it keeps; this is where it is if nothing is said
@@ -33,6 +34,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
@@ -72,6 +74,8 @@ def load_overlay(path: Path | str) -> Overlay:
         links=_links(root.tables("links"), tables),
         security=Security(security.text("link_token", ""), security.text("admin_token", ""), mutual),
         access=_access(root.tables("clients"), root.tables("access"), certificates=mutual),
+        source=path,
+        digest=root.digest,
     )
     if not tables:
         raise root.error("brokers", "there is no broker; add a table [brokers.NAME]")
@@ -90,16 +94,12 @@ class _Brokers:
         self._taken: dict[tuple[str, object], str] = {}
 
     def read(self) -> dict[str, BrokerPlace]:
-        numbers = range(1, len(self._tables) + 1)
-        return {
-            name: self._place(name, number, table)
-            for number, (name, table) in zip(numbers, self._tables.items(), strict=True)
-        }
+        return {name: self._place(name, table) for name, table in self._tables.items()}
 
-    def _place(self, name: str, order: int, table: TomlTable) -> BrokerPlace:
+    def _place(self, name: str, table: TomlTable) -> BrokerPlace:
         place = BrokerPlace(
             name=name,
-            number=table.integer("number", order, low=1, high=2**32 - 1),
+            number=table.integer("number", _number_of(name), low=1, high=2**32 - 1),
             port=table.integer("port", low=0, high=_PORT_MAX),
             host=table.text("host", "127.0.0.1"),
             bind=table.text("bind", ""),
@@ -155,6 +155,11 @@ class _Brokers:
 
     def _file(self, text: str, name: str) -> Path:
         return self._path.parent / text.replace("{name}", name)
+
+
+def _number_of(name: str) -> int:
+    """A number that stays the same whoever else comes or goes: places in the file do not."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=4).digest()) or 1
 
 
 def _service(table: TomlTable, default: str) -> str:

@@ -1,21 +1,22 @@
 """Keeps one link up: dials, waits for its end, and dials again after a growing and random delay.
 
 The delay grows also when the neighbour answers but does not keep the connection (another overlay, a wrong token):
-only a link that has lasted starts anew.
+only a link that has lasted starts anew. ``Diallers`` are those of one node, of which some may come and go.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Final
 
 from penstock.live.connection import Connection
 from penstock.live.overlay import BrokerPlace
 
-__all__ = ["DIAL_S_MAX", "FIRST_RETRY_S", "LASTED_S", "RETRY_S_MAX", "Dialler", "retry_s"]
+__all__ = ["DIAL_S_MAX", "FIRST_RETRY_S", "LASTED_S", "RETRY_S_MAX", "Dialler", "Diallers", "retry_s"]
 
 FIRST_RETRY_S: Final = 0.05
 RETRY_S_MAX: Final = 5.0
@@ -63,6 +64,45 @@ class Dialler:
             self._on_failed(place.name, str(error) or type(error).__name__)
         else:
             await connection.ended.wait()
+
+
+class Diallers:
+    """All neighbours that one node calls, each by a task of its own."""
+
+    def __init__(
+        self, make: Callable[[str], Connection], *, on_failed: Callable[[str, str], None], rng: Random
+    ) -> None:
+        self._make, self._on_failed, self._rng = make, on_failed, rng
+        self._calls: dict[str, tuple[BrokerPlace, asyncio.Task[None]]] = {}
+        self._cancelled: dict[asyncio.Task[None], None] = {}
+
+    def call(self, places: Sequence[BrokerPlace], context: ssl.SSLContext | None) -> None:
+        """Call these, and nobody else; who is at the same address as before is not called anew."""
+        wanted = {place.name: place for place in places}
+        for name, (place, _) in list(self._calls.items()):
+            if name not in wanted or _address(wanted[name]) != _address(place):
+                self._cancel(name)
+        for name, place in wanted.items():
+            if name not in self._calls:
+                rng = Random(self._rng.randrange(2**63))
+                dialler = Dialler(place, partial(self._make, name), context=context, on_failed=self._on_failed, rng=rng)
+                self._calls[name] = place, asyncio.create_task(dialler.run(), name=f"link to {name}")
+
+    async def stop(self) -> None:
+        """Call nobody any more."""
+        for name in list(self._calls):
+            self._cancel(name)
+        await asyncio.gather(*self._cancelled, return_exceptions=True)
+
+    def _cancel(self, name: str) -> None:
+        _, task = self._calls.pop(name)
+        task.cancel()
+        self._cancelled[task] = None
+        task.add_done_callback(lambda done: self._cancelled.pop(done, None))
+
+
+def _address(place: BrokerPlace) -> tuple[str, int]:
+    return place.host, place.port
 
 
 def retry_s(failures: int, rng: Random) -> float:

@@ -3,6 +3,7 @@
 PenstockError
 ├── MisuseError
 │   └── ConfigError          the overlay file; names file, line and key
+│       ├── RestartError     a running broker would have to start anew for it
 │       ├── ExposedError     a broker would listen to the world without asking who is there
 │       ├── StorageError     a broker's data folder is missing, or cannot be used
 │       └── TlsError         a certificate, key or authority cannot be used
@@ -13,11 +14,15 @@ from __future__ import annotations
 
 from penstock.model.errors import MisuseError, PenstockError
 
-__all__ = ["ConfigError", "ExposedError", "NodeFailedError", "StorageError", "TlsError"]
+__all__ = ["ConfigError", "ExposedError", "NodeFailedError", "RestartError", "StorageError", "TlsError"]
 
 
 class ConfigError(MisuseError):
     """The overlay file says something that cannot be."""
+
+
+class RestartError(ConfigError):
+    """A changed overlay file says something that a running broker cannot put into force."""
 
 
 class ExposedError(ConfigError):

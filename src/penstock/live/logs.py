@@ -31,6 +31,8 @@ _LOUD: Final = {
     "refused": logging.WARNING,
     "malformed": logging.WARNING,
     "lost": logging.WARNING,
+    "lapsed": logging.WARNING,
+    "held": logging.WARNING,
     "down": logging.WARNING,
     "failed": logging.WARNING,
     "silent": logging.WARNING,

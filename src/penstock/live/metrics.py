@@ -1,16 +1,20 @@
 """The figures of a node as Prometheus wants them; made anew at every scrape, so that nothing is counted twice.
 
 What the shell counts comes from the node, what the broker counts from its status; names follow Prometheus' customs
-(unit last, ``_total`` for what only grows).
+(unit last, ``_total`` for what only grows). The number of series is bounded, whatever the overlay is: beyond the bound
+only those furthest behind are shown, and each pubend's worst.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from penstock.model.tick import Tick, tick_ms
 
 __all__ = ["StatusSource", "registry_of", "rendered"]
 
@@ -47,6 +51,37 @@ _BROKER_GAUGES: Final = {
     "subscriptions": "Subscriptions of this broker's clients.",
     "outbox_bytes": "Data that waits to be sent.",
 }
+_COUNTS: Final = {
+    "published": "Messages that publishers of this broker brought.",
+    "forwarded": "Best-effort messages sent to neighbours.",
+    "delivered": "Messages queued for clients, once per connection.",
+    "off_tree": "Best-effort messages that came by a way that is not the tree's.",
+    "repeated": "Best-effort messages that came again.",
+    "publishes_repeated": "Messages that a publisher sent again and the pubend had already.",
+    "log_reads": "Reads of pubends' logs for those who asked.",
+    "damaged_records": "Reads that met a damaged record.",
+    "knowledge_off_tree": "Knowledge messages that came by a way that is not the tree's.",
+    "knowledge_dropped": "Knowledge messages dropped at a full outbox; they are asked for again.",
+    "nacks_sent": "NACKs sent for this broker's own clients.",
+    "nacks_heard": "NACKs that came to this broker, its own included.",
+    "nacks_forwarded": "NACKs passed on towards the pubend.",
+    "nacks_suppressed": "NACKs not passed on, because the same was asked for just before.",
+    "answered_from_cache": "NACKs answered from the cache.",
+    "answers_passed_on": "Answers to NACKs passed on to who asked.",
+    "versions_changed": "Knowledge messages that told of other versions of filters.",
+    "edge_deliveries": "Messages that left edge streams and catch-ups, whoever wanted them.",
+    "catch_ups": "Subscriptions that began behind the shared stream.",
+    "catch_ups_met": "Catch-up streams that met the shared one.",
+    "catch_ups_paused": "Times that a catch-up waited for a client that does not read.",
+    "joined_at_once": "Subscriptions that began with the shared stream.",
+    "old_silence_doubted": "Knowledge messages whose silence was of an older filter, and not believed.",
+    "lost_ticks": "Ranges of ticks reported to clients as lost.",
+    "trims": "Trims of pubends' logs.",
+    "hosts_lapsed": "Hosts that were given up because they did not report for the grace period.",
+    "log_lapsed": "Times that a log at its maximum gave up what somebody had not received.",
+}
+_SERIES_MAX: Final = 1_000
+"""Series of one metric, of which there is one per pubend and host."""
 
 
 class StatusSource(Protocol):
@@ -56,10 +91,14 @@ class StatusSource(Protocol):
         """How it is."""
 
 
-def registry_of(source: StatusSource) -> CollectorRegistry:
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def registry_of(source: StatusSource, *, now_ms: Callable[[], int] = _now_ms) -> CollectorRegistry:
     """A registry of its own, which asks the source at every scrape."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(source))
+    registry.register(_Collector(source, now_ms))
     return registry
 
 
@@ -71,8 +110,8 @@ def rendered(registry: CollectorRegistry) -> bytes:
 class _Collector:
     """Asks the source, and turns its answer into metrics."""
 
-    def __init__(self, source: StatusSource) -> None:
-        self._source = source
+    def __init__(self, source: StatusSource, now_ms: Callable[[], int]) -> None:
+        self._source, self._now_ms = source, now_ms
 
     def describe(self) -> list[Metric]:
         """Nothing: what there is depends on the broker, and is asked for at every scrape."""
@@ -88,6 +127,11 @@ class _Collector:
         for key, text in _NODE_COUNTERS.items():
             yield _counter(f"penstock_{key}", text, node[key])
         yield from _broker_metrics(broker)
+        if guaranteed := broker.get("guaranteed"):
+            yield from _guaranteed_metrics(guaranteed)
+            now_ms = self._now_ms()
+            yield from _pubend_metrics(guaranteed["pubends"], now_ms)
+            yield from _stream_metrics(guaranteed["streams"], now_ms)
         if store := status.get("store"):
             yield from _store_metrics(store)
 
@@ -110,7 +154,7 @@ def _broker_metrics(broker: Mapping[str, Any]) -> Iterator[Metric]:
     if "refused" in broker:
         yield _counter("penstock_refused", "Requests of clients that were refused.", broker["refused"])
     for key, value in broker.get("counts", {}).items():
-        yield _counter(f"penstock_{key}", f"Messages {key.replace('_', ' ')}.", value)
+        yield _counter(f"penstock_{key}", _COUNTS.get(key, f"Count of {key.replace('_', ' ')}."), value)
     dropped = CounterMetricFamily("penstock_dropped", "Data frames dropped at a full outbox.", labels=["to"])
     for kind, value in broker.get("dropped", {}).items():
         dropped.add_metric([kind], value)
@@ -120,6 +164,67 @@ def _broker_metrics(broker: Mapping[str, Any]) -> Iterator[Metric]:
         filters.add_metric([kind], value)
     yield filters
     yield from _mechanism_metrics(broker.get("mechanisms", {}))
+
+
+def _guaranteed_metrics(guaranteed: Mapping[str, Any]) -> Iterator[Metric]:
+    yield _gauge("penstock_cache_bytes", "Knowledge kept to answer NACKs.", guaranteed["cache_bytes"])
+    yield _gauge("penstock_commits_waiting", "Commits that the broker waits for.", guaranteed["commits_waiting"])
+    held_back = int(bool(guaranteed["held_back"]))
+    yield _gauge("penstock_held_back", "Whether publishers have to wait, for space or for subscribers.", held_back)
+
+
+def _pubend_metrics(pubends: Mapping[str, Mapping[str, Any]], now_ms: int) -> Iterator[Metric]:
+    shown = dict(sorted(pubends.items())[:_SERIES_MAX])
+    lags = {
+        (pubend, host): _behind_s(figures["last_tick"], tick)
+        for pubend, figures in shown.items()
+        for host, tick in figures["hosts"].items()
+    }
+    worst: dict[str, float] = {}
+    for (pubend, _), lag_s in lags.items():
+        worst[pubend] = max(lag_s, worst.get(pubend, 0.0))
+    text = "Bytes of messages in the pubend's log."
+    yield _labelled("penstock_pubend_log_bytes", text, {name: each["size_bytes"] for name, each in shown.items()})
+    text = "Time since the last tick that was given out or promised to be silent; below zero if the stream is ahead."
+    ages = {name: (now_ms - tick_ms(Tick(each["last_tick"]))) / 1_000 for name, each in shown.items()}
+    yield _labelled("penstock_pubend_last_tick_age_seconds", text, ages)
+    text = "Hosts that have reported to the pubend."
+    yield _labelled("penstock_pubend_hosts", text, {name: len(each["hosts"]) for name, each in shown.items()})
+    text = "How far the host furthest behind is behind the last tick."
+    yield _labelled("penstock_pubend_lag_seconds", text, worst)
+    family = GaugeMetricFamily("penstock_host_lag_seconds", "The same of each host.", labels=["pubend", "host"])
+    for (pubend, host), lag_s in sorted(lags.items(), key=lambda each: (-each[1], each[0]))[:_SERIES_MAX]:
+        family.add_metric([pubend, host], lag_s)
+    yield family
+
+
+def _stream_metrics(streams: Mapping[str, Mapping[str, Any]], now_ms: int) -> Iterator[Metric]:
+    lags = {name: _behind_s(each["heard"], each["horizon"]) for name, each in streams.items()}
+    shown = {name: streams[name] for name in sorted(streams, key=lambda name: (-lags[name], name))[:_SERIES_MAX]}
+    text = "How far the doubt horizon of this broker's stream is behind what it has heard of."
+    yield _labelled("penstock_stream_lag_seconds", text, {name: lags[name] for name in shown})
+    # A broker that hears nothing of a pubend has no lag, by what it knows: only the clock tells.
+    text = "Time since the doubt horizon of this broker's stream."
+    ages = {name: (now_ms - tick_ms(Tick(each["horizon"]))) / 1_000 for name, each in shown.items()}
+    yield _labelled("penstock_stream_horizon_age_seconds", text, ages)
+    for metric, key, text in (
+        ("pending_bytes", "pending_bytes", "Messages beyond the doubt horizon, kept until the gap is closed."),
+        ("catch_ups", "catch_ups", "Catch-up streams that run."),
+        ("subscriptions_behind", "behind", "Subscriptions that the shared stream does not serve yet."),
+    ):
+        yield _labelled(f"penstock_stream_{metric}", text, {name: each[key] for name, each in shown.items()})
+
+
+def _behind_s(last_tick: int, next_tick: int) -> float:
+    """By how much a position, the first tick that is still wanted, is behind a last tick."""
+    return max(0, tick_ms(Tick(last_tick)) - tick_ms(Tick(next_tick))) / 1_000
+
+
+def _labelled(name: str, text: str, values: Mapping[str, float]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=["pubend"])
+    for pubend, value in values.items():
+        family.add_metric([pubend], value)
+    return family
 
 
 def _mechanism_metrics(mechanisms: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:

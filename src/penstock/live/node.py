@@ -10,7 +10,6 @@ import asyncio
 import os
 import ssl
 from collections.abc import Sequence
-from functools import partial
 from random import Random, SystemRandom
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -22,13 +21,13 @@ from penstock.broker.frames import Frame
 from penstock.live.clock import Clock
 from penstock.live.connection import DRAIN_S, LINGER_S, Connection
 from penstock.live.counters import Counters
-from penstock.live.dialler import DIAL_S_MAX, Dialler
+from penstock.live.dialler import DIAL_S_MAX, Diallers
 from penstock.live.errors import ConfigError, NodeFailedError
 from penstock.live.logs import log, log_bug
+from penstock.live.membership import OverlayChange, TlsState, change_for, read_again
 from penstock.live.overlay import Overlay, is_loopback
 from penstock.live.ports import BrokerPort
 from penstock.live.storage import Stimulus, Storage
-from penstock.live.tls import client_context, server_context
 
 if TYPE_CHECKING:
     from penstock.live.admin import AdminServer
@@ -45,9 +44,9 @@ class BrokerNode:
     def __init__(
         self, overlay: Overlay, name: str, *, rng: Random | None = None, broker: BrokerPort | None = None
     ) -> None:
-        self.overlay: Final = overlay
+        self.overlay = overlay
         self.name: Final = name
-        self.place: Final = overlay.place_of(name)
+        self.place = overlay.place_of(name)
         self.clock: Final = Clock()
         self.counters = Counters()
         self._rng = rng if rng is not None else Random(SystemRandom().randrange(2**63))
@@ -63,7 +62,8 @@ class BrokerNode:
         self._connections: dict[int, Connection] = {}
         self._last_number = 0
         self._server: asyncio.Server | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._diallers = Diallers(self._make, on_failed=self._on_dial_failed, rng=self._rng)
+        self._tls = TlsState(None)
         self._woken: dict[int, Connection] = {}
         self._turn_ends: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -81,23 +81,44 @@ class BrokerNode:
         place = self.place
         self.overlay.check_exposure(self.name)
         self.overlay.check_storage(self.name)
-        serving = server_context(place.tls) if place.tls is not None else None
-        dialling = client_context(place.tls, checks_host=False) if place.tls is not None else None
+        self._tls = TlsState(place.tls)
         recovered, self.incarnation = await self._storage.open(started_ms=self.clock.started_ms)
         try:
             self.broker = self._given or Broker(
                 self._settings, incarnation=self.incarnation, rng=self._rng, recovered=recovered
             )
-            self._server = await self._listen(serving)
+            self._server = await self._listen(self._tls.serving)
         except BaseException:
             await self._storage.close()
             raise
         self._note("started", address="{}:{}".format(*self.address), incarnation=self.incarnation)
-        if serving is None and not is_loopback(place.listens_at):
+        if self._tls.serving is None and not is_loopback(place.listens_at):
             self._note("unencrypted", address=place.listens_at, advice="tokens can be read on the way; use TLS")
         await self._start_admin()
-        self._dial_all(dialling)
+        self._diallers.call(self.overlay.dialled_by(self.name), self._tls.dialling)
         self._end_turn_later()
+
+    def apply(self, overlay: Overlay) -> OverlayChange:
+        """Put a changed overlay into force; raises ``ConfigError``, and changes nothing, if that cannot be."""
+        change = self.change_to(overlay)
+        if change:
+            place = overlay.place_of(self.name)
+            self._tls.reload(place.tls)
+            self._dispatch(self.broker.apply(overlay.settings_for(self.name), now_ms=self.clock.now_ms()))
+            self._diallers.call(overlay.dialled_by(self.name), self._tls.dialling)
+            self._note("overlay-applied", changes="; ".join(change.lines()))
+            self.place = place
+        self.overlay = overlay
+        return change
+
+    def change_to(self, overlay: Overlay) -> OverlayChange:
+        """What would change; raises ``ConfigError`` if it cannot be put into force."""
+        return change_for(self.name, self.overlay, overlay, port=self.address[1], tls=self._tls)
+
+    def reread(self, *, digest: str = "", is_trial: bool = False) -> OverlayChange:
+        """Apply the overlay file that the node was started with, if it has that digest; or say what would change."""
+        overlay = read_again(self.overlay, digest)
+        return self.change_to(overlay) if is_trial else self.apply(overlay)
 
     async def stop(self) -> None:
         """Say goodbye to all, send what is queued and keep what is to be kept within a limit, leave nothing behind."""
@@ -113,9 +134,7 @@ class BrokerNode:
 
     async def _stop(self, server: asyncio.Server) -> None:
         server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._diallers.stop()
         self._dispatch(self.broker.shutdown(now_ms=self.clock.now_ms()))
         self._end_turn()
         for connection in list(self._connections.values()):
@@ -276,17 +295,6 @@ class BrokerNode:
     def _make(self, dialled: str) -> Connection:
         self._last_number += 1
         return Connection(self._last_number, self, dialled=dialled)
-
-    def _dial_all(self, context: ssl.SSLContext | None) -> None:
-        for place in self.overlay.dialled_by(self.name):
-            dialler = Dialler(
-                place,
-                partial(self._make, place.name),
-                context=context,
-                on_failed=self._on_dial_failed,
-                rng=Random(self._rng.randrange(2**63)),
-            )
-            self._tasks.append(asyncio.create_task(dialler.run(), name=f"link {self.name} to {place.name}"))
 
     def _on_dial_failed(self, neighbour: str, reason: str) -> None:
         self.counters.dials_failed += 1

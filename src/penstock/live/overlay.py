@@ -71,7 +71,7 @@ class BrokerPlace:
     tunables: Mapping[str, int | str] = field(default_factory=dict)
     """Settings of the broker that differ from the defaults, by name."""
     tls: TlsFiles | None = None
-    where: str = ""
+    where: str = field(default="", compare=False)
     """File and line, for complaints."""
 
     @property
@@ -89,6 +89,10 @@ class Overlay:
     links: tuple[tuple[str, str], ...] = ()
     security: Security = field(default_factory=Security)
     access: Access = field(default_factory=Access)
+    source: Path | None = field(default=None, compare=False)
+    """The file that says all this."""
+    digest: str = field(default="", compare=False)
+    """Of the file's content (SHA-256), by which two copies can be compared."""
 
     def place_of(self, name: str) -> BrokerPlace:
         """The broker of this name; raises ``ConfigError`` if there is none."""
@@ -115,10 +119,24 @@ class Overlay:
             pubends=place.pubends,
             best_effort=place.best_effort,
             neighbours=self.neighbours_of(name),
+            members=tuple(self.brokers),
             link_credential=self.security.link_token,
             access=self.access,
             **tunables,
         )
+
+    def islands(self) -> list[list[str]]:
+        """The parts of the overlay that have links within, and none to each other; one if all is well."""
+        islands: list[list[str]] = []
+        for name in self.brokers:
+            if not any(name in each for each in islands):
+                found = {name: None}
+                for each in (reached := [name]):
+                    fresh = [other for other in self.neighbours_of(each) if other not in found]
+                    found.update(dict.fromkeys(fresh))
+                    reached += fresh
+                islands.append(list(found))
+        return islands
 
     def with_port(self, name: str, port: int) -> Overlay:
         """The same overlay with the port that the broker really got."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from penstock.broker.effects import Effect
 from penstock.broker.frames import Frame
 from penstock.broker.outbox import Outbox
+from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import TickRange
 
 __all__ = ["BrokerPort"]
@@ -41,6 +42,9 @@ class BrokerPort(Protocol):
         damaged: TickRange | None = None,
     ) -> Sequence[Effect]:
         """What a read found, up to which tick, and what behind that cannot be read."""
+
+    def apply(self, settings: BrokerSettings, *, now_ms: int) -> Sequence[Effect]:
+        """The operator changed something."""
 
     def next_deadline(self) -> int | None:
         """When to wake it."""

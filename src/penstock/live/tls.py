@@ -13,7 +13,7 @@ from pathlib import Path
 from penstock.live.errors import TlsError
 from penstock.live.overlay import TlsFiles
 
-__all__ = ["client_context", "common_name", "server_context"]
+__all__ = ["client_context", "common_name", "reload_files", "server_context"]
 
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:
@@ -40,6 +40,14 @@ def client_context(files: TlsFiles, *, checks_host: bool = True) -> ssl.SSLConte
     elif files.certificate is not None or files.key is not None:
         raise TlsError("a certificate needs its key, and a key its certificate")
     return context
+
+
+def reload_files(context: ssl.SSLContext, files: TlsFiles) -> None:
+    """Lets a context that is in use go on with what the files say now; authorities are added to those it trusts."""
+    if files.certificate is not None and files.key is not None:
+        _load_own(context, files.certificate, files.key)
+    if context.verify_mode is not ssl.CERT_NONE:
+        _load_authorities(context, files.ca)
 
 
 def common_name(transport: asyncio.BaseTransport) -> str:

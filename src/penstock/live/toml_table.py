@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -35,7 +36,8 @@ def read_toml(path: Path) -> TomlTable:
     try:
         if path.stat().st_size > _FILE_BYTES_MAX:
             raise ConfigError(f"{path}: larger than {_FILE_BYTES_MAX:,} bytes")
-        text = path.read_text(encoding="utf-8")
+        content = path.read_bytes()
+        text = content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
@@ -46,7 +48,9 @@ def read_toml(path: Path) -> TomlTable:
         found = re.search(r"at line (\d+)", str(error))
         line = int(found.group(1)) if found else len(text.splitlines()) or 1
         raise ConfigError(f"{path}:{line}: not TOML: {error}") from None
-    return TomlTable(values, (), path, TomlLines(text))
+    root = TomlTable(values, (), path, TomlLines(text))
+    root.digest = sha256(content).hexdigest()
+    return root
 
 
 class TomlTable:
@@ -55,6 +59,8 @@ class TomlTable:
     def __init__(self, values: Mapping[str, object], place: Place, path: Path, lines: TomlLines) -> None:
         self._values, self._place, self._path, self._lines = values, place, path, lines
         self._asked: dict[str, None] = {}
+        self.digest = ""
+        """Of the whole file, at its outermost table."""
 
     def __contains__(self, key: str) -> bool:
         return key in self._values

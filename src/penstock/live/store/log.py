@@ -11,6 +11,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import disk_usage
 from typing import Any
 from zlib import crc32
 
@@ -26,6 +27,8 @@ from penstock.model.tick import TICK_MAX, TICK_MIN, Tick, TickRange
 __all__ = ["LogPart", "LogStore"]
 
 _SLACK_BYTES = 1 << 20
+_OPENING_BYTES = 16 << 20
+_RESERVE = "reserve"
 
 _Messages = list[tuple[Tick, bytes]]
 
@@ -55,7 +58,7 @@ class LogStore:
 
     def __init__(self, database: sqlite3.Connection, folder: Path, recovery: Recovery, reserve_bytes: int) -> None:
         self._database, self._folder = database, folder
-        self._reserve = Reserve(folder / "reserve", reserve_bytes)
+        self._reserve = Reserve(folder / _RESERVE, reserve_bytes)
         self._reserve.hold()
         self._states = load_states(database)
         self._failure = ""
@@ -76,6 +79,9 @@ class LogStore:
         At ``bytes_max`` of file size the store is full, like a disk; the file never shrinks, but trimmed space is
         used again. The reserve is disk space set aside for trims on a full disk.
         """
+        # Opening needs some space, too: what it was set aside for is to make room.
+        if path.is_dir() and disk_usage(path).free < _OPENING_BYTES:
+            (path / _RESERVE).unlink(missing_ok=True)
         database, recovery = open_database(path, overlay=overlay, broker=broker, bytes_max=bytes_max)
         try:
             return cls(database, path, recovery, reserve_bytes)

@@ -1,0 +1,169 @@
+"""Durable subscribers of one live broker: catching up from the log, what idle ones cost, and a start with a large log.
+
+One subscriber returns a million messages behind, with a selector that one message in ten passes, while another one is
+served live at a steady rate: how fast the first catches up, and what the second notices. The broker is a real process
+on a processor of its own.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import numpy as np
+
+from bench import live
+from bench.live_driver import Driver, DriverError, Receiver
+from bench.live_load import Load, expected_of
+from bench.report import Report
+from penstock.lab import Reporter
+from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
+from penstock.live.store import Append, LogStore
+from penstock.model.tick import Tick, tick_at
+from penstock.model.values import AttributeValue
+from penstock.sim.workloads import QuoteWorkload
+
+__all__ = ["run"]
+
+_PLAN: Final = OverlayPlan({"b1": ("b1.a",)}, defaults={"heartbeat_ms": 60_000, "silent_ms": 600_000})
+_BATCH: Final = 64
+_LIVE_RATE: Final = 1_000.0
+_RATE_TARGET: Final = 200_000.0
+_IDLE_TARGET_BYTES: Final = 2_048.0
+_START_TARGET_S: Final = 5.0
+
+
+def run(reporter: Reporter, *, seed: int = 0, quick: bool = False) -> Iterator[Report]:
+    """Catching up, idle subscriptions, a large log."""
+    yield _catching_up(reporter, seed, behind=100_000 if quick else 1_000_000)
+    yield _idle(reporter, count=1_000 if quick else 10_000)
+    yield _starting(reporter, log_bytes=200 << 20 if quick else 5 << 30)
+
+
+# --- catching up
+
+
+def _catching_up(reporter: Reporter, seed: int, *, behind: int) -> Report:
+    report = Report(
+        f"a durable subscriber {behind:,} messages behind, one in ten passes its selector (targets)",
+        ("", "messages/s", "live p50 ms", "live p99 ms"),
+    )
+    load = Load(_tenths(seed))
+    with DemoOverlay(_PLAN) as overlay, live.apart_from(overlay.pid("b1")):
+        with Driver(overlay.port("b1"), selectors=[], publishers=1) as filling:
+            reporter.stage(f"catch-up: publishing {behind:,} messages")
+            while filling.sent < behind:
+                filling.pour(load, seconds=0.5, batch=_BATCH)
+            published = filling.sent
+        reporter.stage("catch-up: live alone")
+        expected = expected_of(load, [["TRUE"]])
+        with Driver(overlay.port("b1"), selectors=[["TRUE"]], publishers=1) as driver:
+            alone = driver.note_latencies()
+            driver.pace(load, expected, seconds=3.0, rate=_LIVE_RATE, pause_s=0.001)
+            reporter.stage("catch-up: live beside the one that catches up")
+            beside = driver.note_latencies()
+            follower = _Follower(overlay.port("b1"), wanted=(published + driver.sent) // 10)
+            rate = driver.pace_beside(load, expected, follower.step, rate=_LIVE_RATE)
+            follower.socket.close()
+    caught_up = published / follower.taken_s
+    report.rows.append(("catching up", f"{caught_up:,.0f} ({_RATE_TARGET:,.0f})", None, None))
+    for name, latencies_ns, per_s in (("live, alone", alone, _LIVE_RATE), ("live, beside it", beside, rate)):
+        p50, p99 = np.percentile(np.array(latencies_ns, dtype=np.float64) / 1e6, (50, 99))
+        report.rows.append((name, per_s, float(p50), float(p99)))
+    report.figures |= {"catch_up_per_s": caught_up, "live_rate_beside": rate / _LIVE_RATE}
+    return report
+
+
+class _Follower(Receiver):
+    """A durable subscriber that begins with the oldest message there is."""
+
+    def __init__(self, port: int, *, wanted: int) -> None:
+        super().__init__(port, "follower", ["tenth = 0"], options={"durable": "follower", "otherwise": 0})
+        self._wanted, self._received = wanted, 0
+        self._began_s = time.perf_counter()
+        self._buffer = bytearray(4 << 20)
+        self._view = memoryview(self._buffer)
+        self.taken_s = 0.0
+
+    def step(self) -> bool:
+        """Read what has come; whether that is all."""
+        try:
+            self._received += self.scan(self._buffer, self._view, None)
+        except BlockingIOError:
+            return False
+        if self._received >= self._wanted and not self.taken_s:
+            self.taken_s = time.perf_counter() - self._began_s
+        return bool(self.taken_s)
+
+
+def _tenths(seed: int) -> list[Mapping[str, AttributeValue]]:
+    quotes = QuoteWorkload(Random(seed)).sample(2_000)
+    chosen: list[Mapping[str, AttributeValue]] = []
+    for place, quote in enumerate(quotes[:1_920]):
+        chosen.append({**{name: value for name, value in quote.items() if name != "date"}, "tenth": place % 10})
+    return chosen
+
+
+# --- idle subscriptions
+
+
+def _idle(reporter: Reporter, *, count: int) -> Report:
+    report = Report(
+        f"{count:,} idle durable subscriptions of one broker (target)", ("", "bytes of memory for each subscription")
+    )
+    reporter.stage(f"catch-up: {count:,} durable subscriptions")
+    with DemoOverlay(_PLAN) as overlay:
+        before = _resident_bytes(overlay.pid("b1"))
+        client = Receiver(overlay.port("b1"), "many", [])
+        client.socket.settimeout(120)
+        client.subscribe_durably(count)
+        connected = (_resident_bytes(overlay.pid("b1")) - before) / count
+        client.socket.close()
+        # What Python has once had it keeps: a broker that starts with them shows what they need.
+        overlay.kill("b1", signal.SIGTERM)
+        overlay.start("b1")
+        absent = (_resident_bytes(overlay.pid("b1")) - before) / count
+    report.rows.append(("connected, with a selector of their own", connected))
+    report.rows.append(("their clients are away", f"{absent:,.0f} ({_IDLE_TARGET_BYTES:,.0f})"))
+    report.figures |= {"idle_connected_bytes": connected, "idle_absent_bytes": absent}
+    return report
+
+
+def _resident_bytes(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise DriverError(f"process {pid} does not say how much memory it has")
+
+
+# --- a large log
+
+
+def _starting(reporter: Reporter, *, log_bytes: int) -> Report:
+    report = Report(f"opening a store with a log of {log_bytes >> 20:,} MiB (target)", ("", "seconds"))
+    body = bytes(215)
+    with TemporaryDirectory(prefix="penstock-") as folder:
+        path = Path(folder)
+        reporter.stage(f"catch-up: writing a log of {log_bytes >> 20:,} MiB", total=log_bytes)
+        store = LogStore.open(path, overlay="demo", broker="b1")
+        # Only its size matters here, not that it survives a power cut while it is written.
+        store._database.execute("PRAGMA synchronous=OFF")  # noqa: SLF001 - nobody else may
+        first = int(tick_at(1_700_000_000_000))
+        for start in range(first, first + log_bytes // len(body), _BATCH):
+            store.commit([Append("b1.a", [(Tick(start + place), body) for place in range(_BATCH)])])
+            reporter.advance(_BATCH * len(body))
+        store.close()
+        reporter.stage("catch-up: opening it")
+        started_s = time.perf_counter()
+        opened = LogStore.open(path, overlay="demo", broker="b1")
+        opened.recovered()
+        taken_s = time.perf_counter() - started_s
+        opened.close()
+    report.rows.append(("until the broker can serve", f"{taken_s:.2f} ({_START_TARGET_S:.0f})"))
+    report.figures["start_s"] = taken_s
+    return report

@@ -1,0 +1,189 @@
+"""Where subscriptions may begin, asked of the pubends: for stated positions, replays, and durable names.
+
+A host asks each pubend once the path includes the subscription, again until it is answered, and then lets it begin. Who
+claims a durable name that somebody holds with a higher number claims it anew with a number above that, at all pubends:
+the latest to come wins everywhere. Requests to forget a name are gathered here as well, until all pubends have answered
+or it took too long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock.broker.edge import HostSubscription
+from penstock.broker.frames import LATEST, ControlFrame, StreamForget, StreamForgotten, StreamOpen, StreamOpened
+
+__all__ = ["Claims", "Forgetting", "Opening", "Openings"]
+
+_RETRY_MS: Final = 500
+_FORGET_MS: Final = 3_000
+_CLAIMS_MAX: Final = 8
+"""How often a name is claimed anew before its holder is taken to be there to stay."""
+_BROKER_BITS: Final = 20
+_NUMBER_MAX: Final = 2**61
+"""Nobody honest holds a name with a number above this."""
+
+
+class Claims:
+    """Numbers for claims to durable names: ever higher, and different from those of all other brokers."""
+
+    def __init__(self, broker: int) -> None:
+        self._broker, self._last = broker % (1 << _BROKER_BITS), 0
+
+    def next(self, *, above: int = 0, now_ms: int = 0) -> int:
+        """A number above another one, and as far as clocks agree above all that were claimed before."""
+        self._last = max(self._last + 1, (above >> _BROKER_BITS) + 1, now_ms)
+        return self._last << _BROKER_BITS | self._broker
+
+
+@dataclass(slots=True)
+class Opening:
+    """A question that a pubend has not answered."""
+
+    subscription: HostSubscription
+    pubend: str
+    due_ms: int
+    claims: int = 0
+
+
+@dataclass(slots=True)
+class Forgetting:
+    """A request of a client to forget a name."""
+
+    connection: int
+    number: int
+    name: str
+    end_ms: int
+    due_ms: int
+    """When those who have not answered are asked again."""
+    pending: dict[str, None] = field(default_factory=dict)
+    existed: bool = False
+
+
+class Openings:
+    """The questions of one host."""
+
+    def __init__(
+        self, host: str, claims: Claims, *, incarnation: int, send: Callable[[str, ControlFrame], None]
+    ) -> None:
+        self._host, self._claims, self._send = host, claims, send
+        # Answers to the questions of an earlier life must not be taken for answers to ours.
+        self._last = incarnation << 20
+        self._openings: dict[int, Opening] = {}
+        self._tickets: dict[tuple[int, str], int] = {}
+        self._forgettings: dict[int, Forgetting] = {}
+        self.done: list[Forgetting] = []
+        """Requests to forget that have been answered, or waited for long enough."""
+
+    # --- where to begin
+
+    def ask(self, subscription: HostSubscription, pubend: str, *, now_ms: int) -> None:
+        """Asks where a subscription may begin on a pubend, unless that was asked already."""
+        if (subscription.key, pubend) in self._tickets:
+            return
+        self._last += 1
+        self._tickets[subscription.key, pubend] = self._last
+        self._openings[self._last] = Opening(subscription, pubend, now_ms + _RETRY_MS)
+        self._say(self._last)
+
+    def answer(self, frame: StreamOpened, *, now_ms: int) -> Opening | None:
+        """A pubend has answered; answers with the opening that is settled by it, if one is."""
+        opening = self._openings.get(frame.ticket)
+        if opening is None or opening.pubend != frame.pubend:
+            return None
+        subscription = opening.subscription
+        if subscription.durable and frame.claimed != subscription.ownership and not frame.problem:
+            # To a claim that we have raised since: it is asked anew in its time.
+            return None
+        if frame.held and frame.held < _NUMBER_MAX and opening.claims < _CLAIMS_MAX:
+            opening.claims += 1
+            self._raise(subscription, frame.held, now_ms)
+            return None
+        self._drop(frame.ticket)
+        return opening
+
+    def _raise(self, subscription: HostSubscription, held: int, now_ms: int) -> None:
+        """Claims a name with a number above that of its holder, at all pubends: we are later."""
+        subscription.ownership = self._claims.next(above=held)
+        for pubend in list(subscription.opened):
+            self.ask(subscription, pubend, now_ms=now_ms)
+        for ticket, opening in list(self._openings.items()):
+            if opening.subscription is subscription:
+                opening.due_ms = now_ms + _RETRY_MS
+                self._say(ticket)
+
+    def leave(self, key: int) -> None:
+        """A subscription is gone."""
+        for ticket in [ticket for (each, _), ticket in self._tickets.items() if each == key]:
+            self._drop(ticket)
+
+    # --- forgetting
+
+    def forget(self, connection: int, number: int, name: str, pubends: list[str], *, now_ms: int) -> None:
+        """Asks these pubends to forget a name."""
+        self._last += 1
+        ends_ms, due_ms = now_ms + _FORGET_MS, now_ms + _RETRY_MS
+        request = Forgetting(connection, number, name, ends_ms, due_ms, dict.fromkeys(pubends))
+        self._forgettings[self._last] = request
+        for pubend in pubends:
+            self._send(pubend, StreamForget(pubend, self._host, self._last, name))
+        self._settle(self._last)
+
+    def on_forgotten(self, frame: StreamForgotten) -> None:
+        """A pubend has forgotten a name, or never knew it."""
+        request = self._forgettings.get(frame.ticket)
+        if request is not None:
+            request.pending.pop(frame.pubend, None)
+            request.existed = request.existed or frame.existed
+            self._settle(frame.ticket)
+
+    def _settle(self, ticket: int) -> None:
+        request = self._forgettings.get(ticket)
+        # Pubends of this broker answer at once, so it may be settled already.
+        if request is not None and not request.pending:
+            self.done.append(self._forgettings.pop(ticket))
+
+    # --- time
+
+    def next_deadline(self) -> int | None:
+        """When to ask again, or to give up."""
+        wishes = [each.due_ms for each in self._openings.values()]
+        wishes += [min(each.due_ms, each.end_ms) for each in self._forgettings.values()]
+        return min(wishes, default=None)
+
+    def on_deadline(self, *, now_ms: int) -> None:
+        """Asks again what was not answered."""
+        for ticket, opening in list(self._openings.items()):
+            if opening.due_ms <= now_ms:
+                opening.due_ms = now_ms + _RETRY_MS
+                self._say(ticket)
+        for ticket, request in list(self._forgettings.items()):
+            if request.end_ms <= now_ms:
+                self.done.append(self._forgettings.pop(ticket))
+            elif request.due_ms <= now_ms:
+                request.due_ms = now_ms + _RETRY_MS
+                for pubend in list(request.pending):
+                    self._send(pubend, StreamForget(pubend, self._host, ticket, request.name))
+
+    def _say(self, ticket: int) -> None:
+        opening = self._openings[ticket]
+        subscription, pubend = opening.subscription, opening.pubend
+        self._send(
+            pubend,
+            StreamOpen(
+                pubend,
+                self._host,
+                ticket,
+                min(subscription.positions.get(pubend, subscription.otherwise), LATEST),
+                subscription.missing,
+                subscription.durable,
+                subscription.ownership,
+                subscription.resumes and pubend in subscription.positions,
+            ),
+        )
+
+    def _drop(self, ticket: int) -> None:
+        opening = self._openings.pop(ticket)
+        self._tickets.pop((opening.subscription.key, opening.pubend), None)

@@ -1,0 +1,154 @@
+"""What hosts ask of this broker's pubends: where a subscription may begin, durable names, and to forget them.
+
+Whatever changes the durable register is answered when it is durable.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from penstock.broker.commits import Commits
+from penstock.broker.durable import SetValue
+from penstock.broker.frames import LATEST, ControlFrame, StreamForget, StreamForgotten, StreamOpen, StreamOpened
+from penstock.broker.pubend_log import PubendLog
+from penstock.broker.register import Register
+from penstock.broker.settings import BrokerSettings
+from penstock.broker.stream_frames import StreamTaken
+from penstock.model.tick import Tick, format_tick, tick_at
+
+__all__ = ["PubendDesk"]
+
+_FORGOTTEN_MAX: Final = 1_000
+"""Requests to forget that are recognised when they come again."""
+_GONE: Final = LATEST
+"""The ownership of a name that nobody has any more: higher than all."""
+
+
+class _Reply(NamedTuple):
+    """An answer that waits for a commit."""
+
+    commit: int
+    pubend: str
+    host: str
+    frame: ControlFrame
+
+
+class PubendDesk:
+    """Serves hosts at the pubends of one broker."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        logs: Mapping[str, PubendLog],
+        values: Mapping[str, bytes],
+        commits: Commits,
+        *,
+        send: Callable[[str, str, ControlFrame], None],
+    ) -> None:
+        self._settings, self._logs, self._commits, self._send = settings, logs, commits, send
+        self._registers = {name: Register(name, dict(values)) for name in logs}
+        self._replies: deque[_Reply] = deque()
+        self._forgotten: deque[tuple[str, int]] = deque(maxlen=_FORGOTTEN_MAX)
+        self.counts = {"opened": 0, "durables_claimed": 0, "durables_taken": 0, "durables_forgotten": 0}
+
+    def register(self, pubend: str) -> Register:
+        """The durable subscriptions of a pubend."""
+        return self._registers[pubend]
+
+    def open(self, frame: StreamOpen, *, now_ms: int) -> int | None:
+        """A host asks where a subscription may begin; answers with the tick, if it may."""
+        self.counts["opened"] += 1
+        log, register = self._logs[frame.pubend], self._registers[frame.pubend]
+        known = register.get(frame.durable) if frame.durable else None
+        # The same number again is the same claim, whose answer got lost; unless two brokers' numbers are alike.
+        if known is not None and (known.ownership, known.host != frame.host) > (frame.ownership, False):
+            self._answer(frame, 0, held=known.ownership)
+            return None
+        tick, problem = self._beginning(log, frame, None if known is None else known.tick, now_ms)
+        if not problem and frame.durable and known is None and register.is_full:
+            problem = f"pubend {frame.pubend} keeps {len(register):,} durable subscriptions, which is its limit"
+        if problem:
+            self._answer(frame, 0, problem=problem)
+            return None
+        if not frame.durable:
+            self._answer(frame, tick)
+            return tick
+        former = known.host if known is not None and frame.ownership > known.ownership else None
+        self.counts["durables_claimed"] += 1
+        answer = StreamOpened(frame.pubend, frame.host, frame.ticket, tick, frame.ownership)
+        self._later(frame, answer, register, former, tick)
+        return tick
+
+    def _later(
+        self, frame: StreamOpen, answer: StreamOpened, register: Register, former: str | None, tick: int
+    ) -> None:
+        commit = self._commits.add(register.claim(frame.durable, frame.ownership, frame.host, tick))
+        self._replies.append(_Reply(commit, frame.pubend, frame.host, answer))
+        if former is not None:
+            self.counts["durables_taken"] += 1
+            taken = StreamTaken(frame.pubend, former, frame.durable, frame.ownership)
+            self._replies.append(_Reply(commit, frame.pubend, former, taken))
+
+    def forget(self, frame: StreamForget) -> None:
+        """A host says that a durable name is not needed any more."""
+        register = self._registers[frame.pubend]
+        owner = register.get(frame.durable)
+        change = register.forget(frame.durable)
+        if change is None or owner is None:
+            # Asked again because the answer got lost, or because nobody knows the name.
+            existed = (frame.host, frame.ticket) in self._forgotten
+            answer = StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=existed)
+            self._send(frame.pubend, frame.host, answer)
+            return
+        self._forgotten.append((frame.host, frame.ticket))
+        self.counts["durables_forgotten"] += 1
+        commit = self._commits.add(change)
+        answer = StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True)
+        self._replies.append(_Reply(commit, frame.pubend, frame.host, answer))
+        taken = StreamTaken(frame.pubend, owner.host, frame.durable, _GONE)
+        self._replies.append(_Reply(commit, frame.pubend, owner.host, taken))
+
+    def move(self, pubend: str, name: str, ownership: int, tick: int, host: str) -> None:
+        """A host reports the position of a durable subscription."""
+        register = self._registers[pubend]
+        if not register.move(name, ownership, min(tick, self._logs[pubend].last_tick + 1)):
+            known = register.get(name)
+            self._send(pubend, host, StreamTaken(pubend, host, name, _GONE if known is None else known.ownership))
+
+    def on_committed(self, number: int) -> None:
+        """Commits are durable: what waited for them can be said."""
+        while self._replies and self._replies[0].commit <= number:
+            reply = self._replies.popleft()
+            self._send(reply.pubend, reply.host, reply.frame)
+
+    def changes(self) -> list[SetValue]:
+        """The positions that have moved, to be made durable."""
+        return [change for register in self._registers.values() for change in register.take_changes()]
+
+    def _beginning(self, log: PubendLog, frame: StreamOpen, known: int | None, now_ms: int) -> tuple[int, str]:
+        """The tick where a subscription begins, or why it cannot."""
+        following = log.promised + 1
+        stated = following if frame.tick == LATEST else frame.tick
+        tick = stated
+        if known is not None:
+            tick = max(known, stated) if frame.resumes and frame.tick != LATEST else known
+        elif tick > max(following, tick_at(log.stream_ms(now_ms) + self._settings.lease_ms)):
+            return 0, f"position {tick} ({format_tick(Tick(tick))}) of pubend {log.name} is in the future"
+        if tick >= log.trimmed_below:
+            return tick, ""
+        if frame.missing == "earliest" or (known is None and not frame.tick):
+            return log.trimmed_below, ""
+        if frame.missing == "latest":
+            return following, ""
+        if frame.resumes:
+            # It will be told what is lost.
+            return tick, ""
+        oldest = format_tick(Tick(log.trimmed_below))
+        where = f"position {tick} ({format_tick(Tick(tick))}) of pubend {log.name}"
+        return 0, f"{where} is not kept any more; the oldest available is {log.trimmed_below} ({oldest})"
+
+    def _answer(self, frame: StreamOpen, tick: int, *, held: int = 0, problem: str = "") -> None:
+        answer = StreamOpened(frame.pubend, frame.host, frame.ticket, tick, frame.ownership, held, problem)
+        self._send(frame.pubend, frame.host, answer)

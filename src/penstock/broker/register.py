@@ -1,0 +1,114 @@
+"""The durable register of one pubend: the names of durable subscriptions, how far each is, and who owns it.
+
+A durable subscription is nothing but its position at every pubend, kept here under its name, so it can come back at any
+broker after any absence. Its position holds the log (DESIGN, "Trimming"). Claims on a name carry ownership numbers: the
+highest has it, and what others say of its position counts no more. Everything is durable before it is answered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from penstock.broker.durable import SetValue
+
+__all__ = ["Named", "Register"]
+
+_PREFIX: Final = "durable"
+_NAMES_MAX: Final = 1_000_000
+_SHOWN_MAX: Final = 100
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(tuple[int, int, str]).decode
+
+
+@dataclass(slots=True)
+class Named:
+    """One durable subscription at one pubend."""
+
+    tick: int
+    """Everything below it was acknowledged."""
+    ownership: int
+    host: str
+    """Where its owner is."""
+
+
+class Register:
+    """The durable subscriptions of one pubend."""
+
+    def __init__(self, pubend: str, values: dict[str, bytes]) -> None:
+        self._prefix = f"{_PREFIX}/{pubend}/"
+        self._names: dict[str, Named] = {}
+        self._dirty: dict[str, None] = {}
+        self.damaged = 0
+        """Entries that could not be read when the broker started: their subscriptions begin anew."""
+        for key, value in values.items():
+            if key.startswith(self._prefix):
+                try:
+                    self._names[key.removeprefix(self._prefix)] = Named(*_decode(value))
+                except msgspec.DecodeError:
+                    self.damaged += 1
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def get(self, name: str) -> Named | None:
+        """What is known under a name."""
+        return self._names.get(name)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more names can be kept."""
+        return len(self._names) >= _NAMES_MAX
+
+    def claim(self, name: str, ownership: int, host: str, tick: int) -> SetValue:
+        """Gives a name to an owner, who begins at a tick if the name is new; what must become durable."""
+        known = self._names.get(name)
+        if known is None:
+            known = self._names[name] = Named(tick, ownership, host)
+        known.ownership, known.host = ownership, host
+        self._dirty.pop(name, None)
+        return self._change(name, known)
+
+    def move(self, name: str, ownership: int, tick: int) -> bool:
+        """A position as reported; False if it came from somebody who does not own the name (any more)."""
+        known = self._names.get(name)
+        if known is None or ownership < known.ownership:
+            return False
+        if tick > known.tick:
+            known.tick = tick
+            self._dirty[name] = None
+        return True
+
+    def forget(self, name: str) -> SetValue | None:
+        """Frees a name and what it held; None if nobody knows it."""
+        if self._names.pop(name, None) is None:
+            return None
+        self._dirty.pop(name, None)
+        return SetValue(self._prefix + name, None)
+
+    def lowest(self, kept_from: int = 0) -> tuple[str, int] | None:
+        """The name that is furthest behind, and its tick; of those that have not lapsed, if that matters."""
+        found = min(
+            (each for each in self._names.items() if each[1].tick >= kept_from),
+            key=lambda each: each[1].tick,
+            default=None,
+        )
+        return None if found is None else (found[0], found[1].tick)
+
+    def take_changes(self) -> list[SetValue]:
+        """The positions that have moved since they were last made durable."""
+        dirty, self._dirty = self._dirty, {}
+        return [self._change(name, self._names[name]) for name in dirty]
+
+    def status(self) -> dict[str, dict[str, int | str]]:
+        """Figures for the operator, by name: of those that are furthest behind, if there are many."""
+        furthest = sorted(self._names.items(), key=lambda each: each[1].tick)[:_SHOWN_MAX]
+        return {name: {"tick": each.tick, "host": each.host} for name, each in furthest}
+
+    def _change(self, name: str, named: Named) -> SetValue:
+        return SetValue(self._prefix + name, _encode((named.tick, named.ownership, named.host)))

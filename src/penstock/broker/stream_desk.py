@@ -1,0 +1,224 @@
+"""Where subscriptions begin and who owns durable names: questions on their way up the trees, answers on their way down.
+
+A broker passes on what is not for it; as host it asks (``Openings``), as pubend it answers (``PubendDesk``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from penstock.broker.commits import Commits
+from penstock.broker.edge import HostSubscription
+from penstock.broker.edges import Edges
+from penstock.broker.finality import Finality
+from penstock.broker.frames import ControlFrame, Positions
+from penstock.broker.openings import Claims, Forgetting, Openings
+from penstock.broker.positions import ClientPositions
+from penstock.broker.pubend_desk import PubendDesk
+from penstock.broker.pubend_log import PubendLog
+from penstock.broker.register import Register
+from penstock.broker.rooms import Rooms
+from penstock.broker.stream_frames import StreamForget, StreamForgotten, StreamOpen, StreamOpened, StreamTaken
+
+__all__ = ["StreamDesk"]
+
+_DURABLES_PER_FRAME: Final = 1_000
+_REMARK_EVERY: Final = 10
+"""Every so many reports all durable positions are reported anew: a report may have been lost."""
+
+
+class StreamDesk:
+    """One broker's part in where subscriptions begin."""
+
+    def __init__(
+        self, rooms: Rooms, logs: Mapping[str, PubendLog], values: Mapping[str, bytes], commits: Commits
+    ) -> None:
+        self._name = rooms.settings.name
+        self.claims = Claims(rooms.settings.number)
+        self._connections, self._router = rooms.connections, rooms.router
+        self._logs = logs
+        incarnation = rooms.filters.incarnation
+        self._openings = Openings(self._name, self.claims, incarnation=incarnation, send=self._send_up)
+        self._pubends = PubendDesk(rooms.settings, logs, values, commits, send=self._send_down)
+        self._now_ms = 0
+        self._reports = 0
+        self._passing: dict[str, dict[tuple[str, str], tuple[int, int]]] = {}
+        """By pubend, name and host: two hosts may both think that a name is theirs."""
+        self._edges: Edges | None = None
+        self._finality: Finality | None = None
+
+    def attach(self, edges: Edges, finality: Finality) -> None:
+        """The parts that need this one, and are needed by it."""
+        self._edges, self._finality = edges, finality
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How often what happened."""
+        return self._pubends.counts
+
+    def register(self, pubend: str) -> Register:
+        """The durable subscriptions of one of this broker's pubends."""
+        return self._pubends.register(pubend)
+
+    def begin_turn(self, now_ms: int) -> None:
+        """A stimulus has come: this is its time."""
+        self._now_ms = now_ms
+
+    # --- as host
+
+    def open(self, subscription: HostSubscription, pubend: str) -> None:
+        """Asks a pubend where a subscription may begin."""
+        self._openings.ask(subscription, pubend, now_ms=self._now_ms)
+
+    def leave(self, key: int) -> None:
+        """A subscription is gone."""
+        self._openings.leave(key)
+
+    def forget(self, connection: int, number: int, name: str, pubends: list[str]) -> None:
+        """A client asks to forget a durable name."""
+        self._openings.forget(connection, number, name, pubends, now_ms=self._now_ms)
+
+    def take_done(self) -> list[Forgetting]:
+        """Requests to forget that can be answered."""
+        done, self._openings.done = self._openings.done, []
+        return done
+
+    # --- frames of neighbours, and of this broker itself
+
+    def on_open(self, frame: StreamOpen) -> None:
+        """A host asks."""
+        if frame.pubend not in self._logs:
+            self._send_up(frame.pubend, frame)
+            return
+        tick = self._pubends.open(frame, now_ms=self._now_ms)
+        if tick is not None:
+            assert self._finality is not None
+            self._finality.report(frame.pubend, frame.host, tick, is_settled=False, now_ms=self._now_ms)
+
+    def on_opened(self, frame: StreamOpened) -> None:
+        """A pubend answers."""
+        if frame.host != self._name:
+            self._send_down(frame.pubend, frame.host, frame)
+            return
+        opening = self._openings.answer(frame, now_ms=self._now_ms)
+        if opening is None:
+            return
+        assert self._edges is not None
+        problem = frame.problem
+        if frame.held:
+            problem = f"durable subscription {opening.subscription.durable!r} is in use, and would not be given up"
+        if problem:
+            self._edges.refused.append((opening.subscription, problem))
+        elif frame.pubend not in opening.subscription.opened:
+            self._edges.on_opened(opening.subscription, frame.pubend, frame.tick, now_ms=self._now_ms)
+
+    def on_taken(self, frame: StreamTaken) -> None:
+        """A durable name has another owner."""
+        if frame.host != self._name:
+            self._send_down(frame.pubend, frame.host, frame)
+        else:
+            assert self._edges is not None
+            ended, higher = self._edges.on_taken(frame.durable, frame.ownership)
+            for subscription in ended:
+                # It must not claim anything any more, not even in answer to what is on its way.
+                self._openings.leave(subscription.key)
+            for subscription in higher:
+                # The pubend does not know our number yet.
+                self._openings.ask(subscription, frame.pubend, now_ms=self._now_ms)
+
+    def on_forget(self, frame: StreamForget) -> None:
+        """A host says that a name is not needed any more."""
+        if frame.pubend in self._logs:
+            self._pubends.forget(frame)
+        else:
+            self._send_up(frame.pubend, frame)
+
+    def on_forgotten(self, frame: StreamForgotten) -> None:
+        """A pubend has forgotten a name."""
+        if frame.host != self._name:
+            self._send_down(frame.pubend, frame.host, frame)
+        else:
+            self._openings.on_forgotten(frame)
+
+    def on_committed(self, number: int) -> None:
+        """Commits are durable."""
+        self._pubends.on_committed(number)
+
+    # --- positions of durable subscriptions
+
+    def on_positions(self, frame: Positions) -> None:
+        """Durable subscriptions behind this broker have moved."""
+        for name, ownership, tick, host in frame.durables:
+            self._pass(frame.pubend, name, ownership, tick, host)
+
+    def report(self, positions: ClientPositions) -> None:
+        """Reports what has moved here, and passes on what was reported to us."""
+        self._reports += 1
+        if self._reports % _REMARK_EVERY == 0:
+            positions.remark()
+        for pubend, moved in positions.take_moved().items():
+            for name, (ownership, tick) in moved.items():
+                self._pass(pubend, name, ownership, tick, self._name)
+        passing, self._passing = self._passing, {}
+        for pubend, names in passing.items():
+            words = [(name, *word, host) for (name, host), word in names.items()]
+            for start in range(0, len(words), _DURABLES_PER_FRAME):
+                self._send_up(pubend, Positions(pubend, (), tuple(words[start : start + _DURABLES_PER_FRAME])))
+
+    def take_changes(self, commits: Commits) -> None:
+        """Makes positions durable that have moved."""
+        for change in self._pubends.changes():
+            commits.add(change)
+
+    def _pass(self, pubend: str, name: str, ownership: int, tick: int, host: str) -> None:
+        if pubend in self._logs:
+            self._pubends.move(pubend, name, ownership, tick, host)
+        else:
+            self._passing.setdefault(pubend, {})[name, host] = (ownership, tick)
+
+    # --- time
+
+    def next_deadline(self) -> int | None:
+        """When to ask again."""
+        return self._openings.next_deadline()
+
+    def on_deadline(self, *, now_ms: int) -> None:
+        """Asks again."""
+        due_ms = self._openings.next_deadline()
+        if due_ms is not None and due_ms <= now_ms:
+            self._openings.on_deadline(now_ms=now_ms)
+
+    # --- the ways
+
+    def _send_up(self, pubend: str, frame: ControlFrame) -> None:
+        if pubend in self._logs:
+            self._hear(frame)
+            return
+        parent = self._connections.links.get(self._router.place_in(pubend).parent or "")
+        if parent is not None:
+            self._connections.say(parent, frame)
+
+    def _send_down(self, pubend: str, host: str, frame: ControlFrame) -> None:
+        if host == self._name:
+            self._hear(frame)
+            return
+        child = self._connections.links.get(self._router.place_in(pubend).towards(host) or "")
+        if child is not None:
+            self._connections.say(child, frame)
+
+    def _hear(self, frame: ControlFrame) -> None:
+        """What this broker says to itself."""
+        match frame:
+            case StreamOpen():
+                self.on_open(frame)
+            case StreamOpened():
+                self.on_opened(frame)
+            case StreamTaken():
+                self.on_taken(frame)
+            case StreamForget():
+                self.on_forget(frame)
+            case StreamForgotten():
+                self.on_forgotten(frame)
+            case Positions():
+                self.on_positions(frame)

@@ -1,0 +1,106 @@
+"""Control frames by which brokers serve guaranteed streams: questions, positions, and where subscriptions begin.
+
+All travel along a pubend's tree: up to the pubend, or down to the host that is named.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+from penstock.broker.control import COUNT_MAX, Control, Count, PubendTick, Version
+
+__all__ = [
+    "LATEST",
+    "Missing",
+    "Nack",
+    "Positions",
+    "StreamForget",
+    "StreamForgotten",
+    "StreamOpen",
+    "StreamOpened",
+    "StreamTaken",
+]
+
+LATEST: Final = COUNT_MAX
+"""In place of a tick: what is published from now on."""
+Missing: TypeAlias = Literal["earliest", "latest", "fail"]
+"""What to do where the first tick wanted is not kept any more."""
+
+
+class Nack(Control, tag="nack", frozen=True, array_like=True):
+    """A host does not know what some ticks are; on its way up the pubend's tree to somebody who does."""
+
+    pubend: str
+    host: str
+    incarnation: Version
+    version: Version
+    """The version of the host's filter that silence must have been narrowed by."""
+    ranges: tuple[tuple[PubendTick, PubendTick], ...]
+
+
+class Positions(Control, tag="positions", frozen=True, array_like=True):
+    """What the clients of hosts have of a pubend: everything below these ticks; on its way up the pubend's tree."""
+
+    pubend: str
+    hosts: tuple[tuple[str, PubendTick, bool], ...]
+    """Host, tick, and whether the host is settled: one that has just started may not know all its clients yet."""
+    durables: tuple[tuple[str, Count, PubendTick, str], ...] = ()
+    """Durable subscriptions that have moved: name, ownership, tick, host."""
+
+
+class StreamOpen(Control, tag="open", frozen=True, array_like=True):
+    """A host asks a pubend where a subscription may begin, and claims the name of a durable one; up the tree."""
+
+    pubend: str
+    host: str
+    ticket: Count
+    """By which the host recognises the answer."""
+    tick: PubendTick
+    """The first tick wanted, or `LATEST`."""
+    missing: Missing
+    durable: str = ""
+    ownership: Count = 0
+    """Who claims a name with a higher number has it, and the other one is ended; no two claims have the same number."""
+    resumes: bool = False
+    """Whether the tick counts although the name is known: its client is ahead of what it has acknowledged."""
+
+
+class StreamOpened(Control, tag="opened", frozen=True, array_like=True):
+    """The pubend's answer, down the tree: where the subscription begins, or why it cannot."""
+
+    pubend: str
+    host: str
+    ticket: Count
+    tick: PubendTick
+    claimed: Count = 0
+    """The number that was asked with, if a durable name was claimed."""
+    held: Count = 0
+    """The number with which somebody holds the name, if that is higher."""
+    problem: str = ""
+
+
+class StreamTaken(Control, tag="taken", frozen=True, array_like=True):
+    """A durable name has another owner, down the tree to the former one."""
+
+    pubend: str
+    host: str
+    durable: str
+    ownership: Count
+
+
+class StreamForget(Control, tag="forget", frozen=True, array_like=True):
+    """A durable name is not needed any more, up the tree; the answer has the same ticket."""
+
+    pubend: str
+    host: str
+    ticket: Count
+    durable: str
+
+
+class StreamForgotten(Control, tag="forgotten", frozen=True, array_like=True):
+    """Whether the pubend knew the durable name, down the tree."""
+
+    pubend: str
+    host: str
+    ticket: Count
+    existed: bool

@@ -1,0 +1,184 @@
+"""``penstock overlay``: checks an overlay file, and lets running brokers put a changed one into force."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from http.client import HTTPConnection, HTTPException
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+
+from penstock.cli.console import FAILURE, console
+from penstock.live.config import load_overlay
+from penstock.live.errors import ConfigError
+from penstock.live.membership import OverlayChange
+from penstock.live.overlay import BrokerPlace, Overlay
+
+__all__ = ["app"]
+
+_CHECK_EXAMPLES = """
+Ends with 1 if some brokers cannot reach each other by links, or if a broker would refuse to start.
+
+Examples:
+
+- `penstock overlay check overlay.toml`
+- `penstock overlay check overlay.toml --json | jq .islands`
+"""
+_APPLY_EXAMPLES = """
+The file must be at each broker already: where it was when the broker was started. Each broker rereads its own copy, if
+it is the same as this one; so no secret travels. Brokers are asked at their `admin_port`, with the `admin_token` of
+the file. One without an `admin_port` rereads its file on SIGHUP. Ends with 1 unless all have applied it.
+
+Examples:
+
+- `penstock overlay apply overlay.toml --dry-run`
+- `penstock overlay apply overlay.toml`
+- `kill -HUP PID` for a broker without an admin port
+"""
+_ASK_S_MAX: Final = 10.0
+_AT_ONCE_MAX: Final = 16
+"""Brokers that are asked at a time."""
+_ANSWER_BYTES_MAX: Final = 1024 * 1024
+_ANYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - nothing is bound here
+_FINE: Final = ("applied", "changed", "unchanged")
+_ANSWERS: Final = {"broker": "left", "result": "left", "what": "left"}
+_PLACES: Final = {"broker": "left", "address": "left", "links": "left", "guaranteed": "left", "best effort": "left"}
+
+File = Annotated[str, typer.Argument(metavar="OVERLAY.TOML", help="The file that describes the overlay.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="The brokers and links of an overlay: check the file, and apply it to brokers that run.",
+)
+
+
+@dataclass(slots=True, frozen=True)
+class _Answer:
+    """What one broker made of the file."""
+
+    name: str
+    result: str
+    """``applied``, ``changed`` (it would be applied), ``unchanged``, ``refused`` or ``unreachable``."""
+    reason: str = ""
+    change: dict[str, Any] = field(default_factory=dict)
+
+
+@app.command("check", epilog=_CHECK_EXAMPLES)
+def check(file: File, *, as_json: AsJson = False) -> None:
+    """Check an overlay file; show brokers, links, who hosts what, and whether all can reach each other."""
+    overlay = load_overlay(file)
+    islands, problems = overlay.islands(), list(_problems(overlay))
+    if as_json:
+        brokers = {name: _described(overlay, place) for name, place in overlay.brokers.items()}
+        told = {"overlay": overlay.name, "brokers": brokers, "links": overlay.links}
+        _print_json({**told, "islands": islands, "problems": problems})
+    else:
+        console.table(f"overlay {overlay.name}", _PLACES, (_row(overlay, each) for each in overlay.brokers.values()))
+        parts = "connected" if len(islands) == 1 else f"in {len(islands)} parts without links between them"
+        console.line(f"{len(overlay.brokers)} brokers, {len(overlay.links)} links, {parts}")
+    if len(islands) > 1:
+        problems.append("not connected: " + " | ".join(", ".join(island) for island in islands))
+    for problem in problems:
+        console.note(problem)
+    if problems:
+        raise typer.Exit(FAILURE)
+
+
+@app.command("apply", epilog=_APPLY_EXAMPLES)
+def apply(
+    file: File,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change, broker by broker.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let all brokers of the file put it into force without a restart."""
+    overlay = load_overlay(file)
+    with ThreadPoolExecutor(_AT_ONCE_MAX) as pool:
+        places = overlay.brokers.values()
+        answers = list(pool.map(lambda place: _ask(overlay, place, is_trial=dry_run), places))
+    if as_json:
+        _print_json([asdict(each) for each in answers])
+    else:
+        console.table("what would change" if dry_run else "applied", _ANSWERS, map(_told, answers))
+    if any(each.result not in _FINE for each in answers):
+        raise typer.Exit(FAILURE)
+
+
+def _ask(overlay: Overlay, place: BrokerPlace, *, is_trial: bool) -> _Answer:
+    if not place.admin_port:
+        how = "has no admin_port; send SIGHUP to its process, and look into its log"
+        return _Answer(place.name, "unreachable", how)
+    # Who binds to all addresses is found at the one that others dial.
+    host = place.host if place.admin_host in _ANYWHERE else place.admin_host
+    connection = HTTPConnection(host, place.admin_port, timeout=_ASK_S_MAX)
+    token = overlay.security.admin_token
+    try:
+        connection.request(
+            "GET" if is_trial else "POST",
+            f"/overlay?sha256={overlay.digest}",
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+        )
+        answer = connection.getresponse()
+        return _read(place.name, answer.status, answer.read(_ANSWER_BYTES_MAX))
+    except (OSError, HTTPException) as error:
+        return _Answer(place.name, "unreachable", f"{host}:{place.admin_port}: {error or type(error).__name__}")
+    finally:
+        connection.close()
+
+
+def _read(name: str, status: int, content: bytes) -> _Answer:
+    if status == 401:
+        return _Answer(name, "refused", "the admin_token of the file is not the one that the broker asks for")
+    try:
+        told = msgspec.json.decode(content, type=dict[str, Any])
+        return _Answer(name, str(told["result"]), str(told.get("reason", "")), told.get("change", {}))
+    except (msgspec.DecodeError, KeyError, UnicodeDecodeError):
+        return _Answer(name, "unreachable", f"what answers there (with {status}) is no broker that can do this")
+
+
+def _told(answer: _Answer) -> tuple[str, ...]:
+    return answer.name, answer.result, answer.reason or "\n".join(_lines(answer.change))
+
+
+def _lines(change: dict[str, Any]) -> list[str]:
+    try:
+        return msgspec.convert(
+            {**change, "brokers_changed": list(change["brokers_changed"].items())}, OverlayChange
+        ).lines()
+    except (msgspec.ValidationError, KeyError, AttributeError):
+        return []
+
+
+def _problems(overlay: Overlay) -> Iterator[str]:
+    for name in overlay.brokers:
+        for look in (overlay.check_exposure, overlay.check_storage):
+            try:
+                look(name)
+            except ConfigError as error:
+                yield str(error)
+
+
+def _described(overlay: Overlay, place: BrokerPlace) -> dict[str, Any]:
+    return {
+        "address": f"{place.host}:{place.port}",
+        "admin": f"{place.admin_host}:{place.admin_port}" if place.admin_port else None,
+        "number": place.number,
+        "neighbours": overlay.neighbours_of(place.name),
+        "guaranteed": [each for each in place.pubends if each not in place.best_effort],
+        "best_effort": place.best_effort,
+    }
+
+
+def _row(overlay: Overlay, place: BrokerPlace) -> tuple[str, ...]:
+    told = _described(overlay, place)
+    lists = (", ".join(told[key]) for key in ("neighbours", "guaranteed", "best_effort"))
+    return place.name, told["address"], *lists
+
+
+def _print_json(value: object) -> None:
+    console.line(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())

@@ -1,0 +1,76 @@
+"""Takes messages from the application in their order, as fast as there is room for them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from penstock.client.session import Session
+from penstock.client.supervisor import Supervisor
+from penstock.model.message import Message
+from penstock.model.message_id import MessageId
+
+__all__ = ["Publisher"]
+
+
+class Publisher:
+    """Puts messages into the publish queue of a session, or lets them wait."""
+
+    def __init__(
+        self, session: Session, supervisor: Supervisor, until: Callable[[Callable[[], bool]], Awaitable[None]]
+    ) -> None:
+        self._session, self._supervisor, self._until = session, supervisor, until
+        self._turnstile = asyncio.Lock()
+
+    async def publish(self, message: Message, pubend: str) -> MessageId:
+        """Wait for room, and put the message in."""
+        queue = self._session.publishing
+        if self._turnstile.locked() or not queue.has_room(1):
+            async with self._turnstile:
+                await self._until(lambda: queue.has_room(1))
+                return await self._publish_identified(message, pubend)
+        return await self._publish_identified(message, pubend)
+
+    def publish_nowait(self, message: Message, pubend: str) -> MessageId | None:
+        """Put the message in, if there is room for it and nobody waits."""
+        queue = self._session.publishing
+        if self._turnstile.locked() or not queue.has_room(1):
+            return None
+        message_id, body = self._session.identify(message, wall_ms=_wall_ms())
+        if not queue.has_room(len(body)):
+            return None
+        self._put(body, pubend)
+        return message_id
+
+    async def _publish_identified(self, message: Message, pubend: str) -> MessageId:
+        message_id, body = self._session.identify(message, wall_ms=_wall_ms())
+        if not self._session.publishing.has_room(len(body)):
+            await self._wait_for_room(len(body))
+        self._put(body, pubend)
+        return message_id
+
+    async def _wait_for_room(self, size: int) -> None:
+        queue = self._session.publishing
+        # Nobody may pass a message that waits, or a large one would wait for ever.
+        is_mine = not self._turnstile.locked()
+        if is_mine:
+            await self._turnstile.acquire()
+        try:
+            await self._until(lambda: queue.has_room(size))
+        finally:
+            if is_mine:
+                self._turnstile.release()
+
+    def _put(self, body: bytes, pubend: str) -> None:
+        connection = self._supervisor.connection
+        assert connection is not None, "room without a connection"
+        is_due = self._session.publish(body, pubend, now_ms=connection.now_ms())
+        if is_due:
+            connection.pump()
+        elif self._session.publishing.queued_bytes == len(body):
+            connection.schedule()
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

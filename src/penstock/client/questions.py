@@ -1,0 +1,45 @@
+"""Requests that the broker answers one by one, and who waits for the answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from penstock.broker.frames import Forgotten, Refused, StatusReply
+from penstock.client.errors import ClientError, RefusedError
+from penstock.client.session import Answer
+
+__all__ = ["Questions"]
+
+_MEANING = {"status": "tell its status", "forget": "forget a durable subscription"}
+
+
+class Questions:
+    """The requests that are not answered yet, by number."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+
+    async def answer(self, number: int) -> StatusReply | Forgotten:
+        """Wait for the answer to a request; raises ``RefusedError`` if the broker says no."""
+        waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
+        try:
+            answer: Answer = await waiting
+        finally:
+            self._waiting.pop(number, None)
+        if isinstance(answer, Refused):
+            raise RefusedError(_MEANING.get(answer.request, answer.request), answer.reason)
+        return answer
+
+    def on_answers(self, answers: Iterable[Answer]) -> None:
+        """The broker has answered; what nobody waits for any more is forgotten."""
+        for answer in answers:
+            waiting = self._waiting.get(answer.number)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(answer)
+
+    def fail(self, error: ClientError) -> None:
+        """No answers will come."""
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(error)

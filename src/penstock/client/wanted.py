@@ -1,0 +1,105 @@
+"""What an application asks for with a subscription: checked, and in the words of the protocol."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, TypeAlias, cast, get_args
+
+from penstock.broker.frames import LATEST, Missing
+from penstock.model.errors import MisuseError
+from penstock.model.tick import tick_at
+
+__all__ = ["Acknowledging", "Missing", "Start", "Wanted", "checked_durable", "checked_start", "wanted"]
+
+Start: TypeAlias = Literal["latest", "earliest"] | datetime | Mapping[str, int]
+"""Where to begin: with what is published from now on, with all there is, at a time, or at a tick of each pubend."""
+Acknowledging: TypeAlias = Literal["auto", "manual"]
+"""Who acknowledges what was read from a durable subscription: the client, or the application."""
+
+_TICK_MAX: Final = LATEST - 1
+_1970: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DURABLE: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
+
+
+@dataclass(slots=True, frozen=True)
+class Wanted:
+    """A subscription as it was asked for."""
+
+    selector: str
+    start: Mapping[str, int] = field(default_factory=dict)
+    """By pubend, the first tick wanted."""
+    otherwise: int = LATEST
+    """The first tick wanted of all other pubends."""
+    missing: Missing = "fail"
+    durable: str = ""
+    is_manual: bool = False
+
+
+def wanted(
+    selector: str,
+    *,
+    start: Start | None = None,
+    missing: Missing = "fail",
+    durable: str = "",
+    acknowledge: Acknowledging = "auto",
+) -> Wanted:
+    """What an application asks for; raises ``MisuseError`` if that cannot be.
+
+    >>> wanted("TRUE", start="earliest").otherwise
+    0
+    >>> wanted("TRUE", start=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)).otherwise == tick_at(1_000)
+    True
+    """
+    if missing not in get_args(Missing):
+        raise MisuseError(f"missing {missing!r} is none of {', '.join(get_args(Missing))}")
+    if acknowledge not in get_args(Acknowledging):
+        raise MisuseError(f"acknowledge {acknowledge!r} is none of {', '.join(get_args(Acknowledging))}")
+    if acknowledge == "manual" and not durable:
+        raise MisuseError("manual acknowledgement needs a durable subscription: without a name no position is kept")
+    first_ticks, otherwise = _ticks(start)
+    name = checked_durable(durable) if durable else ""
+    return Wanted(selector, first_ticks, otherwise, missing, name, acknowledge == "manual")
+
+
+def checked_durable(name: str) -> str:
+    """The name of a durable subscription; raises ``MisuseError`` if it cannot be one."""
+    if not isinstance(name, str) or not _DURABLE.fullmatch(name):
+        raise MisuseError(f"durable name {name!r} is not 1 to 200 letters, digits, - _ . : or /")
+    return name
+
+
+def checked_start(start: Mapping[str, int] | None) -> dict[str, int]:
+    """A copy of the first ticks that an application wants by pubend; raises ``MisuseError`` if they cannot be."""
+    checked = dict(start or {})
+    for pubend, tick in checked.items():
+        if not isinstance(pubend, str) or not pubend:
+            raise MisuseError(f"pubend {pubend!r} of a start is not a name")
+        if not isinstance(tick, int) or isinstance(tick, bool) or not 0 <= tick <= _TICK_MAX:
+            raise MisuseError(f"start {tick!r} of pubend {pubend} is not a tick in 0 .. 2**62 - 1")
+    return checked
+
+
+def _ticks(start: Start | None) -> tuple[dict[str, int], int]:
+    """The first ticks wanted by pubend, and of all others."""
+    if isinstance(start, datetime):
+        return {}, _tick_of(start)
+    if start is None or isinstance(start, Mapping):
+        return checked_start(start), LATEST
+    words = {"latest": LATEST, "earliest": 0}
+    # A value that cannot be looked up is wrong, too.
+    if not isinstance(start, str) or start not in words:
+        raise MisuseError(f"start {start!r} is none of latest, earliest, a time, or ticks by pubend")
+    return {}, words[cast("str", start)]
+
+
+def _tick_of(time: datetime) -> int:
+    if time.utcoffset() is None:
+        raise MisuseError(f"start {time.isoformat()} has no time zone, and could be anywhere")
+    ms = (time - _1970) // timedelta(milliseconds=1)
+    # Before the tick is made, which holds no more than that.
+    if not 0 <= ms <= _TICK_MAX >> 16:
+        raise MisuseError(f"start {time.isoformat()} is before 1970, or too far in the future")
+    return tick_at(ms)

@@ -1,0 +1,153 @@
+"""What a changed overlay file means for a running broker: what is different, and what stands against it.
+
+Everything is looked at before anything is changed: a broker applies a file as a whole, or not at all. Secrets are
+compared, and never shown.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from hashlib import sha256
+from pathlib import Path
+
+from penstock.broker.membership import needs_restart
+from penstock.broker.settings import SettingsError
+from penstock.live.config import load_overlay
+from penstock.live.errors import ConfigError, RestartError, TlsError
+from penstock.live.overlay import BrokerPlace, Overlay, TlsFiles
+from penstock.live.tls import client_context, reload_files, server_context
+
+__all__ = ["OverlayChange", "TlsState", "change_between", "change_for", "read_again"]
+
+
+@dataclass(slots=True, frozen=True)
+class OverlayChange:
+    """The difference between two overlays; false if there is none."""
+
+    brokers_added: tuple[str, ...] = ()
+    brokers_removed: tuple[str, ...] = ()
+    brokers_changed: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Names, each with what is different."""
+    links_added: tuple[tuple[str, str], ...] = ()
+    links_removed: tuple[tuple[str, str], ...] = ()
+    shared: tuple[str, ...] = ()
+    """What all brokers share and is different: security, access, files of TLS."""
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, each.name) for each in fields(self))
+
+    def lines(self) -> list[str]:
+        """For people."""
+        return [
+            *(f"broker {name} added" for name in self.brokers_added),
+            *(f"broker {name} removed" for name in self.brokers_removed),
+            *(f"broker {name} changed: {', '.join(what)}" for name, what in self.brokers_changed),
+            *(f"link {left} to {right} added" for left, right in self.links_added),
+            *(f"link {left} to {right} removed" for left, right in self.links_removed),
+            *(f"{what} changed" for what in self.shared),
+        ]
+
+    def as_dict(self) -> dict[str, object]:
+        """For programs."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return values | {"brokers_changed": dict(self.brokers_changed)}
+
+
+class TlsState:
+    """The contexts of TLS that a node uses, and what they were made of."""
+
+    def __init__(self, files: TlsFiles | None) -> None:
+        self.serving = server_context(files) if files is not None else None
+        self.dialling = client_context(files, checks_host=False) if files is not None else None
+        self._digest = _digest(files)
+
+    def is_news(self, files: TlsFiles | None) -> bool:
+        """Whether the files say something else than before; raises ``TlsError`` if they cannot be used."""
+        TlsState(files)
+        return _digest(files) != self._digest
+
+    def reload(self, files: TlsFiles | None) -> None:
+        """Go on with what the files say now: connections that are made from now on use it."""
+        contexts: list[ssl.SSLContext | None] = [self.serving, self.dialling]
+        for context in contexts:
+            if context is not None and files is not None:
+                reload_files(context, files)
+        self._digest = _digest(files)
+
+
+def read_again(overlay: Overlay, digest: str = "") -> Overlay:
+    """What the overlay's file says now; raises ``ConfigError`` if it is not the one with that digest."""
+    if overlay.source is None:
+        raise ConfigError(f"overlay {overlay.name} was not read from a file, so it cannot be read again")
+    found = load_overlay(overlay.source)
+    if digest and found.digest != digest:
+        raise ConfigError(f"{overlay.source} at the broker is another file than the one to be applied; copy it first")
+    return found
+
+
+def change_for(name: str, before: Overlay, after: Overlay, *, port: int, tls: TlsState) -> OverlayChange:
+    """The difference, if this broker, listening at that port, can put it into force; else raises ``ConfigError``."""
+    if name not in after.brokers:
+        raise RestartError(f"broker {name} is not in the overlay any more; stop it")
+    if obstacles := list(_obstacles(name, before, after, port)):
+        raise RestartError(f"needs a restart of broker {name}: {'; '.join(obstacles)}")
+    after.check_exposure(name)
+    after.check_storage(name)
+    change = change_between(before, after)
+    if tls.is_news(after.place_of(name).tls):
+        change = replace(change, shared=(*change.shared, "files of TLS"))
+    return change
+
+
+def change_between(before: Overlay, after: Overlay) -> OverlayChange:
+    """The difference between two overlays."""
+    both = [name for name in before.brokers if name in after.brokers]
+    changed = [(name, _differences(before.brokers[name], after.brokers[name])) for name in both]
+    return OverlayChange(
+        brokers_added=tuple(name for name in after.brokers if name not in before.brokers),
+        brokers_removed=tuple(name for name in before.brokers if name not in after.brokers),
+        brokers_changed=tuple((name, what) for name, what in changed if what),
+        links_added=tuple(link for link in after.links if link not in before.links),
+        links_removed=tuple(link for link in before.links if link not in after.links),
+        shared=tuple(what for what in ("name", "security", "access") if getattr(before, what) != getattr(after, what)),
+    )
+
+
+def _obstacles(name: str, before: Overlay, after: Overlay, port: int) -> Iterator[str]:
+    old, new = before.place_of(name), after.place_of(name)
+    if new.port not in (old.port, port):
+        yield f"port ({port} to {new.port})"
+    for key in ("listens_at", "admin_host", "admin_port", "data", "data_bytes_max"):
+        if getattr(old, key) != getattr(new, key):
+            yield f"{key} ({getattr(old, key)} to {getattr(new, key)})"
+    if (old.tls is None) != (new.tls is None):
+        yield "TLS on or off"
+    elif before.security.mutual != after.security.mutual:
+        yield "mutual TLS on or off"
+    if before.security.admin_token != after.security.admin_token:
+        yield "admin_token"
+    try:
+        yield from needs_restart(before.settings_for(name), after.settings_for(name))
+    except SettingsError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _differences(before: BrokerPlace, after: BrokerPlace) -> tuple[str, ...]:
+    return tuple(
+        each.name
+        for each in fields(BrokerPlace)
+        if each.compare and getattr(before, each.name) != getattr(after, each.name)
+    )
+
+
+def _digest(files: TlsFiles | None) -> bytes:
+    found = sha256()
+    paths: list[Path | None] = [] if files is None else [files.ca, files.certificate, files.key]
+    for path in paths:
+        try:
+            found.update(b"" if path is None else sha256(path.read_bytes()).digest())
+        except OSError as error:
+            raise TlsError(f"{path} cannot be read: {error.strerror or error}") from None
+    return found.digest()

@@ -1,0 +1,344 @@
+"""Durable subscribers that are away: their positions hold the log, and they get what they had not acknowledged."""
+
+from __future__ import annotations
+
+import pytest
+
+from overlay import Overlay, TestClient, chain, star
+from penstock.broker import frames as f
+
+PATIENT_MS = 1_000_000_000
+LONG_MS = 300_000
+"""More than anybody waits for anybody who is not durable."""
+
+
+def line(**settings: object) -> Overlay:
+    """A pubend that keeps nothing for its own sake, and hosts at two distances."""
+    settings = {"retain_ms": 0, "grace_ms": 5_000} | settings
+    overlay = chain("pb", "ib", "sb", "tb", guaranteed=True, silent_ms=PATIENT_MS, **settings)
+    overlay.wait(10_000)
+    return overlay
+
+
+def durable(overlay: Overlay, broker: str = "sb", name: str = "D", selector: str = "", **wishes: object) -> TestClient:
+    client = overlay.client(broker)
+    client.durable(1, name, selector, **wishes)
+    overlay.wait(2_000)
+    return client
+
+
+def publish(overlay: Overlay, *numbers: int, broker: str = "pb") -> None:
+    publisher = overlay.client(broker)
+    for number in numbers:
+        publisher.publish({"number": number})
+        overlay.wait(20)
+
+
+def ticks(overlay: Overlay) -> list[int]:
+    return overlay.disks["pb"].ticks("pb.a")
+
+
+def vanish_after(overlay: Overlay, client: TestClient, number: int) -> None:
+    """The client has everything up to a message, and is gone when the pubend knows that."""
+    came = [each.tick for each in client.heard if isinstance(each, f.Deliver)]
+    last = dict(zip(client.numbers(), came, strict=True))[number]
+    client.acknowledge("pb.a", last + 1, 1)
+    overlay.wait(2_500)
+    overlay.leave(client)
+
+
+# --- absence
+
+
+@pytest.mark.parametrize("place", ["sb", "tb", "ib", "pb"])
+def test_who_returns_anywhere_gets_what_it_had_not_acknowledged_in_order(place: str) -> None:
+    overlay = line()
+    first = durable(overlay)
+    publish(overlay, *range(6))
+    vanish_after(overlay, first, 3)
+    publish(overlay, *range(6, 9))
+    overlay.wait(LONG_MS)
+    publish(overlay, 9)
+    second = durable(overlay, place)
+    publish(overlay, 10)
+    overlay.wait(3_000)
+    assert second.numbers() == [4, 5, 6, 7, 8, 9, 10]
+    assert not second.all(f.Lost)
+    assert second.refusals() == []
+    overlay.check_invariants()
+
+
+def test_who_returns_is_caught_up_while_live_traffic_goes_on() -> None:
+    overlay = line(cache_bytes=500, nack_window_ms=200)
+    first, steady = durable(overlay), durable(overlay, "tb", "steady")
+    publish(overlay, *range(5))
+    overlay.leave(first)
+    publish(overlay, *range(5, 100))
+    second = overlay.client("tb")
+    second.durable(1, "D")
+    for number in range(100, 200):
+        publish(overlay, number)
+    overlay.wait(10_000)
+    assert second.numbers() == list(range(200))
+    assert steady.numbers() == list(range(200))
+    counts = overlay.brokers["tb"].status()["counts"]
+    assert isinstance(counts, dict)
+    assert counts["catch_ups_met"] >= 1
+    overlay.check_invariants()
+
+
+def test_nothing_acknowledged_comes_again_over_many_absences() -> None:
+    overlay = line()
+    got: list[object] = []
+    durable(overlay)
+    for life, place in enumerate(["sb", "tb", "pb", "sb", "ib"]):
+        publish(overlay, *range(4 * life, 4 * life + 4))
+        client = durable(overlay, place)
+        overlay.wait(3_000)
+        got += client.numbers()
+        vanish_after(overlay, client, 4 * life + 3)
+    assert got == list(range(20))
+
+
+def test_unsubscribing_keeps_the_position() -> None:
+    overlay = line()
+    client = durable(overlay)
+    publish(overlay, 0, 1, 2)
+    client.acknowledge("pb.a", ticks(overlay)[0] + 1, 1)
+    client.say(f.Unsubscribe(1))
+    publish(overlay, 3)
+    overlay.wait(LONG_MS)
+    client.durable(1, "D")
+    overlay.wait(3_000)
+    assert client.numbers() == [0, 1, 2, 1, 2, 3]
+
+
+def test_a_new_selector_applies_from_the_position_on() -> None:
+    overlay = line()
+    first = durable(overlay, selector="number >= 0")
+    publish(overlay, 0, 1, 2, 3)
+    vanish_after(overlay, first, 1)
+    publish(overlay, 4, 5, 6)
+    second = durable(overlay, "tb", selector="number = 3 or number > 5 or number < 2")
+    publish(overlay, 7)
+    overlay.wait(2_000)
+    assert second.numbers() == [3, 6, 7]
+
+
+# --- what is kept
+
+
+def test_an_absent_one_holds_the_log_for_any_time_and_forgetting_frees_it() -> None:
+    overlay = line()
+    first = durable(overlay)
+    publish(overlay, *range(6))
+    kept = ticks(overlay)
+    vanish_after(overlay, first, 1)
+    overlay.wait(LONG_MS)
+    assert ticks(overlay) == kept[2:]
+    other = overlay.client("tb")
+    other.say(f.Forget(1, "D"))
+    overlay.wait(LONG_MS)
+    assert other.all(f.Forgotten) == [f.Forgotten(1)]
+    assert ticks(overlay) == []
+
+
+def test_what_was_acknowledged_goes_while_its_owner_is_there() -> None:
+    overlay = line()
+    client = durable(overlay)
+    publish(overlay, *range(6))
+    kept = ticks(overlay)
+    overlay.wait(20_000)
+    assert ticks(overlay) == kept
+    client.acknowledge("pb.a", kept[3], 1)
+    overlay.wait(5_000)
+    assert ticks(overlay) == kept[3:]
+
+
+def test_two_of_one_client_are_kept_apart() -> None:
+    overlay = line()
+    client = durable(overlay)
+    client.durable(2, "E", "number > 2")
+    overlay.wait(2_000)
+    publish(overlay, *range(6))
+    client.acknowledge("pb.a", ticks(overlay)[4], 1)
+    client.acknowledge("pb.a", ticks(overlay)[3], 2)
+    overlay.wait(2_500)
+    overlay.leave(client)
+    overlay.wait(LONG_MS)
+    assert durable(overlay, "tb").numbers() == [4, 5]
+    assert durable(overlay, "tb", "E").numbers() == [3, 4, 5]
+
+
+def test_a_durable_one_and_a_plain_one_of_a_client_do_not_speak_for_each_other() -> None:
+    overlay = line()
+    client = durable(overlay)
+    client.subscribe(2, "")
+    overlay.wait(2_000)
+    publish(overlay, *range(6))
+    kept = ticks(overlay)
+    client.acknowledge("pb.a", kept[5])
+    overlay.wait(3_000)
+    assert overlay.durables("pb.a")["D"]["tick"] < kept[0]
+    assert ticks(overlay) == kept
+    client.acknowledge("pb.a", kept[4], 1)
+    overlay.wait(3_000)
+    assert ticks(overlay) == kept[4:]
+    client.acknowledge("pb.a", kept[5], 1)
+    client.acknowledge("pb.a", kept[2])
+    overlay.wait(3_000)
+    assert overlay.durables("pb.a")["D"]["tick"] == kept[5]
+
+
+def test_a_plain_one_that_was_withdrawn_does_not_hold_the_log_any_more() -> None:
+    overlay = line()
+    client = durable(overlay)
+    client.subscribe(2, "")
+    overlay.wait(2_000)
+    publish(overlay, *range(6))
+    kept = ticks(overlay)
+    client.acknowledge("pb.a", kept[1])
+    client.say(f.Unsubscribe(2))
+    client.acknowledge("pb.a", kept[5], 1)
+    overlay.wait(LONG_MS)
+    assert ticks(overlay) == kept[5:]
+
+
+def test_who_has_only_durable_ones_leaves_nothing_behind_but_their_positions() -> None:
+    overlay = line()
+    client = durable(overlay)
+    publish(overlay, *range(6))
+    kept = ticks(overlay)
+    vanish_after(overlay, client, 4)
+    overlay.wait(2_000)
+    assert ticks(overlay) == kept[5:]
+
+
+# --- crashes
+
+
+@pytest.mark.parametrize("crashed", [("pb",), ("sb",), ("ib",), ("pb", "sb"), ("pb", "ib", "sb", "tb")])
+def test_names_and_positions_survive_crashes(crashed: tuple[str, ...]) -> None:
+    overlay = line()
+    links = overlay.links()
+    first = durable(overlay)
+    publish(overlay, *range(6))
+    vanish_after(overlay, first, 2)
+    for name in crashed:
+        overlay.crash(name)
+    overlay.wait(10)
+    for name in crashed:
+        overlay.start(name)
+    for pair in links:
+        if pair not in overlay.links():
+            overlay.link(*pair)
+    overlay.wait(LONG_MS)
+    assert durable(overlay, "tb").numbers() == [3, 4, 5]
+
+
+def test_a_claim_that_was_not_durable_is_made_again_after_a_crash_of_the_pubend() -> None:
+    overlay = line()
+    overlay.syncs = False
+    client = overlay.client("sb")
+    client.durable(1, "D")
+    overlay.wait(300)
+    assert not [each for each in client.heard if isinstance(each, f.Subscribed) and each.starts]
+    overlay.crash("pb")
+    overlay.syncs = True
+    overlay.wait(10)
+    overlay.start("pb")
+    overlay.link("pb", "ib")
+    overlay.wait(5_000)
+    assert client.start_of("pb.a") == overlay.durables("pb.a")["D"]["tick"]
+    publish(overlay, 1)
+    assert client.numbers() == [1]
+
+
+def test_an_owner_goes_on_through_a_crash_of_the_pubend() -> None:
+    overlay = line()
+    client = durable(overlay)
+    publish(overlay, 0, 1)
+    overlay.crash("pb")
+    overlay.wait(1_000)
+    overlay.start("pb")
+    overlay.link("pb", "ib")
+    overlay.wait(5_000)
+    publish(overlay, 2)
+    overlay.wait(20_000)
+    assert client.numbers() == [0, 1, 2]
+    assert client.refusals() == []
+    client.acknowledge("pb.a", ticks(overlay)[1], 1)
+    overlay.wait(3_000)
+    assert durable(overlay, "tb").numbers() == [1, 2]
+
+
+def test_a_value_that_was_damaged_begins_anew_and_the_others_go_on() -> None:
+    overlay = line()
+    first, second = durable(overlay), durable(overlay, "sb", "E")
+    publish(overlay, 0, 1)
+    overlay.leave(first)
+    overlay.leave(second)
+    overlay.crash("pb")
+    overlay.disks["pb"]._values["durable/pb.a/D"] = b"\xc1"
+    overlay.wait(10)
+    overlay.start("pb")
+    overlay.link("pb", "ib")
+    overlay.wait(3_000)
+    again, other = durable(overlay), durable(overlay, "tb", "E")
+    publish(overlay, 2)
+    overlay.wait(1_000)
+    assert again.numbers() == [2]
+    assert other.numbers() == [0, 1, 2]
+
+
+# --- pubends that come later
+
+
+def test_a_pubend_that_cannot_be_reached_goes_on_at_the_right_place_when_it_can() -> None:
+    overlay = star("pb", "qb", "sb", "tb", pubends=("pb", "qb"), silent_ms=PATIENT_MS, retain_ms=0, grace_ms=5_000)
+    overlay.wait(3_000)
+    first = durable(overlay)
+    publish(overlay, 1, 2)
+    publish(overlay, 11, 12, broker="qb")
+    overlay.leave(first)
+    overlay.cut("hub", "qb")
+    publish(overlay, 3)
+    publish(overlay, 13, broker="qb")
+    second = durable(overlay, "tb")
+    overlay.wait(20_000)
+    assert second.numbers() == [1, 2, 3]
+    assert [each.pending for each in second.heard if isinstance(each, f.Subscribed)][-1] == ("qb.a",)
+    overlay.link("hub", "qb")
+    overlay.wait(5_000)
+    assert second.numbers() == [1, 2, 3, 11, 12, 13]
+    assert [each.pending for each in second.heard if isinstance(each, f.Subscribed)][-1] == ()
+    overlay.check_invariants()
+
+
+# --- odd acknowledgements
+
+
+@pytest.mark.parametrize("number", [2, 3, 2**40, -5])
+def test_acknowledgements_of_what_is_not_durable_or_unknown_move_no_name(number: int) -> None:
+    overlay = line()
+    client = durable(overlay)
+    client.subscribe(2, "")
+    overlay.wait(2_000)
+    publish(overlay, *range(3))
+    before = overlay.durables("pb.a")
+    client.acknowledge("pb.a", 2**62, number)
+    client.say(f.Acknowledge(((999, 5), (0, 0)), 1))
+    overlay.wait(15_000)
+    assert overlay.durables("pb.a") == before
+    assert client.closed is None
+
+
+def test_nobody_acknowledges_what_was_not_published() -> None:
+    overlay = line()
+    client = durable(overlay)
+    client.acknowledge("pb.a", 2**62, 1)
+    overlay.wait(2_000)
+    overlay.leave(client)
+    overlay.wait(5_000)
+    publish(overlay, 1, 2)
+    assert durable(overlay, "tb").numbers() == [1, 2]

@@ -1,0 +1,74 @@
+"""The frames by which brokers serve guaranteed streams: defaults, bounds, and what is not understood."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from penstock.broker.codec import decode_frame, encode_frame
+from penstock.broker.control import COUNT_MAX
+from penstock.broker.errors import ProtocolError
+from penstock.broker.stream_frames import (
+    LATEST,
+    Nack,
+    Positions,
+    StreamForget,
+    StreamForgotten,
+    StreamOpen,
+    StreamOpened,
+    StreamTaken,
+)
+
+CONTROL = 0
+FRAMES = [
+    Nack("p", "sb", 1, 2, ((3, 4), (6, 6))),
+    Positions("p", (("sb", 5, True),), (("D", 7, 8, "sb"), ("ü/ /\0", 0, COUNT_MAX, ""))),
+    StreamOpen("p", "sb", 1, LATEST, "earliest", "D", 9, resumes=True),
+    StreamOpened("p", "sb", 1, 5, 10, 11, "why"),
+    StreamTaken("p", "sb", "D", 10),
+    StreamForget("p", "sb", 2, "D"),
+    StreamForgotten("p", "sb", 2, existed=True),
+]
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame).__name__)
+def test_a_frame_is_the_same_after_the_wire(frame: Positions) -> None:
+    assert decode_frame(CONTROL, memoryview(encode_frame(frame)[5:])) == frame
+
+
+def test_what_is_left_out_is_not_durable_and_does_not_resume() -> None:
+    asked = StreamOpen("p", "sb", 1, 0, "fail")
+    assert (asked.durable, asked.ownership, asked.resumes) == ("", 0, False)
+    answered = StreamOpened("p", "sb", 1, 5)
+    assert (answered.claimed, answered.held, answered.problem) == (0, 0, "")
+    assert Positions("p", ()).durables == ()
+
+
+def test_the_latest_is_the_highest_tick_that_is_believed() -> None:
+    assert LATEST == COUNT_MAX
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["open", "p", "sb", 1, COUNT_MAX + 1, "fail"],
+        ["open", "p", "sb", -1, 0, "fail"],
+        ["open", "p", "sb", 1, 0, "whatever"],
+        ["open", "p", "sb", 1, 0, "fail", "D", COUNT_MAX + 1],
+        ["open", "p", "sb", 1, 0, "fail", "D", 1, "yes"],
+        ["opened", "p", "sb", 1, -1],
+        ["opened", "p", "sb", 1, 1, -1],
+        ["taken", "p", "sb", "D", -1],
+        ["taken", "p", "sb", None, 1],
+        ["forget", "p", "sb", 1, 5],
+        ["forgotten", "p", "sb", 1, 1],
+        ["positions", "p", [], [["D", 1, 2]]],
+        ["positions", "p", [], [["D", -1, 2, "sb"]]],
+        ["positions", "p", [], [["D", 1, COUNT_MAX + 1, "sb"]]],
+        ["positions", "p", [], [["D", 1, 2, "sb", 3]]],
+    ],
+    ids=str,
+)
+def test_odd_values_are_a_protocol_error(words: list[object]) -> None:
+    with pytest.raises(ProtocolError):
+        decode_frame(CONTROL, memoryview(msgspec.msgpack.encode(words)))

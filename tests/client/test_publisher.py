@@ -1,0 +1,58 @@
+"""How publishing looks to applications is tested with the client; here is who waits, and for whom."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from client.scripted import run
+from penstock.broker.codec import encode_frame
+from penstock.broker.frames import PROTOCOL_VERSION, PublishAck, Welcome
+from penstock.client.publisher import Publisher
+from penstock.client.session import Session
+from penstock.client.settings import ClientSettings
+from penstock.model.message import Message
+
+
+class Bench:
+    """A publisher whose session is up, and whose connection writes nothing."""
+
+    def __init__(self, credit_bytes: int) -> None:
+        self.session = Session(ClientSettings(linger_ms=0), name="me")
+        self.session.on_connected(now_ms=0)
+        self.feed(Welcome(PROTOCOL_VERSION, "b1", "test", 11, 2, 50_000, 1_000, credit_bytes))
+        connection = SimpleNamespace(now_ms=lambda: 0, pump=self.pump, schedule=lambda: None)
+        supervisor: Any = SimpleNamespace(connection=connection)
+        self.publisher = Publisher(self.session, supervisor, self.until)
+
+    def feed(self, frame: Any) -> None:
+        self.session.on_data(encode_frame(frame), now_ms=0, wall_ms=0)
+
+    def pump(self) -> None:
+        self.session.take_frames(now_ms=0)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            await asyncio.sleep(0)
+
+
+def test_without_room_nothing_is_taken_and_who_waits_goes_first() -> None:
+    async def test() -> None:
+        bench = Bench(credit_bytes=100)
+        assert bench.publisher.publish_nowait(Message({"n": 1}), "") is not None
+        assert bench.publisher.publish_nowait(Message({"n": 2}, bytes(100)), "") is None, "too large"
+        large = asyncio.create_task(bench.publisher.publish(Message({"n": 3}, bytes(90)), ""))
+        await asyncio.sleep(0)
+        assert bench.publisher.publish_nowait(Message({"n": 4}), "") is None, "somebody waits"
+        small = asyncio.create_task(bench.publisher.publish(Message({"n": 5}), ""))
+        await asyncio.sleep(0)
+        assert (large.done(), small.done()) == (False, False)
+        bench.feed(PublishAck(1, 100))
+        first = await large
+        bench.feed(PublishAck(2, 200))
+        assert first < await small
+        assert bench.session.publishing.published == 3
+
+    run(test())

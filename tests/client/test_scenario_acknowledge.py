@@ -1,0 +1,213 @@
+"""Durable subscriptions of a session: whatever happens, no more is acknowledged than the application is done with."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from client.scripted import deliver
+from client.test_session import NAMES, WELCOME, feed, naming, session_up
+from penstock.broker.frames import Acknowledge, Forget, Forgotten, Frame, Horizons, Refused, Subscribed, Unsubscribe
+from penstock.client.inbox import Inbox, Lag
+from penstock.client.received import Received
+from penstock.client.session import Session
+from penstock.client.wanted import Wanted
+from penstock.model.tick import tick_at
+
+PAUSE_MS = 1_000
+
+
+def subscribed(session: Session, *, is_manual: bool = False, start: int = 1) -> Inbox:
+    inbox = session.subscribe(Wanted("TRUE", durable="app", is_manual=is_manual))
+    session.take_frames(now_ms=0)
+    feed(session, Subscribed(inbox.number, "TRUE", (), (("quotes", start),)), naming(0, start, inbox.number))
+    assert session.take_frames(now_ms=0) == [Acknowledge(((0, start),), inbox.number)]
+    return inbox
+
+
+def come_back(session: Session, inbox: Inbox) -> None:
+    """The application asks for more."""
+    assert inbox.receipts is not None
+    if inbox.receipts.settle():
+        session.on_moved(inbox)
+
+
+def acknowledgements(frames: list[Frame]) -> list[Acknowledge]:
+    return [frame for frame in frames if isinstance(frame, Acknowledge)]
+
+
+def test_what_was_read_is_acknowledged_in_time() -> None:
+    session = session_up()
+    inbox = subscribed(session)
+    feed(session, deliver(5), deliver(7))
+    inbox.pop()
+    come_back(session, inbox)
+    assert acknowledgements(session.take_frames(now_ms=PAUSE_MS - 1)) == []
+    assert session.next_deadline() == PAUSE_MS
+    assert acknowledgements(session.take_frames(now_ms=PAUSE_MS)) == [Acknowledge(((0, 7),), 1)]
+    inbox.pop()
+    feed(session, Horizons(0, 20))
+    assert acknowledgements(session.take_frames(now_ms=3 * PAUSE_MS)) == [], "it is at work on 7"
+    come_back(session, inbox)
+    assert acknowledgements(session.take_frames(now_ms=3 * PAUSE_MS)) == [Acknowledge(((0, 20),), 1)]
+
+
+def test_silence_is_acknowledged_without_a_message() -> None:
+    session = session_up()
+    subscribed(session)
+    feed(session, Horizons(0, 20))
+    assert acknowledgements(session.take_frames(now_ms=PAUSE_MS)) == [Acknowledge(((0, 20),), 1)]
+
+
+def test_a_withdrawal_is_preceded_by_what_was_read() -> None:
+    for is_done, expected in ((True, 7), (False, 5)):
+        session = session_up()
+        inbox = subscribed(session)
+        feed(session, deliver(5), deliver(7))
+        inbox.pop()
+        session.unsubscribe(inbox, is_done=is_done)
+        assert session.take_frames(now_ms=0) == [Acknowledge(((0, expected),), 1), Unsubscribe(1)]
+        session.unsubscribe(inbox, is_done=is_done)
+        assert session.take_frames(now_ms=0) == []
+
+
+def test_the_last_words_of_a_client_do_not_wait_for_anything() -> None:
+    session = session_up()
+    one, two = subscribed(session), subscribed(session, is_manual=True)
+    feed(session, deliver(5, 1, 2), deliver(7, 1, 2))
+    one.pop()
+    two.pop()
+    session.writable = False
+    session.on_closing(is_done=True)
+    assert session.take_frames(now_ms=0) == [Acknowledge(((0, 7),), 1), Acknowledge(((0, 5),), 2)]
+
+
+def test_on_another_connection_it_is_said_again_when_the_broker_knows_the_subscription() -> None:
+    session = session_up()
+    inbox = subscribed(session)
+    feed(session, deliver(5), deliver(7))
+    inbox.pop()
+    come_back(session, inbox)
+    session.on_disconnected()
+    session.on_connected(now_ms=0)
+    feed(session, WELCOME, NAMES)
+    (_, subscribe) = session.take_frames(now_ms=PAUSE_MS)
+    assert (subscribe.positions, subscribe.resumes, subscribe.durable) == ((("quotes", 8),), True, "app")  # type: ignore[union-attr]
+    feed(session, Subscribed(1, "TRUE", (), (("quotes", 8),)))
+    assert session.take_frames(now_ms=PAUSE_MS) == [Acknowledge(((0, 7),), 1)]
+
+
+def test_one_that_was_taken_over_says_no_more() -> None:
+    session = session_up()
+    inbox = subscribed(session)
+    feed(session, deliver(5))
+    inbox.pop()
+    feed(session, Refused("subscribe", 1, "durable subscription 'app' was taken over or forgotten"))
+    come_back(session, inbox)
+    session.unsubscribe(inbox, is_done=True)
+    assert session.take_frames(now_ms=PAUSE_MS - 1) == []
+    assert inbox.is_taken_over
+
+
+def test_lag_is_told_by_what_the_broker_has_heard() -> None:
+    session = session_up()
+    inbox = subscribed(session, start=tick_at(1_000))
+    feed(session, Horizons(0, tick_at(2_000), present=tick_at(9_000)))
+    assert session.lag(inbox) == {"quotes": Lag(7_000, 0)}
+
+
+def test_to_forget_is_a_request_with_an_answer() -> None:
+    session = session_up()
+    assert (session.ask_status(), session.ask_to_forget("app"), session.ask_to_forget("b")) == (1, 2, 3)
+    assert session.take_frames(now_ms=0)[1:] == [Forget(2, "app"), Forget(3, "b")]
+    answers: list[Frame] = [Forgotten(2, ("far",)), Refused("forget", 3, "there is none")]
+    assert feed(session, *answers).answers == answers
+
+
+_STEPS = st.lists(st.sampled_from(["message", "silence", "take", "batch", "acknowledge", "time", "reconnect"]))
+
+
+class Reader:
+    """An application with a durable subscription, and the oracle: what it is done with, message by message."""
+
+    def __init__(self, *, is_manual: bool) -> None:
+        self.session = session_up()
+        self.inbox = subscribed(self.session, is_manual=is_manual)
+        self.is_manual = is_manual
+        self.now_ms, self.tick = 0, 1
+        self.sent: list[int] = []
+        self.taken: list[Received] = []
+        self.done: set[int] = set()
+        self.said = 1
+
+    def step(self, step: str) -> None:
+        match step:
+            case "message":
+                self.sent.append(self.tick)
+                feed(self.session, deliver(self.tick), now_ms=self.now_ms)
+                self.tick += 1
+            case "silence":
+                self.tick += 3
+                feed(self.session, Horizons(0, self.tick), now_ms=self.now_ms)
+            case "take" | "batch":
+                come_back(self.session, self.inbox)
+                if not self.is_manual:
+                    self.done |= {each.tick for each in self.taken}
+                if self.inbox.queue:
+                    self.taken += [self.inbox.pop()] if step == "take" else self.inbox.pop_many()
+            case "acknowledge" if self.is_manual and self.taken:
+                assert self.inbox.receipts is not None
+                each = self.taken[len(self.taken) // 2]
+                self.inbox.receipts.acknowledge(each)
+                self.session.on_moved(self.inbox)
+                self.done |= {other.tick for other in self.taken if other.tick <= each.tick}
+            case "time":
+                self.now_ms += PAUSE_MS
+            case "reconnect":
+                self.session.on_disconnected()
+                self.session.on_connected(now_ms=self.now_ms)
+                feed(self.session, WELCOME, NAMES, Subscribed(1, "TRUE", (), (("quotes", self.tick),)))
+                feed(self.session, naming(0, self.tick), now_ms=self.now_ms)
+        self.hear()
+
+    def hear(self) -> None:
+        """Checks what the broker is told."""
+        for frame in acknowledgements(self.session.take_frames(now_ms=self.now_ms)):
+            ((_, self.said),) = frame.positions
+            assert frame.number == 1
+            assert all(tick in self.done for tick in self.sent if tick < self.said)
+
+
+@given(_STEPS, st.booleans(), st.booleans(), st.booleans())
+def test_no_more_is_acknowledged_than_is_done_and_in_the_end_all_of_it(
+    steps: list[str], is_manual: bool, is_orderly: bool, is_client: bool
+) -> None:
+    reader = Reader(is_manual=is_manual)
+    for step in steps:
+        reader.step(step)
+    if not is_manual and is_orderly:
+        reader.done |= {each.tick for each in reader.taken}
+    if is_client:
+        reader.session.on_closing(is_done=is_orderly)
+    else:
+        reader.session.unsubscribe(reader.inbox, is_done=is_orderly)
+    reader.hear()
+    still_open = [tick for tick in reader.sent if tick not in reader.done]
+    assert reader.said == min(still_open, default=reader.tick), "nothing that is done with comes again"
+
+
+def test_a_number_is_that_of_its_request_only() -> None:
+    session = session_up()
+    inbox = subscribed(session)
+    feed(session, Refused("forget", 1, "there is none"))
+    assert not inbox.is_over
+
+
+@pytest.mark.parametrize("is_manual", [False, True])
+def test_a_subscription_without_a_name_is_never_acknowledged_by_itself(is_manual: bool) -> None:
+    session = session_up()
+    inbox = session.subscribe(Wanted("TRUE", is_manual=is_manual))
+    assert inbox.receipts is None
+    session.on_closing(is_done=True)
+    assert acknowledgements(session.take_frames(now_ms=0)) == []

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.broker.frames import LATEST
+from penstock.client.wanted import Wanted, checked_durable, checked_start, wanted
+from penstock.model.errors import MisuseError
+from penstock.model.tick import Tick, tick_counter, tick_ms
+
+
+def test_without_a_word_it_begins_with_what_comes_now() -> None:
+    assert wanted("TRUE") == wanted("TRUE", start="latest") == Wanted("TRUE", {}, LATEST, "fail", "", is_manual=False)
+
+
+def test_everything_that_can_be_said_is_kept() -> None:
+    asked = wanted("a = 1", start={"p": 5}, missing="earliest", durable="app", acknowledge="manual")
+    assert asked == Wanted("a = 1", {"p": 5}, LATEST, "earliest", "app", is_manual=True)
+    assert wanted("TRUE", start="earliest").otherwise == 0
+
+
+@given(st.datetimes(datetime(1970, 1, 2), datetime(4000, 1, 1)), st.integers(-23, 23))  # noqa: DTZ001
+def test_a_time_is_the_first_tick_of_its_millisecond_in_whatever_zone(time: datetime, hours: int) -> None:
+    start = time.replace(tzinfo=timezone(timedelta(hours=hours)))
+    tick = Tick(wanted("TRUE", start=start).otherwise)
+    assert datetime.fromtimestamp(tick_ms(tick) // 1_000, UTC) == start.replace(microsecond=0)
+    assert tick_ms(tick) % 1_000 == start.microsecond // 1_000
+    assert tick_counter(tick) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"start": datetime(2026, 1, 1)}, "start 2026-01-01T00:00:00 has no time zone"),  # noqa: DTZ001
+        ({"start": datetime(1969, 1, 1, tzinfo=UTC)}, "before 1970"),
+        ({"start": datetime(9999, 1, 1, tzinfo=UTC)}, "too far in the future"),
+        ({"start": "newest"}, "start 'newest' is none of latest, earliest"),
+        ({"start": 7}, "start 7 is none of"),
+        ({"start": ["p"]}, "is none of"),
+        ({"missing": "ignore"}, "missing 'ignore' is none of earliest, latest, fail"),
+        ({"acknowledge": "never"}, "acknowledge 'never' is none of auto, manual"),
+        ({"acknowledge": "manual"}, "manual acknowledgement needs a durable subscription"),
+        ({"durable": "my app"}, "durable name 'my app' is not 1 to 200 letters"),
+        ({"durable": b"app"}, "is not 1 to 200 letters"),
+    ],
+)
+def test_what_cannot_be_is_the_callers_fault(options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(MisuseError, match=complaint):
+        wanted("TRUE", **options)
+
+
+def test_durable_names_are_short_and_plain() -> None:
+    for name in ("a", "x" * 200, "team-1/reports_2:daily.v3"):
+        assert checked_durable(name) == name
+    for name in ("", "x" * 201, "naïve", "a\n", "*"):
+        with pytest.raises(MisuseError):
+            checked_durable(name)
+
+
+@pytest.mark.parametrize("start", [{"p": -1}, {"p": True}, {"p": "1"}, {"p": 1.0}, {"p": 2**62}, {"": 1}, {1: 1}])
+def test_a_start_that_cannot_be_is_the_callers_fault(start: dict[Any, Any]) -> None:
+    with pytest.raises(MisuseError):
+        checked_start(start)
+
+
+def test_a_start_is_copied() -> None:
+    start = {"p": 0, "q": 2**62 - 1}
+    assert checked_start(start) == start
+    assert checked_start(start) is not start
+    assert checked_start(None) == {}
