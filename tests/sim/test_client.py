@@ -10,6 +10,8 @@ from penstock.broker.access import Access, Rule
 from penstock.broker.frames import (
     Acknowledge,
     Deliver,
+    Forget,
+    Forgotten,
     Heartbeat,
     HeldBack,
     Hello,
@@ -18,13 +20,15 @@ from penstock.broker.frames import (
     PubendNames,
     Publish,
     PublishAck,
+    Refused,
     Subscribe,
     Subscribed,
 )
 from penstock.broker.settings import BrokerSettings
 from penstock.selectors import Selector
 from penstock.sim.checkers import broken_laws, missing
-from penstock.sim.client import LostTicks, SimClient
+from penstock.sim.client import SimClient
+from penstock.sim.records import LostTicks
 from penstock.sim.world import World
 from sim.scripted import Play
 
@@ -276,3 +280,38 @@ def test_losses_and_reasons_to_wait_are_recorded() -> None:
     assert isinstance(play.client.lost[0], LostTicks)
     play.say(HeldBack(""))
     assert play.client.held_back == ""
+
+
+def test_a_durable_subscription_acknowledges_by_habit_and_dies_without_the_rest() -> None:
+    play = Play()
+    number = play.client.subscribe("a = 1", durable="n", habit=(1, 1))
+    play.run(10)
+    play.say(PubendNames(((0, "p"),)), Subscribed(number, "a = 1", starts=(("p", 5),)))
+    numbers = number.to_bytes(4)
+    play.say(Horizons(0, 5, numbers, is_only=True), Deliver(0, 7, numbers, b""), Deliver(0, 9, numbers, b""))
+    acks = [(frame.positions, frame.number) for frame in play.broker.heard if isinstance(frame, Acknowledge)]
+    # One message is kept back, whatever comes behind it.
+    assert acks == [(((0, 5),), number), (((0, 7),), number), (((0, 9),), number)]
+    play.client.die(loud=True)
+    assert (play.client.wanted, play.client.is_connected, play.client.deaths) == ({}, False, 1)
+    record = play.client.subscriptions[number]
+    assert (record.sessions[0].reached, record.acknowledged[-1].tick) == ({"p": 10}, 9)
+    play.client.is_up = True
+    again = play.client.subscribe("a = 1", durable="n")
+    play.link.want()
+    play.run()
+    asked = [frame for frame in play.broker.heard if isinstance(frame, Subscribe)]
+    assert asked == [Subscribe(again, "a = 1", durable="n")]
+
+
+def test_a_client_learns_that_a_name_is_forgotten_by_all_or_known_to_nobody() -> None:
+    play = Play()
+    for name in ("pending", "gone", "unknown"):
+        play.client.forget(name)
+    play.run(10)
+    assert [frame.durable for frame in play.broker.heard if isinstance(frame, Forget)] == ["pending", "gone", "unknown"]
+    play.say(Forgotten(1, ("p",)), Forgotten(2), Refused("forget", 3, "there is no durable subscription 'unknown'"))
+    assert (sorted(play.client.forgotten), play.client.forgetting) == (["gone", "unknown"], {})
+    play.client.drop(loud=True)
+    play.client.forget("later")
+    assert play.client.forgetting == {}

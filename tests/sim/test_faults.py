@@ -15,7 +15,7 @@ def harmed(seed: int, blows: int) -> tuple[World, Faults]:
     client = world.add_client("client", "b1")
     client.subscribe("")
     world.run_until_ready()
-    faults = Faults(world, pairs, [("client", "b1")])
+    faults = Faults(world, pairs)
     for _ in range(blows):
         client.publish({"a": 1})
         faults.strike()
@@ -32,7 +32,7 @@ def test_every_kind_of_blow_falls_sooner_or_later(long: tuple[World, Faults]) ->
     _, faults = long
     assert sorted(faults.counts) == [
         *("clock_step", "crash", "crash_all", "crash_twice", "cut", "cut_client", "damage", "delay"),
-        *("flap", "full_disk", "one_way", "slow_disk", "stall", "stall_client", "stop"),
+        *("flap", "full_disk", "one_way", "rolling_restart", "slow_disk", "stall", "stall_client", "stop", "unlink"),
     ]
 
 
@@ -55,6 +55,16 @@ def test_after_repair_everything_works_again() -> None:
     devices = [broker.device for broker in world.brokers.values()]
     assert [(each.slowness, each.is_full, each.capacity_bytes) for each in devices] == [(1.0, False, None)] * 3
     assert world.run_until_ready()
+
+
+def test_clients_can_be_sent_away_for_a_while() -> None:
+    world, faults = harmed(2, 0)
+    faults.send_clients_away()
+    world.run_for(2_000)
+    assert not world.clients["client"].is_connected
+    world.run_for(LASTS_MS_MAX + 5_000)
+    assert world.clients["client"].is_ready
+    assert (faults.counts["cut_client"], len(faults.timeline)) == (1, 1)
 
 
 def test_harm_follows_from_the_seed() -> None:

@@ -60,6 +60,9 @@ class Core:
     ) -> list[Effect]:
         return self.hear("read", number, messages, last, damaged, now_ms)
 
+    def apply(self, settings: BrokerSettings, *, now_ms: int) -> list[Effect]:
+        return self.hear("apply", settings.neighbours, now_ms)
+
     def next_deadline(self) -> int | None:
         return self.deadline_ms
 
@@ -287,3 +290,15 @@ def test_what_was_counted_is_summed_up_over_all_lives(pair: Pair) -> None:
     pair.b.start()
     core(pair.b).counts["turns"] = 5
     assert (pair.b.counts(), pair.b.counts_of_lives) == ({"turns": 6}, {"turns": 1})
+
+
+def test_new_settings_reach_a_broker_that_is_up_and_one_that_is_not_when_it_starts() -> None:
+    pair = Pair()
+    pair.a.apply(BrokerSettings("a", neighbours=("c",)))
+    core = pair.a.core
+    assert isinstance(core, Core)
+    assert core.stimuli[-1][:2] == ("apply", ("c",))
+    pair.a.crash(loud=True)
+    pair.a.apply(BrokerSettings("a", neighbours=("d",)))
+    pair.a.start()
+    assert pair.a.settings.neighbours == ("d",)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from penstock.broker.frames import Goodbye
-from penstock.sim.client import LostTicks
 from penstock.sim.probes import PROBES, missed, observed
+from penstock.sim.records import LostTicks
 from penstock.sim.world import World
 
 
@@ -23,7 +23,7 @@ def test_a_world_shows_what_happened_in_it() -> None:
     world = World(1)
     world.add_overlay([("b1", "b2")], guaranteed=True)
     client = world.add_client("client", "b1")
-    client.subscribe("a = 1", {"b1-pubend": 1})
+    client.subscribe("a = 1", {"b1-pubend": 1}, missing="earliest")
     world.run_until_ready()
     client.publish({"a": 1}, pubend="b1-pubend")
     world.run_for(1_000)

@@ -6,10 +6,10 @@ import pytest
 
 from penstock.model import Message, MessageId
 from penstock.model.body import encode_body
-from penstock.sim.client import LostTicks, SimClient
+from penstock.sim.client import SimClient
 from penstock.sim.clock import Clock
 from penstock.sim.host import Host
-from penstock.sim.records import Delivery, Published, Start
+from penstock.sim.records import Acknowledged, Delivery, LostTicks, Published, Session, Start
 from penstock.sim.trace import Trace
 from penstock.sim.verdict import Verdict, judge
 
@@ -207,10 +207,55 @@ def test_a_journal_tells_what_became_durable(case: Case) -> None:
     assert case.judge(journal=[*journal, ("p", 50, body(4))]).duplicated == 1
 
 
-def test_what_lies_before_a_start_is_not_owed_whenever_it_was_sent(case: Case) -> None:
+def test_what_lies_before_a_start_is_owed_only_to_who_was_told_to_begin_now_before_it_was_sent(case: Case) -> None:
     del case.one.deliveries[1]
-    case.one.subscriptions[1].starts["p"] = Start(100, 21)
+    record = case.one.subscriptions[1]
+    record.starts["p"] = Start(100, 21)
+    assert case.judge().lost == 1
+    record.starts["p"] = Start(150, 21)
     assert case.judge().lost == 0
+    record.starts["p"], record.asked = Start(100, 21), {"p": 21}
+    assert case.judge().lost == 0
+
+
+def test_a_subscription_begins_where_it_wants_or_where_the_log_does_if_it_said_so(case: Case) -> None:
+    record = case.one.subscriptions[1]
+    for missing, wanted, start, trimmed_below, is_right in (
+        ("fail", 5, 5, 0, True),
+        ("fail", 5, 7, 7, False),
+        ("fail", 0, 7, 7, True),
+        ("earliest", 5, 7, 7, True),
+        ("earliest", 5, 8, 7, False),
+        ("latest", 5, 9, 7, True),
+        ("latest", 5, 9, 4, False),
+        ("earliest", 5, 4, 7, False),
+    ):
+        record.missing, record.asked = missing, {"p": wanted}  # type: ignore[assignment]
+        record.sessions = [Session(50, "b1", {"p": wanted}, {"p": Start(100, start, trimmed_below)})]
+        assert case.judge().is_sound is is_right, (missing, wanted, start, trimmed_below)
+
+
+def test_a_wrong_refusal_breaks_a_law(case: Case) -> None:
+    case.one.subscriptions[1].refused_rightly = False
+    assert "was wrongly refused" in case.judge().problems[0]
+
+
+def test_the_lives_of_a_durable_name_are_judged_together(case: Case) -> None:
+    record = case.one.subscriptions[1]
+    record.durable, record.ended_us = "n", 400
+    record.sessions = [Session(50, "b1", {}, {"p": Start(100, 5)}, 400, {"p": 21})]
+    record.acknowledged = [Acknowledged(300, "p", 20)]
+    del case.one.deliveries[2:]
+    number = case.one.subscribe("a = 1", durable="n")
+    again = case.one.subscriptions[number]
+    again.sessions, again.positions = [Session(500, "b1", {}, {"p": Start(510, 20)})], {"p": 41}
+    case.one.deliveries += [Delivery(600, number, "p", 10 * each, body(each)) for each in (2, 3, 4)]
+    assert case.judge().is_sound
+    # Had it been forgotten in between, it would have begun with what came after that.
+    verdict = judge([case.publisher], [case.one], forgotten={"n": 450})
+    assert verdict.duplicated == 3
+    again.sessions[0].starts["p"] = Start(510, 21)
+    assert case.judge().lost == 1
 
 
 def test_only_the_first_problems_are_told(case: Case) -> None:

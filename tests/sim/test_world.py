@@ -339,3 +339,33 @@ def test_guaranteed_messages_survive_a_cut_two_crashes_and_a_clock_that_was_set_
     assert verdict.problems == []
     assert (verdict.published, verdict.acknowledged) == (1_000, 1_000)
     assert world.broker("b1").counts()["publishes_repeated"] > 0
+
+
+def test_a_client_moves_and_goes_on_there_and_links_come_and_go() -> None:
+    world = World(1)
+    world.add_overlay(chain(broker_names(3)), guaranteed=True)
+    publisher, subscriber = world.add_client("pub", "b1"), world.add_client("sub", "b3", latency_us=500)
+    subscriber.subscribe("a > 0", durable="name", habit=(1, 1))
+    world.run_for(3_000)
+    publisher.publish({"a": 1})
+    world.run_for(3_000)
+    world.unlink("b1", "b2")
+    world.run_for(3_000)
+    publisher.publish({"a": 2})
+    world.place("sub", "b2", loud=False)
+    world.run_for(3_000)
+    assert [each.attributes["a"] for each in subscriber.deliveries] == [1]
+    world.relink("b1", "b2")
+    world.run_for(10_000)
+    assert [each.attributes["a"] for each in subscriber.deliveries] == [1, 2]
+    # The process dies, and comes back where it was: it kept the last message back.
+    subscriber.die(loud=True)
+    world.withdraw("sub")
+    world.run_for(1_000)
+    world.place("sub", "b3")
+    subscriber.subscribe("a > 0", durable="name")
+    assert world.run_until_ready()
+    world.run_for(3_000)
+    assert [each.attributes["a"] for each in subscriber.deliveries] == [1, 2, 2]
+    assert judge([publisher], [subscriber]).is_sound
+    assert set(world.given_up()) <= {"b1-pubend", "b2-pubend", "b3-pubend"}

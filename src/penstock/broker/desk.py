@@ -108,6 +108,7 @@ class Desk:
         version = self._filters.version
         self._readiness.wait(peer.connection, frame.number, version, now_ms=now_ms)
         hosted = self._hosted(peer.connection, key, version, frame, now_ms)
+        hosted.selector = str(selector)
         if not hosted.durable:
             self._guaranteed.positions.hold(session, hosted.positions)
         self._guaranteed.edges.subscribe(hosted, now_ms=now_ms)

@@ -16,6 +16,8 @@ from penstock.broker.settings import BrokerSettings
 from penstock.broker.stream_frames import LATEST, Missing
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
+from penstock.selectors.evaluate import Evaluation, compile_condition
+from penstock.selectors.text import parse
 from penstock.streams.edge import EdgeSettings, EdgeStream
 from penstock.streams.knowledge import Knowledge
 from penstock.streams.nacks import NackWindow
@@ -24,6 +26,7 @@ __all__ = ["NEVER", "CatchUp", "Edge", "HostSubscription"]
 
 NEVER: Final = 2**63
 """In place of a tick: the shared stream is not for this subscription yet."""
+_TESTS_MAX: Final = 8
 _GATHER_MS: Final = 50
 """How long the first that needs a catch-up waits for others."""
 
@@ -47,6 +50,8 @@ class HostSubscription:
     missing: Missing = "fail"
     durable: str = ""
     ownership: int = 0
+    selector: str = ""
+    """What it wants, in canonical form."""
     acknowledged: dict[str, int] = field(default_factory=dict)
     """If it is durable: the ticks below which its application has everything."""
     opened: dict[str, int] = field(default_factory=dict)
@@ -81,6 +86,8 @@ class CatchUp:
     """What can be delivered, and waits for members that have not read what they were sent before."""
     is_paused: bool = False
     """Whether nothing is asked for, as some member does not read."""
+    tests: tuple[Evaluation, ...] = ()
+    """What the members want, if they are few: most of an old log nobody wants, and this is quicker than the index."""
 
     @property
     def position(self) -> int:
@@ -176,7 +183,7 @@ class Edge:
         self.settle()
         return True
 
-    def start_catch_up(self, *, now_ms: int) -> bool:
+    def start_catch_up(self, *, now_ms: int, selector_of: Callable[[int], str] = lambda _: "") -> bool:
         """Starts a stream for all that wait, if it is time and not too many run."""
         if self._gathered_ms is None or now_ms < self._gathered_ms:
             return False
@@ -186,11 +193,15 @@ class Edge:
         members, self.gathering, self._gathered_ms = self.gathering, {}, None
         if not members:
             return False
+        texts = {selector_of(key) for key in members}
+        tests: tuple[Evaluation, ...] = ()
+        if len(texts) <= _TESTS_MAX and "" not in texts:
+            tests = tuple(compile_condition(parse(text)) for text in sorted(texts))
         first = min(members.values())
         stream = self._new_stream(first)
         stream.demand(self.version, first)
         stream.heard = self.stream.heard
-        self.catch_ups.append(CatchUp(stream, NackWindow(self._rng), members, self.confirmed_tick))
+        self.catch_ups.append(CatchUp(stream, NackWindow(self._rng), members, self.confirmed_tick, tests=tests))
         return True
 
     def next_deadline(self) -> int | None:

@@ -153,7 +153,8 @@ class Edges:
     def _hear_behind(self, edge: Edge, knowledge: Knowledge) -> None:
         for catch_up in edge.catch_ups:
             catch_up.stream.learn(knowledge)
-            catch_up.ready.extend(zip(*catch_up.stream.take(), strict=True))
+            ticks, bodies = catch_up.stream.take()
+            catch_up.ready.extend(zip(ticks, bodies, strict=True))
         self._serve(edge)
 
     def _serve(self, edge: Edge) -> None:
@@ -167,9 +168,20 @@ class Edges:
                     ticks.append(tick)
                     bodies.append(body)
                     room -= len(body)
-                self._deliver(edge, ticks, bodies, [decode_attributes(body) for body in bodies], catch_up)
+                self._deliver_behind(edge, catch_up, ticks, bodies)
         for catch_up in list(edge.catch_ups):
             self.counts["catch_ups_met"] += edge.join(catch_up)
+
+    def _deliver_behind(self, edge: Edge, catch_up: CatchUp, ticks: list[int], bodies: list[bytes]) -> None:
+        attributes = [decode_attributes(body) for body in bodies]
+        if catch_up.tests:
+            tests = catch_up.tests
+            chosen = [place for place, found in enumerate(attributes) if any(test(found) is True for test in tests)]
+            if len(chosen) < len(ticks):
+                self.counts["edge_deliveries"] += len(ticks) - len(chosen)
+                ticks, bodies = [ticks[place] for place in chosen], [bodies[place] for place in chosen]
+                attributes = [attributes[place] for place in chosen]
+        self._deliver(edge, ticks, bodies, attributes, catch_up)
 
     def _version_of(self, heard: Heard) -> int:
         """The version of this host's filter by which knowledge was narrowed."""
@@ -264,7 +276,7 @@ class Edges:
         for edge in list(self.edges.values()):
             due_ms = edge.next_deadline()
             if paused or (due_ms is not None and due_ms <= now_ms):
-                edge.start_catch_up(now_ms=now_ms)
+                edge.start_catch_up(now_ms=now_ms, selector_of=lambda key: self.subscriptions[key].selector)
                 self._serve(edge)
                 self._look_after(edge, now_ms)
         if self._paused_ms is not None:

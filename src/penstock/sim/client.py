@@ -6,12 +6,15 @@ They believe whatever the broker says, and drop nothing that comes twice: what i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from penstock.broker.frames import (
+    LATEST,
     PROTOCOL_VERSION,
     ControlFrame,
     Deliver,
+    Forget,
+    Forgotten,
     Frame,
     Goodbye,
     Heartbeat,
@@ -19,10 +22,10 @@ from penstock.broker.frames import (
     Hello,
     Horizons,
     Lost,
+    Missing,
     PubendNames,
     PublishAck,
     Refused,
-    Subscribe,
     Subscribed,
     Unsubscribe,
     Unsubscribed,
@@ -34,27 +37,18 @@ from penstock.model.values import Attributes
 from penstock.sim.clock import Clock
 from penstock.sim.host import Host
 from penstock.sim.link import End
-from penstock.sim.positions import Positions, unpacked
+from penstock.sim.positions import unpacked
 from penstock.sim.publishing import Publishing
-from penstock.sim.records import Delivery, Published, SubscriptionRecord
+from penstock.sim.records import Delivery, LostTicks, Published, SubscriptionRecord
+from penstock.sim.subscribing import Subscribing
 from penstock.sim.trace import Trace
 
-__all__ = ["LostTicks", "SimClient"]
+__all__ = ["SimClient"]
 
+_BACKLOG_MAX: Final = 100_000
 _OUTBOX_BYTES: Final = 64 * 1024 * 1024
 _SILENT_BEATS: Final = 5
 """A broker that was not heard for so many heartbeats is given up."""
-
-
-class LostTicks(NamedTuple):
-    """What a broker said will never be known."""
-
-    received_us: int
-    pubend: str
-    first: int
-    last: int
-    numbers: tuple[int, ...]
-    """The subscriptions that may miss something."""
 
 
 class SimClient:
@@ -69,10 +63,13 @@ class SimClient:
         host: Host,
         overlay: str = "",
         credential: str = "",
-        backlog_max: int = 100_000,
         deliveries_max: int = 5_000_000,
+        given_up: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """Make a client; messages beyond the backlog's and deliveries beyond the record's limit are only counted."""
+        """Make a client; messages beyond the backlog's and deliveries beyond the record's limit are only counted.
+
+        What logs have given up for trimming, by pubend, is looked up when something begins or is refused.
+        """
         self.name, self.host = name, host
         self._clock, self._trace = clock, trace
         self._overlay, self._credential = overlay, credential
@@ -80,8 +77,11 @@ class SimClient:
         self.is_up = True
         self.deliveries: list[Delivery] = []
         """What it received, in order."""
-        self.subscriptions: dict[int, SubscriptionRecord] = {}
+        self._subscribing = Subscribing(clock, given_up)
+        self.subscriptions = self._subscribing.records
         """All its subscriptions by number, also those it gave up."""
+        self.wanted = self._subscribing.wanted
+        """The selectors of the subscriptions it wants now, by number."""
         self.goodbyes: list[Goodbye] = []
         """What brokers said when they ended its connections."""
         self.lost: list[LostTicks] = []
@@ -90,11 +90,13 @@ class SimClient:
         """Why it has to wait with publishing, as the broker says."""
         self.holds: list[str] = []
         """All the reasons to wait that it was ever given."""
-        self.welcomes = self.refused = self.unrecorded = 0
-        self.wanted: dict[int, str] = {}
-        """The selectors of the subscriptions it wants now, by number."""
-        self.publishing = Publishing(name, clock, backlog_max=backlog_max)
-        self._positions = Positions(self.subscriptions, self.wanted)
+        self.forgetting: dict[int, str] = {}
+        """Durable names that it has asked to forget, by the number of the request, until it is answered."""
+        self.forgotten: dict[str, int] = {}
+        """Durable names that all pubends have forgotten, as it was told, and when."""
+        self.welcomes = self.refused = self.unrecorded = self.deaths = self.forgets = 0
+        self.publishing = Publishing(name, clock, backlog_max=_BACKLOG_MAX)
+        self._positions = self._subscribing.positions
         self._end: End | None = None
         self._welcome: Welcome | None = None
         self._outbox = _new_outbox()
@@ -111,6 +113,7 @@ class SimClient:
             PubendNames: lambda frame: self._positions.learn(frame.names),
             Horizons: self._on_horizons,
             HeldBack: self._on_held_back,
+            Forgotten: self._on_forgotten,
             Lost: self._on_lost_ticks,
         }
 
@@ -156,31 +159,63 @@ class SimClient:
         """Messages beyond the limit of the backlog."""
         return self.publishing.dropped
 
-    def subscribe(self, selector: str, start: Mapping[str, int] | None = None) -> int:
+    def subscribe(
+        self,
+        selector: str,
+        start: Mapping[str, int] | None = None,
+        *,
+        otherwise: int = LATEST,
+        missing: Missing = "fail",
+        durable: str = "",
+        habit: tuple[int, int] = (0, 1),
+    ) -> int:
         """Ask for messages, now and after every reconnect; answers with the number of the subscription.
 
-        It begins at these ticks, by pubend, and with what is published from now on where none is stated.
+        It begins at these ticks, by pubend, and otherwise with what is published from now on, or where that is stated.
+        A durable one acknowledges by habit: all but so many messages, at every so many opportunities.
         """
         number = len(self.subscriptions) + 1
-        self.subscriptions[number] = SubscriptionRecord(number, selector, asked=dict(start or {}))
-        self.wanted[number] = selector
+        record = SubscriptionRecord(number, selector, dict(start or {}), otherwise=otherwise, missing=missing)
+        record.durable, (record.lag, record.every) = durable, habit
+        self._subscribing.add(record)
         if self._welcome is not None:
-            self._say(Subscribe(number, selector, positions=self._positions.stated(number)))
+            self._say(self._subscribing.ask_for(record, self._welcome.broker))
         return number
 
     def unsubscribe(self, number: int) -> None:
         """Give a subscription up."""
-        del self.wanted[number]
-        record = self.subscriptions[number]
-        record.end(self._clock.now_us)
-        record.ended_us = self._clock.now_us
+        self._subscribing.give_up(number)
         if self._welcome is not None:
             self._say(Unsubscribe(number))
+
+    def forget(self, durable: str) -> None:
+        """Ask that a durable name be forgotten; without a connection, nothing comes of it."""
+        if self._welcome is not None:
+            self.forgets += 1
+            self.forgetting[self.forgets] = durable
+            self._say(Forget(self.forgets, durable))
 
     def publish(self, attributes: Attributes, payload: bytes = b"", pubend: str = "") -> None:
         """Publish a message, as soon as connection and credit allow; to a pubend, or to one of the broker's choice."""
         self.publishing.add(Message(attributes, payload), pubend)
         self._flush()
+
+    def drop(self, *, loud: bool) -> None:
+        """Lose the connection, if there is one; loud: the broker is told by the network."""
+        end = self._end
+        if end is not None:
+            self._note("drops its connection")
+            self._disconnected()
+            end.abort(loud=loud)
+
+    def die(self, *, loud: bool) -> None:
+        """End the process: subscriptions, positions and what was not acknowledged are forgotten with it."""
+        self._note("dies")
+        self.is_up = False
+        self.deaths += 1
+        for number in list(self.wanted):
+            self._subscribing.give_up(number)
+        self.drop(loud=loud)
 
     def leave(self) -> None:
         """Say goodbye and go for good."""
@@ -222,6 +257,9 @@ class SimClient:
             handler = handlers.get(type(frame))
             assert handler is not None, f"a {type(frame).__name__} is not for clients"
             handler(frame)
+        if self._welcome is not None:
+            for acknowledgement in self._positions.durable_acknowledgements(self._clock.now_us):
+                self._say(acknowledgement)
 
     def on_lost(self, end: End) -> None:
         """Forget the connection; the link dials again."""
@@ -236,18 +274,13 @@ class SimClient:
         self.welcomes += 1
         self._welcome = welcome
         self.publishing.connect(welcome)
-        for number, selector in self.wanted.items():
-            resumes = bool(self.subscriptions[number].periods)
-            self._say(Subscribe(number, selector, positions=self._positions.stated(number), resumes=resumes))
+        for number in self.wanted:
+            self._say(self._subscribing.ask_for(self.subscriptions[number], welcome.broker))
         self._flush()
 
     def _on_subscribed(self, frame: Subscribed) -> None:
         self._note(f"is subscribed {frame.number} pending {len(frame.pending)}")
-        if frame.number in self.wanted:
-            record = self.subscriptions[frame.number]
-            record.granted, record.pending = frame.selector, frame.pending
-            record.begin(self._clock.now_us)
-            self._positions.on_subscribed(frame, self._clock.now_us)
+        self._subscribing.on_subscribed(frame)
 
     def _on_unsubscribed(self, frame: Unsubscribed) -> None:
         self.subscriptions[frame.number].gone_us = self._clock.now_us
@@ -257,9 +290,16 @@ class SimClient:
         self.refused += 1
         if frame.request == "publish":
             self.publishing.on_refused(frame.number)
+        elif frame.request == "forget":
+            # Nobody knows the name, which is as good.
+            self._on_forgotten(Forgotten(frame.number))
         elif frame.request == "subscribe":
-            self.subscriptions[frame.number].refused = frame.reason
-            self.wanted.pop(frame.number, None)
+            self._subscribing.on_refused(frame.number, frame.reason)
+
+    def _on_forgotten(self, frame: Forgotten) -> None:
+        name = self.forgetting.pop(frame.number)
+        if not frame.pending:
+            self.forgotten[name] = self._clock.now_us
 
     def _on_goodbye(self, frame: Goodbye) -> None:
         self._note(f"is told goodbye: {frame.code}")
@@ -324,8 +364,8 @@ class SimClient:
         self.publishing.disconnect()
         self._end = self._welcome = None
         self.held_back = ""
-        for record in self.subscriptions.values():
-            record.end(self._clock.now_us)
+        self.forgetting.clear()
+        self._subscribing.disconnect()
 
     def _beat_after(self, end: End, beat_ms: int) -> None:
         self._clock.after(beat_ms * 1_000, lambda: self._beat(end, beat_ms))

@@ -13,12 +13,14 @@ from random import Random
 from typing import Final
 
 from penstock.broker.broker import Broker
+from penstock.broker.frames import LATEST, Missing
 from penstock.model.tick import tick_at
 from penstock.sim.bounds import exceeded
 from penstock.sim.client import SimClient
 from penstock.sim.delivery_plan import draw_plan
 from penstock.sim.delivery_run import DeliveryRun
 from penstock.sim.faults import LASTS_MS_MAX, Faults
+from penstock.sim.lives import Lives
 from penstock.sim.ports import MakeBroker
 from penstock.sim.probes import observed
 from penstock.sim.verdict import judge
@@ -40,11 +42,18 @@ _SELECTORS: Final = (
     "symbol <> 'CORK'",
     "volume = 1",
 )
+_MISSING: Final[tuple[Missing, ...]] = ("fail", "earliest", "latest")
 _TRADED: Final = 70
 """Messages that are published while a blow takes effect, at most."""
 _PAUSES_MS: Final = (20, 200, 1_500, 6_000)
 _CONVERGE_MS: Final = 180_000
 """Virtual time in which an overlay must have converged after all harm was repaired."""
+_ABSENT: Final = 0.3
+"""How often clients are away for a while at the end, when all else is well."""
+_DEAD: Final = 0.4
+"""How often those with durable subscriptions die then, and come back after a long time."""
+_ROLLED: Final = 0.15
+"""How often all brokers are restarted then, one after the other."""
 _FRAMES: Final = 4
 """Frames of the program that are told of a crash."""
 
@@ -84,8 +93,22 @@ class DeliveryCampaign:
         ]
         for client in self.subscribers:
             client.subscribe(self._chance.choice(_SELECTORS))
-        clients = [link for link in self.world.links if link[0] in self.world.clients]
-        self.faults = Faults(self.world, list(self.plan.pairs), clients)
+        self.faults = Faults(self.world, list(self.plan.pairs))
+        # Durable positions hold logs, so that mistakes about all else that should would never show: not always.
+        names_count = self._chance.choice((0, 1, 2, 3))
+        selectors = self._chance.sample(_SELECTORS[:-1], names_count)
+        durable = [
+            self._add_client(f"dur-{number}", self._chance.choice(names))
+            for number in range(names_count + self._chance.randrange(1, 3) if names_count else 0)
+        ]
+        self.lives = Lives(
+            self.world,
+            durable,
+            selectors,
+            note=self.faults.note,
+            may_lapse=self.plan.may_lapse,
+            may_keep_back="retain_bytes_max" not in self.plan.limits,
+        )
         self._exceeded: list[str] = []
         self._published = 0
 
@@ -116,33 +139,69 @@ class DeliveryCampaign:
             self.faults.strike()
             if self._chance.random() < 0.4:
                 self._change_subscriptions()
+            if self._chance.random() < 0.3:
+                self.lives.strike()
             self.world.run_for(self._chance.choice(_PAUSES_MS))
             self._look()
         # Long enough, now and then, that what everybody has is trimmed.
         self.world.run_for(self._chance.choice((LASTS_MS_MAX, LASTS_MS_MAX, 6 * LASTS_MS_MAX)))
         self.faults.repair()
+        self.lives.gather()
 
     def _heal(self) -> str:
         """Lets everything come to rest, twice; says what did not."""
-        for _ in range(2):
-            # Also now that nothing is broken: what is published now must arrive, too.
-            self._trade()
-            self.world.run_for(2_000)
-            if not self.world.run_until(lambda: not self._unrest(), limit_ms=_CONVERGE_MS):
-                break
+        # First of all: what is kept for a name that nobody wants any more may be all that holds publishers back.
+        self.world.run_until(lambda: self.subscribers[0].is_ready, limit_ms=_CONVERGE_MS)
+        self.world.run_for(LASTS_MS_MAX)
+        unrest = self.lives.purge(self.subscribers[0]) or self._rest()
+        if not unrest:
+            self._act_again()
+            unrest = self._rest()
         self._look()
+        return unrest
+
+    def _rest(self) -> str:
+        # Also now that nothing is broken: what is published now must arrive, too.
+        self._trade()
+        self.world.run_for(2_000)
+        for _ in range(2):
+            self.world.run_until(lambda: not self._unrest(), limit_ms=_CONVERGE_MS)
+            # Of those who claimed a name at the same time, at different pubends first, none may be left.
+            if not self.lives.unclaimed():
+                break
+            self.lives.gather()
         return self._unrest()
+
+    def _act_again(self) -> None:
+        """Some more trouble, when all else is well."""
+        chance = self._chance.random()
+        if chance < _ABSENT:
+            # Long after the last start of a pubend, so that whatever nobody needs any more is trimmed at once.
+            self.world.run_for(self.plan.limits["grace_ms"] + 2_000)
+            self.faults.send_clients_away()
+        elif chance < _ABSENT + _DEAD:
+            self.lives.settle()
+            self.lives.die_at_rest()
+            for _ in range(4):
+                self._trade()
+                self.world.run_for(self.plan.limits["grace_ms"] // 2)
+        elif chance < _ABSENT + _DEAD + _ROLLED:
+            self.faults.roll()
+            self._trade()
+            self.world.run_for(LASTS_MS_MAX)
+        self.lives.gather()
 
     def _judge(self, run: DeliveryRun) -> None:
         brokers = self.world.brokers.values()
         run.verdict = judge(
             self.publishers,
-            self.subscribers,
+            [*self.subscribers, *self.lives.clients],
             excused=self.faults.excused,
             journal=[each for broker in brokers for each in broker.disk.journal or ()],
             may_lapse=self.plan.may_lapse,
+            forgotten=self.lives.forgotten,
         )
-        run.counts = observed(self.world)
+        run.counts = observed(self.world) + self.lives.counts
 
     def _unrest(self) -> str:
         for client in self.world.clients.values():
@@ -153,11 +212,11 @@ class DeliveryCampaign:
                 return f"{publisher.name} has messages that are not acknowledged"
         for host, pubend in self.plan.guaranteed:
             last = self.world.brokers[host].disk.last_tick(pubend)
-            for client in self.subscribers:
+            for client in [*self.subscribers, *self.lives.clients]:
                 for number in client.wanted:
                     if client.subscriptions[number].positions.get(pubend, 0) <= last:
                         return f"subscription {number} of {client.name} is not up to date with {pubend}"
-        return ""
+        return self.lives.unrest()
 
     def _look(self) -> None:
         for broker in self.world.brokers.values():
@@ -193,13 +252,22 @@ class DeliveryCampaign:
         if client.wanted and self._work.random() < 0.4:
             client.unsubscribe(self._work.choice(list(client.wanted)))
         else:
-            client.subscribe(self._work.choice(_SELECTORS), self._drawn_start())
+            missing = self._work.choice(_MISSING)
+            otherwise = self._drawn_beginning()
+            client.subscribe(self._work.choice(_SELECTORS), self._drawn_start(), otherwise=otherwise, missing=missing)
+
+    def _drawn_beginning(self) -> int:
+        """Where a subscription wants to begin at all pubends: mostly now, or at a time of the past, or earliest."""
+        if self._work.random() < 0.7:
+            return LATEST
+        ago_ms = self._work.choice((None, 2_000, 20_000, 90_000))
+        return 0 if ago_ms is None else tick_at(self.world.clock.now_ms - ago_ms)
 
     def _drawn_start(self) -> dict[str, int]:
-        """Where a subscription wants to begin: mostly now, at times at messages of the past, rarely in the future."""
+        """Where a subscription wants to begin at some: at messages of the past, rarely in the future."""
         if self._work.random() < 0.6:
             return {}
-        start = {}
+        start: dict[str, int] = {}
         for host, pubend in self.plan.guaranteed:
             ticks = self.world.brokers[host].disk.ticks(pubend)
             if ticks and self._work.random() < 0.7:

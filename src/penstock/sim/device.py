@@ -55,6 +55,8 @@ class Device:
         """Bytes of bodies for which there is space at all; none for any number."""
         self.syncs = self.torn = self.saved = self.unsynced = 0
         """Syncs that ended, groups that a crash destroyed or left behind durable, commits it found waiting."""
+        self.given_up: dict[str, int] = {}
+        """By pubend, the highest tick below which a broker ever wanted to trim; it may have crashed before that."""
         self._clock, self._rng, self._user = clock, rng, user
         self._waiting: list[Commit] = []
         self._group: list[Commit] = []
@@ -71,6 +73,9 @@ class Device:
     def commit(self, commit: Commit) -> None:
         """Make a commit durable, together with others that wait."""
         self._waiting.append(commit)
+        for change in commit.changes:
+            if isinstance(change, Trim):
+                self.given_up[change.pubend] = max(change.below_tick, self.given_up.get(change.pubend, 0))
         is_relief = self._is_stuck and not self._group and any(isinstance(each, Trim) for each in commit.changes)
         if self._timer is not None and is_relief:
             self._clock.cancel(self._timer)

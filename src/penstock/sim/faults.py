@@ -37,9 +37,9 @@ class Blow(NamedTuple):
 class Faults:
     """What happens to one world that should not."""
 
-    def __init__(self, world: World, pairs: list[_Pair], client_links: list[_Pair]) -> None:
+    def __init__(self, world: World, pairs: list[_Pair]) -> None:
         self._world, self._chance = world, world.faults
-        self._pairs, self._client_links = pairs, client_links
+        self._pairs = pairs
         self.counts: Counter[str] = Counter()
         """How often each kind of blow fell."""
         self.timeline: list[Blow] = []
@@ -60,11 +60,42 @@ class Faults:
                 self._world.restart(name, clock_offset_ms=self._chance.choice(_CLOCKS_MS))
         for one, other in self._world.links:
             self._world.heal(one, other)
+        for pair in self._pairs:
+            self._relink(pair)
+
+    def send_clients_away(self) -> None:
+        """Cut a few clients off for some seconds, whatever else happens."""
+        for pair in self._chance.sample(self._client_links, min(3, len(self._client_links))):
+            self.note("cut_client", f"the link {pair[0]} {pair[1]} is cut, loud")
+            self._world.cut(*pair, loud=True)
+            mend = partial(self._world.heal, *pair)
+            self._world.clock.after(self._chance.choice((3_000, 7_000, LASTS_MS_MAX)) * 1_000, mend)
+
+    def roll(self) -> None:
+        """Stop and start all brokers, one after the other, as for a new version, in as long as a blow lasts."""
+        self.note("rolling_restart", "all brokers are restarted, one after the other")
+        apart_ms = LASTS_MS_MAX // (len(self._world.brokers) + 1)
+        for place, name in enumerate(self._world.brokers):
+            at_ms = place * self._chance.choice((apart_ms, apart_ms // 2))
+            self._world.clock.after(at_ms * 1_000, partial(self._stop_if_up, name))
+            self._world.clock.after((at_ms + self._chance.choice((20, 700))) * 1_000, partial(self._restart, name))
+
+    def _roll(self) -> None:
+        if self._chance.random() < 0.3:
+            self.roll()
+
+    def _stop_if_up(self, name: str) -> None:
+        if self._world.brokers[name].is_up:
+            self._world.stop(name)
+
+    @property
+    def _client_links(self) -> list[_Pair]:
+        return [pair for pair, link in self._world.links.items() if pair[0] in self._world.clients and link.is_wanted]
 
     def _blows(self) -> list[Callable[[], None]]:
         return [
-            *(self._cut, self._cut, self._cut_one_way, self._stall, self._flap, self._delay),
-            *(self._crash, self._crash, self._crash_twice, self._crash_all, self._stop),
+            *(self._cut, self._cut, self._cut_one_way, self._stall, self._flap, self._delay, self._unlink),
+            *(self._crash, self._crash, self._crash_twice, self._crash_all, self._stop, self._roll),
             *(self._slow_disk, self._slow_disk_and_crash, self._fill_disk, self._damage),
             *(self._cut_client, self._cut_client, self._stall_client),
         ]
@@ -83,18 +114,30 @@ class Faults:
     def _cut_link(self, pair: _Pair, kind: str, *, one_way: bool) -> None:
         one, other = pair if self._flip() else pair[::-1]
         loud = self._flip()
-        self._count(kind, f"the link {one} {other} is cut{', one way' if one_way else ''}{', loud' if loud else ''}")
+        self.note(kind, f"the link {one} {other} is cut{', one way' if one_way else ''}{', loud' if loud else ''}")
         self._world.cut(one, other, loud=loud, one_way=one_way)
         self._later(f"the link {one} {other} is mended", partial(self._world.heal, *pair))
 
     def _flap(self) -> None:
         """Cut and mended again and again: routes change back and forth."""
         pair = self._chance.choice(self._pairs)
-        self._count("flap", f"the link {pair[0]} {pair[1]} flaps")
+        self.note("flap", f"the link {pair[0]} {pair[1]} flaps")
         for turn in range(1, 5):
             at_ms = turn * self._chance.choice((30, 300, 1_500))
             self._world.clock.after(at_ms * 1_000, partial(self._world.cut, *pair, loud=True))
             self._world.clock.after((at_ms + 20) * 1_000, partial(self._world.heal, *pair))
+
+    def _unlink(self) -> None:
+        """Removed from the settings of running brokers, and added again."""
+        pair = self._chance.choice(self._pairs)
+        if pair not in self._world.removed:
+            self.note("unlink", f"the link {pair[0]} {pair[1]} is removed from the overlay")
+            self._world.unlink(*pair)
+            self._later(f"the link {pair[0]} {pair[1]} is added again", partial(self._relink, pair))
+
+    def _relink(self, pair: _Pair) -> None:
+        if pair in self._world.removed:
+            self._world.relink(*pair)
 
     def _stall(self) -> None:
         self._stall_link(self._chance.choice(self._pairs), "stall")
@@ -103,7 +146,7 @@ class Faults:
         self._stall_link(self._chance.choice(self._client_links), "stall_client")
 
     def _stall_link(self, pair: _Pair, kind: str) -> None:
-        self._count(kind, f"the link {pair[0]} {pair[1]} stalls")
+        self.note(kind, f"the link {pair[0]} {pair[1]} stalls")
         self._world.link(*pair).stall()
         self._later(f"the link {pair[0]} {pair[1]} goes on", partial(self._world.heal, *pair))
 
@@ -111,7 +154,7 @@ class Faults:
         pair = self._chance.choice(self._pairs)
         link = self._world.link(*pair)
         latency_us = self._chance.choice(_SLOW_US)
-        self._count("delay", f"the link {pair[0]} {pair[1]} takes {latency_us // 1_000} ms")
+        self.note("delay", f"the link {pair[0]} {pair[1]} takes {latency_us // 1_000} ms")
         before_us = link.options.latency_us
         link.slow_down(latency_us)
         self._later(f"the link {pair[0]} {pair[1]} is quick again", partial(_quicken, link, before_us))
@@ -121,7 +164,7 @@ class Faults:
     def _crash(self) -> None:
         name = self._one_that_is_up()
         if name:
-            self._count("crash", f"{name} crashes")
+            self.note("crash", f"{name} crashes")
             self._world.crash(name, loud=self._flip())
             self._later("", partial(self._restart, name))
 
@@ -129,7 +172,7 @@ class Faults:
         """Again soon after the start, when little is known and nothing is confirmed yet."""
         name = self._one_that_is_up()
         if name:
-            self._count("crash_twice", f"{name} crashes")
+            self.note("crash_twice", f"{name} crashes")
             self._world.crash(name, loud=True)
             self._restart(name)
             wait_ms = self._chance.choice((1, 5, 40, 400, 1_200))
@@ -139,7 +182,7 @@ class Faults:
         """A power cut: only what is on the disks is left of the whole overlay."""
         if self._chance.random() < 0.7:
             return
-        self._count("crash_all", "all brokers crash")
+        self.note("crash_all", "all brokers crash")
         for name in [name for name, broker in self._world.brokers.items() if broker.is_up]:
             self._world.crash(name, loud=self._flip())
             self._later("", partial(self._restart, name))
@@ -153,7 +196,7 @@ class Faults:
     def _stop(self) -> None:
         name = self._one_that_is_up()
         if name:
-            self._count("stop", f"{name} stops")
+            self.note("stop", f"{name} stops")
             self._world.stop(name)
             self._later("", partial(self._restart, name))
 
@@ -169,14 +212,14 @@ class Faults:
     def _slow_disk(self) -> None:
         name, device = self._one_device()
         device.slowness = self._chance.choice((10.0, 300.0))
-        self._count("slow_disk", f"the disk of {name} is {device.slowness:.0f} times slower")
+        self.note("slow_disk", f"the disk of {name} is {device.slowness:.0f} times slower")
         self._later(f"the disk of {name} is quick again", partial(_quick, device))
 
     def _slow_disk_and_crash(self) -> None:
         """The crash comes while commits wait, so that something is torn or lost."""
         name, device = self._one_device()
         device.slowness = 100.0
-        self._count("slow_disk", f"the disk of {name} is 100 times slower, and a crash follows")
+        self.note("slow_disk", f"the disk of {name} is 100 times slower, and a crash follows")
         self._world.clock.after(self._chance.choice((30, 150, 350)) * 1_000, partial(self._crash_if_up, name))
         self._later(f"the disk of {name} is quick again", partial(_quick, device))
 
@@ -186,7 +229,7 @@ class Faults:
             device.is_full = True
         else:
             device.capacity_bytes = device.disk.size_bytes + 1_000
-        self._count("full_disk", f"the disk of {name} is full{'' if device.is_full else ' but for 1,000 bytes'}")
+        self.note("full_disk", f"the disk of {name} is full{'' if device.is_full else ' but for 1,000 bytes'}")
         self._later(f"the disk of {name} has space again", partial(_empty, device))
 
     def _damage(self) -> None:
@@ -198,7 +241,7 @@ class Faults:
         if pubends:
             pubend = self._chance.choice(pubends)
             tick = self._chance.choice(broker.disk.ticks(pubend))
-            self._count("damage", f"the record {tick} of {pubend} is damaged")
+            self.note("damage", f"the record {tick} of {pubend} is damaged")
             self.excused.append(broker.disk.damage(pubend, tick))
 
     @staticmethod
@@ -229,7 +272,8 @@ class Faults:
     def _flip(self) -> bool:
         return self._chance.random() < 0.5
 
-    def _count(self, kind: str, what: str) -> None:
+    def note(self, kind: str, what: str) -> None:
+        """Write down that something happened."""
         self.counts[kind] += 1
         self._note(what)
 

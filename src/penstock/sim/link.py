@@ -153,6 +153,11 @@ class Link:
         return self._current is not None
 
     @property
+    def is_wanted(self) -> bool:
+        """Whether the caller wants a connection."""
+        return self._is_wanted
+
+    @property
     def is_whole(self) -> bool:
         """Whether the cable carries in both directions."""
         return not any(self._is_cut) and not self._is_stalled

@@ -142,6 +142,14 @@ class SimBroker:
         for end in ends:
             end.close()
 
+    def apply(self, settings: BrokerSettings) -> None:
+        """Change the settings: at once if it is up, and for all lives to come."""
+        self.settings = settings
+        core = self._core
+        if core is not None:
+            self._note("has new settings")
+            self._after_step(core, core.apply(settings, now_ms=self._now_ms()))
+
     def on_connected(self, end: End, *, dialled: str) -> None:
         """Tell the broker of a new connection."""
         self._connections += 1

@@ -45,6 +45,9 @@ class BrokerCore(Protocol):
     ) -> list[Effect]:
         """A read found this, up to the last tick; what is damaged lies right behind it."""
 
+    def apply(self, settings: BrokerSettings, *, now_ms: int) -> list[Effect]:
+        """The operator changed the settings."""
+
     def next_deadline(self) -> int | None:
         """When to wake the broker, in milliseconds."""
 

@@ -7,11 +7,12 @@ subscription. They outlive connections; the broker's numbers for pubends do not.
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Mapping
 from functools import lru_cache
 
 from penstock.broker.frames import Acknowledge, Horizons, Subscribed
-from penstock.sim.records import Start, SubscriptionRecord
+from penstock.sim.records import Acknowledged, Start, SubscriptionRecord
 
 __all__ = ["Positions", "unpacked"]
 
@@ -28,10 +29,14 @@ class Positions:
         self._numbers: dict[str, int] = {}
         self._begun: dict[tuple[int, str], None] = {}
         self._acknowledged: dict[str, int] = {}
+        # For durable subscriptions: what was acknowledged on this connection, and what has come and was not, over all.
+        self._durably: dict[tuple[int, str], int] = {}
+        self._kept_back: dict[tuple[int, str], deque[int]] = {}
+        self._opportunities = 0
 
     def connect(self) -> None:
         """Forget what was said on the last connection."""
-        self._names, self._numbers, self._begun, self._acknowledged = {}, {}, {}, {}
+        self._names, self._numbers, self._begun, self._acknowledged, self._durably = {}, {}, {}, {}, {}
 
     def learn(self, names: tuple[tuple[int, str], ...]) -> None:
         """The broker numbers pubends."""
@@ -49,13 +54,20 @@ class Positions:
         record = self._records[number]
         # What came before the first confirmation must not come again.
         asked = {pubend: max(tick, self._heard.get((number, pubend), 0)) for pubend, tick in record.asked.items()}
+        if record.looks_back:
+            asked |= {pubend: tick for (each, pubend), tick in self._heard.items() if each == number}
         return tuple({**asked, **record.positions}.items())
 
-    def on_subscribed(self, frame: Subscribed, now_us: int) -> None:
+    def resumes(self, number: int) -> bool:
+        """Whether a subscription has got something, or was told that it would, so that it can only go on."""
+        record = self._records[number]
+        return bool(record.periods) or (record.looks_back and any(each == number for each, _ in self._heard))
+
+    def on_subscribed(self, frame: Subscribed, now_us: int, trimmed_below: Mapping[str, int] | None = None) -> None:
         """The broker confirms: nothing will be missing from these ticks on."""
         record = self._records[frame.number]
         for pubend, tick in frame.starts:
-            record.starts.setdefault(pubend, Start(now_us, tick))
+            record.start(pubend, Start(now_us, tick, (trimmed_below or {}).get(pubend, 0)))
             # A position there is stays, even below the start: deliveries up to it may still be under way, as control
             # frames overtake them.
             heard = self._heard.get((frame.number, pubend), 0)
@@ -67,6 +79,8 @@ class Positions:
         record = self._records.get(number)
         if record is not None and record.positions.get(pubend, tick + 1) <= tick:
             record.positions[pubend] = tick + 1
+        if record is not None and record.durable:
+            self._kept_back.setdefault((number, pubend), deque()).append(tick)
 
     def on_horizons(self, frame: Horizons) -> Acknowledge | None:
         """Everything below a tick has been sent to some subscriptions; answers with what can be acknowledged now."""
@@ -86,7 +100,7 @@ class Positions:
 
     def _acknowledgement(self) -> Acknowledge | None:
         risen: list[tuple[int, int]] = []
-        records = [self._records[number].positions for number in self._wanted]
+        records = [self._records[number].positions for number in self._wanted if not self._records[number].durable]
         for pubend, number in self._numbers.items():
             if records and all(pubend in positions for positions in records):
                 tick = min(positions[pubend] for positions in records)
@@ -94,6 +108,30 @@ class Positions:
                     self._acknowledged[pubend] = tick
                     risen.append((number, tick))
         return Acknowledge(tuple(risen)) if risen else None
+
+    def durable_acknowledgements(self, now_us: int) -> list[Acknowledge]:
+        """What durable subscriptions acknowledge now, each as its habit is."""
+        self._opportunities += 1
+        risen: list[Acknowledge] = []
+        for number in self._wanted:
+            record = self._records[number]
+            if record.durable and self._opportunities % record.every == 0:
+                risen += self._acknowledgement_of(record, now_us)
+        return risen
+
+    def _acknowledgement_of(self, record: SubscriptionRecord, now_us: int) -> list[Acknowledge]:
+        risen: list[tuple[int, int]] = []
+        for pubend, position in record.positions.items():
+            key = (record.number, pubend)
+            kept_back = self._kept_back.get(key, deque())
+            while len(kept_back) > record.lag:
+                kept_back.popleft()
+            tick = kept_back[0] if kept_back else position
+            if pubend in self._numbers and tick > self._durably.get(key, -1):
+                self._durably[key] = tick
+                record.acknowledged.append(Acknowledged(now_us, pubend, tick))
+                risen.append((self._numbers[pubend], tick))
+        return [Acknowledge(tuple(risen), record.number)] if risen else []
 
 
 @lru_cache(maxsize=4_096)

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from penstock.broker.frames import LATEST
+from penstock.sim.client import SimClient
 from penstock.sim.world import World
 
 __all__ = ["PROBES", "missed", "observed"]
@@ -45,6 +47,19 @@ PROBES: Final[Mapping[str, str]] = {
     "slow_clients_ended": "a client that did not read was disconnected",
     "positions_stated": "a subscription began at a position that it stated",
     "positions_refused": "a subscription stated a position in the future, and was refused",
+    "opened": "a pubend was asked where a subscription may begin",
+    "durables_claimed": "a durable name was claimed",
+    "durables_taken": "a durable name was claimed that somebody had",
+    "durables_forgotten": "a pubend forgot a durable name",
+    "owners_ended": "a client was told that its durable name has another owner, or none",
+    "long_absences": "a client was away for longer than anything but its durable positions is kept",
+    "durables_moved": "a client came back to its durable name at another broker",
+    "durables_resumed": "a client whose process lived went on with a durable subscription",
+    "came_again": "a message came again to a later life of a durable name, as it was not acknowledged",
+    "replays_of_all": "a subscription began at the earliest that a pubend had",
+    "replays_from_a_time": "a subscription began at a time of the past",
+    "replays_moved": "a subscription began elsewhere, as where it wanted to is not kept any more",
+    "replays_refused": "a subscription was refused, as where it wanted to begin is not kept any more",
     "named_pubends": "a message was published to a pubend by its name",
     "best_effort_delivered": "a message of the best-effort class came, in the midst of all this",
 }
@@ -68,11 +83,48 @@ def observed(world: World) -> Counter[str]:
         records = client.subscriptions.values()
         counts["positions_stated"] += sum(bool(each.asked and each.starts) for each in records)
         counts["positions_refused"] += sum("future" in each.refused for each in records)
+        counts.update(_of_durables(client))
+        counts.update(_of_replays(client))
         guaranteed = {pubend for each in records for pubend in each.starts}
         counts["best_effort_delivered"] += sum(
             not each.pubend.startswith("$") and each.pubend not in guaranteed for each in client.deliveries
         )
+    counts["came_again"] += _came_again(world.clients.values())
     return counts
+
+
+def _of_durables(client: SimClient) -> Counter[str]:
+    records = [each for each in client.subscriptions.values() if each.durable]
+    return Counter(
+        owners_ended=sum("taken over" in each.refused for each in records),
+        durables_resumed=sum(bool(session.stated) for each in records for session in each.sessions),
+    )
+
+
+def _of_replays(client: SimClient) -> Counter[str]:
+    records = [each for each in client.subscriptions.values() if not each.durable]
+    starts = [
+        (each.asked.get(pubend, each.otherwise), start.tick)
+        for each in records
+        for pubend, start in each.starts.items()
+    ]
+    return Counter(
+        replays_of_all=sum(not wanted for wanted, _ in starts),
+        replays_from_a_time=sum(bool(each.starts and 0 < each.otherwise < LATEST) for each in records),
+        replays_moved=sum(0 < wanted < tick for wanted, tick in starts),
+        replays_refused=sum("not kept any more" in each.refused for each in records),
+    )
+
+
+def _came_again(clients: Iterable[SimClient]) -> int:
+    """Messages that came to several lives of a durable name, the first time not counted."""
+    lives: Counter[tuple[str, str, int]] = Counter()
+    for client in clients:
+        for each in client.deliveries:
+            record = client.subscriptions.get(each.subscription)
+            if record is not None and record.durable:
+                lives[record.durable, each.pubend, each.tick] += 1
+    return sum(count - 1 for count in lives.values())
 
 
 def missed(counts: Iterable[Counter[str]]) -> list[str]:

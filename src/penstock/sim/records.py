@@ -5,14 +5,16 @@ Bodies are kept as they are and decoded when a checker asks: most are never look
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from penstock.broker.frames import LATEST, Missing
 from penstock.model.body import decode_attributes, decode_id
 from penstock.model.message_id import MessageId
 from penstock.model.values import AttributeValue
 
-__all__ = ["Delivery", "Period", "Published", "Start", "SubscriptionRecord"]
+__all__ = ["Acknowledged", "Delivery", "LostTicks", "Period", "Published", "Session", "Start", "SubscriptionRecord"]
 
 
 @dataclass(slots=True)
@@ -84,11 +86,47 @@ class Period:
         return self.from_us <= time_us and (self.to_us is None or time_us < self.to_us)
 
 
+class LostTicks(NamedTuple):
+    """What a broker said will never be known."""
+
+    received_us: int
+    pubend: str
+    first: int
+    last: int
+    numbers: tuple[int, ...]
+    """The subscriptions that may miss something."""
+
+
 class Start(NamedTuple):
     """Since when a subscription is owed everything from a pubend."""
 
     confirmed_us: int
     tick: int
+    trimmed_below: int = 0
+    """What the pubend had given up for trimming by then."""
+
+
+class Acknowledged(NamedTuple):
+    """A position that was acknowledged for a durable subscription."""
+
+    sent_us: int
+    pubend: str
+    tick: int
+
+
+@dataclass(slots=True)
+class Session:
+    """A subscription on one connection: what it stated, what it was told, how far it came."""
+
+    asked_us: int
+    broker: str = ""
+    stated: dict[str, int] = field(default_factory=dict)
+    """The first ticks that it wanted."""
+    starts: dict[str, Start] = field(default_factory=dict)
+    """Where it begins, as the broker said."""
+    ended_us: int | None = None
+    reached: dict[str, int] = field(default_factory=dict)
+    """The positions when it ended."""
 
 
 @dataclass(slots=True)
@@ -113,7 +151,23 @@ class SubscriptionRecord:
     positions: dict[str, int] = field(default_factory=dict)
     """Guaranteed pubends with the tick below which it has got everything."""
     ended_us: int | None = None
-    """When the client gave it up."""
+    """When the client gave it up, or its process died."""
+    otherwise: int = LATEST
+    """The tick at which it wanted to begin at all other pubends."""
+    missing: Missing = "fail"
+    durable: str = ""
+    """Its name, if it is durable: then this is one of the lives of that name."""
+    lag: int = 0
+    """Messages that a durable one keeps back from acknowledgement."""
+    every: int = 1
+    """A durable one acknowledges at every so many opportunities."""
+    acknowledged: list[Acknowledged] = field(default_factory=list)
+    """What it acknowledged under its name, in order."""
+    settled: dict[str, Acknowledged] = field(default_factory=dict)
+    """What it had acknowledged when the world was last at rest: nobody may forget that."""
+    sessions: list[Session] = field(default_factory=list)
+    refused_rightly: bool = True
+    """Whether what it was refused for was so, as far as a client's surroundings can tell."""
 
     @property
     def is_confirmed(self) -> bool:
@@ -129,6 +183,30 @@ class SubscriptionRecord:
         """It is in force no more: unsubscribed, or the connection is lost."""
         if self.is_confirmed:
             self.periods[-1].to_us = now_us
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether it begins in the past, also at pubends of which it states nothing."""
+        return bool(self.durable) or self.otherwise != LATEST
+
+    def begins_now(self, pubend: str) -> bool:
+        """Whether it wanted what is published from then on."""
+        return self.otherwise == LATEST and pubend not in self.asked
+
+    def open_session(self, now_us: int, broker: str, stated: Mapping[str, int]) -> None:
+        """It is asked for on a connection."""
+        self.sessions.append(Session(now_us, broker, dict(stated)))
+
+    def start(self, pubend: str, start: Start) -> None:
+        """The broker says where it begins, for the first time or again."""
+        self.starts.setdefault(pubend, start)
+        if self.sessions:
+            self.sessions[-1].starts.setdefault(pubend, start)
+
+    def close_session(self, now_us: int) -> None:
+        """The connection is lost, or the subscription given up on it."""
+        if self.sessions and self.sessions[-1].ended_us is None:
+            self.sessions[-1].ended_us, self.sessions[-1].reached = now_us, dict(self.positions)
 
     def was_in_force(self, time_us: int) -> bool:
         """Whether it was in force at that time."""

@@ -17,16 +17,18 @@ Whether a subscriber was away for too long is not judged here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from penstock.broker.frames import LATEST
 from penstock.model.tick import Tick, format_tick
 from penstock.model.values import AttributeValue
 from penstock.selectors.evaluate import Evaluation, compile_condition
 from penstock.selectors.text import parse
 from penstock.sim.client import SimClient
+from penstock.sim.names import Life, breaches
 from penstock.sim.records import Delivery, Published, SubscriptionRecord
 
 __all__ = ["Verdict", "judge"]
@@ -69,9 +71,13 @@ def judge(
     excused: Collection[bytes] = (),
     journal: Iterable[tuple[str, int, bytes]] | None = None,
     may_lapse: bool = False,
+    forgotten: Mapping[str, int] | None = None,
 ) -> Verdict:
-    """Hold what these clients saw against the laws; excused bodies may be missing, as their records were damaged."""
-    court = _Court(publishers, excused, may_lapse=may_lapse)
+    """Hold what these clients saw against the laws; excused bodies may be missing, as their records were damaged.
+
+    Durable names that were forgotten in between, for good and by all, have begun anew at those times.
+    """
+    court = _Court(publishers, excused, may_lapse=may_lapse, forgotten=forgotten or {})
     if journal is not None:
         court.read(journal)
     return court.judge(list(subscribers))
@@ -87,8 +93,15 @@ class _Message(NamedTuple):
 class _Court:
     """All that was published, and where it turned up."""
 
-    def __init__(self, publishers: Iterable[SimClient], excused: Collection[bytes], *, may_lapse: bool) -> None:
-        self._may_lapse = may_lapse
+    def __init__(
+        self,
+        publishers: Iterable[SimClient],
+        excused: Collection[bytes],
+        *,
+        may_lapse: bool,
+        forgotten: Mapping[str, int],
+    ) -> None:
+        self._may_lapse, self._forgotten = may_lapse, forgotten
         ids = {body[:_ID_BYTES] for body in excused}
         self._messages = [
             _Message(each, number, each.is_guaranteed and not each.is_refused and each.body[:_ID_BYTES] not in ids)
@@ -126,10 +139,77 @@ class _Court:
         """All laws, for all subscriptions."""
         # What one got, all must get: so first everything is looked at that came to anybody.
         got = [(client, self._received(client)) for client in subscribers]
+        names: dict[tuple[str, int], list[Life]] = {}
         for client, by_subscription in got:
             for record in client.subscriptions.values():
-                self._find_lost(client, record, by_subscription.get(record.number, set()))
+                if not record.refused_rightly:
+                    self._verdict.lost += 1
+                    self._add_problem(
+                        f"{client.name}: subscription {record.number} was wrongly refused: {record.refused}"
+                    )
+                if record.durable:
+                    ticks = {self._tick_of[place] for place in by_subscription[record.number]}
+                    life = Life(client.name, record, ticks, client.lost)
+                    names.setdefault(self._generation(record), []).append(life)
+                else:
+                    self._check_starts(client, record)
+                    self._find_lost(client, record, by_subscription.get(record.number, set()))
+        for (_, generation), lives in names.items():
+            self._judge_name(lives, is_anew=generation > 0)
         return self._verdict
+
+    # --- durable names
+
+    def _generation(self, record: SubscriptionRecord) -> tuple[str, int]:
+        """The name, and whether it had been forgotten before."""
+        forgotten_us = self._forgotten.get(record.durable)
+        is_anew = forgotten_us is not None and record.sessions and record.sessions[0].asked_us >= forgotten_us
+        return record.durable, int(bool(is_anew))
+
+    def _judge_name(self, lives: list[Life], *, is_anew: bool) -> None:
+        owed: dict[str, list[int]] = {}
+        for place in self._selected(lives[0].record):
+            if place in self._tick_of and self._messages[place].is_owed:
+                pubend, tick = self._tick_of[place]
+                owed.setdefault(pubend, []).append(tick)
+        for ticks in owed.values():
+            ticks.sort()
+        for breach in breaches(lives, owed, may_lapse=self._may_lapse):
+            self._verdict.lost += breach.is_loss
+            self._verdict.duplicated += not breach.is_loss
+            self._add_problem(breach.what)
+        if is_anew:
+            self._check_anew(lives)
+
+    def _check_anew(self, lives: list[Life]) -> None:
+        """A name that was forgotten begins with what is published from then on."""
+        asked_us = min(life.record.sessions[0].asked_us for life in lives if life.record.sessions)
+        got = {where for life in lives for where in life.got}
+        for place, where in self._tick_of.items():
+            acked_us = self._messages[place].published.acked_us
+            if where in got and acked_us is not None and acked_us < asked_us:
+                self._verdict.duplicated += 1
+                self._add_problem(f"{lives[0].record.durable}: {where} came though the name was forgotten in between")
+
+    # --- where it begins
+
+    def _check_starts(self, client: SimClient, record: SubscriptionRecord) -> None:
+        """Where it wanted to; elsewhere only as it said, and only where that is not kept any more."""
+        for session in record.sessions:
+            for pubend, start in session.starts.items():
+                wanted = session.stated.get(pubend, record.otherwise)
+                if wanted in {LATEST, start.tick}:
+                    continue
+                is_right = wanted < start.tick and wanted < start.trimmed_below and record.missing == "latest"
+                if record.missing == "earliest" or not wanted:
+                    is_right = wanted < start.tick <= start.trimmed_below
+                if not is_right:
+                    self._verdict.lost += 1
+                    begins = f"begins at {pubend} {format_tick(Tick(start.tick))}"
+                    self._add_problem(
+                        f"{client.name}: subscription {record.number} {begins}, not at {format_tick(Tick(wanted))} or "
+                        "where the log begins"
+                    )
 
     # --- what came
 
@@ -220,7 +300,8 @@ class _Court:
         starts = [record.starts.get(pubend) for pubend in pubends]
         if any(start is None or start.confirmed_us > published.sent_us for start in starts):
             return False
-        return where is None or where[1] >= record.starts[where[0]].tick
+        # Who wanted to begin now, and was told that it has, begins below whatever is sent then.
+        return where is None or record.begins_now(where[0]) or where[1] >= record.starts[where[0]].tick
 
     def _is_given_up(self, client: SimClient, record: SubscriptionRecord, place: int) -> bool:
         """Whether the client was told that it is lost, and it may be."""

@@ -7,6 +7,7 @@ a change to one leaves the others as they were.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any, Final, TextIO
 
@@ -57,6 +58,8 @@ class World:
         self.clients: dict[str, SimClient] = {}
         self.links: dict[tuple[str, str], Link] = {}
         """By the names of caller and callee."""
+        self.removed: dict[tuple[str, str], None] = {}
+        """Those that are in nobody's settings now."""
         self._links_rng = Random(f"{seed}/links")
         self._make_broker, self._checks = make_broker, checks
         self._edge = Host(self.clock)
@@ -105,11 +108,35 @@ class World:
             host=self._edge,
             overlay=far.settings.overlay,
             credential=credential,
+            given_up=self.given_up,
         )
         self.clients[name] = client
         link = Link(self.clock, self._links_rng, client, far, options=LinkOptions(**options))
         self._linked(name, broker, link)
         return client
+
+    def place(self, client: str, broker: str, *, loud: bool = True) -> None:
+        """Let a client be at this broker from now on, wherever it was and whether its process lived or not.
+
+        Its link there is as the one it had first. Loud: the broker where it was is told by the network.
+        """
+        self.withdraw(client, loud=loud)
+        caller = self.clients[client]
+        caller.is_up = True
+        link = self.links.get((client, broker))
+        if link is None:
+            options = next(link.options for (name, _), link in self.links.items() if name == client)
+            link = Link(self.clock, self._links_rng, caller, self.broker(broker), options=options)
+            self.links[client, broker] = link
+        self._note(f"{client} goes to {broker}")
+        link.want()
+
+    def withdraw(self, client: str, *, loud: bool = True) -> None:
+        """Let a client be away, as long as it is not placed anywhere."""
+        for (caller, _), link in self.links.items():
+            if caller == client:
+                link.unwant()
+        self.clients[client].drop(loud=loud)
 
     def add_overlay(
         self,
@@ -166,8 +193,8 @@ class World:
         if clock_offset_ms is not None:
             broker.clock_offset_ms = clock_offset_ms
         broker.start()
-        for (caller, _), link in self.links.items():
-            if caller == name:
+        for pair, link in self.links.items():
+            if pair[0] == name and pair not in self.removed:
                 link.want()
 
     def link(self, one: str, other: str) -> Link:
@@ -184,6 +211,20 @@ class World:
         self.link(one, other).cut(
             loud=loud, forward=is_from_caller or not one_way, backward=not (is_from_caller and one_way)
         )
+
+    def unlink(self, one: str, other: str) -> None:
+        """Take a link out of the settings of both brokers, which go on running."""
+        self._note(f"the link {one} {other} is removed")
+        self.removed[(one, other) if (one, other) in self.links else (other, one)] = None
+        self.link(one, other).unwant()
+        self._set_neighbours(one, other, is_linked=False)
+
+    def relink(self, one: str, other: str) -> None:
+        """Put a link into the settings of both brokers again."""
+        self._note(f"the link {one} {other} is added")
+        del self.removed[(one, other) if (one, other) in self.links else (other, one)]
+        self._set_neighbours(one, other, is_linked=True)
+        self.link(one, other).want()
 
     def heal(self, one: str, other: str) -> None:
         """Mend a link that was cut or stalled."""
@@ -232,14 +273,24 @@ class World:
             raise MisuseError(f"there is no broker {name}")
         return broker
 
+    def given_up(self) -> dict[str, int]:
+        """By pubend, the highest tick below which its broker ever wanted to trim."""
+        return {pubend: tick for broker in self.brokers.values() for pubend, tick in broker.device.given_up.items()}
+
     def digest(self) -> str:
         """A fingerprint of all that happened: the same seed gives the same."""
         return self.trace.digest()
 
     def _is_ready(self) -> bool:
-        links = [link for link in self.links.values() if link.caller.is_up and link.callee.is_up]
+        links = [link for link in self.links.values() if link.is_wanted and link.caller.is_up and link.callee.is_up]
         clients = [client for client in self.clients.values() if client.is_up]
         return all(link.is_connected for link in links) and all(client.is_ready for client in clients)
+
+    def _set_neighbours(self, one: str, other: str, *, is_linked: bool) -> None:
+        for name, far in ((one, other), (other, one)):
+            broker = self.broker(name)
+            others = tuple(each for each in broker.settings.neighbours if each != far)
+            broker.apply(replace(broker.settings, neighbours=(*others, far) if is_linked else others))
 
     def _feed_next(self, publications: Iterator[Timed], start_us: int) -> None:
         following = next(publications, None)

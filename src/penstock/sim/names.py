@@ -1,0 +1,205 @@
+"""Whether the lives of a durable name went on where they should: judged from what clients stated, got, acknowledged.
+
+A name has lives: each is a subscription of some client, on one connection after the other, and ends when its process
+dies, gives it up, or somebody else takes the name over. Ticks at which lives begin, as they were told, obey these laws,
+for each pubend:
+
+- **nothing skipped**: nobody begins above what was acknowledged under the name before, or what it has itself;
+- **acknowledged by its owner**: what a life acknowledged after another one had taken the name over does not count;
+- **nothing again**: nobody begins below where an earlier life was told that it begins, or below what had been
+  acknowledged when the world was last at rest;
+- **the last to come has it**: nobody is refused a name for which nobody else has come at about the same time;
+- **complete**: whatever lies between the beginning and the end of each connection has come on it; and whatever lies
+  between the first beginning of the name and the position of its last owner has come to some life.
+
+So what was not acknowledged comes again, in order, and what was does not. Lists of breaches are what comes out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from penstock.model.tick import Tick, format_tick
+from penstock.sim.records import LostTicks, Session, Start, SubscriptionRecord
+
+__all__ = ["Breach", "Life", "breaches"]
+
+_NEVER_US: Final = 2**63
+_RIVAL_US: Final = 10_000_000
+"""Claims that lie apart by less may be under way at the same time."""
+
+
+class Life(NamedTuple):
+    """One subscription under a durable name."""
+
+    client: str
+    record: SubscriptionRecord
+    got: set[tuple[str, int]]
+    """Pubend and tick of what came to it."""
+    lost: Sequence[LostTicks] = ()
+    """What its client was told is lost."""
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it has the name, as far as it knows."""
+        return self.record.ended_us is None and not self.record.refused
+
+
+class Breach(NamedTuple):
+    """A law that was broken."""
+
+    is_loss: bool
+    """Something is missing; otherwise something came again."""
+    what: str
+
+
+class _Begun(NamedTuple):
+    """A life was told where it begins at a pubend."""
+
+    life: Life
+    session: Session
+    start: Start
+
+
+def breaches(lives: Sequence[Life], owed: Mapping[str, Sequence[int]], *, may_lapse: bool = False) -> Iterator[Breach]:
+    """What is wrong with the lives of one name; owed are all ticks that it selects, by pubend, ascending."""
+    yield from _refused(lives)
+    for pubend in sorted({pubend for life in lives for session in life.record.sessions for pubend in session.starts}):
+        begun = [
+            _Begun(life, session, session.starts[pubend])
+            for life in lives
+            for session in life.record.sessions
+            if pubend in session.starts
+        ]
+        begun.sort(key=lambda each: each.start.confirmed_us)
+        if not may_lapse:
+            yield from _skipped(pubend, begun)
+        yield from _again(pubend, begun, lives)
+        for each in begun:
+            yield from _incomplete(pubend, each, owed.get(pubend, ()), may_lapse)
+        yield from _got_by_nobody(pubend, begun, lives, owed.get(pubend, ()), may_lapse)
+
+
+def _refused(lives: Sequence[Life]) -> Iterator[Breach]:
+    for life in lives:
+        if "would not be given up" in life.record.refused and not _has_rival(life, lives):
+            yield Breach(is_loss=True, what=f"{life.client}: is refused {life.record.durable}, though nobody else came")
+
+
+def _has_rival(life: Life, lives: Sequence[Life]) -> bool:
+    """Whether somebody else claimed the name so late that the two may have raised their claims in turn."""
+    last = life.record.sessions[-1]
+    return any(
+        other is not life and last.asked_us - _RIVAL_US <= session.asked_us <= (last.ended_us or _NEVER_US)
+        for other in lives
+        for session in other.record.sessions
+    )
+
+
+def _skipped(pubend: str, begun: Sequence[_Begun]) -> Iterator[Breach]:
+    first = begun[0].start.tick
+    for each in begun:
+        bound = max(first, _acknowledged(pubend, begun, each.start.confirmed_us), each.session.stated.get(pubend, 0))
+        if each.start.tick > bound:
+            yield Breach(
+                is_loss=True,
+                what=f"{_told(each)} begins at {pubend} {_tick(each.start.tick)}, above {_tick(bound)}, the highest "
+                "that was acknowledged or had come",
+            )
+
+
+def _acknowledged(pubend: str, begun: Sequence[_Begun], before_us: int) -> int:
+    """The highest position that was acknowledged under the name before a time, by whoever owned it then."""
+    return max(
+        (
+            ack.tick
+            for life in {id(each.life.record): each.life for each in begun}.values()
+            for ack in life.record.acknowledged
+            if ack.pubend == pubend and ack.sent_us <= before_us and not _is_overtaken(life, ack.sent_us, begun)
+        ),
+        default=0,
+    )
+
+
+def _is_overtaken(life: Life, time_us: int, begun: Sequence[_Begun]) -> bool:
+    """Whether somebody else had certainly taken the name over by then.
+
+    Not one that was told later that it lost the name: who claims it at several pubends at once may have had the higher
+    number all the time.
+    """
+    own = [each for each in begun if each.life is life and each.session.asked_us <= time_us]
+    if not own or own[-1].start.confirmed_us > time_us or (own[-1].session.ended_us or _NEVER_US) < time_us:
+        return False
+    since_us = own[-1].start.confirmed_us
+    return any(
+        each.life is not life
+        and not each.life.record.refused
+        and since_us < each.session.asked_us
+        and each.start.confirmed_us <= time_us
+        for each in begun
+    )
+
+
+def _again(pubend: str, begun: Sequence[_Begun], lives: Sequence[Life]) -> Iterator[Breach]:
+    # Who resumes is ahead of what it has acknowledged, so where it begins binds nobody else.
+    bounds = [
+        (each.start.confirmed_us, each.start.tick, _told(each)) for each in begun if pubend not in each.session.stated
+    ]
+    for life in lives:
+        settled = life.record.settled.get(pubend)
+        if settled is not None:
+            bounds.append((settled.sent_us, settled.tick, f"what {life.client} acknowledged"))
+    for each in begun:
+        for known_us, tick, whose in bounds:
+            if known_us < each.session.asked_us and each.start.tick < tick:
+                yield Breach(
+                    is_loss=False,
+                    what=f"{_told(each)} begins at {pubend} {_tick(each.start.tick)}, below {_tick(tick)}, "
+                    f"the beginning of {whose}",
+                )
+                break
+
+
+def _incomplete(pubend: str, begun: _Begun, owed: Sequence[int], may_lapse: bool) -> Iterator[Breach]:
+    session, record = begun.session, begun.life.record
+    reached = record.positions if session.ended_us is None else session.reached
+    for tick in _between(owed, begun.start.tick, reached.get(pubend, 0)):
+        if (pubend, tick) not in begun.life.got and not (may_lapse and _was_told(begun.life, pubend, tick)):
+            yield Breach(
+                is_loss=True, what=f"{_told(begun)} misses {pubend} {_tick(tick)}, though it went on behind it"
+            )
+
+
+def _got_by_nobody(
+    pubend: str, begun: Sequence[_Begun], lives: Sequence[Life], owed: Sequence[int], may_lapse: bool
+) -> Iterator[Breach]:
+    reached = max((life.record.positions.get(pubend, 0) for life in lives if life.is_last), default=0)
+    if may_lapse:
+        return
+    for tick in _between(owed, begun[0].start.tick, reached):
+        if not any((pubend, tick) in life.got for life in lives):
+            yield Breach(
+                is_loss=True,
+                what=f"{pubend} {_tick(tick)} came to no life of durable subscription {begun[0].life.record.durable}",
+            )
+
+
+def _was_told(life: Life, pubend: str, tick: int) -> bool:
+    return any(
+        lost.pubend == pubend and lost.first <= tick <= lost.last and life.record.number in lost.numbers
+        for lost in life.lost
+    )
+
+
+def _between(ticks: Sequence[int], first: int, end: int) -> Sequence[int]:
+    return ticks[bisect_left(ticks, first) : bisect_left(ticks, end)]
+
+
+def _told(begun: _Begun) -> str:
+    return f"{begun.life.client}: subscription {begun.life.record.number} ({begun.life.record.durable})"
+
+
+def _tick(tick: int) -> str:
+    return format_tick(Tick(tick))

@@ -1,0 +1,80 @@
+"""The lives of a durable name: nothing skipped, nothing again, by its owner, complete; each breach is named."""
+
+from __future__ import annotations
+
+from penstock.sim.names import Life, breaches
+from penstock.sim.records import Acknowledged, LostTicks, Session, Start, SubscriptionRecord
+
+OWED = {"p": [10, 20, 30, 40, 50]}
+
+
+def life(
+    client: str, asked_us: int, start: int, reached: int, *acks: tuple[int, int], stated: int | None = None
+) -> Life:
+    """A life that was confirmed 10 after it was asked for, ended 100 after, and got all in between."""
+    record = SubscriptionRecord(1, "a = 1", durable="n", ended_us=asked_us + 100)
+    session = Session(asked_us, "b1", {} if stated is None else {"p": stated}, {"p": Start(asked_us + 10, start)})
+    session.ended_us, session.reached = asked_us + 100, {"p": reached}
+    record.sessions.append(session)
+    record.positions["p"] = reached
+    record.acknowledged += [Acknowledged(sent_us, "p", tick) for sent_us, tick in acks]
+    return Life(client, record, {("p", tick) for tick in OWED["p"] if start <= tick < reached})
+
+
+def found(*lives: Life, may_lapse: bool = False) -> list[str]:
+    return [each.what for each in breaches(lives, OWED, may_lapse=may_lapse)]
+
+
+def test_a_life_that_begins_where_the_last_one_acknowledged_is_right() -> None:
+    assert found(life("one", 0, 5, 31, (50, 20)), life("two", 200, 20, 51)) == []
+
+
+def test_who_begins_above_what_was_acknowledged_skips_something() -> None:
+    lives = life("one", 0, 5, 31, (50, 20)), life("two", 200, 30, 51)
+    assert len(found(*lives)) == 1
+    assert "above 1970-01-01T00:00:00.000Z+20" in found(*lives)[0]
+    assert found(*lives, may_lapse=True) == []
+
+
+def test_who_lives_may_go_on_where_it_is() -> None:
+    assert found(life("one", 0, 5, 31), life("one", 200, 31, 51, stated=31)) == []
+
+
+def test_what_a_former_owner_acknowledged_does_not_count() -> None:
+    first, second = life("one", 0, 5, 51, (60, 51)), life("two", 20, 5, 21)
+    assert found(first, second, life("three", 200, 5, 51)) == []
+    assert len(found(first, second, life("three", 200, 51, 51))) == 1
+    # Before the other one was confirmed, it counts.
+    assert found(life("one", 0, 5, 51, (25, 51)), second, life("three", 200, 51, 51)) == []
+
+
+def test_nobody_begins_below_where_somebody_began_or_what_was_settled() -> None:
+    assert "below" in found(life("one", 0, 15, 31), life("two", 200, 5, 51))[0]
+    settled = life("one", 0, 5, 31, (50, 20))
+    settled.record.settled["p"] = Acknowledged(90, "p", 20)
+    assert "below" in found(settled, life("two", 200, 10, 51))[0]
+    assert found(settled, life("two", 80, 10, 51)) == []
+
+
+def test_what_lies_between_must_have_come_unless_it_may_lapse_and_was_told() -> None:
+    one = life("one", 0, 5, 31)
+    one.got.remove(("p", 20))
+    assert found(one) == ["one: subscription 1 (n) misses p 1970-01-01T00:00:00.000Z+20, though it went on behind it"]
+    told = one._replace(lost=[LostTicks(50, "p", 15, 25, (1,))])
+    assert found(told, may_lapse=True) == []
+    assert len(found(told)) == len(found(one, may_lapse=True)) == 1
+
+
+def test_what_came_to_no_life_is_missed_once_the_last_owner_is_behind_it() -> None:
+    # Both have stated that they have more than was ever acknowledged, and one of them lies.
+    one, two = life("one", 0, 5, 21), life("two", 200, 40, 51, stated=40)
+    assert found(one, two) == []
+    two.record.ended_us = None
+    assert found(one, two) == ["p 1970-01-01T00:00:00.000Z+30 came to no life of durable subscription n"]
+
+
+def test_a_name_is_refused_only_to_one_of_those_who_claim_it_at_the_same_time() -> None:
+    loser = life("two", 30_000_000, 5, 5)
+    loser.record.refused = "durable subscription 'n' is in use, and would not be given up"
+    assert found(life("one", 0, 5, 51), loser) == ["two: is refused n, though nobody else came"]
+    assert found(life("one", 25_000_000, 5, 51), loser) == []
