@@ -10,6 +10,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -33,6 +34,7 @@ __all__ = ["run"]
 _PLAN: Final = OverlayPlan({"b1": ("b1.a",)}, defaults={"heartbeat_ms": 60_000, "silent_ms": 600_000})
 _BATCH: Final = 64
 _LIVE_RATE: Final = 1_000.0
+_UNREAD_RATE: Final = 5_000.0
 _RATE_TARGET: Final = 200_000.0
 _IDLE_TARGET_BYTES: Final = 2_048.0
 _START_TARGET_S: Final = 5.0
@@ -41,6 +43,7 @@ _START_TARGET_S: Final = 5.0
 def run(reporter: Reporter, *, seed: int = 0, quick: bool = False) -> Iterator[Report]:
     """Catching up, idle subscriptions, a large log."""
     yield _catching_up(reporter, seed, behind=100_000 if quick else 1_000_000)
+    yield _beside_one_that_does_not_read(reporter, seed)
     yield _idle(reporter, count=1_000 if quick else 10_000)
     yield _starting(reporter, log_bytes=200 << 20 if quick else 5 << 30)
 
@@ -99,6 +102,42 @@ class _Follower(Receiver):
         if self._received >= self._wanted and not self.taken_s:
             self.taken_s = time.perf_counter() - self._began_s
         return bool(self.taken_s)
+
+
+# --- one that does not read
+
+
+def _beside_one_that_does_not_read(reporter: Reporter, seed: int) -> Report:
+    """What another subscriber notices of one that never reads, until that one is disconnected."""
+    report = Report(
+        f"beside a durable subscriber that never reads, {_UNREAD_RATE:,.0f} messages/s", ("live", "p50 ms", "p99 ms")
+    )
+    load = Load(_tenths(seed))
+    expected = expected_of(load, [["TRUE"]])
+    plan = replace(_PLAN, defaults={**_PLAN.defaults, "client_outbox_bytes": 4 << 20})
+    with (
+        DemoOverlay(plan) as overlay,
+        live.apart_from(overlay.pid("b1")),
+        Driver(overlay.port("b1"), selectors=[["TRUE"]], publishers=1) as driver,
+    ):
+        reporter.stage("catch-up: live alone")
+        alone = driver.note_latencies()
+        driver.pace(load, expected, seconds=3.0, rate=_UNREAD_RATE, pause_s=0.001)
+        reporter.stage("catch-up: live beside one that does not read")
+        beside = driver.note_latencies()
+        stuck = Receiver(overlay.port("b1"), "stuck", ["TRUE"], options={"durable": "stuck"})
+        began_s = time.perf_counter()
+        driver.pace_beside(load, expected, lambda: "code=slow" in overlay.log("b1"), rate=_UNREAD_RATE)
+        taken_s = time.perf_counter() - began_s
+        stuck.socket.close()
+    for name, latencies_ns in (("alone", alone), (f"beside it, for {taken_s:.1f} s until it had to go", beside)):
+        p50, p99 = np.percentile(np.array(latencies_ns, dtype=np.float64) / 1e6, (50, 99))
+        report.rows.append((name, float(p50), float(p99)))
+    report.figures |= {
+        "unread_alone_p99_ms": float(np.percentile(alone, 99)) / 1e6,
+        "unread_beside_p99_ms": float(np.percentile(beside, 99)) / 1e6,
+    }
+    return report
 
 
 def _tenths(seed: int) -> list[Mapping[str, AttributeValue]]:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from commands import Commands
 from penstock.cli.app import app
-from penstock.cli.status import listed, pubend_rows, stream_rows
+from penstock.cli.status import durable_rows, listed, pubend_rows, stream_rows
 from penstock.client import connect_sync
 from penstock.lab.demo_overlay import OverlayPlan, free_ports
 from penstock.model.tick import tick_at
@@ -139,3 +139,14 @@ def test_a_file_that_is_not_there_is_misuse(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["status", str(tmp_path / "nothing.toml")])
     assert result.exit_code == 2
     assert "nothing.toml" in result.stderr
+
+
+def test_durable_subscriptions_are_shown_those_furthest_behind_first() -> None:
+    durables = {
+        "near": {"tick": tick_at(NOON_MS - 500), "host": "sb1"},
+        "far": {"tick": tick_at(NOON_MS - 90_000), "host": "sb2"},
+    }
+    figures = {**pubend(tick_at(NOON_MS)), "durables": durables}
+    rows = list(durable_rows({"pb1": told(pubends={"q": figures})}))
+    assert [(row[0], row[1], row[2]) for row in rows] == [("far", "q", "sb2"), ("near", "q", "sb1")]
+    assert not list(durable_rows({"old": {}}))

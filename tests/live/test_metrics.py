@@ -167,6 +167,14 @@ def test_the_number_of_series_is_bounded_and_those_furthest_behind_are_shown() -
     assert ("penstock_stream_lag_seconds", ("s2999",)) in found
 
 
+def test_durable_subscriptions_have_a_lag_each() -> None:
+    durables = {"audit": {"tick": tick_at(NOW_MS - 1_500), "host": "sb1"}}
+    figures = {**pubend(tick_at(NOW_MS), {}), "durables": durables, "durable_count": 7}
+    found = samples(Guaranteeing({"q": figures}, {}))
+    assert found["penstock_durable_lag_seconds", ("audit", "q")] == 1.5
+    assert found["penstock_pubend_durables", ("q",)] == 7
+
+
 def test_every_scrape_asks_again() -> None:
     source = Source()
     registry = registry_of(source)

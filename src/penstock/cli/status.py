@@ -50,6 +50,9 @@ _PUBENDS: Final = {
     "hosts behind": "left",
 }
 _STREAMS: Final = {"host": "left", "pubend": "left", "horizon": "left", "behind": "right", "catch-ups": "right"}
+_DURABLES: Final = {"name": "left", "pubend": "left", "host": "left", "acknowledged": "left", "behind": "right"}
+_DURABLES_SHOWN: Final = 20
+"""Durable subscriptions that are shown, those furthest behind first; all that the broker names are in the JSON."""
 _HOSTS_SHOWN: Final = 5
 """Hosts of a pubend in its row, those furthest behind first; the others are counted."""
 
@@ -101,6 +104,7 @@ def _show(answers: list[_Asked]) -> None:
         ("brokers", _COLUMNS, [_row(each) for each in answers]),
         ("guaranteed pubends", _PUBENDS, list(pubend_rows(statuses))),
         ("streams", _STREAMS, list(stream_rows(statuses))),
+        ("durable subscriptions", _DURABLES, list(durable_rows(statuses))),
     ):
         if rows:
             _show_table(title, columns, rows)
@@ -216,6 +220,18 @@ def stream_rows(statuses: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str
             horizon = figures["horizon"]
             behind = _behind(max(newest.get(pubend, 0), figures["heard"]), horizon)
             yield name, pubend, _time(horizon), behind, f"{figures['catch_ups']:,}"
+
+
+def durable_rows(statuses: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """What brokers, by name, say of the durable subscriptions that their pubends keep."""
+    found = [
+        (figures["last_tick"] - each["tick"], name, pubend, each, figures["last_tick"])
+        for told in statuses.values()
+        for pubend, figures in _guaranteed(told, "pubends").items()
+        for name, each in figures.get("durables", {}).items()
+    ]
+    for _, name, pubend, each, last_tick in sorted(found, key=lambda one: (-one[0], one[1:3]))[:_DURABLES_SHOWN]:
+        yield name, pubend, each["host"], _time(each["tick"]), _behind(last_tick, each["tick"])
 
 
 def _guaranteed(told: Mapping[str, Any], key: str) -> Any:

@@ -196,6 +196,24 @@ def _pubend_metrics(pubends: Mapping[str, Mapping[str, Any]], now_ms: int) -> It
     for (pubend, host), lag_s in sorted(lags.items(), key=lambda each: (-each[1], each[0]))[:_SERIES_MAX]:
         family.add_metric([pubend, host], lag_s)
     yield family
+    yield from _durable_metrics(shown)
+
+
+def _durable_metrics(pubends: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
+    """Of durable subscriptions a broker names those that are furthest behind, so there are not too many."""
+    text = "Durable subscriptions that the pubend keeps."
+    counts = {name: each.get("durable_count", 0) for name, each in pubends.items()}
+    yield _labelled("penstock_pubend_durables", text, counts)
+    text = "How far what a durable subscription has acknowledged is behind the last tick; silence moves it, too."
+    family = GaugeMetricFamily("penstock_durable_lag_seconds", text, labels=["pubend", "durable"])
+    lags = [
+        (-_behind_s(figures["last_tick"], each["tick"]), pubend, name)
+        for pubend, figures in pubends.items()
+        for name, each in figures.get("durables", {}).items()
+    ]
+    for lag_s, pubend, name in sorted(lags)[:_SERIES_MAX]:
+        family.add_metric([pubend, name], -lag_s)
+    yield family
 
 
 def _stream_metrics(streams: Mapping[str, Mapping[str, Any]], now_ms: int) -> Iterator[Metric]:
