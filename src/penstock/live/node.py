@@ -18,6 +18,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.effects import Close, Effect, Record, Wake
 from penstock.broker.errors import ProtocolError
 from penstock.broker.frames import Frame
+from penstock.broker.ports import BrokerPort
 from penstock.live.clock import Clock
 from penstock.live.connection import DRAIN_S, LINGER_S, Connection
 from penstock.live.counters import Counters
@@ -26,7 +27,6 @@ from penstock.live.errors import ConfigError, NodeFailedError
 from penstock.live.logs import log, log_bug
 from penstock.live.membership import OverlayChange, TlsState, change_for, read_again
 from penstock.live.overlay import Overlay, is_loopback
-from penstock.live.ports import BrokerPort
 from penstock.live.storage import Stimulus, Storage
 
 if TYPE_CHECKING:

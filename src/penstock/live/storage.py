@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 
 from penstock.broker.durable import Recovered
 from penstock.broker.effects import Commit, Effect, ReadLog
+from penstock.broker.ports import BrokerPort
 from penstock.live.errors import NodeFailedError, StorageError
 from penstock.live.keeper import Keeper
 from penstock.live.logs import log
 from penstock.live.overlay import Overlay
-from penstock.live.ports import BrokerPort
 from penstock.live.store import StoreRefusedError
 from penstock.live.store_worker import LogRead, StorePlace
 from penstock.model.errors import PenstockError

@@ -8,13 +8,14 @@ reads the wall clock only when it starts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Final
 
 from penstock.broker.effects import Close, Commit, Effect, ReadLog, Record, Wake
 from penstock.broker.frames import Frame
 from penstock.broker.outbox import Outbox
+from penstock.broker.ports import BrokerPort
 from penstock.broker.settings import BrokerSettings
 from penstock.model.errors import MisuseError
 from penstock.model.tick import TickRange
@@ -23,7 +24,7 @@ from penstock.sim.device import Device, DeviceUser
 from penstock.sim.disk import Disk
 from penstock.sim.host import Host
 from penstock.sim.link import End
-from penstock.sim.ports import BrokerCore, MakeBroker
+from penstock.sim.ports import MakeBroker
 from penstock.sim.trace import Trace
 
 __all__ = ["SimBroker"]
@@ -65,7 +66,7 @@ class SimBroker:
         """What makes its log durable; to be slowed down or filled by whoever harms the world."""
         self._make, self._seed = make, seed
         self._clock, self._trace, self._checks = clock, trace, checks
-        self._core: BrokerCore | None = None
+        self._core: BrokerPort | None = None
         self._ends: dict[int, End] = {}
         self._outboxes: dict[int, Outbox] = {}
         self._connections = 0
@@ -79,7 +80,7 @@ class SimBroker:
         return self._core is not None
 
     @property
-    def core(self) -> BrokerCore:
+    def core(self) -> BrokerPort:
         """The broker of the present life."""
         if self._core is None:
             raise MisuseError(f"broker {self.name} is down")
@@ -205,7 +206,7 @@ class SimBroker:
         core = self.core
         self._after_step(core, core.log_read(number, messages, last, now_ms=self._now_ms(), damaged=damaged))
 
-    def _after_step(self, core: BrokerCore, effects: list[Effect]) -> None:
+    def _after_step(self, core: BrokerPort, effects: Sequence[Effect]) -> None:
         self.steps += 1
         self._carry_out(effects)
         if self._checks:
@@ -245,7 +246,7 @@ class SimBroker:
         self._outboxes.pop(number, None)
         return self._ends.pop(number, None)
 
-    def _arm(self, core: BrokerCore, earliest_us: int) -> None:
+    def _arm(self, core: BrokerPort, earliest_us: int) -> None:
         due_ms = core.next_deadline()
         if due_ms is None:
             return

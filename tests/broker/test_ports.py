@@ -6,8 +6,8 @@ from random import Random
 
 from live.support import FakeBroker
 from penstock.broker.broker import Broker
+from penstock.broker.ports import BrokerPort
 from penstock.broker.settings import BrokerSettings
-from penstock.live.ports import BrokerPort
 
 
 def test_the_broker_and_the_tests_own_fit() -> None:

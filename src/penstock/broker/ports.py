@@ -1,4 +1,4 @@
-"""What a live node asks of a broker: stimuli in, effects out, and deadlines; the simulator asks the same."""
+"""What a shell asks of a broker, live or simulated: stimuli in, effects out, and deadlines."""
 
 from __future__ import annotations
 
