@@ -342,3 +342,17 @@ def test_nobody_acknowledges_what_was_not_published() -> None:
     overlay.wait(5_000)
     publish(overlay, 1, 2)
     assert durable(overlay, "tb").numbers() == [1, 2]
+
+
+def test_what_was_sent_and_is_not_acknowledged_is_pending() -> None:
+    overlay = line()
+    client, other = durable(overlay), durable(overlay, name="E", selector="number > 2")
+    publish(overlay, *range(5))
+    overlay.wait(1_000)
+    status = overlay.brokers["sb"].status()["guaranteed"]["durables"]
+    assert status == {"D": {"pb.a": 5}, "E": {"pb.a": 2}}
+    came = [each.tick for each in client.heard if isinstance(each, f.Deliver)]
+    client.acknowledge("pb.a", came[3] + 1, 1)
+    assert overlay.brokers["sb"].status()["guaranteed"]["durables"] == {"E": {"pb.a": 2}, "D": {"pb.a": 1}}
+    overlay.leave(other)
+    assert overlay.brokers["sb"].status()["guaranteed"]["durables"] == {"D": {"pb.a": 1}}

@@ -149,4 +149,6 @@ def test_durable_subscriptions_are_shown_those_furthest_behind_first() -> None:
     figures = {**pubend(tick_at(NOON_MS)), "durables": durables}
     rows = list(durable_rows({"pb1": told(pubends={"q": figures})}))
     assert [(row[0], row[1], row[2]) for row in rows] == [("far", "q", "sb2"), ("near", "q", "sb1")]
+    host = told(durables={"near": {"q": 1_234}})
+    assert [row[-1] for row in durable_rows({"pb1": told(pubends={"q": figures}), "sb1": host})] == ["", "1,234"]
     assert not list(durable_rows({"old": {}}))

@@ -54,6 +54,8 @@ class HostSubscription:
     """What it wants, in canonical form."""
     acknowledged: dict[str, int] = field(default_factory=dict)
     """If it is durable: the ticks below which its application has everything."""
+    pending: dict[str, deque[int]] = field(default_factory=dict)
+    """If it is durable: the ticks of messages that matched, were sent, and are not acknowledged; the latest of them."""
     opened: dict[str, int] = field(default_factory=dict)
     """The ticks that pubends have answered with, where they were asked."""
     announced: dict[str, None] = field(default_factory=dict)

@@ -7,6 +7,7 @@ stream it comes by; so it is in order and complete, whatever happened on the way
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -23,6 +24,8 @@ from penstock.streams.knowledge import COMPLETE, Knowledge
 __all__ = ["Edges"]
 
 _CHUNK_BYTES_MAX: Final = 64 * 1024
+_PENDING_MAX: Final = 100_000
+"""Messages that are counted as pending for one durable subscription and pubend; more are not told apart."""
 _PAUSE_MS: Final = 100
 """How long a catch-up waits for clients that do not read."""
 
@@ -46,6 +49,8 @@ class Edges:
         self._ask, self._open_at = ask, open_at
         self.edges: dict[str, Edge] = {}
         self.subscriptions: dict[int, HostSubscription] = {}
+        self.durables: dict[tuple[int, int], HostSubscription] = {}
+        """Those that are durable, by connection and the client's number."""
         self._paused_ms: int | None = None
         self.begun: dict[int, HostSubscription] = {}
         """Subscriptions that have begun on another pubend, of which their clients must be told."""
@@ -71,6 +76,8 @@ class Edges:
     def subscribe(self, subscription: HostSubscription, *, now_ms: int) -> None:
         """A client's subscription: it begins now where its version is confirmed, elsewhere later."""
         self.subscriptions[subscription.key] = subscription
+        if subscription.durable:
+            self.durables[subscription.connection, subscription.number] = subscription
         for edge in self.edges.values():
             edge.expect(subscription)
             if edge.version >= subscription.version:
@@ -79,7 +86,9 @@ class Edges:
 
     def unsubscribe(self, key: int) -> None:
         """A subscription is gone; without any, the host has no business with any pubend."""
-        self.subscriptions.pop(key, None)
+        gone = self.subscriptions.pop(key, None)
+        if gone is not None:
+            self.durables.pop((gone.connection, gone.number), None)
         self.begun.pop(key, None)
         for edge in self.edges.values():
             edge.leave(key)
@@ -228,7 +237,17 @@ class Edges:
         for tick, body, found in zip(ticks, bodies, attributes, strict=True):
             for frame, connections in deliveries(number, tick, found, body, later=later, members=members):
                 deliver(frame, connections)
+                if self.durables:
+                    self._note_pending(edge.pubend, tick, frame.numbers, connections)
         self.counts["edge_deliveries"] += len(ticks)
+
+    def _note_pending(self, pubend: str, tick: int, numbers: bytes, connections: list[int]) -> None:
+        durables = self.durables
+        for connection in connections:
+            for start in range(0, len(numbers), 4):
+                hosted = durables.get((connection, int.from_bytes(numbers[start : start + 4])))
+                if hosted is not None:
+                    hosted.pending.setdefault(pubend, deque(maxlen=_PENDING_MAX)).append(tick)
 
     # --- doubt
 

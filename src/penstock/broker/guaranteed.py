@@ -31,6 +31,7 @@ __all__ = ["Guaranteed"]
 
 _REPORT_MS: Final = 1_000
 """How often positions are told, to clients and towards the pubends."""
+_DURABLES_SHOWN: Final = 100
 _FRAME_BYTES: Final = 256 * 1024
 """Data in one knowledge message; more is said in several."""
 
@@ -292,10 +293,20 @@ class Guaranteed:
                 }
                 for pubend, edge in self.edges.edges.items()
             },
+            "durables": self._hosted_durables(),
             "cache_bytes": self.carrier.cached_bytes(),
             "commits_waiting": self._commits.waiting,
             "held_back": self.hold_reason(),
         }
+
+    def _hosted_durables(self) -> dict[str, dict[str, int]]:
+        """Messages that were sent and not acknowledged, of the durable subscriptions here that have most of them."""
+        pending = {
+            each.durable: {pubend: len(ticks) for pubend, ticks in each.pending.items()}
+            for each in self.edges.durables.values()
+        }
+        most = sorted(pending, key=lambda name: (-sum(pending[name].values()), name))[:_DURABLES_SHOWN]
+        return {name: pending[name] for name in most}
 
     def counts(self) -> dict[str, int]:
         """How often what happened."""

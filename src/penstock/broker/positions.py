@@ -80,6 +80,9 @@ class ClientPositions:
         hosted = self._edges.subscriptions.get(subscription.key) if subscription else None
         if hosted is not None and hosted.durable and tick > hosted.acknowledged.get(pubend, -1):
             hosted.acknowledged[pubend] = tick
+            pending = hosted.pending.get(pubend)
+            while pending and pending[0] < tick:
+                pending.popleft()
             self._moved.setdefault(pubend, {})[hosted.durable] = (hosted.ownership, tick)
 
     def remark(self) -> None:

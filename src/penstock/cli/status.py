@@ -50,7 +50,14 @@ _PUBENDS: Final = {
     "hosts behind": "left",
 }
 _STREAMS: Final = {"host": "left", "pubend": "left", "horizon": "left", "behind": "right", "catch-ups": "right"}
-_DURABLES: Final = {"name": "left", "pubend": "left", "host": "left", "acknowledged": "left", "behind": "right"}
+_DURABLES: Final = {
+    "name": "left",
+    "pubend": "left",
+    "host": "left",
+    "acknowledged": "left",
+    "behind": "right",
+    "pending": "right",
+}
 _DURABLES_SHOWN: Final = 20
 """Durable subscriptions that are shown, those furthest behind first; all that the broker names are in the JSON."""
 _HOSTS_SHOWN: Final = 5
@@ -231,7 +238,9 @@ def durable_rows(statuses: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[st
         for name, each in figures.get("durables", {}).items()
     ]
     for _, name, pubend, each, last_tick in sorted(found, key=lambda one: (-one[0], one[1:3]))[:_DURABLES_SHOWN]:
-        yield name, pubend, each["host"], _time(each["tick"]), _behind(last_tick, each["tick"])
+        hosted = _guaranteed(statuses.get(each["host"], {}), "durables")
+        pending = f"{hosted[name].get(pubend, 0):,}" if name in hosted else ""
+        yield name, pubend, each["host"], _time(each["tick"]), _behind(last_tick, each["tick"]), pending
 
 
 def _guaranteed(told: Mapping[str, Any], key: str) -> Any:

@@ -131,6 +131,7 @@ class _Collector:
             yield from _guaranteed_metrics(guaranteed)
             now_ms = self._now_ms()
             yield from _pubend_metrics(guaranteed["pubends"], now_ms)
+            yield from _pending_metrics(guaranteed.get("durables", {}))
             yield from _stream_metrics(guaranteed["streams"], now_ms)
         if store := status.get("store"):
             yield from _store_metrics(store)
@@ -171,6 +172,15 @@ def _guaranteed_metrics(guaranteed: Mapping[str, Any]) -> Iterator[Metric]:
     yield _gauge("penstock_commits_waiting", "Commits that the broker waits for.", guaranteed["commits_waiting"])
     held_back = int(bool(guaranteed["held_back"]))
     yield _gauge("penstock_held_back", "Whether publishers have to wait, for space or for subscribers.", held_back)
+
+
+def _pending_metrics(durables: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
+    text = "Messages that were sent to a durable subscription of a client of this broker, and are not acknowledged."
+    family = GaugeMetricFamily("penstock_durable_pending", text, labels=["pubend", "durable"])
+    for name, pubends in durables.items():
+        for pubend, count in pubends.items():
+            family.add_metric([pubend, name], count)
+    yield family
 
 
 def _pubend_metrics(pubends: Mapping[str, Mapping[str, Any]], now_ms: int) -> Iterator[Metric]:
