@@ -1,0 +1,52 @@
+"""Messages that were published elsewhere than their ids say (spec/tracking.md, Path reconstruction).
+
+A publisher that tries again at another broker keeps the id, so that nobody receives the message twice. The broker that
+publishes it leaves an alias record, and so does the one that the id names if it is told.
+"""
+
+from __future__ import annotations
+
+from penstock.model.message_id import MessageId
+from penstock.tracking.records import AliasRecord, Keep, SinceRecord, encode_record
+
+__all__ = ["AliasBook"]
+
+
+class AliasBook:
+    """The aliases that one broker knows; the oldest are forgotten beyond the bound."""
+
+    def __init__(self, aliases_max: int = 100_000) -> None:
+        assert aliases_max > 0
+        self._aliases_max = aliases_max
+        self._records: dict[bytes, AliasRecord] = {}
+        self.known_since_ms = 0
+        """Messages published before may have had an alias that is forgotten."""
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def record(self, message_id: MessageId, broker: str, number: int, *, now_ms: int) -> list[Keep]:
+        """The message was published at the broker of this name and number; answers with what to store."""
+        record = AliasRecord(message_id.to_bytes(), broker, number, now_ms)
+        return [Keep(f"alias/{message_id}", encode_record(record)), *self.load(record)]
+
+    def load(self, record: AliasRecord) -> list[Keep]:
+        """A record of an earlier life, or of another broker; answers with what to delete for it."""
+        self._records.pop(record.message_id, None)
+        self._records[record.message_id] = record
+        dropped = []
+        while len(self._records) > self._aliases_max:
+            oldest = self._records.pop(next(iter(self._records)))
+            self.known_since_ms = max(self.known_since_ms, oldest.published_ms)
+            dropped.append(Keep(f"alias/{MessageId.from_bytes(oldest.message_id)}", None))
+        if dropped:
+            dropped.append(Keep("since/alias", encode_record(SinceRecord(self.known_since_ms))))
+        return dropped
+
+    def load_since(self, record: SinceRecord) -> None:
+        """What an earlier life had forgotten."""
+        self.known_since_ms = max(self.known_since_ms, record.known_since_ms)
+
+    def record_of(self, message_id: MessageId) -> AliasRecord | None:
+        """Where the message was published, if that is not at the broker that its id names."""
+        return self._records.get(message_id.to_bytes())

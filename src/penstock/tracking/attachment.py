@@ -1,0 +1,133 @@
+"""The subscriber attachment map Sm: who was attached, and for which part of each stream ([Tracking] section 3.2).
+
+Deviation from the paper, whose map has times only: an attachment also has the positions in the pubends' streams where
+it began and ended. Somebody who attaches today and asks for the messages of yesterday, be it to catch up, to replay or
+after a migration, was not attached when they were published, but did receive them.
+
+A change is stored before it takes effect: whoever makes one gets the value to store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from penstock.tracking.records import AttachmentRecord, Keep, SinceRecord, encode_record
+
+__all__ = ["AttachmentMap"]
+
+_TICK_SHIFT = 16
+
+
+class AttachmentMap:
+    """The subscribers of one broker, past and present."""
+
+    def __init__(self, attachments_max: int = 200_000) -> None:
+        assert attachments_max > 0
+        self._attachments_max = attachments_max
+        self._records: dict[int, AttachmentRecord] = {}
+        self._next = 1
+        self.known_since_ms = 0
+        """Who was attached before is not known any more; nor who was attached later for something older than that."""
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def load(self, record: AttachmentRecord) -> None:
+        """A record of an earlier life."""
+        self._records[record.number] = record
+        self._next = max(self._next, record.number + 1)
+
+    def load_since(self, record: SinceRecord) -> None:
+        """What an earlier life had forgotten."""
+        self.known_since_ms = max(self.known_since_ms, record.known_since_ms)
+
+    def end_earlier_life(self, *, now_ms: int) -> list[Keep]:
+        """The broker has started again: who was still attached is not any more, and may have received up to now."""
+        open_numbers = [number for number, record in self._records.items() if record.detached_ms is None]
+        return [keep for number in open_numbers for keep in self.detach(number, {}, now_ms=now_ms)]
+
+    def attach(self, subscriber: str, starts: Mapping[str, int], *, now_ms: int) -> tuple[int, list[Keep]]:
+        """A subscriber comes, to receive each pubend from a tick on; answers with its number and what to store.
+
+        For a pubend that is not named the time of attaching counts.
+        """
+        record = AttachmentRecord(self._next, subscriber, now_ms, None, dict(starts), {})
+        self._next += 1
+        keep = self._keep(record)
+        return record.number, [keep, *self._bound()]
+
+    def begin(self, number: int, starts: Mapping[str, int]) -> list[Keep]:
+        """An attached subscriber is to receive more: further pubends, or some from an earlier tick on."""
+        record = self._records[number]
+        changed = {pubend: tick for pubend, tick in starts.items() if tick < record.starts.get(pubend, tick + 1)}
+        if not changed:
+            return []
+        return [self._keep(msgspec.structs.replace(record, starts={**record.starts, **changed}))]
+
+    def detach(self, number: int, ends: Mapping[str, int], *, now_ms: int) -> list[Keep]:
+        """A subscriber goes, having received each pubend below a tick; answers with what to store.
+
+        For a pubend that is not named the time of detaching counts.
+        """
+        record = self._records.get(number)
+        if record is None or record.detached_ms is not None:
+            return []
+        return [self._keep(msgspec.structs.replace(record, detached_ms=now_ms, ends=dict(ends)))]
+
+    def covering(self, first_ms: int, last_ms: int, *, pubends: frozenset[str] | None = None) -> list[str]:
+        """The subscribers that may have received messages of these times, from any of these pubends, in order of name.
+
+        The interval is a timestamp and the skew around it: positions are ticks of another clock.
+        """
+        return sorted(
+            {
+                record.subscriber
+                for record in self._records.values()
+                if _starts_ms(record, pubends) <= last_ms and first_ms <= _ends_ms(record, pubends)
+            }
+        )
+
+    def earliest_start_ms(self, *, attached_since_ms: int) -> int | None:
+        """How far back those who attached since then began."""
+        return min(
+            (_starts_ms(each, None) for each in self._records.values() if each.attached_ms >= attached_since_ms),
+            default=None,
+        )
+
+    def _keep(self, record: AttachmentRecord) -> Keep:
+        self._records[record.number] = record
+        return Keep(f"attachment/{record.number:012x}", encode_record(record))
+
+    def _bound(self) -> list[Keep]:
+        """Forget the oldest of those that are gone, when there are too many."""
+        dropped: list[Keep] = []
+        if len(self._records) <= self._attachments_max:
+            return dropped
+        # A tenth at once: looking for them takes as long for many as for one.
+        wanted = max(self._attachments_max // 10, 1)
+        for number, record in list(self._records.items()):
+            if record.detached_ms is not None and len(dropped) < wanted:
+                del self._records[number]
+                self.known_since_ms = max(self.known_since_ms, _ends_ms(record, None) + 1)
+                dropped.append(Keep(f"attachment/{number:012x}", None))
+        if dropped:
+            dropped.append(Keep("since/attachment", encode_record(SinceRecord(self.known_since_ms))))
+        return dropped
+
+
+def _starts_ms(record: AttachmentRecord, pubends: frozenset[str] | None) -> int:
+    """The earliest time of a message that it may have received from one of the pubends."""
+    starts = [tick >> _TICK_SHIFT for pubend, tick in record.starts.items() if pubends is None or pubend in pubends]
+    return min([record.attached_ms, *starts])
+
+
+def _ends_ms(record: AttachmentRecord, pubends: frozenset[str] | None) -> int:
+    """The latest time of a message that it may have received from one of the pubends."""
+    if record.detached_ms is None:
+        return 2**63
+    named = {pubend: tick >> _TICK_SHIFT for pubend, tick in record.ends.items()}
+    if pubends is not None and pubends <= named.keys():
+        return max(named[pubend] for pubend in pubends) if pubends else record.detached_ms
+    return max([record.detached_ms, *named.values()])

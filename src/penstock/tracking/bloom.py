@@ -1,0 +1,134 @@
+"""A Bloom filter in one buffer, for one key at a time and for many at once ([Tracking] section 3.1).
+
+Bit i is bit i modulo 8 of byte i // 8. Both ways to add and to ask are the same to the filter: what one of them added
+the other finds.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.model.errors import MisuseError
+from penstock.tracking.hashing import Column, IndexMaker, index_columns, index_matrix
+from penstock.tracking.sizing import FilterShape, fpp
+
+__all__ = ["BloomFilter"]
+
+_MASKS: Final = tuple(1 << bit for bit in range(8))
+_MASK_COLUMN: Final = np.array(_MASKS, dtype=np.uint8)
+_SEVEN: Final = np.uint64(7)
+_THREE: Final = np.uint64(3)
+_DENSE: Final = 256
+"""With more than one bit to set for so many bits of the filter it is quicker to go through all of them."""
+_BLOCK: Final = 1_024
+"""Keys that are hashed at once, which bounds the memory for it."""
+_SHRINK_MIN: Final = 4_096
+"""Fewer keys than this are not worth sorting out while they are asked for."""
+
+_index_makers: dict[tuple[int, int], IndexMaker] = {}
+
+
+class BloomFilter:
+    """A set of keys that never denies one it has, and rarely claims one it has not."""
+
+    __slots__ = ("_bits", "_bytes", "_indices", "count", "shape")
+
+    def __init__(self, shape: FilterShape, bits: bytes | None = None, count: int = 0) -> None:
+        """An empty filter, or the one with these bits."""
+        if bits is not None and len(bits) != shape.size_bytes:
+            raise MisuseError(f"a filter of {shape.m} bits is not {len(bits)} bytes")
+        self.shape = shape
+        self.count = count
+        """Keys that were added; one that was added twice counts twice, as nobody can tell."""
+        self._bits = bytearray(shape.size_bytes if bits is None else bits)
+        self._bytes: NDArray[np.uint8] = np.frombuffer(self._bits, dtype=np.uint8)
+        self._indices = _index_maker(shape).indices
+
+    @property
+    def fpp(self) -> float:
+        """The false positive probability with the keys that are in it now."""
+        return fpp(self.shape.m, self.count, self.shape.k)
+
+    def add(self, high: int, low: int) -> None:
+        """Add one key."""
+        bits = self._bits
+        for index in self._indices(high, low):
+            bits[index >> 3] |= _MASKS[index & 7]
+        self.count += 1
+
+    def contains(self, high: int, low: int) -> bool:
+        """Whether one key may have been added; never False for one that was."""
+        bits = self._bits
+        return all(bits[index >> 3] & _MASKS[index & 7] for index in self._indices(high, low))
+
+    def add_columns(self, high: Column, low: Column) -> None:
+        """Add many keys."""
+        if not len(high):
+            return
+        for place in range(0, len(high), _BLOCK):
+            some = slice(place, place + _BLOCK)
+            self._set(index_matrix(high[some], low[some], self.shape.m, self.shape.k).reshape(-1))
+        self.count += len(high)
+
+    def _set(self, indices: Column) -> None:
+        if len(indices) * _DENSE < self.shape.m:
+            np.bitwise_or.at(self._bytes, indices >> _THREE, _MASK_COLUMN[indices & _SEVEN])
+        else:
+            unpacked = np.zeros(self.shape.m, dtype=np.bool_)
+            unpacked[indices] = True
+            self._bytes |= np.packbits(unpacked, bitorder="little")
+
+    def contains_columns(self, high: Column, low: Column) -> NDArray[np.bool_]:
+        """For each of many keys whether it may have been added."""
+        if len(high) < _SHRINK_MIN:
+            are_set = self._are_set(index_matrix(high, low, self.shape.m, self.shape.k))
+            found: NDArray[np.bool_] = np.logical_and.reduce(are_set, axis=0)
+            return found
+        return self._contains_shrinking(high, low)
+
+    def union(self, other: BloomFilter) -> BloomFilter:
+        """A filter with the keys of both; its capacity is unchanged."""
+        if (self.shape.m, self.shape.k) != (other.shape.m, other.shape.k):
+            raise MisuseError(f"filters {self.shape} and {other.shape} cannot be united: m and k differ")
+        made = BloomFilter(self.shape, count=self.count + other.count)
+        np.bitwise_or(self._bytes, other._bytes, out=made._bytes)
+        return made
+
+    def bits_set(self) -> int:
+        """How many bits are set."""
+        return int(np.bitwise_count(self._bytes).sum(dtype=np.int64))
+
+    def to_bytes(self) -> bytes:
+        """The bits."""
+        return bytes(self._bits)
+
+    def _are_set(self, indices: Column) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = self._bytes[indices >> _THREE] & _MASK_COLUMN[indices & _SEVEN] != 0
+        return found
+
+    def _contains_shrinking(self, high: Column, low: Column) -> NDArray[np.bool_]:
+        """Like `contains_columns`; keys that are not there are sorted out on the way, most of them after two looks."""
+        columns = index_columns(high, low, self.shape.m, 2)
+        found = self._are_set(next(columns))
+        if self.shape.k > 1:
+            found &= self._are_set(next(columns))
+        if self.shape.k > 2:
+            (left,) = np.nonzero(found)
+            for place in range(0, len(left), _SHRINK_MIN):
+                some = left[place : place + _SHRINK_MIN]
+                for column in index_columns(high[some], low[some], self.shape.m, self.shape.k):
+                    found[some] &= self._are_set(column)
+        return found
+
+
+def _index_maker(shape: FilterShape) -> IndexMaker:
+    """Filters of one shape share it; there are few shapes in one process."""
+    key = shape.m, shape.k
+    if key not in _index_makers:
+        if len(_index_makers) >= 64:
+            _index_makers.clear()
+        _index_makers[key] = IndexMaker(shape.m, shape.k)
+    return _index_makers[key]
