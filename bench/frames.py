@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from bench.fuzzing import Fault
@@ -32,6 +34,7 @@ _ROUND_S_MAX: Final = 60.0
 """Time after which a broker that does not answer has failed; generous, since machines may be busy."""
 _BIG: Final = (0, 1, -1, 2**31, 2**32, 2**63 - 1, -(2**63), 2**64 - 1)
 _HOSTS: Final = ("b2", "b2", "b3", "b1", "")
+_PUBENDS: Final = ("b1.a", "b1.log", "b2.a", "x", "$b2")
 _TEXTS: Final = ("", "b1", "b2", "b1.a", "$b1", "x > 1", "x >", "a" * 300, "é\U0001f600", "\0", "TRUE", "class = 'S'")
 
 
@@ -51,8 +54,20 @@ def hostile_stream(rng: Random, count: int) -> bytes:
 
 
 async def _campaign(rng: Random, frames: int) -> None:
-    tunables = {"subscribe_wait_ms": 100}
-    place = BrokerPlace(name="b1", number=1, port=0, pubends=("b1.a",), best_effort=("b1.a",), tunables=tunables)
+    with TemporaryDirectory(prefix="penstock-fuzz-") as folder:
+        await _thrown(rng, frames, Path(folder))
+
+
+async def _thrown(rng: Random, frames: int, folder: Path) -> None:
+    place = BrokerPlace(
+        name="b1",
+        number=1,
+        port=0,
+        pubends=("b1.a", "b1.log"),
+        best_effort=("b1.a",),
+        data=folder,
+        tunables={"subscribe_wait_ms": 100},
+    )
     other = BrokerPlace(name="b2", number=2, port=0)
     overlay = Overlay(name="fuzz", brokers={"b1": place, "b2": other}, links=(("b2", "b1"),))
     async with BrokerNode(overlay, "b1", rng=rng) as node:
@@ -191,7 +206,7 @@ class _Hostile:
         if kind is f.Publish:
             bodies, first = _bodies(rng), self._published + 1
             self._published += len(bodies)
-            return f.Publish(first, bodies, rng.choice(("", "b1.a", "b9")))
+            return f.Publish(first, bodies, rng.choice(("", "b1.a", "b1.log", "b9")))
         if kind is f.FilterUpdate and rng.random() < 0.9:
             self._updates += 1
             version, base = rng.randrange(-1, 9), rng.choice((-1, -1, -1, 0, 1))
@@ -216,7 +231,7 @@ def _mutated(rng: Random) -> bytes:
 
 
 def _oversized(rng: Random) -> bytes:
-    return struct.pack(">IB", rng.choice((0, FRAME_BYTES_MAX + 1, 2**32 - 1)), rng.randrange(6))
+    return struct.pack(">IB", rng.choice((0, FRAME_BYTES_MAX + 1, 2**32 - 1)), rng.randrange(7))
 
 
 def _unknown(rng: Random) -> bytes:
@@ -226,7 +241,7 @@ def _unknown(rng: Random) -> bytes:
 
 def _frame(rng: Random, kind: type[Any]) -> f.Frame:
     if kind is f.Publish:
-        return f.Publish(rng.choice((1, 1, 1, 2, 2**64 - 1)), _bodies(rng), rng.choice(("", "b1.a", "b9")))
+        return f.Publish(rng.choice((1, 1, 1, 2, 2**64 - 1)), _bodies(rng), rng.choice(("", "b1.a", "b1.log", "b9")))
     if kind is f.Forward:
         bodies = _bodies(rng)
         ticks = [rng.randrange(2**64) for _ in bodies]
@@ -238,7 +253,30 @@ def _frame(rng: Random, kind: type[Any]) -> f.Frame:
         return _knowledge(rng)
     if kind is f.Horizons:
         return f.Horizons(rng.randrange(2**16), rng.randrange(2**64), rng.randbytes(4 * rng.randrange(3)))
+    if kind is f.LogAnswer:
+        return _log(rng)
+    if kind in (f.ReadRequest, f.LogRequest) and rng.random() < 0.9:
+        return _reading(rng, kind)
     return _control(rng, kind)
+
+
+def _reading(rng: Random, kind: type[Any]) -> f.ControlFrame:
+    """A request for a part of a log that a broker may take up."""
+    number, size, text = rng.randrange(4), rng.choice((0, 1, 100, 2**62)), rng.choice(_TEXTS)
+    # A neighbour that names no range would lose its link.
+    first, last = sorted((rng.choice((0, 1, 2**57, 2**62)), rng.choice((0, 9, 2**57, 2**62))))
+    if kind is f.ReadRequest:
+        return f.ReadRequest(number, rng.choice(_PUBENDS), first, last, text, size)
+    return f.LogRequest(rng.choice(_PUBENDS), rng.choice(_HOSTS), number, first, last, size, text)
+
+
+def _log(rng: Random) -> f.LogAnswer:
+    bodies = _bodies(rng)
+    ticks = sorted(rng.randrange(2**62) for _ in bodies)
+    first, last = (ticks[0], ticks[-1]) if ticks and rng.random() < 0.8 else (rng.randrange(9), rng.randrange(9, 99))
+    lost = tuple((rng.randrange(first, last + 1), last) for _ in range(rng.randrange(2)))
+    pubend, host = rng.choice(_PUBENDS), rng.choice(_HOSTS)
+    return f.LogAnswer(pubend, host, rng.choice((0, 1, 2**40, 2**64 - 1)), (first, last), ticks, bodies, lost)
 
 
 def _knowledge(rng: Random) -> f.KnowledgeMessage:
@@ -266,7 +304,7 @@ def _control(rng: Random, kind: type[Any]) -> f.ControlFrame:
 
 
 def _value(rng: Random, annotation: str) -> Any:
-    if annotation == "int":
+    if annotation in _NUMBERS:
         return rng.choice(_BIG) if rng.random() < 0.3 else rng.randrange(4)
     if annotation == "bytes":
         return rng.randbytes(rng.randrange(20))
@@ -276,7 +314,7 @@ def _value(rng: Random, annotation: str) -> Any:
         return rng.random() < 0.5
     if annotation.startswith("tuple[tuple["):
         parts = annotation.removeprefix("tuple[tuple[").split("]")[0].split(", ")
-        return tuple(tuple(_value(rng, _PARTS.get(part, part)) for part in parts) for _ in range(rng.randrange(4)))
+        return tuple(tuple(_value(rng, part) for part in parts) for _ in range(rng.randrange(4)))
     if annotation.startswith("tuple"):
         return tuple(_value(rng, "int") for _ in range(rng.randrange(3)))
     return rng.choice(_TEXTS)
@@ -294,13 +332,15 @@ def _bodies(rng: Random) -> list[bytes]:
 _KINDS: Final[tuple[type[Any], ...]] = tuple(
     getattr(f, name) for name in f.__all__ if isinstance(getattr(f, name), type) and name != "KnowledgeKind"
 )
-_PARTS: Final = {"_Tick": "int", "_Count": "int"}
+_NUMBERS: Final = ("int", "Count", "PubendTick", "Version")
 _CLIENT_KINDS: Final = (
     *(f.Publish, f.Subscribe, f.Subscribe, f.Unsubscribe),
     *(f.StatusRequest, f.Heartbeat, f.Acknowledge),
+    *(f.ReadRequest, f.ReadRequest, f.SurveyRequest),
 )
 _LINK_KINDS: Final = (
     *(f.FilterUpdate, f.FilterUpdate, f.LinkState, f.LinkState, f.Forward),
     *(f.FilterProbe, f.FilterApplied, f.MechanismMessage, f.Heartbeat),
     *(f.KnowledgeMessage, f.KnowledgeMessage, f.Nack, f.Positions),
+    *(f.LogRequest, f.LogRequest, f.LogSpan, f.LogAnswer),
 )

@@ -4,6 +4,7 @@ from overlay import Overlay, chain, ring
 from penstock.broker import BrokerSettings, Record
 from penstock.broker import frames as f
 from penstock.broker.mechanism import Answer, PublishSystem, Tell
+from penstock.model.body import decode_attributes
 from penstock.model.message import Message
 from penstock.model.values import Attributes
 from penstock.selectors import Selector
@@ -198,3 +199,39 @@ def test_a_client_can_ask_how_the_broker_is() -> None:
     assert isinstance(reply, f.StatusReply)
     assert reply.number == 5
     assert b'"links":["pb"]' in reply.status
+
+
+def test_reading_a_log_is_part_of_the_brokers_deadlines_figures_and_partings() -> None:
+    overlay = chain("pb", "sb", guaranteed=True, heartbeat_ms=10**8, silent_ms=10**9)
+    overlay.client("pb").publish({"number": 1}, {"number": 2})
+    overlay.wait(5_000)
+    host = overlay.brokers["sb"]
+    client = overlay.client("sb")
+    client.say(f.ReadRequest(1, "pb.a", 0, 2**61, "number = 1", 1_000))
+    counts = overlay.brokers["pb"].status()["counts"]
+    assert (counts["log_requests"], counts["log_rows_read"], counts["log_rows_sent"]) == (1, 2, 1)
+    assert host.status()["counts"]["log_requests"] == 0
+    overlay.loses = f.LogRequest
+    client.say(f.SurveyRequest(2))
+    due_ms = host.next_deadline()
+    assert due_ms is not None
+    assert due_ms <= overlay.now_ms + 2_000
+    client.say(f.Goodbye("goodbye", "done"))
+    assert host._log_desk.next_deadline() is None
+
+
+def test_reads_for_subscribers_and_for_readers_of_logs_do_not_mix() -> None:
+    overlay = chain("pb", "sb", guaranteed=True, silent_ms=10**9)
+    overlay.client("pb").publish(*({"number": number} for number in range(5)))
+    overlay.syncs = False
+    reader, subscriber = overlay.client("sb"), overlay.client("sb")
+    reader.say(f.ReadRequest(1, "pb.a", 0, 2**61, "number > 2", 10_000))
+    subscriber.say(f.Subscribe(1, "number < 3", otherwise=0))
+    overlay.syncs = True
+    overlay.sync()
+    overlay.wait(10_000)
+    (answer,) = reader.all(f.LogAnswer)
+    assert isinstance(answer, f.LogAnswer)
+    assert [decode_attributes(each)["number"] for each in answer.bodies] == [3, 4]
+    assert subscriber.numbers() == [0, 1, 2]
+    assert (reader.numbers(), subscriber.all(f.LogAnswer)) == ([], [])

@@ -16,7 +16,7 @@ from penstock.broker.codec import FRAME_BYTES_MAX, FrameReader, decode_frame, en
 from penstock.broker.errors import ProtocolError
 from penstock.model.limits import PAYLOAD_BYTES_MAX
 
-CONTROL, PUBLISH, FORWARD, DELIVER, KNOWLEDGE, HORIZONS = range(6)
+CONTROL, PUBLISH, FORWARD, DELIVER, KNOWLEDGE, HORIZONS, LOG = range(7)
 HEARTBEAT = f.Heartbeat(7)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -29,6 +29,7 @@ BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
     bytes: st.binary(max_size=20),
     tuple[str, ...]: st.lists(texts, max_size=4).map(tuple),
     bool: st.booleans(),
+    float: st.floats(allow_nan=False),
 }
 
 
@@ -101,7 +102,26 @@ horizons = st.builds(
     st.lists(st.integers(0, 2**32 - 1), max_size=4),
     st.booleans(),
 )
-data_frames = st.one_of(publishes, forwards, delivers, knowledge(), horizons)
+
+
+@st.composite
+def log_answers(draw: st.DrawFn) -> f.LogAnswer:
+    first, last = sorted(draw(st.tuples(ticks_in_range, ticks_in_range)))
+    inside = st.integers(first, last)
+    ticks = sorted(draw(st.sets(inside, max_size=4)))
+    edges = sorted(draw(st.lists(inside, max_size=6)))
+    return f.LogAnswer(
+        draw(texts),
+        draw(texts),
+        draw(unsigned),
+        (first, last),
+        ticks,
+        [draw(st.binary(max_size=20)) for _ in ticks],
+        tuple(zip(edges[::2], edges[1::2], strict=False)),
+    )
+
+
+data_frames = st.one_of(publishes, forwards, delivers, knowledge(), horizons, log_answers())
 frames: st.SearchStrategy[f.Frame] = st.one_of(control, data_frames)
 
 
@@ -119,6 +139,9 @@ def content(frame: f.Frame) -> object:
             return "knowledge", frame.pubend, said, frame.versions, frame.is_whole, frame.size
         case f.Horizons():
             return "horizons", frame.pubend, frame.tick, frame.present, frame.numbers, frame.is_only, frame.size
+        case f.LogAnswer():
+            read = (frame.number, frame.first, frame.last, frame.ticks, frame.bodies)
+            return "log", frame.pubend, frame.host, read, frame.lost, frame.size
         case _:
             return frame
 
@@ -169,6 +192,10 @@ def test_every_control_frame_comes_back_as_it_was(kind: type[Any]) -> None:
 @example(f.Deliver(2**16 - 1, 2**64 - 1, b"", b""))
 @example(f.KnowledgeMessage("p", 0, 0, [0], [b""]))
 @example(f.KnowledgeMessage("p", 2**62, 2**62, [2**62], [b"x"]))
+@example(f.LogAnswer("p", "", 0, (0, -1), [], []))
+@example(f.LogAnswer("p", "sb", 2**64 - 1, (2**62, 2**62), [2**62], [b"x"], ((2**62, 2**62),)))
+@example(f.LogAnswer("p", "sb", 1, (5, 4), [], []))
+@example(f.LogAnswer("p", "sb", 1, (0, 9), [], [], ((0, 3), (4, 4), (9, 9))))
 def test_every_data_frame_comes_back_as_it_was_and_is_encoded_once(frame: f.DataFrame) -> None:
     encoded = encode_frame(frame)
     assert encode_frame(frame) is encoded
@@ -218,7 +245,7 @@ def test_arbitrary_bytes_are_frames_or_a_protocol_error(data: bytes) -> None:
 
 
 @settings(max_examples=1500)
-@given(st.integers(0, 7), st.binary(max_size=60))
+@given(st.integers(0, 8), st.binary(max_size=60))
 def test_arbitrary_content_is_a_frame_or_a_protocol_error(kind: int, inside: bytes) -> None:
     found, error = read(framed(kind, inside))
     assert (len(found) == 1) == (error is None)
@@ -236,13 +263,13 @@ def test_a_frame_with_changed_bytes_is_a_frame_or_a_protocol_error(frame: f.Fram
     assert (len(found) == 2) == (error is None)
 
 
-@given(st.one_of(control, publishes, forwards, knowledge()), st.data())
+@given(st.one_of(control, publishes, forwards, knowledge(), log_answers()), st.data())
 def test_a_frame_that_lost_its_end_is_a_protocol_error(frame: f.Frame, data: st.DataObject) -> None:
     encoded = encode_frame(frame)
     check_that_it_is_refused(framed(encoded[4], encoded[5 : data.draw(st.integers(5, len(encoded) - 1))]))
 
 
-@given(st.one_of(control, publishes, forwards, knowledge()), st.binary(min_size=1, max_size=9))
+@given(st.one_of(control, publishes, forwards, knowledge(), log_answers()), st.binary(min_size=1, max_size=9))
 def test_a_frame_with_something_behind_its_end_is_a_protocol_error(frame: f.Frame, more: bytes) -> None:
     encoded = encode_frame(frame)
     check_that_it_is_refused(framed(encoded[4], encoded[5:] + more))
@@ -276,7 +303,7 @@ def test_a_reader_that_met_a_bad_frame_does_not_go_on_behind_it() -> None:
     assert read(encode_frame(HEARTBEAT), reader)[0] == []
 
 
-@pytest.mark.parametrize("kind", [6, 9, 255])
+@pytest.mark.parametrize("kind", [7, 9, 255])
 def test_an_unknown_kind_is_a_protocol_error(kind: int) -> None:
     with pytest.raises(ProtocolError, match=rf"^unknown kind of frame {kind}$"):
         decode_frame(kind, memoryview(b""))
@@ -319,6 +346,28 @@ HUGE = b"\xff\xff\xff\xff"
         (HORIZONS, struct.pack(">HQQB", 0, 1, 1, 0) + b"xyz"),
         (HORIZONS, struct.pack(">HQQB", 0, 1, 1, 2)),
         (HORIZONS, struct.pack(">HQQ", 0, 1, 1)),
+        (LOG, struct.pack(">QQQHHI", 1, 1, 3, 0, 0, 0)),
+        (LOG, struct.pack(">QQQHHII", 1, 1, 0, 0, 0, 0, 0)),
+        (LOG, struct.pack(">QQQHHII", 1, 2**62 + 2, 2**62 + 2, 0, 0, 0, 0)),
+        (LOG, struct.pack(">QQQHHII", 1, 2**64 - 1, 2**64 - 1, 0, 0, 0, 0)),
+        (LOG, struct.pack(">QQQHHII", 1, 1, 3, 65_535, 0, 0, 0)),
+        (LOG, struct.pack(">QQQHHII", 1, 1, 3, 0, 65_535, 0, 0)),
+        (LOG, struct.pack(">QQQHHII", 1, 1, 3, 0, 0, 2**32 - 1, 0)),
+        (LOG, struct.pack(">QQQHHII", 1, 1, 3, 0, 0, 0, 2**32 - 1)),
+        (LOG, struct.pack(">QQQHHII", 1, 1, 3, 0, 0, 2**32 - 1, 2**32 - 1) + bytes(100_000)),
+        (LOG, struct.pack(">QQQHHII", 1, 1, 3, 1, 0, 0, 0) + b"\xff"),
+        (LOG, struct.pack(">QQQHHII", 1, 1, 3, 0, 2, 0, 0) + b"\xed\xa0"),
+        (LOG, struct.pack(">QQQHHII", 1, 1, 3, 0, 0, 0, 0) + b"x"),
+        (LOG, struct.pack(">QQQHHIIQ", 1, 1, 3, 0, 0, 0, 1, 1) + HUGE),
+        (LOG, struct.pack(">QQQHHIIQI", 1, 1, 3, 0, 0, 0, 1, 0, 0)),
+        (LOG, struct.pack(">QQQHHIIQI", 1, 1, 3, 0, 0, 0, 1, 3, 0)),
+        (LOG, struct.pack(">QQQHHIIQI", 1, 1, 1, 0, 0, 0, 1, 1, 0)),
+        (LOG, struct.pack(">QQQHHIIQQII", 1, 1, 9, 0, 0, 0, 2, 3, 3, 0, 0)),
+        (LOG, struct.pack(">QQQHHIIQQII", 1, 1, 9, 0, 0, 0, 2, 4, 3, 0, 0)),
+        (LOG, struct.pack(">QQQHHIIQQ", 1, 1, 9, 0, 0, 1, 0, 0, 3)),
+        (LOG, struct.pack(">QQQHHIIQQ", 1, 1, 9, 0, 0, 1, 0, 3, 9)),
+        (LOG, struct.pack(">QQQHHIIQQ", 1, 1, 9, 0, 0, 1, 0, 4, 3)),
+        (LOG, struct.pack(">QQQHHIIQQQQ", 1, 1, 9, 0, 0, 2, 0, 4, 5, 3, 6)),
         (CONTROL, b"\xdd" + HUGE),
         (CONTROL, b"\xdf" + HUGE),
         (CONTROL, b"\xdb" + HUGE),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.broker.data_frames import Deliver, Forward, Horizons, KnowledgeKind, KnowledgeMessage, Publish
+from penstock.broker.data_frames import Deliver, Forward, Horizons, KnowledgeKind, KnowledgeMessage, LogAnswer, Publish
 
 FRAMES = [
     Publish(1, [b"body"], "p"),
@@ -12,12 +12,13 @@ FRAMES = [
     Deliver(0, 1, bytes(4), b"body"),
     KnowledgeMessage("p", 1, 9, [5], [b"body"], versions=(("sb", 1, 2),)),
     Horizons(0, 1, bytes(8), is_only=True),
+    LogAnswer("p", "sb", 3, (1, 9), [5], [b"body"], ((1, 2),)),
 ]
 
 
 @pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame).__name__)
 def test_a_new_frame_has_a_size_and_no_encoding_and_no_room_for_more(
-    frame: Publish | Forward | Deliver | KnowledgeMessage | Horizons,
+    frame: Publish | Forward | Deliver | KnowledgeMessage | Horizons | LogAnswer,
 ) -> None:
     assert frame.size > 0
     assert frame.encoded is None

@@ -6,10 +6,16 @@ from random import Random
 
 from penstock.broker.edge import NEVER, CatchUp, Edge, HostSubscription
 from penstock.broker.settings import BrokerSettings
+from penstock.congestion.settings import CongestionSettings
 from penstock.streams.knowledge import COMPLETE, Knowledge
 
 GATHER_MS = 50
-SETTINGS = BrokerSettings("sb", nack_window_ms=1, receive_window_ms=10, catch_ups_max=2)
+SETTINGS = BrokerSettings(
+    "sb",
+    receive_window_ms=10,
+    catch_ups_max=2,
+    congestion=CongestionSettings(nack_window_ms=1, nack_size_ms=1),
+)
 
 
 def subscription(key: int, version: int = 1) -> HostSubscription:
@@ -179,8 +185,9 @@ def test_each_stream_asks_for_what_is_in_doubt_within_its_window_and_again_after
     asked = made.questions(now_ms=5_100, may_ask=lambda _: True)
     assert [tuple(each) for each in asked] == [
         (1_000_000, 1_000_099),
-        (1_000_201, 1_000_000 + (1 << 16)),
-        (500, 500 + (1 << 16)),
+        # The window ends where a millisecond does.
+        (1_000_201, (17 << 16) - 1),
+        (500, (2 << 16) - 1),
     ]
     assert made.questions(now_ms=5_200, may_ask=lambda _: True) == []
     deadline_ms = made.next_deadline()

@@ -25,7 +25,7 @@ def test_every_exported_frame_is_a_control_frame_or_a_data_frame() -> None:
 
 def test_every_control_frame_has_a_tag_of_its_own() -> None:
     tags = [each.__struct_config__.tag for each in CONTROL]
-    assert len(set(tags)) == len(tags) == 31
+    assert len(set(tags)) == len(tags) == 38
 
 
 def test_control_frames_are_values() -> None:
@@ -80,6 +80,15 @@ def test_the_size_of_knowledge_is_not_less_than_its_bytes(each: list[bytes], pub
 @given(st.integers(0, 5), st.booleans())
 def test_the_size_of_horizons_is_hardly_more_than_its_bytes(count: int, is_only: bool) -> None:
     check_size(f.Horizons(1, 2, bytes(4 * count), is_only=is_only))
+
+
+@given(bodies, pubend_names, pubend_names, st.integers(0, 3))
+def test_the_size_of_a_log_counts_also_what_it_takes_to_keep_it(
+    each: list[bytes], pubend: str, host: str, losses: int
+) -> None:
+    lost = tuple((number, number) for number in range(losses))
+    frame = f.LogAnswer(pubend, host, 1, (0, 9), list(range(len(each))), each, lost)
+    assert len(encode_frame(frame)) + 400 <= frame.size <= len(encode_frame(frame)) + 512
 
 
 def check_size(frame: f.DataFrame) -> None:

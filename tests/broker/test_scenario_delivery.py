@@ -336,7 +336,6 @@ def test_with_tiny_bounds_every_subscriber_gets_what_it_is_owed(happenings: list
         cache_bytes=1_000,
         receive_window_bytes=300,
         receive_window_ms=300,
-        nack_window_ms=100,
         catch_ups_max=1,
     )
     tell(overlay, ["sb", "sb", "ib", "sb"], happenings)

@@ -69,7 +69,7 @@ def test_who_returns_anywhere_gets_what_it_had_not_acknowledged_in_order(place: 
 
 
 def test_who_returns_is_caught_up_while_live_traffic_goes_on() -> None:
-    overlay = line(cache_bytes=500, nack_window_ms=200)
+    overlay = line(cache_bytes=500)
     first, steady = durable(overlay), durable(overlay, "tb", "steady")
     publish(overlay, *range(5))
     overlay.leave(first)

@@ -10,6 +10,8 @@ from penstock.broker.control import COUNT_MAX
 from penstock.broker.errors import ProtocolError
 from penstock.broker.stream_frames import (
     LATEST,
+    LogRequest,
+    LogSpan,
     Nack,
     Positions,
     StreamForget,
@@ -28,6 +30,8 @@ FRAMES = [
     StreamTaken("p", "sb", "D", 10),
     StreamForget("p", "sb", 2, "D"),
     StreamForgotten("p", "sb", 2, existed=True),
+    LogRequest("p", "sb", 3, 0, LATEST, 1_000, "number > 1"),
+    LogSpan("p", "sb", 3, 4, COUNT_MAX),
 ]
 
 
@@ -63,6 +67,23 @@ def test_the_latest_is_the_highest_tick_that_is_believed() -> None:
         ["forget", "p", "sb", 1, 5],
         ["forgotten", "p", "sb", 1, 1],
         ["positions", "p", [], [["D", 1, 2]]],
+        ["logask", "p", "sb", 1, -1, 2, 3, ""],
+        ["logask", "p", "sb", 1, 0, COUNT_MAX + 1, 3, ""],
+        ["logask", "p", "sb", -1, 0, 2, 3, ""],
+        ["logask", "p", "sb", 1, 0, 2, -1, ""],
+        ["logask", "p", "sb", 1, 0, 2, 3, b"TRUE"],
+        ["logask", "p", "sb", 1, 0],
+        ["logspan", "p", "sb", 1, -1, 2],
+        ["logspan", "p", "sb", 1, 1, COUNT_MAX + 1],
+        ["logspan", "p", "sb", 1, 1],
+        ["read", -1, "p", 0, 1, "", 1],
+        ["read", COUNT_MAX + 1, "p", 0, 1, "", 1],
+        ["read", 1, "p", -1, 1, "", 1],
+        ["read", 1, "p", 0, COUNT_MAX + 1, "", 1],
+        ["read", 1, "p", 0, 1, "", -1],
+        ["read", 1, "p", 0, 1, ""],
+        ["surveyreply", 1, [["p", -1, 2]]],
+        ["surveyreply", 1, [["p", 1]]],
         ["positions", "p", [], [["D", -1, 2, "sb"]]],
         ["positions", "p", [], [["D", 1, COUNT_MAX + 1, "sb"]]],
         ["positions", "p", [], [["D", 1, 2, "sb", 3]]],

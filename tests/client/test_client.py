@@ -10,7 +10,19 @@ import pytest
 from client.scripted import LIMIT_S, QUICK, ScriptedBroker, deliver, run, until
 from live.certificates import Authority
 from penstock.broker.access import Access, Rule
-from penstock.broker.frames import Frame, Goodbye, Publish, PublishAck, Refused, StatusRequest, Subscribe
+from penstock.broker.frames import (
+    Frame,
+    Goodbye,
+    LogAnswer,
+    Publish,
+    PublishAck,
+    ReadRequest,
+    Refused,
+    StatusRequest,
+    Subscribe,
+    SurveyReply,
+    SurveyRequest,
+)
 from penstock.client.client import Client, connect
 from penstock.client.errors import (
     AddressError,
@@ -19,6 +31,7 @@ from penstock.client.errors import (
     RefusedError,
     WouldBlockError,
 )
+from penstock.client.reading import LogReading
 from penstock.client.settings import ClientSettings
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import BrokerPlace, Overlay
@@ -327,6 +340,107 @@ def test_status_is_the_brokers_answer_or_its_refusal() -> None:
 
 
 # Against the real broker.
+
+
+def answered(frame: ReadRequest, last: int | None = None) -> list[Frame]:
+    """A part of a log that ends there, with a message at its first tick."""
+    end = frame.last if last is None else min(last, frame.last)
+    return [LogAnswer(frame.pubend, "", frame.number, (frame.first, end), [frame.first], [b"x"])]
+
+
+def test_logs_are_surveyed_and_read_in_parts() -> None:
+    async def test() -> None:
+        broker = ScriptedBroker(
+            {
+                SurveyRequest: lambda frame: [SurveyReply(frame.number, (("p", 3, 20),), ("q",))],
+                ReadRequest: lambda frame: answered(frame, frame.first + 9),
+            }
+        )
+        async with broker, connect(broker.address) as client:
+            survey = await client.survey()
+            assert (survey.spans["p"].earliest, survey.spans["p"].latest, survey.unreachable) == (3, 20, ("q",))
+            wanted = attr("n") > 1
+            parts = [part async for part in client.read("p", 3, 20, wanted, bytes_max=7)]
+            assert [(part.pubend, part.first, part.last, part.ticks) for part in parts] == [
+                ("p", 3, 12, [3]),
+                ("p", 13, 20, [13]),
+            ]
+            assert [(each.selector, each.bytes_max) for each in broker.peer.of(ReadRequest)] == [(str(wanted), 7)] * 2
+            with pytest.raises(SelectorError):
+                client.read("p", 3, 20, "n >")
+
+    run(test())
+
+
+def test_an_answer_that_got_lost_is_asked_for_again_under_the_same_number() -> None:
+    async def test() -> None:
+        asked: list[ReadRequest] = []
+
+        def answer(frame: ReadRequest) -> list[Frame]:
+            asked.append(frame)
+            return answered(frame) if len(asked) >= 3 else []
+
+        async with ScriptedBroker({ReadRequest: answer}) as broker, connect(broker.address) as client:
+            reading = LogReading(client._ask, again_s=0.001)
+            assert [part.last async for part in reading.read("p", 0, 9, "TRUE")] == [9]
+            assert len(set(asked)) == 1
+
+    run(test())
+
+
+def test_a_reading_goes_on_over_the_next_connection() -> None:
+    async def test() -> None:
+        asked: list[ReadRequest] = []
+
+        def answer(frame: ReadRequest) -> list[Frame]:
+            asked.append(frame)
+            if len(asked) % 2 == 0:
+                broker.peer.cut()
+                return []
+            return answered(frame, frame.first + 9)
+
+        async with ScriptedBroker({ReadRequest: answer}) as broker, connected(broker, QUICK) as client:
+            parts = [part async for part in client.read("p", 0, 39)]
+            assert [(part.first, part.last) for part in parts] == [(0, 9), (10, 19), (20, 29), (30, 39)]
+            assert len(broker.peers) == 4
+
+    run(test())
+
+
+def test_a_reading_of_a_client_that_is_closed_meanwhile_ends() -> None:
+    async def test() -> None:
+        async with ScriptedBroker({ReadRequest: lambda _: []}) as broker:
+            client = await connect(broker.address).open()
+            reader = asyncio.create_task(anext(client.read("p", 0, 9)))
+            await until(lambda: broker.peer.of(ReadRequest))
+            await client.close()
+            with pytest.raises(ClientClosedError):
+                await reader
+            with pytest.raises(ClientClosedError):
+                await client.survey()
+
+    run(test())
+
+
+def test_a_reading_gives_up_when_the_client_does() -> None:
+    async def test() -> None:
+        settings = ClientSettings(give_up_ms=1)
+        async with ScriptedBroker({ReadRequest: lambda _: []}) as broker, connected(broker, settings) as client:
+            with pytest.raises(ConnectionFailedError, match="the log of pubend p: no answer within"):
+                await anext(client.read("p", 0, 9))
+            assert client.is_connected
+
+    run(test())
+
+
+def test_a_refused_reading_says_why() -> None:
+    async def test() -> None:
+        answers = {ReadRequest: lambda frame: [Refused("read", frame.number, "no such pubend")]}
+        async with ScriptedBroker(answers) as broker, connect(broker.address) as client:
+            with pytest.raises(RefusedError, match="the broker refused to read its log: no such pubend"):
+                await anext(client.read("p", 0, 9))
+
+    run(test())
 
 
 @asynccontextmanager

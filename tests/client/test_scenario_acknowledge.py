@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 
 from client.scripted import deliver
 from client.test_session import NAMES, WELCOME, feed, naming, session_up
-from penstock.broker.frames import Acknowledge, Forget, Forgotten, Frame, Horizons, Refused, Subscribed, Unsubscribe
+from penstock.broker.frames import (
+    Acknowledge,
+    Forget,
+    Forgotten,
+    Frame,
+    Horizons,
+    Refused,
+    StatusRequest,
+    Subscribed,
+    Unsubscribe,
+)
 from penstock.client.inbox import Inbox, Lag
 from penstock.client.received import Received
 from penstock.client.session import Session
@@ -119,7 +129,11 @@ def test_lag_is_told_by_what_the_broker_has_heard() -> None:
 
 def test_to_forget_is_a_request_with_an_answer() -> None:
     session = session_up()
-    assert (session.ask_status(), session.ask_to_forget("app"), session.ask_to_forget("b")) == (1, 2, 3)
+    assert (
+        session.ask(StatusRequest),
+        session.ask(lambda n: Forget(n, "app")),
+        session.ask(lambda n: Forget(n, "b")),
+    ) == (1, 2, 3)
     assert session.take_frames(now_ms=0)[1:] == [Forget(2, "app"), Forget(3, "b")]
     answers: list[Frame] = [Forgotten(2, ("far",)), Refused("forget", 3, "there is none")]
     assert feed(session, *answers).answers == answers

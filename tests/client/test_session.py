@@ -15,15 +15,21 @@ from penstock.broker.frames import (
     Hello,
     Horizons,
     LinkState,
+    LogAnswer,
+    LogRequest,
+    LogSpan,
     Lost,
     PubendNames,
     Publish,
     PublishAck,
+    ReadRequest,
     Refused,
     StatusReply,
     StatusRequest,
     Subscribe,
     Subscribed,
+    SurveyReply,
+    SurveyRequest,
     Unsubscribe,
     Unsubscribed,
     Welcome,
@@ -276,12 +282,41 @@ def test_half_a_frame_of_the_old_connection_does_not_disturb_the_new_one() -> No
 
 def test_status_answers_and_refusals_are_passed_on() -> None:
     session = session_up()
-    assert session.ask_status() == 1
+    assert session.ask(StatusRequest) == 1
     assert session.take_frames(now_ms=0) == [StatusRequest(1)]
     assert feed(session, StatusReply(1, b"{}"), Refused("status", 2, "no")).answers == [
         StatusReply(1, b"{}"),
         Refused("status", 2, "no"),
     ]
+
+
+def test_what_is_asked_again_has_the_same_number_and_its_answers_are_passed_on() -> None:
+    session = session_up()
+    number = session.ask(lambda number: ReadRequest(number, "p", 1, 9, "TRUE", 5))
+    assert session.ask(SurveyRequest) == number + 1
+    session.ask_again(ReadRequest(number, "p", 1, 9, "TRUE", 5))
+    asked = ReadRequest(number, "p", 1, 9, "TRUE", 5)
+    assert session.take_frames(now_ms=0) == [asked, SurveyRequest(number + 1), asked]
+    survey, refusal = SurveyReply(number + 1, (("p", 1, 2),)), Refused("read", number, "no")
+    answers = feed(session, LogAnswer("p", "", number, (1, 9), [4], [b"x"]), survey, refusal).answers
+    assert isinstance(answers[0], LogAnswer)
+    assert (answers[0].number, answers[0].ticks, answers[0].bodies) == (number, [4], [b"x"])
+    assert answers[1:] == [survey, refusal]
+
+
+def test_nothing_is_asked_where_there_is_no_broker() -> None:
+    session = session_up()
+    session.on_disconnected()
+    with pytest.raises(AssertionError, match="no broker to ask"):
+        session.ask(StatusRequest)
+    with pytest.raises(AssertionError, match="no broker to ask"):
+        session.ask_again(StatusRequest(1))
+
+
+@pytest.mark.parametrize("frame", [LogRequest("p", "h", 1, 0, 9, 9), LogSpan("p", "h", 1, 0, 9), SurveyRequest(1)])
+def test_what_brokers_and_clients_ask_is_not_for_clients(frame: Frame) -> None:
+    with pytest.raises(ProtocolError, match="to a client"):
+        feed(session_up(), frame)
 
 
 def test_a_refused_message_and_a_goodbye_are_passed_on() -> None:

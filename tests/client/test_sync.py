@@ -2,16 +2,28 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from client.scripted import LIMIT_S, ScriptedBroker, deliver
-from penstock.broker.frames import Lost, Publish, Subscribe, Subscribed, Unsubscribe
+from penstock.broker.frames import (
+    Frame,
+    LogAnswer,
+    Lost,
+    Publish,
+    ReadRequest,
+    Subscribe,
+    Subscribed,
+    SurveyReply,
+    SurveyRequest,
+    Unsubscribe,
+)
 from penstock.client.errors import ClientClosedError, ConnectionFailedError
 from penstock.client.positions import LostTicks
-from penstock.client.sync import connect_sync
+from penstock.client.sync import SyncClient, connect_sync
 from penstock.model.errors import MisuseError
 from penstock.model.message import Message
 from penstock.selectors.errors import SelectorError
@@ -171,3 +183,148 @@ def test_positions_are_those_of_the_thread_that_reads() -> None:
         with pytest.raises(MisuseError):
             client.subscribe("TRUE", start={"quotes": -1})
     assert other.positions == {"quotes": 3_005}
+
+
+def in_parts(frame: ReadRequest) -> list[Frame]:
+    """Ten ticks of a log, with a message at the first."""
+    last = min(frame.first + 9, frame.last)
+    return [LogAnswer(frame.pubend, "", frame.number, (frame.first, last), [frame.first], [b"x"])]
+
+
+def test_logs_are_read_without_asyncio_and_by_several_threads() -> None:
+    broker = ScriptedBroker(
+        {SurveyRequest: lambda frame: [SurveyReply(frame.number, (("p", 0, 99),))], ReadRequest: in_parts}
+    )
+    with broker_in_a_thread(broker), connect_sync(broker.address) as client:
+        span = client.survey().spans["p"]
+        found: dict[int, list[int]] = {}
+
+        def read(number: int) -> None:
+            parts = list(client.read("p", span.earliest + number, span.latest, "n > 1"))
+            found[number] = [tick for part in parts for tick in part.ticks]
+
+        threads = [threading.Thread(target=read, args=(number,), daemon=True) for number in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LIMIT_S)
+        assert found == {number: list(range(number, 100, 10)) for number in range(5)}
+        with pytest.raises(SelectorError):
+            next(client.read("p", 0, 9, "n >"))
+        with pytest.raises(MisuseError):
+            next(client.read("p", 9, 0))
+
+
+def nothing_runs_in(client: SyncClient) -> Callable[[], bool]:
+    """Whether the client's thread has no task but those that it always has."""
+
+    async def tasks() -> list[str]:
+        return [each.get_coro().__qualname__ for each in asyncio.all_tasks()]  # type: ignore[union-attr]
+
+    def look() -> bool:
+        return not [each for each in client.call(tasks) if "read" in each.lower() or "_part" in each]
+
+    return look
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    limit = threading.Event()
+    timer = threading.Timer(LIMIT_S, limit.set)
+    timer.start()
+    try:
+        while not condition():
+            assert not limit.is_set()
+    finally:
+        timer.cancel()
+
+
+def test_a_reading_that_is_left_early_asks_no_more() -> None:
+    answers = {ReadRequest: lambda frame: in_parts(frame) if frame.first < 10 else []}
+    broker = ScriptedBroker(answers)
+    with broker_in_a_thread(broker), connect_sync(broker.address) as client:
+        for _ in range(2):
+            for part in client.read("p", 0, 99):
+                assert part.first == 0
+                break
+            wait_until(nothing_runs_in(client))
+        parts = client.read("p", 0, 99)
+        next(parts)
+        del parts
+        wait_until(nothing_runs_in(client))
+        unread = client.read("p", 0, 99)
+        del unread
+        assert client._begun == set()
+
+
+def test_a_reading_ends_when_another_thread_closes_the_client() -> None:
+    answers = {ReadRequest: lambda frame: in_parts(frame) if frame.first < 10 else []}
+    broker = ScriptedBroker(answers)
+    with broker_in_a_thread(broker):
+        client = connect_sync(broker.address).open()
+        parts = client.read("p", 0, 99)
+        next(parts)
+        ended: list[Exception] = []
+
+        def read() -> None:
+            try:
+                next(parts)
+            except ClientClosedError as error:
+                ended.append(error)
+
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        client.close()
+        reader.join(LIMIT_S)
+        assert len(ended) == 1
+        with pytest.raises(ClientClosedError):
+            next(client.read("p", 0, 99))
+
+
+def test_a_reading_that_was_not_finished_when_the_client_was_closed_can_be_left() -> None:
+    broker = ScriptedBroker({ReadRequest: in_parts})
+    with broker_in_a_thread(broker):
+        client = connect_sync(broker.address).open()
+        parts = client.read("p", 0, 99)
+        next(parts)
+        client.close()
+        with pytest.raises(ClientClosedError):
+            next(parts)
+        left = client.read("p", 0, 99)
+        del parts, left
+
+
+def test_an_interrupt_ends_a_reading_and_is_what_the_application_sees() -> None:
+    """As by control C, which arrives where the application waits."""
+    broker = ScriptedBroker({ReadRequest: lambda frame: in_parts(frame) if frame.first < 10 else []})
+    with broker_in_a_thread(broker), connect_sync(broker.address) as client:
+        parts = client.read("p", 0, 99)
+        next(parts)
+        ordinary = client.call
+
+        def interrupted(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+            assert client._loop is not None
+            future = asyncio.run_coroutine_threadsafe(work(), client._loop)
+            wait_until(lambda: len(broker.peer.of(ReadRequest)) == 2)
+            future.cancel()
+            raise KeyboardInterrupt
+
+        client.call = interrupted  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            next(parts)
+        client.call = ordinary  # type: ignore[method-assign]
+        wait_until(nothing_runs_in(client))
+        assert [part.first for part in client.read("p", 0, 9)] == [0]
+
+
+def test_a_reading_that_is_collected_in_the_clients_own_thread_does_not_stop_it() -> None:
+    broker = ScriptedBroker({ReadRequest: lambda frame: in_parts(frame) if frame.first < 10 else []})
+    with broker_in_a_thread(broker), connect_sync(broker.address) as client:
+        held = [client.read("p", 0, 99)]
+        next(held[0])
+
+        async def collect() -> None:
+            held.clear()
+
+        client.call(collect)
+        wait_until(nothing_runs_in(client))
+        assert [part.first for part in client.read("p", 0, 9)] == [0]

@@ -7,18 +7,21 @@ shells run it: ``live`` with sockets and clocks, ``sim`` in virtual time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
 from penstock.broker import frames as f
+from penstock.broker.congestion import Congestion
 from penstock.broker.desk import Desk
 from penstock.broker.durable import Recovered
 from penstock.broker.effects import Effect
 from penstock.broker.errors import ProtocolError
 from penstock.broker.guaranteed import Guaranteed
+from penstock.broker.handlers import Handler, client_handlers, link_handlers, only, stream_handlers
 from penstock.broker.intake import Intake
+from penstock.broker.log_desk import LogDesk
 from penstock.broker.mechanism import Mechanism
 from penstock.broker.mechanisms import Mechanisms
 from penstock.broker.membership import Membership
@@ -58,17 +61,29 @@ class Broker:
         self._readiness = Readiness(wait_ms=settings.subscribe_wait_ms)
         self._guaranteed = Guaranteed(rooms, rng, recovered or Recovered())
         self._desk = Desk(rooms, self._readiness, self._guaranteed, incarnation=incarnation)
-        self._intake = Intake(rooms, self._guaranteed, refuse=self._desk.refuse)
+        self._log_desk = LogDesk(rooms, self._guaranteed.logs, refuse=self._desk.refuse)
+        carrier, edges = self._guaranteed.carrier, self._guaranteed.edges
+        self._congestion = Congestion(rooms, self._guaranteed.logs, edges, carrier)
+        self._intake = Intake(rooms, self._guaranteed, self._congestion, refuse=self._desk.refuse)
         self._neighbourhood = Neighbourhood(rooms, self._readiness, self._guaranteed, incarnation=incarnation)
         self._membership = Membership(rooms, self._neighbourhood)
-        self._mechanisms = Mechanisms(rooms, mechanisms, self._guaranteed.edges, say_to=self._neighbourhood.say_to)
-        if self._guaranteed.edges.subscriptions:
+        self._mechanisms = Mechanisms(rooms, mechanisms, edges, say_to=self._neighbourhood.say_to)
+        if edges.subscriptions:
             self._readiness.need(rooms.filters.version)
         self._beat_ms: int | None = None
         self._credit_ms: int | None = None
         self._subscribed = False
         self.malformed = 0
-        self._handlers: dict[type, Callable[[Peer, Any, int], None]] = self._link_handlers() | self._client_handlers()
+        self._handlers: dict[type, Handler] = {
+            f.Hello: self._on_hello,
+            f.Heartbeat: lambda _peer, _frame, _now_ms: None,
+            f.Goodbye: lambda peer, _frame, now_ms: self._forget(peer, now_ms, told=True),
+            f.Subscribe: only(PeerKind.CLIENT, self._on_subscribe),
+            f.StatusRequest: only(PeerKind.CLIENT, self._on_status_request),
+            **link_handlers(self._neighbourhood, self._router, self._mechanisms),
+            **stream_handlers(self._guaranteed, self._log_desk, self._congestion),
+            **client_handlers(self._desk, self._intake, self._guaranteed, self._log_desk, self._neighbourhood),
+        }
 
     # --- stimuli
 
@@ -138,7 +153,12 @@ class Broker:
         The last one may lie behind the last that was asked for, if there is nothing in between. What is damaged lies
         right behind that, and cannot be read.
         """
-        self._guaranteed.on_read(number, messages, last, damaged, now_ms=now_ms)
+        if not self._log_desk.on_read(number, messages, last, damaged):
+            self._guaranteed.on_read(number, messages, last, damaged, now_ms=now_ms)
+        return self._finish(now_ms)
+
+    def kept_read(self, number: int, values: dict[str, bytes | None], *, now_ms: int) -> list[Effect]:  # noqa: ARG002
+        """What a read of kept records found; nobody asks for any yet."""
         return self._finish(now_ms)
 
     def apply(self, settings: BrokerSettings, *, now_ms: int) -> list[Effect]:
@@ -146,16 +166,15 @@ class Broker:
         self._guaranteed.begin_turn(now_ms=now_ms)
         for peer, code, reason in self._membership.apply(settings):
             self._end(peer, code, reason, now_ms)
+        self._congestion.tune(now_ms=now_ms)
         self._membership.sweep()
         self._readiness.stir(now_ms=now_ms)
         return self._finish(now_ms)
 
     def next_deadline(self) -> int | None:
         """When this broker wants to be woken, if nothing happens before."""
-        wishes = [
-            *(self._beat_ms, self._credit_ms, self._readiness.next_deadline()),
-            *(self._intake.next_deadline(), self._guaranteed.next_deadline(), self._mechanisms.next_deadline()),
-        ]
+        parts = (self._readiness, self._log_desk, self._intake, self._guaranteed, self._congestion, self._mechanisms)
+        wishes = [self._beat_ms, self._credit_ms, *(each.next_deadline() for each in parts)]
         return min([each for each in wishes if each is not None], default=None)
 
     def on_deadline(self, *, now_ms: int) -> list[Effect]:
@@ -167,7 +186,10 @@ class Broker:
                 self._end(peer, "silent", "nothing was heard for too long", now_ms)
             self._membership.sweep()
         self._intake.on_deadline(now_ms=now_ms)
+        # A query that overtakes the silence spoken in the same turn would make everybody look as late as that.
+        self._congestion.on_deadline(now_ms=now_ms)
         self._guaranteed.on_deadline(now_ms=now_ms)
+        self._log_desk.on_deadline(now_ms=now_ms)
         if self._readiness.is_time_to_retry(now_ms=now_ms):
             self._neighbourhood.probe()
         self._mechanisms.on_deadline(now_ms=now_ms)
@@ -204,8 +226,14 @@ class Broker:
             "dropped": dict(connections.dropped),
             "malformed": self.malformed,
             "refused": self._desk.refused,
-            "counts": {**self._router.counts, **self._guaranteed.counts()},
+            "counts": {
+                **self._router.counts,
+                **self._guaranteed.counts(),
+                **self._log_desk.counts,
+                **self._congestion.counts,
+            },
             "guaranteed": self._guaranteed.status(),
+            "congestion": self._congestion.status(),
             "mechanisms": self._mechanisms.status(),
         }
 
@@ -215,53 +243,9 @@ class Broker:
         self._filters.check_invariants()
         self._subscribers.check_invariants()
         self._guaranteed.check_invariants()
+        self._congestion.check_invariants()
         for peer in self._connections.peers.values():
             peer.outbox.check_invariants()
-
-    # --- who may say what
-
-    def _link_handlers(self) -> dict[type, Callable[[Peer, Any, int], None]]:
-        def for_links(handler: Callable[[Peer, Any, int], None]) -> Callable[[Peer, Any, int], None]:
-            return _only(PeerKind.LINK, handler)
-
-        neighbourhood, guaranteed = self._neighbourhood, self._guaranteed
-        return {
-            f.Hello: self._on_hello,
-            f.Heartbeat: lambda _peer, _frame, _now_ms: None,
-            f.Goodbye: lambda peer, _frame, now_ms: self._forget(peer, now_ms, told=True),
-            f.LinkState: for_links(lambda peer, frame, now_ms: neighbourhood.on_link_state(peer, frame, now_ms=now_ms)),
-            f.FilterUpdate: for_links(lambda peer, frame, _now_ms: neighbourhood.on_filter_update(peer, frame)),
-            f.FilterAck: for_links(lambda peer, frame, _now_ms: neighbourhood.on_filter_ack(peer, frame)),
-            f.FilterProbe: for_links(lambda _peer, frame, now_ms: neighbourhood.on_probe(frame, now_ms=now_ms)),
-            f.FilterApplied: for_links(lambda _peer, frame, now_ms: neighbourhood.on_applied(frame, now_ms=now_ms)),
-            f.KnowledgeMessage: for_links(
-                lambda peer, frame, now_ms: guaranteed.carrier.on_message(peer, frame, now_ms=now_ms)
-            ),
-            f.Nack: for_links(lambda peer, frame, now_ms: guaranteed.carrier.on_nack(peer.name, frame, now_ms=now_ms)),
-            f.Positions: for_links(lambda _peer, frame, now_ms: guaranteed.on_positions(frame, now_ms=now_ms)),
-            f.StreamOpen: for_links(lambda _peer, frame, _now_ms: guaranteed.desk.on_open(frame)),
-            f.StreamOpened: for_links(lambda _peer, frame, _now_ms: guaranteed.desk.on_opened(frame)),
-            f.StreamTaken: for_links(lambda _peer, frame, _now_ms: guaranteed.desk.on_taken(frame)),
-            f.StreamForget: for_links(lambda _peer, frame, _now_ms: guaranteed.desk.on_forget(frame)),
-            f.StreamForgotten: for_links(lambda _peer, frame, _now_ms: guaranteed.desk.on_forgotten(frame)),
-            f.Forward: for_links(lambda peer, frame, _now_ms: self._router.forward(frame, peer.name)),
-            f.MechanismMessage: for_links(self._mechanisms.on_message),
-        }
-
-    def _client_handlers(self) -> dict[type, Callable[[Peer, Any, int], None]]:
-        def for_clients(handler: Callable[[Peer, Any, int], None]) -> Callable[[Peer, Any, int], None]:
-            return _only(PeerKind.CLIENT, handler)
-
-        desk, intake, flood = self._desk, self._intake, self._neighbourhood.flood
-        positions = self._guaranteed.positions
-        return {
-            f.Publish: for_clients(lambda peer, frame, now_ms: intake.publish(peer, frame, now_ms=now_ms)),
-            f.Acknowledge: for_clients(lambda peer, frame, _now_ms: positions.acknowledge(peer, frame)),
-            f.Subscribe: for_clients(self._on_subscribe),
-            f.Forget: for_clients(lambda peer, frame, _now_ms: desk.forget(peer, frame)),
-            f.Unsubscribe: for_clients(lambda peer, frame, _now_ms: flood(desk.unsubscribe(peer, frame))),
-            f.StatusRequest: for_clients(self._on_status_request),
-        }
 
     # --- who comes, and what they ask that concerns several rooms
 
@@ -313,6 +297,7 @@ class Broker:
             self._connections.close_quietly(peer)
         if peer.kind is PeerKind.CLIENT:
             self._intake.leave(peer.connection)
+            self._log_desk.forget(peer.connection)
             self._neighbourhood.flood(self._desk.leave(peer, now_ms=now_ms))
         elif peer.kind is PeerKind.LINK and peer.name not in self._connections.links:
             self._neighbourhood.link_down(peer.name)
@@ -346,7 +331,7 @@ class Broker:
         self._credit_ms = None if self._intake.give_credit() else now_ms + _CREDIT_CHECK_MS
         for peer in self._connections.take_overflowed():
             self._end(peer, "slow", "does not read what it is sent", now_ms)
-        effects = self._guaranteed.take_effects()
+        effects = self._guaranteed.take_effects() + self._log_desk.take_effects()
         return effects + self._connections.take_effects() if effects else self._connections.take_effects()
 
     def _refuse_late(self) -> None:
@@ -354,12 +339,3 @@ class Broker:
         refused, edges.refused = edges.refused, []
         for subscription, reason in refused:
             self._neighbourhood.flood(self._desk.refuse_late(subscription, reason))
-
-
-def _only(kind: PeerKind, handler: Callable[[Peer, Any, int], None]) -> Callable[[Peer, Any, int], None]:
-    def guarded(peer: Peer, frame: Any, now_ms: int) -> None:
-        if peer.kind is not kind:
-            raise ProtocolError(f"a {type(frame).__name__} from a {peer.kind.value}")
-        handler(peer, frame, now_ms)
-
-    return guarded

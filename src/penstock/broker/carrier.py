@@ -274,6 +274,10 @@ class Carrier:
             for book in self._books.values():
                 book.leave(peer.name)
 
+    def children(self, pubend: str) -> list[Peer]:
+        """The neighbours further down a pubend's tree with somebody behind them who wants anything."""
+        return [each.peer for each in self._children_in(pubend)]
+
     def pubends(self) -> list[str]:
         """The pubends of which something is kept."""
         return [*self._caches, *(each for each in self._books if each not in self._caches)]

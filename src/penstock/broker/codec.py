@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from operator import lt
 from typing import Annotated, Final
 
@@ -22,6 +23,7 @@ from penstock.broker.frames import (
     Horizons,
     KnowledgeKind,
     KnowledgeMessage,
+    LogAnswer,
     Publish,
 )
 from penstock.model.limits import PAYLOAD_BYTES_MAX
@@ -31,7 +33,7 @@ __all__ = ["FRAME_BYTES_MAX", "FrameReader", "decode_frame", "encode_frame"]
 FRAME_BYTES_MAX: Final = PAYLOAD_BYTES_MAX + 2 * 1024 * 1024
 """Bytes in a frame; senders split batches well below it."""
 
-_CONTROL, _PUBLISH, _FORWARD, _DELIVER, _KNOWLEDGE, _HORIZONS = range(6)
+_CONTROL, _PUBLISH, _FORWARD, _DELIVER, _KNOWLEDGE, _HORIZONS, _LOG = range(7)
 _LENGTH: Final = struct.Struct(">I")
 _HEAD: Final = struct.Struct(">IB")
 _PUBLISH_HEAD: Final = struct.Struct(">IBQHI")
@@ -42,6 +44,7 @@ _FORWARD_CONTENT: Final = struct.Struct(">HI")
 _DELIVER_CONTENT: Final = struct.Struct(">HQH")
 _KNOWLEDGE_CONTENT: Final = struct.Struct(">BQQHII")
 _HORIZONS_CONTENT: Final = struct.Struct(">HQQB")
+_LOG_CONTENT: Final = struct.Struct(">QQQHHII")
 _KINDS: Final = frozenset(KnowledgeKind)
 _TICK_MAX: Final = 2**62
 _WHOLE: Final = 8
@@ -60,7 +63,7 @@ def encode_frame(frame: Frame) -> bytes:
             head = _DELIVER_HEAD.pack(length, _DELIVER, frame.pubend, frame.tick, len(frame.numbers) // 4)
             frame.encoded = b"".join((head, frame.numbers, frame.body))
         return frame.encoded
-    if isinstance(frame, Publish | Forward | KnowledgeMessage | Horizons):
+    if isinstance(frame, Publish | Forward | KnowledgeMessage | Horizons | LogAnswer):
         if frame.encoded is None:
             frame.encoded = _encode_data(frame)
         return frame.encoded
@@ -83,6 +86,8 @@ def decode_frame(kind: int, content: memoryview) -> Frame:
             return _decode_horizons(content)
         if kind == _FORWARD:
             return _decode_forward(content)
+        if kind == _LOG:
+            return _decode_log(content)
     except (msgspec.DecodeError, struct.error, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"malformed frame of kind {kind}: {error}") from None
     raise ProtocolError(f"unknown kind of frame {kind}")
@@ -128,7 +133,7 @@ class FrameReader:
             self._have = end - start
 
 
-def _encode_data(frame: Publish | Forward | KnowledgeMessage | Horizons) -> bytes:
+def _encode_data(frame: Publish | Forward | KnowledgeMessage | Horizons | LogAnswer) -> bytes:
     if isinstance(frame, Publish):
         return _encode_publish(frame)
     if isinstance(frame, KnowledgeMessage):
@@ -136,6 +141,8 @@ def _encode_data(frame: Publish | Forward | KnowledgeMessage | Horizons) -> byte
     if isinstance(frame, Horizons):
         content = _HORIZONS_CONTENT.pack(frame.pubend, frame.tick, frame.present, frame.is_only) + frame.numbers
         return _HEAD.pack(len(content) + 1, _HORIZONS) + content
+    if isinstance(frame, LogAnswer):
+        return _encode_log(frame)
     return _encode_forward(frame)
 
 
@@ -186,6 +193,55 @@ def _decode_horizons(content: memoryview) -> Horizons:
     if len(numbers) % 4 or is_only > 1:
         raise ProtocolError(f"horizons of {len(content)} bytes do not name subscriptions")
     return Horizons(pubend, tick, numbers, is_only=bool(is_only), present=present)
+
+
+def _encode_log(frame: LogAnswer) -> bytes:
+    pubend, host, count = frame.pubend.encode(), frame.host.encode(), len(frame.bodies)
+    # One more than the last tick: it may lie before the first, which may be 0.
+    numbers = (frame.number, frame.first, frame.last + 1)
+    head = _LOG_CONTENT.pack(*numbers, len(pubend), len(host), len(frame.lost), count)
+    lost = struct.pack(f">{2 * len(frame.lost)}Q", *(tick for each in frame.lost for tick in each))
+    ticks = struct.pack(f">{count}Q", *frame.ticks)
+    lengths = struct.pack(f">{count}I", *map(len, frame.bodies))
+    parts = [head, pubend, host, lost, ticks, lengths, *frame.bodies]
+    return b"".join((_HEAD.pack(1 + sum(map(len, parts)), _LOG), *parts))
+
+
+def _decode_log(content: memoryview) -> LogAnswer:
+    number, first, behind, pubend_bytes, host_bytes, losses, count = _LOG_CONTENT.unpack_from(content)
+    start = _LOG_CONTENT.size
+    host_start = start + pubend_bytes
+    lost_start = host_start + host_bytes
+    ticks_start = lost_start + 16 * losses
+    lengths_start = ticks_start + 8 * count
+    bodies_start = lengths_start + 4 * count
+    if bodies_start > len(content):
+        raise ProtocolError(f"{count} messages do not fit a frame of {len(content)} bytes")
+    pubend, host = bytes(content[start:host_start]).decode(), bytes(content[host_start:lost_start]).decode()
+    edges = struct.unpack_from(f">{2 * losses}Q", content, lost_start)
+    ticks = list(struct.unpack_from(f">{count}Q", content, ticks_start))
+    # Not below the first: nothing to be known yet is an empty range.
+    if (
+        not first <= behind <= _TICK_MAX + 1
+        or not _ascend(first, ticks, behind - 1)
+        or not _are_ranges(first, edges, behind)
+    ):
+        raise ProtocolError(f"the log of {pubend} is not of ascending ticks in a range")
+    bodies = []
+    data = bytes(content[bodies_start:])
+    place = 0
+    for length in struct.unpack_from(f">{count}I", content, lengths_start):
+        bodies.append(data[place : place + length])
+        place += length
+    if place != len(data):
+        raise ProtocolError(f"bodies of {place} bytes do not fill the {len(data)} of their frame")
+    lost = tuple(zip(edges[::2], edges[1::2], strict=True))
+    return LogAnswer(pubend, host, number, (first, behind - 1), ticks, bodies, lost)
+
+
+def _are_ranges(first: int, edges: tuple[int, ...], behind: int) -> bool:
+    # The edges alternate between the first and the last tick of a range.
+    return not edges or (first <= edges[0] and edges[-1] < behind and all(low <= high for low, high in pairwise(edges)))
 
 
 def _encode_publish(frame: Publish) -> bytes:

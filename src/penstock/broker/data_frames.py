@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["Deliver", "Forward", "Horizons", "KnowledgeKind", "KnowledgeMessage", "Publish"]
+__all__ = ["Deliver", "Forward", "Horizons", "KnowledgeKind", "KnowledgeMessage", "LogAnswer", "Publish"]
 
 
 class Publish:
@@ -117,4 +117,37 @@ class Horizons:
         self.is_only = is_only
         """Whether these subscriptions are meant, or all others."""
         self.size = 28 + len(numbers)
+        self.encoded: bytes | None = None
+
+
+class LogAnswer:
+    """What the log of a pubend has of all ticks from first to last, on its way to the one who asked.
+
+    If the last tick lies before the first, there is nothing to be known there yet.
+    """
+
+    __slots__ = ("bodies", "encoded", "first", "host", "last", "lost", "number", "pubend", "size", "ticks")
+
+    def __init__(
+        self,
+        pubend: str,
+        host: str,
+        number: int,
+        ticks_from_to: tuple[int, int],
+        ticks: list[int],
+        bodies: list[bytes],
+        lost: tuple[tuple[int, int], ...] = (),
+    ) -> None:
+        self.pubend = pubend
+        self.host = host
+        """The host whose client asked; empty on the last leg, to the client itself."""
+        self.number = number
+        """Of the request, as who asked numbers them."""
+        self.first, self.last = ticks_from_to
+        self.ticks = ticks
+        self.bodies = bodies
+        self.lost = lost
+        """Ranges of ticks that were trimmed or are damaged: what they were will never be known."""
+        # Also what it takes to keep it: requests for nothing are cheap, and their answers may wait for long.
+        self.size = 512 + len(pubend) + len(host) + sum(map(len, bodies)) + 12 * len(bodies) + 16 * len(lost)
         self.encoded: bytes | None = None

@@ -14,6 +14,9 @@ from typing import Final
 
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.stream_frames import LATEST, Missing
+from penstock.congestion.edge import EdgeControl
+from penstock.congestion.sdcc import NackControl, NackGroup
+from penstock.congestion.settings import CongestionSettings
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
 from penstock.selectors.evaluate import Evaluation, compile_condition
@@ -80,6 +83,7 @@ class CatchUp:
 
     stream: EdgeStream
     nacks: NackWindow
+    control: NackControl
     members: dict[int, int]
     """The first tick for each subscription."""
     meets_at: int
@@ -100,13 +104,31 @@ class CatchUp:
 class Edge:
     """What one host does with one pubend."""
 
-    def __init__(self, pubend: str, number: int, start_tick: int, settings: BrokerSettings, rng: Rng) -> None:
+    def __init__(
+        self,
+        pubend: str,
+        number: int,
+        start_tick: int,
+        settings: BrokerSettings,
+        rng: Rng,
+        *,
+        now_ms: int = 0,
+        group: NackGroup | None = None,
+    ) -> None:
         self.pubend = pubend
         self.number = number
         """This broker's number for the pubend."""
         self._settings, self._rng = settings, rng
         self.stream = self._new_stream(start_tick)
         self.nacks = NackWindow(rng)
+        self.control = EdgeControl(
+            settings.congestion,
+            start_tick,
+            receive_window_ms=settings.receive_window_ms,
+            now_ms=now_ms,
+            group=group,
+        )
+        """How fast the shared stream moves, and how much of it may be asked for at a time."""
         self.version = -1
         """The version of the host's filter that the pubend has confirmed."""
         self.confirmed_tick = start_tick
@@ -203,8 +225,17 @@ class Edge:
         stream = self._new_stream(first)
         stream.demand(self.version, first)
         stream.heard = self.stream.heard
-        self.catch_ups.append(CatchUp(stream, NackWindow(self._rng), members, self.confirmed_tick, tests=tests))
+        control = NackControl(self._settings.congestion, receive_window_ms=self._settings.receive_window_ms)
+        self.catch_ups.append(
+            CatchUp(stream, NackWindow(self._rng), control, members, self.confirmed_tick, tests=tests)
+        )
         return True
+
+    def tune(self, settings: CongestionSettings) -> None:
+        """Other parameters from now on."""
+        self.control.tune(settings)
+        for catch_up in self.catch_ups:
+            catch_up.control.settings = settings
 
     def next_deadline(self) -> int | None:
         """When a catch-up may start, or something must be asked for again."""
@@ -214,12 +245,12 @@ class Edge:
 
     def questions(self, *, now_ms: int, may_ask: Callable[[CatchUp], bool]) -> list[TickRange]:
         """What to ask for now, of all streams."""
-        asking = self._ask(self.stream, self.nacks, now_ms)
+        asking = _ask(self.stream, self.nacks, self.control.nacks, now_ms)
         for catch_up in self.catch_ups:
             catch_up.stream.heard = max(catch_up.stream.heard, self.stream.heard)
             catch_up.is_paused = not may_ask(catch_up)
             if not catch_up.is_paused:
-                asking += self._ask(catch_up.stream, catch_up.nacks, now_ms)
+                asking += _ask(catch_up.stream, catch_up.nacks, catch_up.control, now_ms)
         return asking
 
     def position(self) -> int:
@@ -236,12 +267,19 @@ class Edge:
         assert all(self.later.get(key) == NEVER for key in (*self.awaiting, *self.gathering))
         assert len(self.catch_ups) <= self._settings.catch_ups_max
 
-    def _ask(self, stream: EdgeStream, nacks: NackWindow, now_ms: int) -> list[TickRange]:
-        until = stream.horizon + (self._settings.nack_window_ms << 16)
-        gaps = stream.gaps(until) if stream.heard >= stream.horizon else []
-        return nacks.ask(gaps, now_ms=now_ms) if gaps or nacks.next_deadline() is not None else []
-
     def _new_stream(self, start_tick: int) -> EdgeStream:
         settings = self._settings
         window = EdgeSettings(settings.receive_window_ms << 16, settings.receive_window_bytes)
         return EdgeStream(start_tick, window)
+
+
+def _ask(stream: EdgeStream, nacks: NackWindow, control: NackControl, now_ms: int) -> list[TickRange]:
+    """What to ask for of one stream, as far as its NACK window goes."""
+    if stream.heard < stream.horizon and nacks.next_deadline() is None:
+        return []
+    gaps = stream.gaps(control.until(stream.horizon))
+    if control.on_gaps(gaps, now_ms=now_ms):
+        gaps = stream.gaps(control.until(stream.horizon))
+    asking = nacks.ask(gaps, now_ms=now_ms)
+    control.on_asked(asking, now_ms=now_ms)
+    return asking

@@ -15,6 +15,7 @@ from penstock.broker.carrier import NACK_RANGES_MAX, Heard
 from penstock.broker.edge import CatchUp, Edge, HostSubscription
 from penstock.broker.frames import KnowledgeKind, Lost, Nack
 from penstock.broker.rooms import Rooms
+from penstock.congestion.sdcc import NackGroup
 from penstock.model.body import decode_attributes
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
@@ -52,6 +53,7 @@ class Edges:
         self.durables: dict[tuple[int, int], HostSubscription] = {}
         """Those that are durable, by connection and the client's number."""
         self._paused_ms: int | None = None
+        self._groups: dict[str, NackGroup] = {}
         self.begun: dict[int, HostSubscription] = {}
         """Subscriptions that have begun on another pubend, of which their clients must be told."""
         self.refused: list[tuple[HostSubscription, str]] = []
@@ -93,7 +95,7 @@ class Edges:
         for edge in self.edges.values():
             edge.leave(key)
         if not self.subscriptions:
-            self.edges, self._troubled = {}, {}
+            self.edges, self._troubled, self._groups = {}, {}, {}
 
     def confirm(self, pubend: str, version: int, tick: int, *, now_ms: int) -> None:
         """From this tick on, the path from a pubend includes this version of the filter."""
@@ -102,12 +104,19 @@ class Edges:
             if not self.subscriptions:
                 return
             number = self._router.introduce(pubend)
-            edge = self.edges[pubend] = Edge(pubend, number, tick, self._settings, self._rng)
+            edge = self.edges[pubend] = Edge(
+                pubend, number, tick, self._settings, self._rng, now_ms=now_ms, group=self._group_of(pubend)
+            )
             for subscription in self.subscriptions.values():
                 edge.expect(subscription)
         for subscription in edge.confirm(version, tick):
             self._begin(edge, subscription, now_ms)
         self._look_after(edge, now_ms)
+
+    def _group_of(self, pubend: str) -> NackGroup:
+        """The NACK windows of the streams that come by the same neighbour."""
+        parent = self._router.place_in(pubend).parent or ""
+        return self._groups.setdefault(parent, NackGroup())
 
     def _begin(self, edge: Edge, subscription: HostSubscription, now_ms: int) -> None:
         if subscription.must_ask(edge.pubend):

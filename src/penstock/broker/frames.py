@@ -11,9 +11,21 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 
 from penstock.broker.control import Control, Count, PubendTick, Version
-from penstock.broker.data_frames import Deliver, Forward, Horizons, KnowledgeKind, KnowledgeMessage, Publish
+from penstock.broker.data_frames import (
+    Deliver,
+    Forward,
+    Horizons,
+    KnowledgeKind,
+    KnowledgeMessage,
+    LogAnswer,
+    Publish,
+)
 from penstock.broker.stream_frames import (
     LATEST,
+    CongestionAlert,
+    CongestionQuery,
+    LogRequest,
+    LogSpan,
     Missing,
     Nack,
     Positions,
@@ -28,6 +40,8 @@ __all__ = [
     "LATEST",
     "PROTOCOL_VERSION",
     "Acknowledge",
+    "CongestionAlert",
+    "CongestionQuery",
     "ControlFrame",
     "DataFrame",
     "Deliver",
@@ -47,6 +61,9 @@ __all__ = [
     "KnowledgeKind",
     "KnowledgeMessage",
     "LinkState",
+    "LogAnswer",
+    "LogRequest",
+    "LogSpan",
     "Lost",
     "MechanismMessage",
     "Missing",
@@ -55,6 +72,7 @@ __all__ = [
     "PubendNames",
     "Publish",
     "PublishAck",
+    "ReadRequest",
     "Refused",
     "StatusReply",
     "StatusRequest",
@@ -65,12 +83,14 @@ __all__ = [
     "StreamTaken",
     "Subscribe",
     "Subscribed",
+    "SurveyReply",
+    "SurveyRequest",
     "Unsubscribe",
     "Unsubscribed",
     "Welcome",
 ]
 
-PROTOCOL_VERSION: Final = 2
+PROTOCOL_VERSION: Final = 3
 
 
 class Hello(Control, tag="hello", frozen=True, array_like=True):
@@ -216,7 +236,7 @@ class Refused(Control, tag="refused", frozen=True, array_like=True):
     """A request of a client could not be granted; the connection goes on."""
 
     request: str
-    """``subscribe``, ``unsubscribe``, ``publish`` or ``status``."""
+    """``subscribe``, ``unsubscribe``, ``publish``, ``forget`` or ``read``."""
     number: int
     reason: str
 
@@ -232,6 +252,8 @@ class HeldBack(Control, tag="heldback", frozen=True, array_like=True):
     """Why publishers have to wait; empty when they need not any more."""
 
     reason: str
+    window_bytes: Count = 0
+    """How much may be on its way unacknowledged meanwhile; 0 for as much as there is credit for."""
 
 
 class Acknowledge(Control, tag="acknowledge", frozen=True, array_like=True):
@@ -265,6 +287,33 @@ class Forgotten(Control, tag="forgottenname", frozen=True, array_like=True):
 
     number: int
     pending: tuple[str, ...] = ()
+
+
+class ReadRequest(Control, tag="read", frozen=True, array_like=True):
+    """A client asks what the log of a pubend has of some ticks; the answer may go less far, and is asked on from."""
+
+    number: Count
+    """The client's own number of the request; the same when it asks again."""
+    pubend: str
+    first: PubendTick
+    last: PubendTick
+    selector: str
+    bytes_max: Count
+    """How much of the log to look through at once."""
+
+
+class SurveyRequest(Control, tag="survey", frozen=True, array_like=True):
+    """A client asks from where to where the logs of all guaranteed pubends go."""
+
+    number: int
+
+
+class SurveyReply(Control, tag="surveyreply", frozen=True, array_like=True):
+    """The pubends with the first tick that is kept and the last that is known for good, and those out of reach."""
+
+    number: int
+    spans: tuple[tuple[str, PubendTick, PubendTick], ...] = ()
+    unreachable: tuple[str, ...] = ()
 
 
 class PubendNames(Control, tag="pubends", frozen=True, array_like=True):
@@ -319,8 +368,15 @@ ControlFrame: TypeAlias = (
     | StreamTaken
     | StreamForget
     | StreamForgotten
+    | CongestionQuery
+    | CongestionAlert
+    | LogRequest
+    | LogSpan
     | Forget
     | Forgotten
+    | ReadRequest
+    | SurveyRequest
+    | SurveyReply
     | PubendNames
     | MechanismMessage
     | StatusRequest
@@ -328,5 +384,5 @@ ControlFrame: TypeAlias = (
 )
 
 
-DataFrame: TypeAlias = Publish | Forward | Deliver | KnowledgeMessage | Horizons
+DataFrame: TypeAlias = Publish | Forward | Deliver | KnowledgeMessage | Horizons | LogAnswer
 Frame: TypeAlias = ControlFrame | DataFrame

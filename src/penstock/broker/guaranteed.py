@@ -7,6 +7,7 @@ pubends (``PubendLog``), it lies between (``Carrier``), it hosts subscribers (``
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Final
 
 from penstock.broker.carrier import SELF, Carrier, Heard
@@ -77,6 +78,11 @@ class Guaranteed:
         self._is_hearing = False
 
     # --- publishing
+
+    @property
+    def logs(self) -> Mapping[str, PubendLog]:
+        """The guaranteed pubends of this broker."""
+        return self._logs
 
     def hosts(self, pubend: str) -> bool:
         """Whether this is a guaranteed pubend of this broker."""

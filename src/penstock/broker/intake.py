@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
+from penstock.broker.congestion import Congestion
 from penstock.broker.errors import ProtocolError
 from penstock.broker.frames import HeldBack, Publish, PublishAck
+from penstock.broker.gate import Gate, Held
 from penstock.broker.guaranteed import Guaranteed
-from penstock.broker.peers import Peer, Session
+from penstock.broker.peers import Batch, Peer, Session
 from penstock.broker.rooms import Rooms
 from penstock.model.body import decode_attributes
 from penstock.model.errors import MisuseError
@@ -28,15 +30,6 @@ _KNOWN_NAMES_MAX: Final = 10_000
 """Names of attributes that are remembered as good."""
 
 
-class _Unsettled(NamedTuple):
-    """A batch whose commit is on its way."""
-
-    commit: int
-    connection: int
-    sequence: int
-    size: int
-
-
 class Intake:
     """Serves the publishers among the clients of one broker."""
 
@@ -44,6 +37,7 @@ class Intake:
         self,
         rooms: Rooms,
         guaranteed: Guaranteed,
+        congestion: Congestion,
         *,
         refuse: Callable[[Peer, str, int, str], None],
     ) -> None:
@@ -52,8 +46,13 @@ class Intake:
         self._router = rooms.router
         self._pubends = rooms.pubends
         self._guaranteed = guaranteed
+        self._congestion = congestion
         self._refuse = refuse
-        self._unsettled: deque[_Unsettled] = deque()
+        self._now_ms = 0
+        self._gate = Gate(congestion.controls, self._admit)
+        self._release_ms: int | None = None
+        self._unsettled: deque[tuple[int, int, Batch]] = deque()
+        """Commit, connection and batch of what is not durable yet, in the order of commits."""
         self._due: dict[int, None] = {}
         """Publishers to be acknowledged in this turn."""
         self._withheld: dict[int, None] = {}
@@ -71,7 +70,7 @@ class Intake:
         session = _session(peer)
         self._check_sequence(session, frame)
         if not frame.bodies:
-            if session.unsettled:
+            if session.outstanding:
                 session.asks = True
             else:
                 self._acknowledge(peer.connection)
@@ -80,41 +79,61 @@ class Intake:
         decoded = [decode_attributes(body) for body in frame.bodies]
         pubend = self._pubends.choose(frame.pubend, session.publisher)
         problem = self._problem(session, frame, pubend, decoded)
-        commit = 0
+        batch = Batch(session.published, sum(map(len, frame.bodies)))
+        session.outstanding.append(batch)
+        commit: int | None = 0
         if problem or pubend is None:
             self._refuse(peer, "publish", session.published, problem)
         elif self._guaranteed.hosts(pubend):
-            commit = self._guaranteed.publish(pubend, session.publisher_id, frame, decoded, now_ms=now_ms)
+            held = Held(batch, peer.connection, session.publisher_id, pubend, frame.first, frame.bodies, decoded)
+            self._now_ms = now_ms
+            commit = self._gate.offer(held, now_ms=now_ms)
         else:
             self._router.publish(pubend, frame.bodies, decoded, now_ms=now_ms)
-        size = sum(map(len, frame.bodies))
-        if commit or session.unsettled:
-            session.unsettled += 1
-            last = self._unsettled[-1].commit if self._unsettled else 0
-            self._unsettled.append(_Unsettled(max(commit, last), peer.connection, session.published, size))
-            if self._guaranteed.full:
-                self._tell({peer.connection: None}, self._guaranteed.full)
+        if commit is None:
+            self._release_ms = self._gate.next_deadline(now_ms=now_ms)
         else:
-            self._settle(peer.connection, session, session.published, size, now_ms)
+            self._on_taken(peer.connection, batch, commit, now_ms)
+
+    def _admit(self, pubend: str, publisher: bytes, frame: Publish, decoded: list[dict[str, AttributeValue]]) -> int:
+        return self._guaranteed.publish(pubend, publisher, frame, decoded, now_ms=self._now_ms)
+
+    def _on_taken(self, connection: int, batch: Batch, commit: int, now_ms: int) -> None:
+        """A batch has its ticks: it waits for its commit, or is settled."""
+        if commit:
+            self._unsettled.append((commit, connection, batch))
+            if self._guaranteed.full:
+                self._tell({connection: None}, HeldBack(self._guaranteed.full))
+        else:
+            batch.is_durable = True
+            self._settle(connection, now_ms)
 
     def on_committed(self, number: int, *, now_ms: int) -> None:
         """Commits are durable: the batches in them are settled."""
         unsettled = self._unsettled
-        peers = self._connections.peers
-        while unsettled and unsettled[0].commit <= number:
-            done = unsettled.popleft()
-            peer = peers.get(done.connection)
-            if peer is not None and peer.session is not None:
-                peer.session.unsettled -= 1
-                self._settle(done.connection, peer.session, done.sequence, done.size, now_ms)
+        while unsettled and unsettled[0][0] <= number:
+            _, connection, batch = unsettled.popleft()
+            batch.is_durable = True
+            self._settle(connection, now_ms)
 
-    def _settle(self, connection: int, session: Session, sequence: int, size: int, now_ms: int) -> None:
-        session.settled = sequence
-        session.withheld_bytes += size
-        if session.asks and not session.unsettled:
+    def _settle(self, connection: int, now_ms: int) -> None:
+        """Settles what is durable with all that came before it."""
+        peer = self._connections.peers.get(connection)
+        if peer is None or peer.session is None:
+            return
+        session = peer.session
+        outstanding = session.outstanding
+        while outstanding and outstanding[0].is_durable:
+            batch = outstanding.popleft()
+            session.settled = batch.sequence
+            session.withheld_bytes += batch.size
+        if not session.withheld_bytes:
+            return
+        if session.asks and not outstanding:
             session.asks = False
             self._acknowledge(connection)
-        elif session.withheld_bytes >= self._settings.credit_bytes // 4:
+        elif session.held_back.window_bytes or session.withheld_bytes >= self._settings.credit_bytes // 4:
+            # Who may send only little at a time waits for it.
             self._acknowledge(connection)
         elif connection not in self._later and connection not in self._due:
             self._later[connection] = now_ms + self._settings.acknowledge_ms
@@ -123,15 +142,25 @@ class Intake:
         """A client has gone."""
         for each in (self._due, self._withheld, self._later, self._told):
             each.pop(connection, None)
+        self._gate.leave(connection)
 
     # --- acknowledgements and credit
 
     def next_deadline(self) -> int | None:
-        """When an acknowledgement has waited long enough; all wait equally long, so the first is the earliest."""
-        return next(iter(self._later.values()), None)
+        """When an acknowledgement has waited long enough, or a message may pass the gate."""
+        # All acknowledgements wait equally long, so the first is the earliest.
+        later = next(iter(self._later.values()), None)
+        if later is None or self._release_ms is None:
+            return self._release_ms if later is None else later
+        return min(later, self._release_ms)
 
     def on_deadline(self, *, now_ms: int) -> None:
-        """Gives the acknowledgements that have waited long enough."""
+        """Gives the acknowledgements that have waited long enough, and lets in what may go on."""
+        if self._release_ms is not None and now_ms >= self._release_ms:
+            self._now_ms = now_ms
+            for held, commit in self._gate.release(now_ms=now_ms):
+                self._on_taken(held.connection, held.batch, commit, now_ms)
+            self._release_ms = self._gate.next_deadline(now_ms=now_ms)
         for connection in [connection for connection, due_ms in self._later.items() if due_ms <= now_ms]:
             self._acknowledge(connection)
 
@@ -147,7 +176,7 @@ class Intake:
 
     def give_credit(self) -> bool:
         """Acknowledges what is settled, with credit unless publishers have to wait; False while they do."""
-        if not self._due and not self._withheld and not self._told:
+        if not self._due and not self._withheld and not self._told and self._gate.is_open:
             return True
         reason = self._reason_to_wait()
         if bool(reason) != bool(self._reason):
@@ -167,24 +196,33 @@ class Intake:
                 session.withheld_bytes = 0
         self._due = {}
         if reason:
-            self._tell(self._withheld, reason)
+            self._tell(self._withheld, HeldBack(reason))
             return False
         self._withheld = {}
-        self._tell(self._told, "")
+        self._tell_limited()
         return True
+
+    def _tell_limited(self) -> None:
+        """Who waits for the rate of a pubend is told so, and all others that they need not wait any more."""
+        waiting = {} if self._gate.is_open else self._gate.waiting()
+        limited: dict[int, None] = {}
+        for pubend, connections in waiting.items():
+            self._tell(connections, self._congestion.limit(pubend, len(connections)))
+            limited |= connections
+        self._tell({each: None for each in self._told if each not in limited}, HeldBack(""))
 
     def hold_back(self, reason: str) -> None:
         """The log is full: whoever waits for a commit is told why."""
-        self._tell({each.connection: None for each in self._unsettled}, reason)
+        self._tell({connection: None for _, connection, _ in self._unsettled}, HeldBack(reason))
 
-    def _tell(self, connections: dict[int, None], reason: str) -> None:
+    def _tell(self, connections: dict[int, None], held_back: HeldBack) -> None:
         for connection in list(connections):
             peer = self._connections.peers.get(connection)
-            if peer is None or peer.session is None or peer.session.held_back == reason:
+            if peer is None or peer.session is None or peer.session.held_back == held_back:
                 continue
-            peer.session.held_back = reason
-            self._connections.say(peer, HeldBack(reason))
-            if reason:
+            peer.session.held_back = held_back
+            self._connections.say(peer, held_back)
+            if held_back.reason:
                 self._told[connection] = None
             else:
                 self._told.pop(connection, None)

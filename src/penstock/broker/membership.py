@@ -20,7 +20,7 @@ __all__ = ["CHANGEABLE", "Farewell", "Membership", "needs_restart"]
 CHANGEABLE: Final = frozenset(
     {
         *("neighbours", "members", "link_credential", "access", "silent_ms", "handshake_ms", "acknowledge_ms"),
-        *("client_outbox_bytes", "link_outbox_bytes", "control_outbox_bytes", "held_back_bytes", "nack_window_ms"),
+        *("client_outbox_bytes", "link_outbox_bytes", "control_outbox_bytes", "held_back_bytes", "congestion"),
         *("grace_ms", "retain_ms", "retain_bytes", "retain_bytes_max", "retain_policy"),
         *("connections_max", "subscriptions_max"),
     }

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
 
 from penstock.broker.access import Rule
 from penstock.broker.errors import ProtocolError
 from penstock.broker.filters import HostChange
-from penstock.broker.frames import FilterUpdate
+from penstock.broker.frames import FilterUpdate, HeldBack
 from penstock.broker.outbox import Outbox
 from penstock.selectors.selector import Selector
 
-__all__ = ["LinkSequence", "Peer", "PeerKind", "Session", "Subscription"]
+__all__ = ["Batch", "LinkSequence", "Peer", "PeerKind", "Session", "Subscription"]
 
 
 _PARTS_MAX = 2_000
@@ -38,6 +39,16 @@ class Subscription:
 
 
 @dataclass(slots=True)
+class Batch:
+    """Messages of a publisher that were taken in, and are not settled."""
+
+    sequence: int
+    """Of the last of them."""
+    size: int
+    is_durable: bool = False
+
+
+@dataclass(slots=True)
 class Session:
     """What a broker keeps for a client."""
 
@@ -53,13 +64,13 @@ class Session:
     """The sequence number of the last message that came; -1 before the first."""
     settled: int = 0
     """The sequence number up to which everything is taken over or refused."""
-    unsettled: int = 0
-    """Batches whose commits are on their way."""
+    outstanding: deque[Batch] = field(default_factory=deque)
+    """What is not settled, in order: what goes to another pubend may be durable before what came earlier."""
     withheld_bytes: int = 0
     """Credit that was not given back yet."""
     asks: bool = False
     """Whether it wants to be acknowledged as soon as everything is settled."""
-    held_back: str = ""
+    held_back: HeldBack = field(default_factory=lambda: HeldBack(""))
     """Why it was told to wait, if it was."""
 
 

@@ -65,7 +65,9 @@ class PubendLog:
     def __init__(self, name: str, settings: BrokerSettings, recovered: RecoveredPubend | None = None) -> None:
         found = recovered or RecoveredPubend()
         self.name = name
-        self._lease_ms, self._silence_ms = settings.lease_ms, settings.silence_ms
+        self._lease_ms = settings.lease_ms
+        self.silence_ms = settings.silence_ms
+        """After so long without messages silence is spoken of."""
         self._lease = self._lease_asked = found.lease or 0
         self._leases: deque[tuple[int, int]] = deque()
         self._pending: deque[_Pending] = deque()
@@ -81,6 +83,8 @@ class PubendLog:
         self._ahead_ms: int | None = None
         self._slewed_ms = self._spoke_ms = 0
         self._told_until = found.last_tick or 0
+        self.mean_bytes = 256.0
+        """The size of a message, as they are lately."""
         self.repeated = 0
         """Messages that were recognised as sent before."""
 
@@ -121,7 +125,9 @@ class PubendLog:
         ticks = list(range(start, start + len(bodies)))
         self.last_tick = ticks[-1]
         self._pending.append(_Pending(0, ticks, bodies, decoded))
-        self._grow(sum(map(len, bodies)))
+        size = sum(map(len, bodies))
+        self.mean_bytes += (size / len(bodies) - self.mean_bytes) / 8
+        self._grow(size)
         messages = tuple(zip(map(Tick, ticks), bodies, strict=True))
         return Append(self.name, messages, self._next_lease(now_ms), {publisher: last} if publisher else {})
 
@@ -156,7 +162,7 @@ class PubendLog:
 
     def silence(self, *, now_ms: int) -> Spoken | None:
         """The silence up to now, if it is time to speak of it."""
-        if now_ms < self._spoke_ms + self._silence_ms:
+        if now_ms < self._spoke_ms + self.silence_ms:
             return None
         until = min(tick_at(self.stream_ms(now_ms)) - 1, self._lease)
         if self._pending:
@@ -173,7 +179,7 @@ class PubendLog:
 
     def next_deadline(self) -> int:
         """When to speak of silence."""
-        return self._spoke_ms + self._silence_ms
+        return self._spoke_ms + self.silence_ms
 
     def stream_ms(self, now_ms: int) -> int:
         """The stream's own time: the clock's, or ahead of it after the clock was set back."""

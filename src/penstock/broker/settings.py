@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Self
 
 from penstock.broker.access import Access
+from penstock.congestion.settings import CongestionSettings
 from penstock.model.errors import MisuseError
 
 __all__ = ["BrokerSettings", "SettingsError", "SettingsInForce"]
@@ -69,8 +70,6 @@ class BrokerSettings:
     """How much of a stream is kept beyond its doubt horizon."""
     receive_window_bytes: int = 16 * _MEBIBYTE
     """The same, in bytes of messages; for each stream."""
-    nack_window_ms: int = 2_000
-    """How much of a stream beyond its doubt horizon may be asked for again at a time."""
     cache_bytes: int = 16 * _MEBIBYTE
     """What a broker remembers of each guaranteed pubend to answer for those behind it."""
     catch_ups_max: int = 4
@@ -85,6 +84,8 @@ class BrokerSettings:
     """At this size of a pubend's log the policy decides."""
     retain_policy: str = "hold"
     """``hold``: publishers wait until subscribers have caught up; ``lapse``: the oldest is given up, with an alarm."""
+    congestion: CongestionSettings = field(default_factory=CongestionSettings)
+    """How pubends follow the slowest broker, and how fast lost messages are asked for again."""
     connections_max: int = 10_000
     """Connections a broker accepts."""
     subscriptions_max: int = 1_000_000
@@ -113,7 +114,6 @@ class BrokerSettings:
             "lease_ms",
             "receive_window_ms",
             "receive_window_bytes",
-            "nack_window_ms",
             "cache_bytes",
             "catch_ups_max",
             "grace_ms",

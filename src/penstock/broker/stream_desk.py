@@ -20,6 +20,7 @@ from penstock.broker.pubend_log import PubendLog
 from penstock.broker.register import Register
 from penstock.broker.rooms import Rooms
 from penstock.broker.stream_frames import StreamForget, StreamForgotten, StreamOpen, StreamOpened, StreamTaken
+from penstock.broker.ways import Ways
 
 __all__ = ["StreamDesk"]
 
@@ -36,11 +37,11 @@ class StreamDesk:
     ) -> None:
         self._name = rooms.settings.name
         self.claims = Claims(rooms.settings.number)
-        self._connections, self._router = rooms.connections, rooms.router
         self._logs = logs
+        self._ways = Ways(rooms, logs, self._hear)
         incarnation = rooms.filters.incarnation
-        self._openings = Openings(self._name, self.claims, incarnation=incarnation, send=self._send_up)
-        self._pubends = PubendDesk(rooms.settings, logs, values, commits, send=self._send_down)
+        self._openings = Openings(self._name, self.claims, incarnation=incarnation, send=self._ways.up)
+        self._pubends = PubendDesk(rooms.settings, logs, values, commits, send=self._ways.down)
         self._now_ms = 0
         self._reports = 0
         self._passing: dict[str, dict[tuple[str, str], tuple[int, int]]] = {}
@@ -89,7 +90,7 @@ class StreamDesk:
     def on_open(self, frame: StreamOpen) -> None:
         """A host asks."""
         if frame.pubend not in self._logs:
-            self._send_up(frame.pubend, frame)
+            self._ways.up(frame.pubend, frame)
             return
         tick = self._pubends.open(frame, now_ms=self._now_ms)
         if tick is not None:
@@ -99,7 +100,7 @@ class StreamDesk:
     def on_opened(self, frame: StreamOpened) -> None:
         """A pubend answers."""
         if frame.host != self._name:
-            self._send_down(frame.pubend, frame.host, frame)
+            self._ways.down(frame.pubend, frame.host, frame)
             return
         opening = self._openings.answer(frame, now_ms=self._now_ms)
         if opening is None:
@@ -116,7 +117,7 @@ class StreamDesk:
     def on_taken(self, frame: StreamTaken) -> None:
         """A durable name has another owner."""
         if frame.host != self._name:
-            self._send_down(frame.pubend, frame.host, frame)
+            self._ways.down(frame.pubend, frame.host, frame)
         else:
             assert self._edges is not None
             ended, higher = self._edges.on_taken(frame.durable, frame.ownership)
@@ -132,12 +133,12 @@ class StreamDesk:
         if frame.pubend in self._logs:
             self._pubends.forget(frame)
         else:
-            self._send_up(frame.pubend, frame)
+            self._ways.up(frame.pubend, frame)
 
     def on_forgotten(self, frame: StreamForgotten) -> None:
         """A pubend has forgotten a name."""
         if frame.host != self._name:
-            self._send_down(frame.pubend, frame.host, frame)
+            self._ways.down(frame.pubend, frame.host, frame)
         else:
             self._openings.on_forgotten(frame)
 
@@ -164,7 +165,7 @@ class StreamDesk:
         for pubend, names in passing.items():
             words = [(name, *word, host) for (name, host), word in names.items()]
             for start in range(0, len(words), _DURABLES_PER_FRAME):
-                self._send_up(pubend, Positions(pubend, (), tuple(words[start : start + _DURABLES_PER_FRAME])))
+                self._ways.up(pubend, Positions(pubend, (), tuple(words[start : start + _DURABLES_PER_FRAME])))
 
     def take_changes(self, commits: Commits) -> None:
         """Makes positions durable that have moved."""
@@ -189,23 +190,7 @@ class StreamDesk:
         if due_ms is not None and due_ms <= now_ms:
             self._openings.on_deadline(now_ms=now_ms)
 
-    # --- the ways
-
-    def _send_up(self, pubend: str, frame: ControlFrame) -> None:
-        if pubend in self._logs:
-            self._hear(frame)
-            return
-        parent = self._connections.links.get(self._router.place_in(pubend).parent or "")
-        if parent is not None:
-            self._connections.say(parent, frame)
-
-    def _send_down(self, pubend: str, host: str, frame: ControlFrame) -> None:
-        if host == self._name:
-            self._hear(frame)
-            return
-        child = self._connections.links.get(self._router.place_in(pubend).towards(host) or "")
-        if child is not None:
-            self._connections.say(child, frame)
+    # --- inside
 
     def _hear(self, frame: ControlFrame) -> None:
         """What this broker says to itself."""

@@ -11,6 +11,10 @@ from penstock.broker.control import COUNT_MAX, Control, Count, PubendTick, Versi
 
 __all__ = [
     "LATEST",
+    "CongestionAlert",
+    "CongestionQuery",
+    "LogRequest",
+    "LogSpan",
     "Missing",
     "Nack",
     "Positions",
@@ -104,3 +108,52 @@ class StreamForgotten(Control, tag="forgotten", frozen=True, array_like=True):
     host: str
     ticket: Count
     existed: bool
+
+
+class LogRequest(Control, tag="logask", frozen=True, array_like=True):
+    """A host asks, for one of its clients, what the log of a pubend has of some ticks; up the tree."""
+
+    pubend: str
+    host: str
+    number: Count
+    """By which the host recognises the answer."""
+    first: PubendTick
+    last: PubendTick
+    bytes_max: Count = 0
+    """How much of the log to look through at once; 0 to be told only from where to where it goes."""
+    selector: str = ""
+    """What is wanted of it, in canonical form."""
+
+
+class LogSpan(Control, tag="logspan", frozen=True, array_like=True):
+    """From where to where the log of a pubend goes, down the tree."""
+
+    pubend: str
+    host: str
+    number: Count
+    earliest: PubendTick
+    """The first tick that is kept."""
+    latest: PubendTick
+    """The last tick of which everything is known for good."""
+
+
+class CongestionQuery(Control, tag="dcq", frozen=True, array_like=True):
+    """DCQ: a pubend asks who is congested, and says how far its stream has come; down the tree, ahead of data."""
+
+    pubend: str
+    seq: Count
+    position: PubendTick
+
+
+class CongestionAlert(Control, tag="uca", frozen=True, array_like=True):
+    """UCA: the slowest horizon rates of those below who are congested; up the tree, ahead of data."""
+
+    pubend: str
+    seq: Count
+    """The query that it answers."""
+    min_nonrec: float
+    """In tick-seconds per second; infinite if nobody of that class alerts."""
+    min_rec: float
+    lag_ms: Count = 0
+    host: str = ""
+    """Who is slowest."""

@@ -16,6 +16,7 @@ from penstock.client.errors import (
 )
 from penstock.client.inbox import Lag
 from penstock.client.positions import LostTicks
+from penstock.client.reading import LogPart, PubendSpan, Survey
 from penstock.client.received import Received
 from penstock.client.settings import ClientSettings
 from penstock.client.subscription import Subscription
@@ -32,10 +33,13 @@ __all__ = [
     "ClientSettings",
     "ConnectionFailedError",
     "Lag",
+    "LogPart",
     "LostTicks",
+    "PubendSpan",
     "Received",
     "RefusedError",
     "Subscription",
+    "Survey",
     "SyncClient",
     "SyncSubscription",
     "TakenOverError",

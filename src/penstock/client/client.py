@@ -7,21 +7,22 @@ import contextlib
 import logging
 import secrets
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from types import TracebackType
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import msgspec
 
-from penstock.broker.frames import Forgotten, StatusReply
+from penstock.broker.frames import Forget, Forgotten, Frame, StatusReply, StatusRequest
 from penstock.client.address import parse_addresses
 from penstock.client.counters import ClientCounters
 from penstock.client.errors import ClientClosedError, ClientError, ConnectionFailedError, RefusedError, WouldBlockError
 from penstock.client.inbox import Inbox, Lag
 from penstock.client.publisher import Publisher
 from penstock.client.questions import Questions
-from penstock.client.session import Changes, Session
+from penstock.client.reading import READ_BYTES, LogPart, LogReading, Survey
+from penstock.client.session import Changes, Reply, Session
 from penstock.client.settings import ClientSettings
 from penstock.client.subscription import Subscription
 from penstock.client.supervisor import Supervisor
@@ -29,7 +30,7 @@ from penstock.client.wanted import Acknowledging, Missing, Start, checked_durabl
 from penstock.model.message import Message, Payload
 from penstock.model.message_id import MessageId
 from penstock.model.values import Attributes
-from penstock.selectors.selector import Selector
+from penstock.selectors.selector import EVERYTHING, Selector
 
 __all__ = ["Client", "connect"]
 
@@ -96,6 +97,7 @@ class Client:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._subscriptions: WeakValueDictionary[int, Subscription] = WeakValueDictionary()
         self._questions = Questions()
+        self._log_reading = LogReading(self._ask, lambda: self.end, settings.give_up_ms)
         self._news = asyncio.Event()
         self._publisher = Publisher(self._session, self._supervisor, self._until)
         self._reported = (0, 0)
@@ -270,13 +272,30 @@ class Client:
         Returns the pubends that could not be reached, and still know it. Raises ``RefusedError`` if nobody knows it.
         """
         checked_durable(durable)
-        answer = await self._ask(lambda: self._session.ask_to_forget(durable))
+        answer = await self._ask(lambda number: Forget(number, durable))
         assert isinstance(answer, Forgotten), f"not an answer to this: {answer}"
         return answer.pending
 
+    # Reading logs.
+
+    async def survey(self) -> Survey:
+        """From where to where the logs of all guaranteed pubends of the overlay go; which of them are out of reach."""
+        return await self._log_reading.survey()
+
+    def read(
+        self, pubend: str, first: int, last: int, selector: str | Selector = EVERYTHING, *, bytes_max: int = READ_BYTES
+    ) -> AsyncGenerator[LogPart, None]:
+        """What a pubend has from one tick to another: the same, whenever and however often it is read.
+
+        The parts cover all ticks in order; a lost connection is survived by asking again. What has not happened yet is
+        refused: ``survey`` first. Nothing is held for who reads so: what was trimmed meanwhile is named as lost.
+        """
+        parsed = selector if isinstance(selector, Selector) else Selector.parse(selector)
+        return self._log_reading.read(pubend, first, last, str(parsed), bytes_max=bytes_max)
+
     async def status(self) -> dict[str, Any]:
         """How the broker is; raises ``ConnectionFailedError`` if the connection is lost before it answers."""
-        answer = await self._ask(self._session.ask_status)
+        answer = await self._ask(StatusRequest)
         assert isinstance(answer, StatusReply), f"not an answer to this: {answer}"
         status: dict[str, Any] = msgspec.json.decode(answer.status)
         return status
@@ -317,11 +336,11 @@ class Client:
             state = str(self.end) if self.end else f"connected to {self.broker}" if self.is_connected else "connecting"
         return f"<Client {self.name} of {self._address}: {state}>"
 
-    async def _ask(self, ask: Callable[[], int]) -> StatusReply | Forgotten:
+    async def _ask(self, question: Callable[[int], Frame], again_s: float | None = None) -> Reply:
         await self._until(lambda: self._session.is_up)
-        number = ask()
+        number = self._session.ask(question)
         self._pump_soon()
-        return await self._questions.answer(number)
+        return await self._questions.answer(number, again=lambda: self._pump_soon(question(number)), again_s=again_s)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         while not condition():
@@ -344,7 +363,9 @@ class Client:
         if self.end is not None:
             raise self.end.with_traceback(None)
 
-    def _pump_soon(self) -> None:
+    def _pump_soon(self, again: Frame | None = None) -> None:
+        if again is not None:
+            self._session.ask_again(again)
         if self._supervisor.connection is not None:
             self._supervisor.connection.pump_soon()
 

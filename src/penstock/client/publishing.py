@@ -71,6 +71,9 @@ class PublishQueue:
         self._credit = self._credit_full = 0
         # The last sequence number that any broker has seen of us.
         self._sent = 0
+        self._wire_bytes = 0
+        self.window_bytes = 0
+        """While the broker holds publishers back: what may be unacknowledged at a time; 0 for all the credit."""
         self.queued_bytes = 0
         self.published = 0
         """Sequence number of the newest message; also how many there were."""
@@ -91,7 +94,8 @@ class PublishQueue:
 
     def has_room(self, size: int) -> bool:
         """Whether a message of this size may be put in; one that is larger than the window goes alone."""
-        return size <= self._credit - self.queued_bytes or (not self.queued_bytes and self._window_is_empty())
+        is_alone = not self.queued_bytes and self._window_is_empty()
+        return is_alone or size <= min(self._credit, self._window_left()) - self.queued_bytes
 
     def put(self, body: bytes, pubend: str = "", *, now_ms: int) -> None:
         """Queues a message."""
@@ -129,6 +133,7 @@ class PublishQueue:
             run.was_sent = True
             frames.append(Publish(run.first, run.bodies, run.pubend))
             self._wire.append(run)
+            self._wire_bytes += run.size
             self._sent = max(self._sent, run.last)
             self._credit -= run.size
             self.queued_bytes -= run.size
@@ -148,6 +153,7 @@ class PublishQueue:
         kept = [run for run in outstanding if not run.was_sent or recognises(run.pubend)]
         self.lost += _count(outstanding) - _count(kept)
         self._wire.clear()
+        self._wire_bytes = self.window_bytes = 0
         self._runs = deque(kept)
         self.queued_bytes = sum(run.size for run in kept)
         if not kept:
@@ -159,7 +165,7 @@ class PublishQueue:
         """The broker has taken over everything up to a sequence number, and gives credit back."""
         if sequence > self._sent or credit_bytes < 0:
             raise ProtocolError(f"message {sequence} is acknowledged, but only {self._sent} were sent")
-        self._settle(self._wire, sequence)
+        self._wire_bytes -= self._settle(self._wire, sequence)
         if not self._wire and self._runs and self._runs[0].was_sent:
             # It remembers more of our last connection than we have sent again on this one.
             self.queued_bytes -= self._settle(self._runs, sequence)
@@ -175,6 +181,7 @@ class PublishQueue:
         if run is not None:
             # Settled now: were it sent again on another connection, it would be refused and counted again.
             self._wire.remove(run)
+            self._wire_bytes -= run.size
         self.refused += len(run.bodies) if run is not None else 1
         self.refusal = reason
 
@@ -185,11 +192,12 @@ class PublishQueue:
     def _take_run(self) -> _Run | None:
         """The first messages to one pubend for which there is credit: usually the whole run."""
         run = self._runs[0]
-        if run.size <= self._credit:
+        room = min(self._credit, self._window_left())
+        if run.size <= room:
             return self._runs.popleft()
         size, count = 0, 0
         for body in run.bodies:
-            if size + len(body) > self._credit:
+            if size + len(body) > room:
                 break
             size += len(body)
             count += 1
@@ -214,15 +222,22 @@ class PublishQueue:
         return settled_bytes
 
     def _may_send(self, size: int) -> bool:
-        return size <= self._credit or self._window_is_empty()
+        return size <= min(self._credit, self._window_left()) or self._window_is_empty()
+
+    def _window_left(self) -> int:
+        return self.window_bytes - self._wire_bytes if self.window_bytes else self._credit
 
     def _window_is_empty(self) -> bool:
-        return 0 < self._credit_full <= self._credit and not self._wire
+        if self._wire or not self._credit_full:
+            return False
+        # A window narrower than a message lets one go at a time, as far as there is credit for it at all.
+        return self._credit >= self._credit_full or 0 < self.window_bytes <= self._credit
 
     def check_invariants(self) -> None:
         """Fails if the numbers do not add up."""
         outstanding = [*self._wire, *self._runs]
         assert self.queued_bytes == sum(run.size for run in self._runs)
+        assert self._wire_bytes == sum(run.size for run in self._wire)
         assert all(run.size == sum(map(len, run.bodies)) and run.bodies for run in outstanding)
         assert all(run.was_sent == (run.last <= self._sent) for run in outstanding)
         assert all(one.last < other.first for one, other in pairwise(outstanding))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from penstock.broker.frames import Forgotten, Refused, StatusReply
+from penstock.broker.frames import Refused
 from penstock.client.errors import ClientError, RefusedError
-from penstock.client.session import Answer
+from penstock.client.session import Answer, Reply
 
 __all__ = ["Questions"]
 
-_MEANING = {"status": "tell its status", "forget": "forget a durable subscription"}
+_MEANING = {"status": "tell its status", "forget": "forget a durable subscription", "read": "read its log"}
 
 
 class Questions:
@@ -20,13 +20,23 @@ class Questions:
     def __init__(self) -> None:
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
 
-    async def answer(self, number: int) -> StatusReply | Forgotten:
-        """Wait for the answer to a request; raises ``RefusedError`` if the broker says no."""
+    async def answer(
+        self, number: int, *, again: Callable[[], None] = lambda: None, again_s: float | None = None
+    ) -> Reply:
+        """Wait for the answer to a request; raises ``RefusedError`` if the broker says no.
+
+        What may get lost behind the broker is asked for again every so often: whichever answer comes first will do.
+        """
         waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
-            answer: Answer = await waiting
+            while not (await asyncio.wait([waiting], timeout=again_s))[0]:
+                again()
+            answer: Answer = waiting.result()
         finally:
             self._waiting.pop(number, None)
+            if waiting.done():
+                # Looked at also by who was cancelled at the same moment, or asyncio complains that nobody did.
+                waiting.exception()
         if isinstance(answer, Refused):
             raise RefusedError(_MEANING.get(answer.request, answer.request), answer.reason)
         return answer

@@ -18,7 +18,6 @@ from penstock.broker.frames import (
     PROTOCOL_VERSION,
     Acknowledge,
     Deliver,
-    Forget,
     Forgotten,
     Frame,
     Goodbye,
@@ -26,13 +25,14 @@ from penstock.broker.frames import (
     HeldBack,
     Hello,
     Horizons,
+    LogAnswer,
     Lost,
     PubendNames,
     PublishAck,
     Refused,
     StatusReply,
-    StatusRequest,
     Subscribed,
+    SurveyReply,
     Unsubscribe,
     Unsubscribed,
     Welcome,
@@ -49,9 +49,10 @@ from penstock.model.errors import LimitError
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId, MessageIdSource
 
-__all__ = ["SILENT_HEARTBEATS", "Answer", "Changes", "Session"]
+__all__ = ["SILENT_HEARTBEATS", "Answer", "Changes", "Reply", "Session"]
 
-Answer: TypeAlias = StatusReply | Forgotten | Refused
+Reply: TypeAlias = StatusReply | Forgotten | SurveyReply | LogAnswer
+Answer: TypeAlias = Reply | Refused
 """To a request that the application waits for; its number is that of the request."""
 
 SILENT_HEARTBEATS: Final = 5
@@ -166,13 +167,16 @@ class Session:
         self.publishing.put(body, pubend, now_ms=now_ms)
         return self.publishing.is_due(now_ms)
 
-    def ask_status(self) -> int:
-        """Asks the broker how it is; the number of the request."""
-        return self._ask(StatusRequest)
+    def ask(self, question: Callable[[int], Frame]) -> int:
+        """Asks the broker something that it answers by number; the number."""
+        self._last_question += 1
+        self.ask_again(question(self._last_question))
+        return self._last_question
 
-    def ask_to_forget(self, durable: str) -> int:
-        """Asks the broker to forget a durable subscription; the number of the request."""
-        return self._ask(lambda number: Forget(number, durable))
+    def ask_again(self, question: Frame) -> None:
+        """Asks the broker something that it was asked before on the same connection, with the same number."""
+        assert self.is_up, "there is no broker to ask"
+        self._outgoing.append(question)
 
     def on_taken(self, inbox: Inbox) -> bool:
         """The application took messages out of a full subscription; whether the shell should read again."""
@@ -307,8 +311,8 @@ class Session:
                 pass
             case Horizons():
                 self._inboxes.on_horizons(frame, self._pubend(frame.pubend))
-            case HeldBack(reason):
-                self.held_back = reason
+            case HeldBack(reason, window_bytes):
+                self.held_back, self.publishing.window_bytes = reason, window_bytes
                 changes.publishing = True
             case Lost(number, first, last, numbers):
                 self._on_lost(LostTicks(self._pubend(number), first, last), numbers, changes)
@@ -318,7 +322,7 @@ class Session:
                 self._end(number, changes)
             case Refused():
                 self._on_refused(frame, changes)
-            case StatusReply() | Forgotten():
+            case StatusReply() | Forgotten() | SurveyReply() | LogAnswer():
                 changes.answers.append(frame)
             case Goodbye():
                 changes.goodbye = frame
@@ -341,7 +345,7 @@ class Session:
         if frame.request == "publish":
             self.publishing.on_refused(frame.number, frame.reason)
             changes.publishing = True
-        elif frame.request in ("status", "forget"):
+        elif frame.request in ("status", "forget", "read"):
             changes.answers.append(frame)
         elif (inbox := self._end(frame.number, changes)) is not None and frame.request == "subscribe":
             inbox.refuse(frame.reason)
@@ -350,12 +354,6 @@ class Session:
         if inbox.receipts is not None and is_done:
             inbox.receipts.settle()
         return self._inboxes.reporting.last(inbox)
-
-    def _ask(self, question: Callable[[int], Frame]) -> int:
-        assert self.is_up, "there is no broker to ask"
-        self._last_question += 1
-        self._outgoing.append(question(self._last_question))
-        return self._last_question
 
     def _end(self, number: int, changes: Changes) -> Inbox | None:
         inbox = self._inboxes.get(number)

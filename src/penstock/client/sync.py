@@ -10,7 +10,7 @@ import asyncio
 import ssl
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
@@ -22,6 +22,7 @@ from penstock.client.counters import ClientCounters
 from penstock.client.errors import ClientClosedError
 from penstock.client.inbox import Lag
 from penstock.client.positions import LostTicks
+from penstock.client.reading import READ_BYTES, LogPart, Survey
 from penstock.client.received import Received
 from penstock.client.settings import ClientSettings
 from penstock.client.subscription import Subscription
@@ -30,7 +31,7 @@ from penstock.live.loop import run
 from penstock.model.message import Message, Payload
 from penstock.model.message_id import MessageId
 from penstock.model.values import Attributes
-from penstock.selectors.selector import Selector
+from penstock.selectors.selector import EVERYTHING, Selector
 
 __all__ = ["SyncClient", "SyncSubscription", "connect_sync"]
 
@@ -74,6 +75,7 @@ class SyncClient:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
+        self._begun: set[asyncio.Task[None]] = set()
 
     @property
     def name(self) -> str:
@@ -163,6 +165,33 @@ class SyncClient:
         """Have a durable subscription forgotten; returns the pubends that could not be reached."""
         return self.call(lambda: self._client.forget(durable))
 
+    def survey(self) -> Survey:
+        """From where to where the logs of all guaranteed pubends of the overlay go; which of them are out of reach."""
+        return self.call(self._client.survey)
+
+    def read(
+        self, pubend: str, first: int, last: int, selector: str | Selector = EVERYTHING, *, bytes_max: int = READ_BYTES
+    ) -> Generator[LogPart, None, None]:
+        """What a pubend has from one tick to another, part by part, as ``Client.read`` does."""
+        parts = self._client.read(pubend, first, last, selector, bytes_max=bytes_max)
+
+        # What was interrupted may still be on its way out when it is closed.
+        turn = asyncio.Lock()
+
+        async def following() -> LogPart | None:
+            async with turn:
+                return await anext(parts, None)
+
+        async def close() -> None:
+            async with turn:
+                await parts.aclose()
+
+        try:
+            while (part := self.call(following)) is not None:
+                yield part
+        finally:
+            self._leave(close)
+
     def status(self) -> dict[str, Any]:
         """How the broker is."""
         return self.call(self._client.status)
@@ -181,6 +210,20 @@ class SyncClient:
         except BaseException:
             future.cancel()
             raise
+
+    def _leave(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Close something in the client's thread; without waiting, since a collector of garbage may be the caller."""
+        loop = self._loop
+        # The thread may have ended; what was open there ended with it.
+        if loop is not None:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._begin, close)
+
+    def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        task = asyncio.get_running_loop().create_task(work())
+        # Kept, or it may be collected before its end.
+        self._begun.add(task)
+        task.add_done_callback(self._begun.discard)
 
     def __enter__(self) -> SyncClient:
         return self.open()

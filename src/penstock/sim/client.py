@@ -334,9 +334,10 @@ class SimClient:
 
     def _on_held_back(self, frame: HeldBack) -> None:
         self._note(f"is held back: {frame.reason}" if frame.reason else "is held back no more")
-        self.held_back = frame.reason
+        self.held_back, self.publishing.window_bytes = frame.reason, frame.window_bytes
         if frame.reason:
             self.holds.append(frame.reason)
+        self._flush()
 
     def _on_lost_ticks(self, frame: Lost) -> None:
         pubend = self._positions.name(frame.pubend)

@@ -20,7 +20,6 @@ __all__ = ["DeliveryPlan", "draw_plan"]
 _LIMITS: Final[Mapping[str, tuple[Any, ...]]] = {
     "receive_window_ms": (10_000, 10_000, 150),
     "receive_window_bytes": (16 << 20, 16 << 20, 600),
-    "nack_window_ms": (2_000, 2_000, 100),
     "cache_bytes": (16 << 20, 4_000, 300),
     "catch_ups_max": (4, 1),
     "link_outbox_bytes": (64 << 20, 64 << 20, 1_500),

@@ -46,6 +46,8 @@ class Publishing:
         # First and last number of the frames on this connection: brokers refuse whole frames.
         self._batches: deque[tuple[int, int]] = deque()
         self._sequence = self._sent = self._acked = self._credit_bytes = 0
+        self.window_bytes = 0
+        """While the broker holds publishers back: what may be unacknowledged at a time; 0 for all the credit."""
 
     @property
     def unsettled(self) -> int:
@@ -62,6 +64,7 @@ class Publishing:
     def connect(self, welcome: Welcome) -> None:
         """A broker has let the client in."""
         self._welcome, self._credit_bytes = welcome, welcome.credit_bytes
+        self.window_bytes = 0
         self._sent = self._acked = 0
         last = self._last_id
         # Every connection has a publisher's number of its own; time and counter go on rising whatever clocks do.
@@ -153,6 +156,10 @@ class Publishing:
 
     def _has_credit(self, size: int) -> bool:
         assert self._welcome is not None
+        if self.window_bytes and self._unacked:
+            unacked = sum(len(each.body) for each in self._unacked)
+            if unacked + size > self.window_bytes:
+                return False
         return size <= self._credit_bytes or self._credit_bytes >= self._welcome.credit_bytes
 
     def _is_guaranteed(self, pubend: str) -> bool:

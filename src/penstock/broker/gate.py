@@ -1,0 +1,106 @@
+"""Holds messages back before they get a tick, at the rate that a pubend is allowed ([Gryphon] section 4).
+
+The paper withholds acknowledgements; here a message that has a tick is logged and acknowledged like any other, and the
+others wait before it, in the order in which they came. What waits is bounded by the credit of its publishers, who are
+told to send less at a time while their pubend is limited.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from penstock.broker.frames import Publish
+from penstock.broker.peers import Batch
+from penstock.congestion.pubend import PubendControl
+from penstock.model.values import AttributeValue
+
+__all__ = ["Gate", "Held"]
+
+Decoded = list[dict[str, AttributeValue]]
+Admit = Callable[[str, bytes, Publish, Decoded], int]
+"""Gives messages their ticks; answers with the commit with which they are durable, 0 if they are."""
+
+
+@dataclass(slots=True)
+class Held:
+    """A batch of one publisher, as far as it waits."""
+
+    batch: Batch
+    connection: int
+    publisher: bytes
+    pubend: str
+    first: int
+    bodies: list[bytes]
+    decoded: Decoded
+
+
+class Gate:
+    """The messages that wait for the rate of their pubends."""
+
+    def __init__(self, controls: Mapping[str, PubendControl], admit: Admit) -> None:
+        self._controls, self._admit = controls, admit
+        self._waiting: dict[str, deque[Held]] = {}
+
+    def offer(self, held: Held, *, now_ms: int) -> int | None:
+        """Lets a batch in, behind those that wait: the commit of all of it, or None if some of it has to wait."""
+        waiting = self._waiting.get(held.pubend)
+        if not waiting:
+            commit = self._let_in(held, now_ms)
+            if not held.bodies:
+                return commit
+            waiting = self._waiting.setdefault(held.pubend, deque())
+        else:
+            self._controls[held.pubend].pdcc.on_held_back()
+        waiting.append(held)
+        return None
+
+    def release(self, *, now_ms: int) -> list[tuple[Held, int]]:
+        """What may go on by now: the batches of which nothing waits any more, with their commits."""
+        released = []
+        for pubend in list(self._waiting):
+            waiting = self._waiting[pubend]
+            while waiting:
+                commit = self._let_in(waiting[0], now_ms)
+                if waiting[0].bodies:
+                    break
+                released.append((waiting.popleft(), commit))
+            if not waiting:
+                del self._waiting[pubend]
+        return released
+
+    def leave(self, connection: int) -> None:
+        """A publisher is gone: what it has sent and was never acknowledged, it sends again when it comes back."""
+        for pubend, waiting in list(self._waiting.items()):
+            self._waiting[pubend] = kept = deque(each for each in waiting if each.connection != connection)
+            if not kept:
+                del self._waiting[pubend]
+
+    def next_deadline(self, *, now_ms: int) -> int | None:
+        """When the next message may go on."""
+        return min([self._controls[each].next_ms(now_ms=now_ms) for each in self._waiting], default=None)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody waits."""
+        return not self._waiting
+
+    def waiting(self) -> dict[str, dict[int, None]]:
+        """Who waits, by pubend."""
+        return {pubend: {each.connection: None for each in waiting} for pubend, waiting in self._waiting.items()}
+
+    def waiting_messages(self, pubend: str) -> int:
+        """How many messages wait for a pubend."""
+        return sum(len(each.bodies) for each in self._waiting.get(pubend, ()))
+
+    def _let_in(self, held: Held, now_ms: int) -> int:
+        """Gives ticks to as much of a batch as may have some; the commit of that."""
+        count = self._controls[held.pubend].admit(len(held.bodies), now_ms=now_ms)
+        if not count:
+            return 0
+        part = Publish(held.first, held.bodies[:count], held.pubend)
+        commit = self._admit(held.pubend, held.publisher, part, held.decoded[:count])
+        held.first += count
+        held.bodies, held.decoded = held.bodies[count:], held.decoded[count:]
+        return commit

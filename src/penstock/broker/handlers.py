@@ -1,0 +1,97 @@
+"""Who may say what to a broker, and which of its parts hears it: one table for links, one for clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock.broker import frames as f
+from penstock.broker.errors import ProtocolError
+from penstock.broker.peers import Peer, PeerKind
+
+if TYPE_CHECKING:
+    from penstock.broker.congestion import Congestion
+    from penstock.broker.desk import Desk
+    from penstock.broker.guaranteed import Guaranteed
+    from penstock.broker.intake import Intake
+    from penstock.broker.log_desk import LogDesk
+    from penstock.broker.mechanisms import Mechanisms
+    from penstock.broker.neighbourhood import Neighbourhood
+    from penstock.broker.routing import Router
+
+__all__ = ["Handler", "client_handlers", "link_handlers", "only", "stream_handlers"]
+
+Handler: TypeAlias = Callable[[Peer, Any, int], None]
+"""Hears a frame of a peer, at a time."""
+
+
+def link_handlers(neighbourhood: Neighbourhood, router: Router, mechanisms: Mechanisms) -> dict[type, Handler]:
+    """What brokers say to each other about the overlay, and best-effort messages."""
+    return _all_of(
+        PeerKind.LINK,
+        {
+            f.LinkState: lambda peer, frame, now_ms: neighbourhood.on_link_state(peer, frame, now_ms=now_ms),
+            f.FilterUpdate: lambda peer, frame, _: neighbourhood.on_filter_update(peer, frame),
+            f.FilterAck: lambda peer, frame, _: neighbourhood.on_filter_ack(peer, frame),
+            f.FilterProbe: lambda _, frame, now_ms: neighbourhood.on_probe(frame, now_ms=now_ms),
+            f.FilterApplied: lambda _, frame, now_ms: neighbourhood.on_applied(frame, now_ms=now_ms),
+            f.Forward: lambda peer, frame, _: router.forward(frame, peer.name),
+            f.MechanismMessage: mechanisms.on_message,
+        },
+    )
+
+
+def stream_handlers(guaranteed: Guaranteed, logs: LogDesk, congestion: Congestion) -> dict[type, Handler]:
+    """What brokers say to each other about guaranteed streams."""
+    carrier, desk = guaranteed.carrier, guaranteed.desk
+    return _all_of(
+        PeerKind.LINK,
+        {
+            f.KnowledgeMessage: lambda peer, frame, now_ms: carrier.on_message(peer, frame, now_ms=now_ms),
+            f.Nack: lambda peer, frame, now_ms: carrier.on_nack(peer.name, frame, now_ms=now_ms),
+            f.Positions: lambda _, frame, now_ms: guaranteed.on_positions(frame, now_ms=now_ms),
+            f.StreamOpen: lambda _, frame, __: desk.on_open(frame),
+            f.StreamOpened: lambda _, frame, __: desk.on_opened(frame),
+            f.StreamTaken: lambda _, frame, __: desk.on_taken(frame),
+            f.StreamForget: lambda _, frame, __: desk.on_forget(frame),
+            f.StreamForgotten: lambda _, frame, __: desk.on_forgotten(frame),
+            f.LogRequest: lambda _, frame, __: logs.on_request(frame),
+            f.LogSpan: lambda _, frame, __: logs.on_span(frame),
+            f.LogAnswer: lambda _, frame, __: logs.on_answer(frame),
+            f.CongestionQuery: lambda peer, frame, now_ms: congestion.on_query(peer, frame, now_ms=now_ms),
+            f.CongestionAlert: lambda _, frame, now_ms: congestion.on_alert(frame, now_ms=now_ms),
+        },
+    )
+
+
+def client_handlers(
+    desk: Desk, intake: Intake, guaranteed: Guaranteed, logs: LogDesk, neighbourhood: Neighbourhood
+) -> dict[type, Handler]:
+    """What clients say, as far as one part alone can answer."""
+    positions, flood = guaranteed.positions, neighbourhood.flood
+    return _all_of(
+        PeerKind.CLIENT,
+        {
+            f.Publish: lambda peer, frame, now_ms: intake.publish(peer, frame, now_ms=now_ms),
+            f.Acknowledge: lambda peer, frame, _: positions.acknowledge(peer, frame),
+            f.Forget: lambda peer, frame, _: desk.forget(peer, frame),
+            f.Unsubscribe: lambda peer, frame, _: flood(desk.unsubscribe(peer, frame)),
+            f.ReadRequest: lambda peer, frame, now_ms: logs.on_read_request(peer, frame, now_ms=now_ms),
+            f.SurveyRequest: lambda peer, frame, now_ms: logs.on_survey_request(peer, frame, now_ms=now_ms),
+        },
+    )
+
+
+def only(kind: PeerKind, handler: Handler) -> Handler:
+    """The handler for peers of this kind; a frame of anybody else is a ``ProtocolError``."""
+
+    def guarded(peer: Peer, frame: Any, now_ms: int) -> None:
+        if peer.kind is not kind:
+            raise ProtocolError(f"a {type(frame).__name__} from a {peer.kind.value}")
+        handler(peer, frame, now_ms)
+
+    return guarded
+
+
+def _all_of(kind: PeerKind, handlers: dict[type, Handler]) -> dict[type, Handler]:
+    return {frame: only(kind, handler) for frame, handler in handlers.items()}

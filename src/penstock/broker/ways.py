@@ -1,0 +1,45 @@
+"""The ways of questions and answers along a pubend's tree: up to the pubend, down to the host that asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+
+from penstock.broker.frames import ControlFrame
+from penstock.broker.peers import Peer
+from penstock.broker.rooms import Rooms
+
+__all__ = ["Ways"]
+
+
+class Ways:
+    """Sends what is said about a pubend one step further; what this broker says to itself, it hears at once."""
+
+    def __init__(self, rooms: Rooms, own: Container[str], hear: Callable[[ControlFrame], None]) -> None:
+        self._name = rooms.settings.name
+        self._connections, self._router = rooms.connections, rooms.router
+        self._own, self._hear = own, hear
+
+    def up(self, pubend: str, frame: ControlFrame) -> None:
+        """Towards the pubend; what has no way at the moment is lost, and asked for again by who needs it."""
+        if pubend in self._own:
+            self._hear(frame)
+        elif (parent := self._parent(pubend)) is not None:
+            self._connections.say(parent, frame)
+
+    def leads_to(self, pubend: str) -> bool:
+        """Whether there is a way to the pubend at the moment, as far as this broker knows."""
+        return pubend in self._own or self._parent(pubend) is not None
+
+    def down(self, pubend: str, host: str, frame: ControlFrame) -> None:
+        """Towards a host; as well as it goes, too."""
+        if host == self._name:
+            self._hear(frame)
+        elif (child := self.child(pubend, host)) is not None:
+            self._connections.say(child, frame)
+
+    def _parent(self, pubend: str) -> Peer | None:
+        return self._connections.links.get(self._router.place_in(pubend).parent or "")
+
+    def child(self, pubend: str, host: str) -> Peer | None:
+        """The neighbour on the way down to a host."""
+        return self._connections.links.get(self._router.place_in(pubend).towards(host) or "")
