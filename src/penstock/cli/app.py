@@ -8,7 +8,19 @@ import typer
 from typer.core import TyperGroup
 
 from penstock import __version__
-from penstock.cli import broker, demo, durable, lab, match, overlay, publish, quotes, status, subscribe
+from penstock.cli import (
+    broker,
+    demo,
+    durable,
+    lab,
+    match,
+    overlay,
+    pipeline,
+    publish,
+    quotes,
+    status,
+    subscribe,
+)
 from penstock.cli.console import console
 
 __all__ = ["app", "main"]
@@ -41,6 +53,7 @@ app.command("match", epilog=match.EXAMPLES)(match.match)
 app.command("quotes", epilog=quotes.EXAMPLES)(quotes.quotes)
 app.add_typer(overlay.app, name="overlay")
 app.add_typer(lab.app, name="lab")
+app.add_typer(pipeline.app, name="pipeline")
 
 
 def main() -> None:

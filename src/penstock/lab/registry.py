@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Final
 
+from penstock.lab.archive_kill9 import ARCHIVE_KILL9
 from penstock.lab.delivery_chaos import DELIVERY_CHAOS
 from penstock.lab.delivery_kill9 import DELIVERY_KILL9
 from penstock.lab.errors import UnknownExperimentError
@@ -14,7 +15,7 @@ from penstock.lab.matching_scale import MATCHING_SCALE
 
 __all__ = ["EXPERIMENTS", "find_experiment"]
 
-EXPERIMENTS: Final = (MATCHING_SCALE, DELIVERY_CHAOS, DELIVERY_KILL9)
+EXPERIMENTS: Final = (MATCHING_SCALE, DELIVERY_CHAOS, DELIVERY_KILL9, ARCHIVE_KILL9)
 
 
 def find_experiment(name: str, among: Sequence[Experiment] = EXPERIMENTS) -> Experiment:

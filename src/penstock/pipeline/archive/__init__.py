@@ -1,0 +1,20 @@
+"""The archive: a stream of publications into the lake's ``publications``, exactly once, continuously or up to now."""
+
+from __future__ import annotations
+
+from penstock.pipeline.archive.failures import ArchiveError
+from penstock.pipeline.archive.overlays import overlay_of
+from penstock.pipeline.archive.running import Archive, archive_stream, stop_signals
+from penstock.pipeline.archive.settings import ArchiveSettings, duration_s
+from penstock.pipeline.archive.summary import ArchiveSummary
+
+__all__ = [
+    "Archive",
+    "ArchiveError",
+    "ArchiveSettings",
+    "ArchiveSummary",
+    "archive_stream",
+    "duration_s",
+    "overlay_of",
+    "stop_signals",
+]

@@ -1,0 +1,181 @@
+"""Runs an archive: a stream of publications into the lake's table, until it is complete, interrupted, or failed.
+
+Whatever ends it, also kill -9 at any point, the next start goes on behind what counts (``lake.journal``), with nothing
+twice and nothing missing. An interrupt ends it between two batches if the batch at hand is over soon, and within it
+else.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.lab.experiment import Reporter
+from penstock.model.lake_tables import PUBLICATIONS
+from penstock.pipeline.archive.checkpoint import Checkpoint
+from penstock.pipeline.archive.failures import telling
+from penstock.pipeline.archive.settings import ArchiveSettings
+from penstock.pipeline.archive.sink import ArchiveSink
+from penstock.pipeline.archive.summary import ArchiveSummary
+from penstock.pipeline.lake.compaction import Compactor
+from penstock.pipeline.lake.files import LocalFiles, files_at
+from penstock.pipeline.lake.store import TableStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["Archive", "archive_stream", "stop_signals"]
+
+_LOOK_S: Final = 1
+_BATCH_S_MAX: Final = 8.0
+"""An interrupt waits so long for the batch at hand."""
+
+
+class Archive:
+    """One life of an archive, which holds the lock of its table; use it with ``with``, in ``opened``."""
+
+    def __init__(
+        self, files: LocalFiles, settings: ArchiveSettings, overlay: str, *, show_every_s: float = 1.0
+    ) -> None:
+        self._files, self._settings = files, settings
+        self._checkpoint = Checkpoint(files, PUBLICATIONS)
+        self._store = TableStore(files, PUBLICATIONS)
+        is_new = self._checkpoint.is_new
+        identity = self._checkpoint.open(overlay, settings.canonical_selector, settings.start)
+        self._store.open(identity.stream, is_new=is_new)
+        self.is_new: Final = is_new
+        self.start: Final = identity.start
+        self._compactor = Compactor(self._store, settings.compaction)
+        self._sink = ArchiveSink(self._store, self._checkpoint, self._compactor)
+        self._started_s = time.monotonic()
+        self._show_every_s = show_every_s
+        self._lag_s: float | None = None
+
+    @classmethod
+    @contextmanager
+    def opened(cls, settings: ArchiveSettings, overlay: str, *, show_every_s: float = 1.0) -> Iterator[Archive]:
+        """The archive of a lake, which nobody else can have meanwhile; what an earlier life left undone is mended."""
+        files = files_at(settings.lake)
+        with files.lock(f"{PUBLICATIONS.name}/_lock", f"the table {PUBLICATIONS.name}"):
+            yield cls(files, settings, overlay, show_every_s=show_every_s)
+
+    def run(
+        self, frame: DataFrame, reporter: Reporter, should_stop: Callable[[], bool] = lambda: False
+    ) -> ArchiveSummary:
+        """Archive the stream to its end."""
+        writer = frame.writeStream.foreachBatch(self._sink).option(
+            "checkpointLocation", self._checkpoint.spark_location
+        )
+        with telling():
+            query = self._settings.triggered(writer.queryName("penstock archive")).start()
+        is_complete = False
+        try:
+            is_complete = self._watch(query, reporter, should_stop)
+        finally:
+            self._stop(query)
+        if is_complete:
+            # The stream has ended: its checkpoint knows all its batches.
+            self._compactor.run(before_batch=self._store.journal.batch.number + 1, now_ms=time.time_ns() // 1_000_000)
+        for path, why in self._compactor.unreadable.items():
+            reporter.note(f"not merged, since it cannot be read: {self._files.location(path)}: {why}")
+        return self.summary(is_complete=is_complete)
+
+    def summary(self, *, is_complete: bool = False) -> ArchiveSummary:
+        """What has been done so far."""
+        totals, table = self._sink.totals, self._store.current()
+        return ArchiveSummary(
+            lake=str(self._files.root),
+            rows=totals.rows,
+            files=totals.files,
+            bytes=totals.bytes,
+            batches=totals.batches,
+            repeated=totals.repeated,
+            merges=self._compactor.merges,
+            table_files=len(table),
+            table_bytes=sum(table.values()),
+            lag_s=self._lag_s,
+            seconds=round(time.monotonic() - self._started_s, 3),
+            is_complete=is_complete,
+        )
+
+    def _watch(self, query: StreamingQuery, reporter: Reporter, should_stop: Callable[[], bool]) -> bool:
+        """Tell how far it is until it ends or shall end; answers whether it has ended by itself."""
+        line = _Line(reporter, self._show_every_s)
+        while not should_stop():
+            with telling(lambda: self._sink.failure):
+                is_over = query.awaitTermination(_LOOK_S)
+            with telling():
+                self._lag_s = _lag_s(query.lastProgress, self._lag_s)
+            line.show(self._sink.totals.rows, self._lag_s, time.monotonic())
+            if is_over:
+                return True
+        reporter.note("ending, after the batch at hand if that is over soon")
+        return False
+
+    def _stop(self, query: StreamingQuery) -> None:
+        self._sink.close(_BATCH_S_MAX)
+        # It may have failed because no batch was taken any more, or Java may have gone: the next start mends either.
+        with suppress(Exception):
+            query.stop()
+        self._sink.close(_BATCH_S_MAX)
+
+
+def archive_stream(spark: SparkSession, settings: ArchiveSettings) -> DataFrame:
+    """The stream of publications that the settings ask for."""
+    with telling():
+        return spark.readStream.format("penstock").options(**settings.source_options()).load()
+
+
+@contextmanager
+def stop_signals() -> Iterator[Callable[[], signal.Signals | None]]:
+    """Within it, the first Ctrl-C or SIGTERM is only noted; a second Ctrl-C is as rude as ever."""
+    noted: list[signal.Signals] = []
+
+    def note(number: int, _frame: Any) -> None:
+        noted.append(signal.Signals(number))
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    former = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: noted[0] if noted else None
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+class _Line:
+    """One line about rows, lag and rate, now and then."""
+
+    def __init__(self, reporter: Reporter, every_s: float) -> None:
+        self._reporter, self._every_s = reporter, every_s
+        self._shown_s: float | None = None
+        self._shown_rows = 0
+
+    def show(self, rows: int, lag_s: float | None, now_s: float) -> None:
+        rate = 0.0 if self._shown_s is None else (rows - self._shown_rows) / max(now_s - self._shown_s, 1e-3)
+        if self._shown_s is not None and now_s - self._shown_s < self._every_s:
+            return
+        lag = "" if lag_s is None else f", lag {lag_s:,.1f} s"
+        self._reporter.stage(f"{rows:,} rows archived{lag}, {rate:,.0f} rows/s")
+        self._shown_s, self._shown_rows = now_s, rows
+
+
+def _lag_s(progress: Any, former: float | None) -> float | None:
+    """How far the pubend is behind that is farthest, in seconds; as before if the stream cannot tell."""
+    if progress is None:
+        return former
+    from penstock.pipeline.source import lag_of
+
+    # Other sources than ours have offsets of other forms.
+    with suppress(ValueError, TypeError, AttributeError):
+        lags = [lag for lag in lag_of(progress).values() if lag is not None]
+        return max(lags) / 1_000 if lags else former
+    return former

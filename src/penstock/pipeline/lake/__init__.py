@@ -1,0 +1,28 @@
+"""The lake: tables of Parquet files that brokers and jobs write, with what makes their changes safe for readers."""
+
+from __future__ import annotations
+
+from penstock.pipeline.lake.compaction import CompactionPolicy, Compactor
+from penstock.pipeline.lake.errors import LakeBusyError, LakeError, LakeMismatchError
+from penstock.pipeline.lake.files import LocalFiles, files_at
+from penstock.pipeline.lake.journal import snapshot
+from penstock.pipeline.lake.reading import read_table, table_files
+from penstock.pipeline.lake.schemas import arrow_schema, spark_schema
+from penstock.pipeline.lake.store import StagedFile, TableStore
+
+__all__ = [
+    "CompactionPolicy",
+    "Compactor",
+    "LakeBusyError",
+    "LakeError",
+    "LakeMismatchError",
+    "LocalFiles",
+    "StagedFile",
+    "TableStore",
+    "arrow_schema",
+    "files_at",
+    "read_table",
+    "snapshot",
+    "spark_schema",
+    "table_files",
+]

@@ -1,0 +1,196 @@
+"""Builds the Spark session in which everything of Penstock's runs: quiet, tuned, and the same for every command.
+
+Embedded (``local[*]``) unless a master is named. Spark's own chatter goes to a file, which is named when something
+fails and removed when nothing did. A process has one session: who asks for another gets the one that runs, if its
+master is the one asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from penstock.model.errors import MisuseError
+from penstock.pipeline.errors import SessionError, SparkMissingError
+from penstock.pipeline.java import find_java
+from penstock.pipeline.launching import (
+    check_reachable,
+    failure_of,
+    is_news,
+    launched,
+    set_environment,
+    spark_folder,
+    start_failure,
+)
+from penstock.pipeline.package import pack
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+__all__ = ["SessionSettings", "check_requirements", "open_session", "using_session"]
+
+_MEMORY: Final = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
+_LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)(?:,\d+)?\])?")
+_MASTER: Final = re.compile(
+    r"local|local\[(?:\*|[1-9]\d*)(?:,[1-9]\d*)?\]|local-cluster\[\d+,\d+,\d+\]|spark://.+|yarn|k8s://.+"
+)
+
+
+@dataclass(slots=True, frozen=True)
+class SessionSettings:
+    """Where and how Spark runs."""
+
+    master: str = "local[*]"
+    """``local[*]`` (this process, all cores), ``local[N]``, or the address of a cluster."""
+    driver_memory: str = "1g"
+    """For this process's Java; embedded, that is all there is."""
+    executor_memory: str = "1g"
+    """For each executor of a cluster."""
+    parallelism: int | None = None
+    """Partitions of a shuffle and of data made here; if none, the cores when embedded, and Spark's choice elsewhere."""
+    event_log: Path | None = None
+    """Folder for Spark's event log, which its history server shows."""
+    app_name: str = "penstock"
+    """What the cluster's pages call it."""
+    ui: bool = False
+    """Whether Spark serves its page while it runs."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """Any of Spark's own settings; these win."""
+
+    def __post_init__(self) -> None:
+        if not _MASTER.fullmatch(self.master):
+            raise MisuseError(
+                f"master {self.master!r} is none of local[*], local[N], spark://HOST:PORT, yarn, k8s://URL"
+            )
+        for name, memory in (("driver", self.driver_memory), ("executor", self.executor_memory)):
+            if not _MEMORY.fullmatch(memory):
+                raise MisuseError(f"{name} memory {memory!r} is not a number with k, m, g or t, such as 2g")
+        if self.parallelism is not None and self.parallelism < 1:
+            raise MisuseError(f"parallelism is {self.parallelism}, but must be at least 1")
+
+    @property
+    def local_cores(self) -> int | None:
+        """How many cores an embedded Spark uses; none on a cluster."""
+        found = _LOCAL.fullmatch(self.master)
+        if found is None:
+            return None
+        return (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
+
+    def spark_conf(self, folder: Path) -> dict[str, str]:
+        """Spark's settings, those of Penstock below those of the user."""
+        options = f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}"
+        conf = {
+            "spark.master": self.master,
+            "spark.app.name": self.app_name,
+            "spark.driver.memory": self.driver_memory,
+            "spark.executor.memory": self.executor_memory,
+            "spark.driver.extraJavaOptions": options,
+            "spark.ui.enabled": str(self.ui).lower(),
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.execution.arrow.pyspark.enabled": "true",
+            "spark.sql.python.filterPushdown.enabled": "true",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
+        }
+        partitions = self.parallelism or self.local_cores
+        if partitions is not None:
+            conf["spark.default.parallelism"] = conf["spark.sql.shuffle.partitions"] = str(partitions)
+        if self.event_log is not None:
+            conf |= {"spark.eventLog.enabled": "true", "spark.eventLog.dir": self.event_log.absolute().as_uri()}
+        return conf | dict(self.conf)
+
+
+def check_requirements() -> None:
+    """See that PySpark and Java are there, or say what to install."""
+    for module in ("pyspark", "pyarrow", "pandas"):
+        if find_spec(module) is None:
+            raise SparkMissingError(f"{module} is not installed; install it with: pip install 'penstock[spark]'")
+    find_java()
+
+
+def open_session(settings: SessionSettings | None = None) -> SparkSession:
+    """The session of this process: started, or the one that runs already if its master is the same."""
+    settings = settings or SessionSettings()
+    check_requirements()
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    running = SparkContext._active_spark_context  # noqa: SLF001  (there is no public way to ask)
+    if running is None:
+        running = _started(settings)
+    elif running.master != settings.master:
+        raise MisuseError(
+            f"this process has a Spark session on {running.master} already, and cannot have one on {settings.master}"
+        )
+    from penstock.pipeline.source import PenstockSource
+
+    spark = SparkSession.builder.getOrCreate()
+    spark.dataSource.register(PenstockSource)
+    return spark
+
+
+@contextmanager
+def using_session(settings: SessionSettings | None = None) -> Iterator[SparkSession]:
+    """The session of this process; stopped afterwards if it was started for this."""
+    check_requirements()
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkException
+
+    was_running = SparkContext._active_spark_context is not None  # noqa: SLF001
+    spark = open_session(settings)
+    try:
+        yield spark
+    except (PySparkException, Py4JError) as error:
+        raise SessionError(failure_of(error)) from error
+    finally:
+        if not was_running:
+            # The Java may be gone already, which is no news then.
+            with suppress(Exception):
+                spark.stop()
+
+
+def _started(settings: SessionSettings) -> SparkContext:
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+
+    if settings.event_log is not None:
+        _make_event_log(settings.event_log)
+    check_reachable(settings.master)
+    folder = spark_folder()
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.spark_conf(folder).items()))
+    set_environment(settings.master)
+    logging.getLogger().addFilter(is_news)
+    try:
+        context = SparkContext(conf=conf, gateway=launched(conf, folder))
+        if settings.local_cores is None:
+            context.addPyFile(str(pack(folder / "penstock.zip")))
+    except (PySparkException, Py4JError, OSError) as error:
+        _stop_whatever_runs()
+        raise SessionError(start_failure(settings.master)) from error
+    return context
+
+
+def _stop_whatever_runs() -> None:
+    from pyspark import SparkContext
+
+    left = SparkContext._active_spark_context  # noqa: SLF001
+    if left is not None:
+        with suppress(Exception):
+            left.stop()
+
+
+def _make_event_log(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MisuseError(f"cannot write the event log to {folder}: {error.strerror}") from None

@@ -1,0 +1,102 @@
+"""The connection of the source to its broker: made when it is first needed, kept while it works, never shipped."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from penstock.client.client import connect
+from penstock.client.errors import ClientError, ConnectionFailedError
+from penstock.client.settings import ClientSettings
+from penstock.client.sync import SyncClient
+from penstock.live.overlay import TlsFiles
+from penstock.live.tls import client_context
+from penstock.pipeline.source.options import Connecting, read_token
+from penstock.pipeline.source.probing import LogClient
+
+__all__ = ["Link", "Linked", "opened"]
+
+_PAUSE_FIRST_S: Final = 0.05
+_PAUSE_MAX_S: Final = 2.0
+
+
+class Linked(Protocol):
+    """What a stream needs of a connection."""
+
+    def client(self) -> AbstractContextManager[LogClient]:
+        """The connection."""
+        ...
+
+    def close(self) -> None:
+        """End it."""
+        ...
+
+
+@contextmanager
+def opened(connecting: Connecting) -> Iterator[SyncClient]:
+    """A connection for as long as the block lasts; tried again until the time for retries is over."""
+    client = _open(connecting)
+    try:
+        yield client
+    finally:
+        client.close(flush=False)
+
+
+class Link:
+    """A connection that lives as long as its owner; travels without it, and is made again elsewhere."""
+
+    def __init__(self, connecting: Connecting) -> None:
+        self._connecting = connecting
+        self._client: SyncClient | None = None
+
+    @contextmanager
+    def client(self) -> Iterator[SyncClient]:
+        """The connection; a failure ends it, so that the next one begins afresh."""
+        if self._client is None:
+            self._client = _open(self._connecting)
+        try:
+            yield self._client
+        except ClientError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the connection, if there is one."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close(flush=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_connecting": self._connecting, "_client": None}
+
+
+def _open(connecting: Connecting) -> SyncClient:
+    deadline_s = time.monotonic() + connecting.retry_ms / 1000
+    pause_s = _PAUSE_FIRST_S
+    while True:
+        try:
+            return _client(connecting).open()
+        except ConnectionFailedError as error:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                tried = f"tried for {connecting.retry_ms} ms (option retryTimeoutMs)"
+                raise ConnectionFailedError(f"no broker can be reached, {tried}: {error}") from None
+        time.sleep(min(pause_s, left_s))
+        pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+
+
+def _client(connecting: Connecting) -> SyncClient:
+    settings = ClientSettings(connect_ms=connecting.connect_ms, give_up_ms=connecting.retry_ms)
+    token, context = read_token(connecting), _context(connecting)
+    return SyncClient(connect(connecting.broker, token=token, tls=context, settings=settings))
+
+
+def _context(connecting: Connecting) -> ssl.SSLContext | None:
+    if not connecting.ca:
+        return None
+    certificate, key = (Path(each) if each else None for each in (connecting.certificate, connecting.key))
+    return client_context(TlsFiles(Path(connecting.ca), certificate, key))

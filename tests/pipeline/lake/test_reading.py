@@ -1,0 +1,61 @@
+"""A table as a frame: what counts, with its partitions, whatever its names look like."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.model.errors import MisuseError
+from penstock.model.lake_tables import PUBLICATIONS
+from penstock.pipeline.lake import LocalFiles, TableStore, read_table
+from penstock.pipeline.lake.reading import table_files
+from pipeline.lake.lakes import BreakingFiles, Crash, batch_of, staged
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def opened(files: LocalFiles) -> TableStore:
+    store = TableStore(files, PUBLICATIONS)
+    store.open("stream", is_new=True)
+    return store
+
+
+def test_a_lake_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(MisuseError, match=r"there is no lake at .*nowhere"):
+        table_files(str(tmp_path / "nowhere"), "publications")
+    with pytest.raises(MisuseError, match="no table 'nothing'"):
+        table_files(str(tmp_path), "nothing")
+
+
+def test_names_with_special_characters_come_back_as_they_were(spark: SparkSession, tmp_path: Path) -> None:
+    lake = tmp_path / "a [lake] {x}"
+    store = opened(LocalFiles(lake))
+    pubends = ["007", "a/b=c", "é %41", "{x}[y]*"]
+    store.publish(0, staged(store, *(batch_of([1, 2], pubend=each) for each in pubends)))
+    rows = read_table(spark, str(lake), "publications").select("pubend", "message_id").collect()
+    assert Counter((row.pubend, row.message_id) for row in rows) == Counter(
+        (each, f"id-{each}-{number}") for each in pubends for number in (1, 2)
+    )
+
+
+def test_an_empty_table_has_its_columns(spark: SparkSession, tmp_path: Path) -> None:
+    frame = read_table(spark, str(tmp_path), "publications")
+    assert (frame.count(), frame.columns[-2:]) == (0, ["date", "pubend"])
+
+
+def test_a_batch_that_is_half_there_is_not_seen(spark: SparkSession, tmp_path: Path) -> None:
+    files = BreakingFiles(tmp_path)
+    store = opened(files)
+    store.publish(0, staged(store, batch_of([1])))
+    written = staged(store, batch_of([2]), batch_of([2], pubend="r"))
+    files.story.clear()
+    files.left = 8
+    with pytest.raises(Crash):
+        store.publish(1, written)
+    assert "rename b000000000001-0000.parquet" in files.story
+    assert read_table(spark, str(tmp_path), "publications").count() == 1
+    assert spark.read.parquet(f"{tmp_path}/publications").count() > 1

@@ -1,0 +1,87 @@
+"""A sweep by the command: the same on a cluster as embedded, and an interruption from the keyboard loses nothing.
+
+1. A sweep on a standalone cluster of two workers finds what the embedded session finds, to the last digit.
+2. Ctrl-C in the middle of a sweep ends it with its exit code and one clean line; the same command then finishes it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from typer.testing import CliRunner
+
+from penstock.cli.app import app
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CHAOS = ["pipeline", "sweep", "delivery-chaos", "--set", "runs=1", "--json", "-"]
+LIMIT_S = 120.0
+
+
+@contextmanager
+def command(*arguments: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """The command in a process of its own, which ends with the block."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from penstock.cli import main; main()", *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def swept(seeds: str, out: Path) -> dict[str, Any]:
+    """A sweep in this process, by the session that runs."""
+    options = ["--seeds", seeds, "--master", "local[2]", "--out", str(out), "--figures", str(out)]
+    done = CliRunner().invoke(app, [*CHAOS, *options])
+    assert done.exit_code == 0, done.stderr
+    summary: dict[str, Any] = json.loads(done.stdout)
+    return summary
+
+
+def test_a_cluster_finds_what_the_embedded_session_finds(
+    spark: SparkSession, spark_cluster: str, tmp_path: Path
+) -> None:
+    small = ["--driver-memory", "512m", "--executor-memory", "512m"]
+    with command(*CHAOS, "--seeds", "1..4", "--master", spark_cluster, *small, folder=tmp_path) as process:
+        embedded = swept("1..4", tmp_path / "embedded")
+        out, told = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 0, told
+    assert json.loads(out)["cells"] == embedded["cells"]
+    assert json.loads(out)["runs"] == embedded["runs"] == 4
+    assert not list(tmp_path.glob("spark-warehouse")) + list(tmp_path.glob("artifacts"))
+
+
+def test_an_interruption_ends_cleanly_and_loses_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    out = tmp_path / "sweep"
+    endless = ["--seeds", "1..500", "--master", "local[2]", "--out", str(out)]
+    with command(*CHAOS, *endless, folder=tmp_path) as process:
+        pause = threading.Event()
+        for _ in range(int(LIMIT_S / 0.05)):
+            if list(out.glob("parts/*.parquet")) or process.poll() is not None:
+                break
+            pause.wait(0.05)
+        process.send_signal(signal.SIGINT)
+        shown, told = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 130, told
+    assert shown == ""
+    assert told.splitlines() == ["starting Spark on local[2]", "500 runs of delivery-chaos"]
+    resumed = swept("1..2", out)
+    assert resumed["resumed"] > 0
+    assert (resumed["runs"], resumed["failures"]) == (2, [])
