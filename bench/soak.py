@@ -29,6 +29,7 @@ from bench.fuzzing import CAMPAIGNS as FUZZING
 from penstock.cli.console import console
 from penstock.cli.progress import ProgressReporter
 from penstock.sim.campaign import BrokenLawError, Campaign, NoProgressError
+from penstock.sim.congestion_campaign import CongestionCampaign
 from penstock.sim.delivery import DeliveryCampaign
 from penstock.sim.delivery_run import DeliveryRun, Failure
 from penstock.sim.probes import missed
@@ -40,6 +41,7 @@ CAMPAIGNS: Final[dict[str, Callable[[Random], object]]] = {
     **FUZZING,
     "frames": frames_campaign,
     "overlay": lambda rng: Campaign(rng.getrandbits(32)).run(),
+    "congestion": lambda rng: CongestionCampaign(rng.getrandbits(32)).run(),
 }
 EXIT_CODES: Final = {Failure.CRASH: 3, Failure.BROKEN_LAW: 1, Failure.NO_PROGRESS: 2}
 """The worst first."""

@@ -14,7 +14,7 @@ from typing import Any
 from penstock.broker import Broker, BrokerSettings, Close, Mechanism, Record
 from penstock.broker import frames as f
 from penstock.broker.codec import FrameReader, encode_frame
-from penstock.broker.effects import Commit, Effect, ReadLog
+from penstock.broker.effects import Commit, Effect, ReadKept, ReadLog
 from penstock.broker.outbox import CONTROL_FRAME_BYTES
 from penstock.model.body import decode_attributes, encode_body
 from penstock.model.message import Message
@@ -103,7 +103,7 @@ class Overlay:
         self.disks: dict[str, Disk] = {}
         self.syncs = True
         """Whether disks do what they are told at once; else commits and reads wait for ``sync``."""
-        self._waiting: list[tuple[str, Commit | ReadLog]] = []
+        self._waiting: list[tuple[str, Commit | ReadKept | ReadLog]] = []
         self._numbers = count(1)
         self._ends: dict[int, tuple[str, int]] = {}
         self._links: dict[tuple[str, str], tuple[int, int]] = {}
@@ -221,7 +221,7 @@ class Overlay:
             if isinstance(effect, Record):
                 self.records.append(effect)
                 continue
-            if isinstance(effect, Commit | ReadLog):
+            if isinstance(effect, Commit | ReadKept | ReadLog):
                 if self.syncs:
                     self._store(name, effect)
                 else:
@@ -231,11 +231,14 @@ class Overlay:
             if isinstance(effect, Close):
                 self._close(effect)
 
-    def _store(self, name: str, effect: Commit | ReadLog) -> None:
+    def _store(self, name: str, effect: Commit | ReadKept | ReadLog) -> None:
         disk, broker = self.disks[name], self.brokers[name]
         if isinstance(effect, Commit):
             disk.apply(effect.changes)
             self._act(name, broker.committed(effect.number, now_ms=self.now_ms))
+        elif isinstance(effect, ReadKept):
+            kept = disk.read_kept(effect.names)
+            self._act(name, broker.kept_read(effect.number, kept, now_ms=self.now_ms))
         else:
             found, last, damaged = disk.read(effect.pubend, effect.first, effect.last, effect.bytes_max)
             self._act(name, broker.log_read(effect.number, found, last, now_ms=self.now_ms, damaged=damaged))

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.broker import effects
 from penstock.broker.durable import Trim
-from penstock.broker.effects import Close, Commit, Effect, ReadLog, Record, Wake
+from penstock.broker.effects import Close, Commit, Effect, ReadKept, ReadLog, Record, Wake
 from penstock.model.tick import Tick
 
 EXAMPLES: list[Effect] = [
@@ -18,6 +18,7 @@ EXAMPLES: list[Effect] = [
     Record("link-up", (("neighbour", "b"),)),
     Commit(1, (Trim("p", Tick(7)),)),
     ReadLog(1, "p", 0, 9, 100),
+    ReadKept(1, ("mark",)),
 ]
 
 
@@ -41,7 +42,7 @@ def test_effects_of_different_kinds_or_content_differ() -> None:
     assert Wake(1) != Wake(2)
     assert Close(1, "slow", "x") != Close(1, "slow", "y")
     assert Record("a") != Record("a", (("n", 1),))
-    assert len({*EXAMPLES, Wake(2), Record("link-up")}) == 7
+    assert len({*EXAMPLES, Wake(2), Record("link-up")}) == 8
 
 
 def test_a_record_may_have_no_fields() -> None:

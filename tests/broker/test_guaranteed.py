@@ -93,7 +93,7 @@ def test_a_large_batch_is_said_in_several_messages() -> None:
     messages: list[dict[str, AttributeValue]] = [{"number": number, "text": "x" * 30_000} for number in range(30)]
     overlay.client("pb").publish(*messages)
     waiting = overlay.brokers["pb"]._connections.links["sb"].outbox._data
-    assert 3 <= len(waiting) <= 6
+    assert 12 <= len(waiting) <= 20
     overlay.unclog("pb", "sb")
     assert client.numbers() == list(range(30))
 

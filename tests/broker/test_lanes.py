@@ -141,3 +141,20 @@ def test_the_neighbour_understands_what_was_meant_whatever_is_dropped(
             assert understood == meant
         else:
             lane.dropped()
+
+
+def test_knowledge_is_said_in_pieces_that_cover_it_without_a_gap() -> None:
+    whole = Narrowed(10, 99, [20, 30, 31, 40], [b"a" * 5, b"b" * 5, b"c" * 20, b"d"], {"sb": (1, 2)})
+    parts = list(whole.parts(10))
+    assert [(each.first, each.last, each.ticks) for each in parts] == [
+        (10, 30, [20, 30]),
+        (31, 39, [31]),
+        (40, 99, [40]),
+    ]
+    assert b"".join(body for each in parts for body in each.bodies) == b"".join(whole.bodies)
+    assert all(each.versions == whole.versions and each.kind is whole.kind for each in parts)
+
+
+def test_silence_is_one_piece() -> None:
+    whole = Narrowed(10, 99, [], [], {})
+    assert list(whole.parts(1)) == [whole]

@@ -62,7 +62,7 @@ def test_quotes_is_short_for_the_parameter(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["matching-scael"], "did you mean matching-scale?"),
+        (["matching-scael"], "did you mean matching-scale"),
         (["matching-scale", "--set", "size=1"], "no parameter 'size'; known are symbols"),
         (["matching-scale", "--set", "links=many"], "parameter links: 'many' is not of type integer"),
         (["matching-scale", "--json", "/dev/null/x.json"], "cannot write the result to"),

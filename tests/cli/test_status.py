@@ -64,6 +64,8 @@ def test_guaranteed_pubends_and_the_streams_of_hosts_are_shown(brokers: Commands
     assert [row[3] != "0" for row in shown["guaranteed pubends"]] == [False, True]
     assert all(row[5] == "no" and row[6].startswith("sb1 ") for row in shown["guaranteed pubends"])
     assert [row[:2] for row in shown["streams"]] == [["sb1", "pb1.a"], ["sb1", "pb1.b"]]
+    assert [row[:2] for row in shown["congestion: rates of pubends"]] == [["pb1.a", "pb1"], ["pb1.b", "pb1"]]
+    assert [row[:2] for row in shown["congestion: streams of hosts"]] == [["sb1", "pb1.a"], ["sb1", "pb1.b"]]
 
 
 def test_there_are_no_tables_of_what_there_is_not(brokers: Commands) -> None:

@@ -339,3 +339,40 @@ def heal(queue: PublishQueue, broker: DurableBroker) -> None:
         while broker.way_out:
             queue.on_ack(*broker.way_out.popleft())
         queue.check_invariants()
+
+
+def test_a_narrow_window_bounds_what_is_unacknowledged_whatever_the_credit() -> None:
+    queue = queue_with(1_000, linger_ms=0)
+    queue.put(bytes(60), now_ms=0)
+    queue.put(bytes(60), now_ms=0)
+    queue.window_bytes = 100
+    assert sent(queue, 0) == [(1, [60], "")]
+    assert sent(queue, 0) == [], "60 of 100 bytes are under way"
+    assert not queue.has_room(1)
+    queue.on_ack(1, 60)
+    assert sent(queue, 0) == [(2, [60], "")]
+    assert queue.has_room(40)
+    assert not queue.has_room(41)
+    queue.window_bytes = 0
+    assert queue.has_room(900)
+    queue.check_invariants()
+
+
+def test_a_window_narrower_than_a_message_lets_one_go_at_a_time() -> None:
+    queue = queue_with(1_000, linger_ms=0)
+    queue.put(bytes(50), now_ms=0)
+    queue.put(bytes(50), now_ms=0)
+    queue.window_bytes = 1
+    assert sent(queue, 0) == [(1, [50], "")]
+    assert sent(queue, 0) == []
+    queue.on_ack(1, 50)
+    assert sent(queue, 0) == [(2, [50], "")]
+
+
+def test_a_new_connection_begins_with_all_of_its_credit() -> None:
+    queue = queue_with(1_000, linger_ms=0)
+    queue.window_bytes = 10
+    queue.on_disconnected()
+    queue.on_welcome(credit_bytes=1_000, now_ms=5)
+    assert queue.window_bytes == 0
+    assert queue.has_room(1_000)

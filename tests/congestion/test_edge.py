@@ -53,5 +53,18 @@ def test_tuning_reaches_every_part() -> None:
     assert edge.next_deadline() == 250
     assert edge.nacks.window_ms == 10_000
     edge.on_deadline(tick_at(0), 0, now_ms=250)
-    assert edge.on_dcq(Dcq(1, tick_at(30)), tick_at(0), 0, now_ms=250) is None
-    assert edge.on_dcq(Dcq(2, tick_at(60)), tick_at(0), 0, now_ms=260) is not None
+    assert edge.on_dcq(Dcq(1, tick_at(190)), tick_at(0), 0, now_ms=250) is None
+    assert edge.on_dcq(Dcq(2, tick_at(210)), tick_at(0), 0, now_ms=260) is not None
+
+
+def test_a_host_that_was_cut_off_measures_its_rate_anew() -> None:
+    edge = control()
+    edge.on_dcq(Dcq(1, tick_at(1_000)), tick_at(1_000), 0, now_ms=1_000)
+    for now_ms in range(2_000, 60_000, 1_000):
+        edge.on_deadline(tick_at(1_000), 0, now_ms=now_ms)
+    assert edge.horizon_rate.rate < 0.01
+    assert edge.on_dcq(Dcq(2, tick_at(60_000)), tick_at(1_000), 1, now_ms=60_000) == Uca(2, inf, 1.0)
+    # A few missed queries are no proof of having been cut off.
+    edge.on_deadline(tick_at(1_000), 1, now_ms=61_000)
+    edge.on_dcq(Dcq(3, tick_at(64_000)), tick_at(1_000), 1, now_ms=65_000)
+    assert edge.horizon_rate.rate < 0.7

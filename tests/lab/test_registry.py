@@ -15,7 +15,7 @@ def test_every_experiment_is_found_by_its_own_name_and_no_name_is_used_twice() -
 
 
 def test_a_misspelt_name_is_answered_with_close_ones() -> None:
-    with pytest.raises(UnknownExperimentError, match=r"no experiment 'Matching-scal'; did you mean matching-scale\?"):
+    with pytest.raises(UnknownExperimentError, match=r"no experiment 'Matching-scal'; did you mean matching-scale"):
         find_experiment("Matching-scal")
 
 

@@ -208,6 +208,11 @@ class FakeBroker:
         self.asked.append(("read", number, messages, last, damaged))
         return self._answer()
 
+    def kept_read(self, number: int, values: dict[str, bytes | None], *, now_ms: int) -> list[Effect]:
+        self.last_ms = now_ms
+        self.asked.append(("kept", number, values))
+        return self._answer()
+
     def apply(self, settings: BrokerSettings, *, now_ms: int) -> list[Effect]:
         self.last_ms = now_ms
         self.asked.append(("apply", settings))

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from live.support import FakeBroker, lone, run
+from penstock.congestion import CongestionSettings
 from penstock.live.admin import AdminServer
 from penstock.live.errors import ConfigError, RestartError
 from penstock.live.membership import OverlayChange
 from penstock.live.node import BrokerNode
-from penstock.live.overlay import Security
+from penstock.live.overlay import Overlay, Security
 
 KEY = "key"
 
@@ -33,6 +34,14 @@ async def get(address: tuple[str, int], path: str, *headers: str, method: str = 
 class Subject:
     is_serving = True
     asked: tuple[str, bool] = ("", False)
+    name = "b1"
+
+    def __init__(self) -> None:
+        self.overlay = lone()
+
+    def apply(self, overlay: Overlay) -> OverlayChange:
+        self.overlay = overlay
+        return OverlayChange()
 
     def status(self) -> dict[str, Any]:
         raise AssertionError("not asked for here")
@@ -70,7 +79,7 @@ def test_who_is_on_the_way_out_is_not_healthy() -> None:
 def test_a_token_protects_every_page() -> None:
     async def scenario() -> None:
         async with AdminServer(Subject(), token=KEY) as admin:
-            for path in ("/metrics", "/health", "/status", "/overlay"):
+            for path in ("/metrics", "/health", "/status", "/overlay", "/tune"):
                 assert (await get(admin.address, path))[0] == 401
                 assert (await get(admin.address, path, "Authorization: Bearer other"))[0] == 401
             assert (await get(admin.address, "/health", f"Authorization: Bearer {KEY}"))[0] == 200
@@ -93,6 +102,30 @@ def test_a_node_is_asked_to_reread_its_file_and_says_what_came_of_it() -> None:
             refused = {"result": "refused", "reason": "needs a restart of broker b1: port (1 to 2)"}
             assert (code, json.loads(text)) == (409, refused)
             assert (await get(admin.address, "/overlay", method="DELETE"))[0] == 405
+
+    run(scenario())
+
+
+def test_parameters_of_congestion_control_are_listed_tried_and_changed() -> None:
+    async def scenario() -> None:
+        subject = Subject()
+        async with AdminServer(subject) as admin:
+            code, text = await get(admin.address, "/tune")
+            told = json.loads(text)
+            assert (code, told["result"], told["changed"]) == (200, "unchanged", {})
+            assert told["parameters"][0]["name"] == "profile"
+            code, text = await get(admin.address, "/tune?sample_ms=1500&sdcc=off")
+            told = json.loads(text)
+            assert (code, told["result"]) == (200, "changed")
+            assert told["changed"] == {"sdcc": [True, False], "sample_ms": [CongestionSettings().sample_ms, 1500]}
+            assert subject.overlay == lone(), "a question changes nothing"
+            code, text = await get(admin.address, "/tune?sample_ms=1500", method="POST")
+            assert (code, json.loads(text)["result"]) == (200, "applied")
+            assert subject.overlay.settings_for("b1").congestion.sample_ms == 1500
+            code, text = await get(admin.address, "/tune?sample_ms=fast", method="POST")
+            refused = {"result": "refused", "reason": "sample_ms is 'fast', must be an integer"}
+            assert (code, json.loads(text)) == (409, refused)
+            assert subject.overlay.settings_for("b1").congestion.sample_ms == 1500
 
     run(scenario())
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.broker.settings import BrokerSettings
+from penstock.congestion import CongestionSettings
 from penstock.live.config import TEXT_TUNABLES, TUNABLES, load_overlay
 from penstock.live.errors import ConfigError
 from penstock.live.overlay import Overlay
@@ -115,6 +116,20 @@ def test_all_tunables_of_a_broker_can_be_set(tmp_path: Path) -> None:
     settings = loaded(text + "retain_policy = 'lapse'\n", tmp_path).settings_for("b1")
     assert settings.retain_policy == "lapse"
     assert all(getattr(settings, key) == getattr(defaults, key) + 1 for key in TUNABLES)
+
+
+def test_congestion_control_is_set_for_all_brokers_and_for_one(tmp_path: Path) -> None:
+    general = "[congestion]\nprofile = 'swift'\nsample_ms = 300\nsmoothing = 1\nsdcc = false\n"
+    own = "[brokers.b2.congestion]\nsample_ms = 400\nrecovering_margin = 0.5\n"
+    overlay = loaded(SMALL + general + own, tmp_path)
+    first, second = (overlay.settings_for(name).congestion for name in ("b1", "b2"))
+    assert first == CongestionSettings.swift(sample_ms=300, smoothing=1.0, sdcc=False)
+    assert second == CongestionSettings.swift(sample_ms=400, smoothing=1.0, sdcc=False, recovering_margin=0.5)
+    own = "[brokers.b2.congestion]\nprofile = 'paper'\nnack_group = true\n"
+    assert loaded(SMALL + general + own, tmp_path).settings_for("b2").congestion == CongestionSettings.paper(
+        sdcc=False, nack_group=True
+    )
+    assert loaded(SMALL, tmp_path).settings_for("b1").congestion == CongestionSettings()
 
 
 def test_a_broker_guarantees_and_keeps_its_data_beside_the_file_unless_told_otherwise(tmp_path: Path) -> None:
@@ -275,6 +290,20 @@ def test_what_is_wrong_is_said_with_file_line_and_key(old: str, new: str, compla
         ("[[access]]\nclients = '%'\npublish = 3", "overlay.toml:10: access[1].publish: must be a string, true or"),
         ("[[access]]\nclients = '%'\nsee = true", "overlay.toml:10: access[1].see: unknown key"),
         ("[access]\nx = 1", "overlay.toml:8: access: must be an array, not a table"),
+        ("[congestion]\nprofile = 'x'", "overlay.toml:9: congestion.profile: no profile 'x', only paper, swift"),
+        ("[congestion]\nsample = 5", "overlay.toml:9: congestion.sample: unknown key; did you mean sample_ms?"),
+        ("[congestion]\nsample_ms = 0.5", "overlay.toml:9: congestion.sample_ms: must be an integer, not a number"),
+        ("[congestion]\nsmoothing = '1'", "overlay.toml:9: congestion.smoothing: must be a number, not a string"),
+        ("[congestion]\npdcc = 'on'", "overlay.toml:9: congestion.pdcc: must be true or false, not a string"),
+        ("[congestion]\n\nsample_ms = 1", "overlay.toml:10: congestion.sample_ms: sample_ms is 1, must be 10 to"),
+        (
+            "[congestion]\nprofile = 'swift'\nrate_floor_msg_s = 2\nsilence_limited_ms = 900",
+            "overlay.toml:11: congestion.silence_limited_ms: sample_ms 250 is shorter than silence_limited_ms 900",
+        ),
+        (
+            "[brokers.b1.congestion]\nrecovering_margin = 0",
+            "overlay.toml:9: brokers.b1.congestion.recovering_margin: recovering_margin is 0.0, must be above 0",
+        ),
     ],
 )
 def test_what_is_wrong_behind_is_found_too(more: str, complaint: str, tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from live.support import framed, run, until
 from penstock.broker.codec import FrameReader, encode_frame
 from penstock.broker.frames import Deliver, Frame, Goodbye, Heartbeat, Hello
 from penstock.broker.outbox import Outbox
-from penstock.live.connection import FIRST_FRAME_BYTES_MAX, WRITE_BYTES, Connection
+from penstock.live.connection import FIRST_FRAME_BYTES_MAX, WATER_BYTES_MAX, WATER_BYTES_MIN, Connection
 from penstock.live.counters import Counters
 
 HELLO = Hello(1, "client", "c", "test")
@@ -23,11 +25,17 @@ class Transport(asyncio.Transport):
         self.written: list[bytes] = []
         self.calls: list[str] = []
         self._half_closes = half_closes
+        self.waiting_bytes = 0
+        self.high = 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         assert high is not None
         assert low is not None
         assert low < high
+        self.high = high
+
+    def get_write_buffer_size(self) -> int:
+        return self.waiting_bytes
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return {"peername": ("127.0.0.1", 5)}.get(name, default)
@@ -150,10 +158,51 @@ def test_all_that_waits_is_one_write_and_control_comes_first() -> None:
 def test_much_data_is_written_in_turns() -> None:
     connection, node, transport = made()
     for _ in range(4):
-        outbox_of(connection).push_data(deliver(WRITE_BYTES // 2))
+        outbox_of(connection).push_data(deliver(WATER_BYTES_MIN // 2))
     connection.flush()
     assert [type(frame) for frame in transport.frames()] == [Deliver, Deliver]
     assert node.woken == 1
+
+
+@pytest.mark.parametrize(
+    ("carried", "took_s", "high"),
+    [
+        (60_000, 1.0, WATER_BYTES_MIN),
+        (250_000, 1.0, 25_000),
+        (500_000, 1.0, 2 * WATER_BYTES_MIN),
+        (100_000, 0.0, 2 * WATER_BYTES_MIN),
+        (0, 3.0, WATER_BYTES_MIN),
+    ],
+)
+def test_the_transport_holds_what_it_carries_in_a_tenth_of_a_second(carried: int, took_s: float, high: int) -> None:
+    now_s = [5.0]
+    connection, transport = Connection(1, Node(), clock=lambda: now_s[0]), Transport()
+    connection.connection_made(transport)
+    assert transport.high == WATER_BYTES_MIN
+    transport.waiting_bytes = 1_000 + carried
+    connection.pause_writing()
+    transport.waiting_bytes = 1_000
+    now_s[0] += took_s
+    connection.resume_writing()
+    assert transport.high == high
+    connection.outbox = Outbox(control_bytes_max=10**6, data_bytes_max=10**6)
+    for _ in range(100):
+        connection.outbox.push_data(deliver(4_096))
+    connection.flush()
+    assert high <= len(transport.written[0]) < high + 5_000
+
+
+def test_a_fast_transport_may_hold_more_from_pause_to_pause_up_to_a_bound() -> None:
+    connection, transport = Connection(1, Node(), clock=lambda: 5.0), Transport()
+    connection.connection_made(transport)
+    held = []
+    for _ in range(6):
+        transport.waiting_bytes = 10_000
+        connection.pause_writing()
+        transport.waiting_bytes = 0
+        connection.resume_writing()
+        held.append(transport.high)
+    assert held == [min(WATER_BYTES_MIN << power, WATER_BYTES_MAX) for power in range(1, 7)]
 
 
 def test_control_overtakes_the_data_that_waits_for_the_transport() -> None:

@@ -9,12 +9,12 @@ import pytest
 
 from live.store.support import append, everything, numbered, opened, tamper, ticks_of
 from live.support import run, until
-from penstock.broker.durable import Append, Trim
-from penstock.broker.effects import Commit, ReadLog
+from penstock.broker.durable import Append, KeepRecord, Trim
+from penstock.broker.effects import Commit, ReadKept, ReadLog
 from penstock.live.keeper import Keeper
 from penstock.live.store import NotAStoreError, StoreFailedError, StoreLockedError
 from penstock.live.store.database import FILE_NAME
-from penstock.live.store_worker import LogRead, StorePlace
+from penstock.live.store_worker import KeptRead, LogRead, StorePlace
 from penstock.model.errors import PenstockError
 from penstock.model.tick import Tick
 
@@ -24,6 +24,7 @@ class Listener:
         self.committed: list[int] = []
         self.full: list[str] = []
         self.found: list[LogRead] = []
+        self.kept: list[KeptRead] = []
         self.failures: list[PenstockError] = []
         self.threads: set[str] = set()
 
@@ -36,6 +37,9 @@ class Listener:
 
     def on_read(self, found: LogRead) -> None:
         self.found.append(found)
+
+    def on_kept_read(self, found: KeptRead) -> None:
+        self.kept.append(found)
 
     def on_failed(self, error: PenstockError) -> None:
         self.failures.append(error)
@@ -65,8 +69,13 @@ def test_commits_become_durable_in_order_and_reads_are_answered(tmp_path: Path, 
         keeper.read(ReadLog(1, "p", 50, 60, 1_000))
         await until(lambda: listener.found)
         assert [tick for tick, _ in listener.found[0].messages] == list(range(50, 61))
+        keeper.submit(Commit(101, (KeepRecord("a", b"1"),)))
+        await until(lambda: listener.committed[-1] == 101)
+        keeper.read(ReadKept(7, ("a", "b")))
+        await until(lambda: listener.kept)
+        assert listener.kept == [KeptRead(7, {"a": b"1", "b": None})]
         status = keeper.status()
-        assert (status["commits"], status["waiting_commits"], status["waiting_bytes"]) == (100, 0, 0)
+        assert (status["commits"], status["waiting_commits"], status["waiting_bytes"]) == (101, 0, 0)
         assert status["folder"] == str(tmp_path)
         await keeper.close()
         await keeper.close()

@@ -12,8 +12,8 @@ import pytest
 
 from live.store.support import everything, numbered, tamper, ticks_of
 from live.support import FakeBroker, FramePeer, guaranteed, lone, run, until
-from penstock.broker.durable import Append, SetValue, Trim
-from penstock.broker.effects import Commit, Effect, ReadLog
+from penstock.broker.durable import Append, KeepRecord, SetValue, Trim
+from penstock.broker.effects import Commit, Effect, ReadKept, ReadLog
 from penstock.broker.frames import Goodbye, Hello
 from penstock.live.errors import ConfigError, NodeFailedError, StorageError
 from penstock.live.node import BrokerNode
@@ -43,13 +43,17 @@ def test_a_brokers_effects_are_carried_out_and_it_is_told(tmp_path: Path) -> Non
         async with BrokerNode(guaranteed(tmp_path), "b1", broker=broker) as node:
             peer = await FramePeer.dial(node.address)
             await until(lambda: broker.count("connect") == 1)
-            broker.answers = [append(1, 1, 5), append(2, 6, 7)]
+            broker.answers = [append(1, 1, 5), Commit(2, (*append(2, 6, 7).changes, KeepRecord("mark", b"m")))]
             peer.send(HELLO)
             await until(lambda: ("committed", 2) in broker.asked)
             broker.answers = [ReadLog(1, "b1.a", 4, 9, 1_000)]
             peer.send(HELLO)
             await until(lambda: broker.count("read") == 1)
             assert broker.asked[-1] == ("read", 1, numbered(4, 7), TICK_MAX, None)
+            broker.answers = [ReadKept(2, ("mark", "gap"))]
+            peer.send(HELLO)
+            await until(lambda: broker.count("kept") == 1)
+            assert ("kept", 2, {"mark": b"m", "gap": None}) in broker.asked
             store = node.status()["store"]
             assert (store["commits"], store["messages"], store["waiting_commits"], store["full"]) == (2, 7, 0, 0)
             await peer.close()
@@ -125,7 +129,7 @@ def test_a_store_in_use_is_refused(tmp_path: Path) -> None:
 def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
     overlay = made(tmp_path)
     tamper(tmp_path, "PRAGMA user_version=99")
-    refused(overlay, r"^o\.toml:7: broker b1 .* has format 99, and this Penstock reads format 1")
+    refused(overlay, r"^o\.toml:7: broker b1 .* has format 99, and this Penstock reads formats up to 2")
 
 
 def test_a_store_of_another_broker_is_refused(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from typing import TypeVar
 
 import pytest
 
+from live.store.kept_support import filter_record
 from live.store.support import append, everything, numbered, opened, tamper, ticks_of
-from penstock.broker.durable import Append, Change, ForgetPublishers, SetValue, Trim
-from penstock.broker.effects import Commit, ReadLog
+from penstock.broker.durable import KEPT_READ_BYTES_MAX, Append, Change, ForgetPublishers, KeepRecord, SetValue, Trim
+from penstock.broker.effects import Commit, ReadKept, ReadLog
 from penstock.live.store import ChangeRefusedError, StoreFailedError, StoreLockedError
 from penstock.live.store_worker import (
     GROUP_BYTES_MAX,
@@ -19,6 +20,7 @@ from penstock.live.store_worker import (
     Ended,
     Failed,
     Full,
+    KeptRead,
     LogRead,
     Opened,
     Report,
@@ -42,7 +44,7 @@ class Bench:
 
     def on_report(self, report: Report) -> None:
         self.reports.append(report)
-        if isinstance(report, LogRead):
+        if isinstance(report, LogRead | KeptRead):
             self.asked -= 1
             if not self.asked:
                 self.worker.end()
@@ -57,6 +59,10 @@ class Bench:
     def read(self, first: int, last: int, *, number: int = 1, bytes_max: int = 1_000) -> None:
         self.asked += 1
         self.worker.put(ReadLog(number, "p", first, last, bytes_max))
+
+    def read_kept(self, *names: str, number: int = 1) -> None:
+        self.asked += 1
+        self.worker.put(ReadKept(number, names))
 
     def run(self, *, started_ms: int = 5) -> None:
         if not self.asked:
@@ -156,6 +162,68 @@ def test_a_damaged_record_is_named_once_and_what_lies_around_it_is_read(
     ]
     assert [record.message for record in caplog.records] == ["store-value-damaged", "store-record-damaged"]
     assert bench.worker.figures.damaged_records == 1
+
+
+def test_kept_records_are_read_in_turn_with_all_other_reads(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.append(1, 3)
+    bench.commit(KeepRecord("a", b"1"), KeepRecord("b", b"2"))
+    bench.read_kept("b", "x", "a", number=1)
+    bench.read(1, 3, number=2)
+    bench.read_kept("a", number=3)
+    bench.run()
+    assert [each.number for each in bench.reports if isinstance(each, LogRead | KeptRead)] == [1, 2, 3]
+    values = [list(each.values.items()) for each in bench.all(KeptRead)]
+    assert values == [[("b", b"2"), ("x", None), ("a", b"1")], [("a", b"1")]]
+    assert bench.worker.figures.reads == 3
+
+
+def test_an_answer_with_kept_records_is_bounded(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.commit(*(KeepRecord(name, bytes(KEPT_READ_BYTES_MAX // 2)) for name in "abc"))
+    bench.read_kept("a", "b", "c")
+    bench.run()
+    assert [list(each.values) for each in bench.all(KeptRead)] == [["a", "b"]]
+
+
+def test_a_sync_is_bounded_in_bytes_of_records_too(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    for name in "abc":
+        bench.commit(KeepRecord(name, bytes(GROUP_BYTES_MAX // 2)))
+    bench.run()
+    assert bench.all(Committed) == [Committed(2, 2, GROUP_BYTES_MAX), Committed(3, 1, GROUP_BYTES_MAX // 2)]
+
+
+def test_damaged_kept_records_are_named_once_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    closed = filter_record(1)
+    with opened(tmp_path) as store:
+        store.commit([KeepRecord("a", b"1"), KeepRecord("b", b"2"), closed])
+    tamper(tmp_path, "UPDATE kept_bodies SET stored=x'00' WHERE place<>2")
+    bench = Bench(tmp_path)
+    bench.read_kept("a", "b", closed.name)
+    with caplog.at_level(logging.WARNING, logger="penstock"):
+        bench.run()
+    kept = bench.all(Opened)[0].recovered.kept
+    # That the body of a filter is damaged shows when it is read.
+    assert (kept["a"], kept["b"], len(kept[closed.name]) > 0) == (b"", b"2", True)
+    assert bench.all(KeptRead) == [KeptRead(1, {"a": None, "b": b"2", closed.name: None})]
+    assert [record.message for record in caplog.records] == ["store-kept-damaged"] * 2
+    assert (bench.worker.figures.damaged_kept, bench.worker.figures.kept_put_aside) == (2, 0)
+
+
+def test_kept_records_that_are_put_aside_do_not_hinder_a_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(tmp_path) as store:
+        store.commit([KeepRecord("a", b"1")])
+    tamper(tmp_path, "DELETE FROM kept")
+    bench = Bench(tmp_path)
+    bench.commit(KeepRecord("b", b"2"))
+    with caplog.at_level(logging.WARNING, logger="penstock"):
+        bench.run()
+    assert bench.reports[-2:] == [Committed(1, 1, 0), Ended(0)]
+    assert [record.message for record in caplog.records] == ["store-kept-lost"]
+    assert bench.worker.figures.kept_put_aside == 1
 
 
 def test_what_was_trimmed_meanwhile_does_not_look_like_silence(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ inner = 1
 value = 1
 [[rows]]
 value = 2
+fraction = 2.25
 """
 
 
@@ -37,6 +38,8 @@ def test_values_come_with_their_types(table: TomlTable) -> None:
     assert table.text("name") == "x"
     assert table.text("absent", "default") == "default"
     assert table.integer("number") == 5
+    assert [table.number(key, 0.5) for key in ("number", "absent")] == [5.0, 0.5]
+    assert table.tables("rows")[1].number("fraction", 0.5) == 2.25
     assert table.flag("truth", default=False)
     assert table.texts("words") == ("a", "b")
     assert table.texts("absent") == ()
@@ -58,6 +61,7 @@ def test_values_come_with_their_types(table: TomlTable) -> None:
         (lambda table: table.text("empty"), "x.toml:2: empty: must not be empty"),
         (lambda table: table.integer("truth"), "x.toml:4: truth: must be an integer, not true or false (True)"),
         (lambda table: table.integer("number", low=6, high=9), "x.toml:3: number: 5 is not in 6 .. 9"),
+        (lambda table: table.number("truth", 1), "x.toml:4: truth: must be a number, not true or false (True)"),
         (lambda table: table.texts("mixed"), "x.toml:6: mixed: must be an array of strings, but has an integer (1)"),
         (lambda table: table.texts("name"), "name: must be an array, not a string ('x')"),
         (lambda table: table.table("words"), "words: must be a table, not an array"),

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.durable import Append, ForgetPublishers, SetValue, Trim
-from penstock.broker.effects import Commit, ReadLog
+from penstock.broker.durable import Append, ForgetPublishers, KeepRecord, SetValue, Trim
+from penstock.broker.effects import Commit, ReadKept, ReadLog
 from penstock.model.tick import TICK_MAX, Tick
 from penstock.sim.clock import Clock
 from penstock.sim.device import Device, DeviceUser
@@ -24,6 +24,7 @@ class Told:
             lambda number: self.heard.append((self.clock.now_us, "committed", number)),
             lambda reason: self.heard.append((self.clock.now_us, "full", reason)),
             lambda number, *found: self.heard.append((self.clock.now_us, "read", number, *found)),
+            lambda number, values: self.heard.append((self.clock.now_us, "kept", number, values)),
         )
         self.device = Device(self.clock, Random(seed), user)
 
@@ -169,3 +170,52 @@ def test_a_crash_counts_what_no_sync_had_begun_with(told: Told) -> None:
         told.append(number)
     told.device.crash()
     assert (told.device.torn + told.device.saved, told.device.unsynced) == (1, 2)
+
+
+def test_kept_records_are_read_in_the_order_of_the_wishes(told: Told) -> None:
+    told.device.commit(Commit(1, (KeepRecord("a", b"1"),)))
+    told.clock.run_until(2_000)
+    told.device.slowness = 10
+    told.device.read(ReadKept(1, ("a", "b")))
+    told.device.slowness = 1
+    told.device.read(ReadLog(2, "p", 1, 1, 10))
+    told.device.read(ReadKept(3, ()))
+    told.clock.run_until(100_000)
+    assert told.heard[1:] == [
+        (7_000, "kept", 1, {"a": b"1", "b": None}),
+        (7_000, "read", 2, [], TICK_MAX, None),
+        (7_000, "kept", 3, {}),
+    ]
+
+
+def test_what_was_asked_before_a_crash_is_not_answered_after(told: Told) -> None:
+    told.device.slowness = 100
+    told.device.read(ReadKept(1, ("a",)))
+    told.device.crash()
+    told.device.slowness = 1
+    told.device.read(ReadKept(2, ("a",)))
+    told.clock.run_until(100_000)
+    assert told.heard == [(500, "kept", 2, {"a": None})]
+
+
+def test_a_full_device_takes_small_records_and_removals_but_no_large_ones(told: Told) -> None:
+    told.device.commit(Commit(1, (KeepRecord("old", bytes(2_000)),)))
+    told.clock.run_until(2_000)
+    told.device.is_full = True
+    told.device.commit(Commit(2, (KeepRecord("mark", b"1"), KeepRecord("old", None))))
+    told.clock.run_until(4_000)
+    told.device.commit(Commit(3, (KeepRecord("new", bytes(2_000)),)))
+    told.clock.run_until(6_000)
+    assert [each[1] for each in told.heard] == ["committed", "committed", "full"]
+    assert told.device.disk.kept_names() == ["mark"]
+
+
+def test_a_record_may_take_the_place_of_another_at_the_capacity(told: Told) -> None:
+    told.device.capacity_bytes = 3_000
+    told.device.commit(Commit(1, (KeepRecord("a", bytes(2_000)),)))
+    told.device.commit(Commit(2, (KeepRecord("a", bytes(3_000)),)))
+    told.device.commit(Commit(3, (KeepRecord("b", bytes(3_000)), KeepRecord("a", None))))
+    told.device.commit(Commit(4, (KeepRecord("c", bytes(2_000)),)))
+    told.clock.run_until(100_000)
+    assert [each[1:2] + each[2:] for each in told.heard[:-1]][-1] == ("committed", 3)
+    assert (told.heard[-1][1], told.device.disk.kept_names()) == ("full", ["b"])

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.broker.durable import Append, ForgetPublishers, Recovered, RecoveredPubend, SetValue, Trim
+from live.store.kept_support import filter_record, value_of
+from penstock.broker.durable import (
+    Append,
+    Change,
+    ForgetPublishers,
+    KeepRecord,
+    Recovered,
+    RecoveredPubend,
+    SetValue,
+    Trim,
+)
 from penstock.model.tick import TICK_MAX, Tick
 from penstock.sim.disk import Disk
 
@@ -105,3 +115,51 @@ def test_a_journal_remembers_all_that_was_ever_durable() -> None:
     disk.apply([Trim("p", Tick(6), 10)])
     assert disk.journal == [("p", 3, b"00003"), ("p", 5, b"00005")]
     assert (disk.last_tick("p"), disk.last_tick("q"), disk.ticks("p")) == (5, 0, [])
+
+
+def test_kept_records_are_recovered_in_the_order_in_which_they_were_last_kept() -> None:
+    disk, closed, open_ = Disk(), filter_record(1), filter_record(2, is_open=True)
+    disk.apply([KeepRecord("mark", b"1"), closed, open_, KeepRecord("gap", b"2"), KeepRecord("gap", None)])
+    disk.apply([KeepRecord("mark", b"3"), KeepRecord("none", None)])
+    kept = disk.recovered().kept
+    assert list(kept) == disk.kept_names() == [closed.name, open_.name, "mark"]
+    assert (kept[open_.name], kept["mark"]) == (open_.value, b"3")
+    assert value_of(closed).startswith(kept[closed.name])
+    assert len(kept[closed.name]) < 200
+    assert disk.read_kept((closed.name, "gap")) == {closed.name: closed.value, "gap": None}
+    assert disk.size_bytes == len(value_of(closed)) + len(value_of(open_)) + 1
+
+
+def test_a_read_of_kept_records_is_bounded_but_gives_one_at_least() -> None:
+    disk = Disk()
+    disk.apply([KeepRecord(name, bytes(10)) for name in "abcd"])
+    assert list(disk.read_kept(("d", "x", "b", "a"), bytes_max=20)) == ["d", "x", "b"]
+    assert list(disk.read_kept(("d", "b"), bytes_max=0)) == ["d"]
+    assert disk.read_kept(()) == {}
+
+
+def test_a_damaged_record_is_there_without_a_byte_until_it_is_kept_anew() -> None:
+    disk = Disk()
+    disk.apply([KeepRecord("a", b"1"), KeepRecord("b", b"2")])
+    for name in "ab":
+        disk.damage_kept(name)
+    assert (disk.recovered().kept, disk.read_kept("ab")) == ({"a": b"", "b": b""}, {"a": None, "b": None})
+    disk.apply([KeepRecord("a", b"3"), KeepRecord("b", None)])
+    assert (disk.recovered().kept, disk.size_bytes) == ({"a": b"3"}, 1)
+    with pytest.raises(AssertionError, match="no record b"):
+        disk.damage_kept("b")
+
+
+def test_growth_is_what_size_will_be_more() -> None:
+    disk = Disk()
+    disk.apply([append(1), KeepRecord("a", bytes(10)), KeepRecord("b", bytes(10))])
+    changes: list[Change] = [
+        append(2),
+        KeepRecord("a", None),
+        KeepRecord("a", bytes(3)),
+        KeepRecord("b", None),
+        KeepRecord("c", b""),
+    ]
+    before, growth = disk.size_bytes, disk.growth_bytes(changes)
+    disk.apply(changes)
+    assert growth == disk.size_bytes - before == 5 - 7 - 10

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.durable import Append, Recovered, SetValue
-from penstock.broker.effects import Close, Commit, Effect, ReadLog, Record, Wake
+from penstock.broker.durable import Append, KeepRecord, Recovered, SetValue
+from penstock.broker.effects import Close, Commit, Effect, ReadKept, ReadLog, Record, Wake
 from penstock.broker.frames import Frame, Goodbye, Heartbeat
 from penstock.broker.outbox import Outbox
 from penstock.broker.settings import BrokerSettings
@@ -59,6 +59,9 @@ class Core:
         damaged: TickRange | None = None,
     ) -> list[Effect]:
         return self.hear("read", number, messages, last, damaged, now_ms)
+
+    def kept_read(self, number: int, values: dict[str, bytes | None], *, now_ms: int) -> list[Effect]:
+        return self.hear("kept", number, values, now_ms)
 
     def apply(self, settings: BrokerSettings, *, now_ms: int) -> list[Effect]:
         return self.hear("apply", settings.neighbours, now_ms)
@@ -228,7 +231,7 @@ def append(number: int, tick: int) -> Commit:
 
 
 def test_commits_and_reads_come_back_in_virtual_time(pair: Pair) -> None:
-    tell(pair.a, append(1, 7), Commit(2, (SetValue("x", b"1"),)))
+    tell(pair.a, append(1, 7), Commit(2, (SetValue("x", b"1"), KeepRecord("mark", b"m"))))
     pair.clock.run_for(2_000)
     tell(pair.a, ReadLog(9, "p", 0, 10, 100))
     pair.clock.run_for(500)
@@ -239,6 +242,10 @@ def test_commits_and_reads_come_back_in_virtual_time(pair: Pair) -> None:
     ]
     pair.clock.run_for(2_000)
     assert core(pair.a).stimuli[-1] == ("committed", 2, 6)
+    tell(pair.a, ReadKept(3, ("mark", "gap")))
+    pair.clock.run_for(1_000)
+    assert core(pair.a).stimuli[-1] == ("kept", 3, {"mark": b"m", "gap": None}, 7)
+    assert pair.trace.lines()[-1].endswith("reads 3, 1 of 2 records")
 
 
 def test_a_new_life_finds_what_was_durable_and_only_that(pair: Pair) -> None:

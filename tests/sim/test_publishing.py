@@ -142,3 +142,23 @@ def test_an_acknowledgement_of_what_was_not_sent_on_this_connection_is_a_bug() -
     client.connect(welcome())
     with pytest.raises(AssertionError, match="acknowledged 1 of 0"):
         client.on_ack(PublishAck(1, 0))
+
+
+def test_a_narrow_window_bounds_what_is_unacknowledged_and_lets_one_message_go_at_least() -> None:
+    client = publishing("p", "p", "p")
+    client.connect(welcome())
+    client.window_bytes = 1
+    assert shape(frames(client)) == [(1, 1, "p")]
+    client.on_ack(PublishAck(1, 0))
+    assert shape(frames(client)) == [(2, 1, "p")]
+    client.window_bytes = 0
+    assert shape(frames(client)) == [(3, 1, "p")]
+
+
+def test_a_new_connection_has_all_of_its_credit() -> None:
+    client = publishing("p", "p", "p")
+    client.connect(welcome())
+    client.window_bytes = 1
+    client.disconnect()
+    client.connect(welcome(2))
+    assert shape(frames(client)) == [(1, 3, "p")]

@@ -187,6 +187,7 @@ class Broker:
             self._membership.sweep()
         self._intake.on_deadline(now_ms=now_ms)
         # A query that overtakes the silence spoken in the same turn would make everybody look as late as that.
+        self._intake.before_rates()
         self._congestion.on_deadline(now_ms=now_ms)
         self._guaranteed.on_deadline(now_ms=now_ms)
         self._log_desk.on_deadline(now_ms=now_ms)
@@ -223,6 +224,7 @@ class Broker:
             "subscriptions": len(self._subscribers),
             "filters": self._filters.status(),
             "outbox_bytes": connections.waiting_bytes(),
+            "outboxes": {name: peer.outbox.data_bytes for name, peer in sorted(connections.links.items())},
             "dropped": dict(connections.dropped),
             "malformed": self.malformed,
             "refused": self._desk.refused,

@@ -8,75 +8,29 @@ cache as far as it goes; the rest goes further up, and the answer comes back to 
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from penstock.broker.errors import ProtocolError
 from penstock.broker.frames import KnowledgeKind, KnowledgeMessage, Nack
+from penstock.broker.heard import Heard
 from penstock.broker.lanes import NOBODY, Lane, Narrowed, Versions, heard_versions
 from penstock.broker.peers import Peer, PeerKind
 from penstock.broker.rooms import Rooms
 from penstock.matching.index import LINKS_MAX
-from penstock.model.body import decode_attributes
 from penstock.model.tick import TickRange
-from penstock.model.values import AttributeValue
 from penstock.streams.cache import KnowledgeCache
 from penstock.streams.consolidation import NackBook
 
-__all__ = ["NACK_RANGES_MAX", "SELF", "Carrier", "Heard"]
+__all__ = ["NACK_RANGES_MAX", "SELF", "Carrier"]
 
 SELF: Final = ""
 """In place of a child's name: this broker itself asked."""
+_ANSWER_BYTES: Final = 32 * 1024
+"""Data in one answer: control must not wait for long behind it on a slow link."""
 NACK_RANGES_MAX: Final = 2_000
 """Ranges that one NACK may name."""
-
-
-class Heard:
-    """Knowledge as it arrived, or as the pubend itself has it."""
-
-    __slots__ = ("_attributes", "bodies", "first", "kind", "last", "pubend", "ticks", "versions")
-
-    def __init__(
-        self,
-        pubend: str,
-        first: int,
-        last: int,
-        ticks: Sequence[int],
-        bodies: Sequence[bytes],
-        versions: Versions | None,
-        kind: KnowledgeKind = KnowledgeKind.LIVE,
-        attributes: list[dict[str, AttributeValue]] | None = None,
-    ) -> None:
-        self.pubend = pubend
-        self.first, self.last = first, last
-        self.ticks, self.bodies = ticks, bodies
-        self.versions = versions
-        """By which filters it was narrowed; None if by none."""
-        self.kind = kind
-        self._attributes = attributes
-
-    @property
-    def attributes(self) -> list[dict[str, AttributeValue]]:
-        """The attributes of the messages; taken out of them once, for all who look."""
-        if self._attributes is None:
-            self._attributes = [decode_attributes(body) for body in self.bodies]
-        return self._attributes
-
-    def within(self, first: int, last: int) -> Heard:
-        """The part of it that speaks of these ticks, and of the silence behind them: that costs nothing to say."""
-        low, high = bisect_left(self.ticks, first), bisect_right(self.ticks, last)
-        return Heard(
-            self.pubend,
-            max(first, self.first),
-            self.ticks[high] - 1 if high < len(self.ticks) else self.last,
-            self.ticks[low:high],
-            self.bodies[low:high],
-            self.versions,
-            self.kind,
-            None if self._attributes is None else self._attributes[low:high],
-        )
 
 
 @dataclass(slots=True, frozen=True)
@@ -187,9 +141,9 @@ class Carrier:
         versions = _oldest(heard.versions, in_force)
         kind = KnowledgeKind.LOST if heard.kind is KnowledgeKind.LOST else KnowledgeKind.ANSWER
         ticks, bodies = [heard.ticks[place] for place in chosen], [heard.bodies[place] for place in chosen]
-        self._send(
-            peer, self._lane(peer, heard.pubend), Narrowed(heard.first, heard.last, ticks, bodies, versions, kind)
-        )
+        lane = self._lane(peer, heard.pubend)
+        for part in Narrowed(heard.first, heard.last, ticks, bodies, versions, kind).parts(_ANSWER_BYTES):
+            self._send(peer, lane, part)
 
     # --- NACKs
 
@@ -298,6 +252,11 @@ class Carrier:
 
     # --- inside
 
+    @property
+    def _silence_ms(self) -> int:
+        """For so long silence may wait for data: a host that few messages are for must not seem to lag."""
+        return min(self._settings.silence_ms, max(self._settings.congestion.alert_lag_ms // 2, 10))
+
     def _pass_on(self, heard: Heard, children: list[_Child], now_ms: int) -> None:
         hosts_wanting = self._filters.hosts_wanting
         wanted = [hosts_wanting(attributes) for attributes in heard.attributes]
@@ -312,7 +271,7 @@ class Carrier:
                     self._send_one(child.peer, lane, before)
                 self._silent[child.peer.connection, heard.pubend] = lane
                 if self._flush_ms is None:
-                    self._flush_ms = now_ms + self._settings.silence_ms
+                    self._flush_ms = now_ms + self._silence_ms
                 continue
             key = tuple(chosen)
             if key in frames and not lane.has_silence and lane.says_nothing_new(versions):

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from penstock.broker.durable import Change
 
-__all__ = ["Close", "Commit", "Effect", "ReadLog", "Record", "Wake"]
+__all__ = ["Close", "Commit", "Effect", "ReadKept", "ReadLog", "Record", "Wake"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -57,4 +57,16 @@ class ReadLog:
     bytes_max: int
 
 
-Effect: TypeAlias = Wake | Close | Record | Commit | ReadLog
+@dataclass(slots=True, frozen=True)
+class ReadKept:
+    """Read kept records, and say ``kept_read`` with as many of the first ones as ``KEPT_READ_BYTES_MAX`` allows.
+
+    At least one is in the answer if any was asked for, with None where there is none or it is damaged. Reads are
+    answered in their order, with what is durable by then: a commit that still waits may not count yet.
+    """
+
+    number: int
+    names: tuple[str, ...]
+
+
+Effect: TypeAlias = Wake | Close | Record | Commit | ReadLog | ReadKept

@@ -81,6 +81,11 @@ class Gate:
         """When the next message may go on."""
         return min([self._controls[each].next_ms(now_ms=now_ms) for each in self._waiting], default=None)
 
+    def remind(self) -> None:
+        """Whoever decides on rates is told where somebody waits: at a low rate nobody may knock for long."""
+        for pubend in self._waiting:
+            self._controls[pubend].pdcc.on_held_back()
+
     @property
     def is_open(self) -> bool:
         """Whether nobody waits."""

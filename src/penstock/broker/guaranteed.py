@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.broker.carrier import SELF, Carrier, Heard
+from penstock.broker.carrier import SELF, Carrier
 from penstock.broker.commits import Commits
 from penstock.broker.durable import Append, Recovered
 from penstock.broker.edge import HostSubscription
@@ -18,6 +18,7 @@ from penstock.broker.edges import Edges
 from penstock.broker.effects import Effect
 from penstock.broker.finality import Finality
 from penstock.broker.frames import KnowledgeKind, Nack, Positions, Publish
+from penstock.broker.heard import Heard
 from penstock.broker.log_reader import LogReader
 from penstock.broker.peers import Peer
 from penstock.broker.positions import ClientPositions
@@ -33,7 +34,7 @@ __all__ = ["Guaranteed"]
 _REPORT_MS: Final = 1_000
 """How often positions are told, to clients and towards the pubends."""
 _DURABLES_SHOWN: Final = 100
-_FRAME_BYTES: Final = 256 * 1024
+_FRAME_BYTES: Final = 64 * 1024
 """Data in one knowledge message; more is said in several."""
 
 

@@ -138,6 +138,10 @@ class Intake:
         elif connection not in self._later and connection not in self._due:
             self._later[connection] = now_ms + self._settings.acknowledge_ms
 
+    def before_rates(self) -> None:
+        """The rates of pubends are about to be looked at: they must know who waits."""
+        self._gate.remind()
+
     def leave(self, connection: int) -> None:
         """A client has gone."""
         for each in (self._due, self._withheld, self._later, self._told):

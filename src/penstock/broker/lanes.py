@@ -7,7 +7,7 @@ what could not be sent was not said.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -32,6 +32,19 @@ class Narrowed:
     bodies: list[bytes]
     versions: Versions
     kind: KnowledgeKind = KnowledgeKind.LIVE
+
+    def parts(self, bytes_max: int) -> Iterator[Narrowed]:
+        """The same in pieces with no more data than that, but at least one message each."""
+        first, start, size = self.first, 0, 0
+        for place, body in enumerate(self.bodies):
+            size += len(body)
+            if size > bytes_max and place > start:
+                yield self._part(first, self.ticks[place] - 1, start, place)
+                first, start, size = self.ticks[place], place, len(body)
+        yield self._part(first, self.last, start, len(self.bodies))
+
+    def _part(self, first: int, last: int, start: int, end: int) -> Narrowed:
+        return Narrowed(first, last, self.ticks[start:end], self.bodies[start:end], self.versions, self.kind)
 
 
 class Lane:

@@ -43,6 +43,9 @@ class BrokerPort(Protocol):
     ) -> Sequence[Effect]:
         """What a read found, up to which tick, and what behind that cannot be read."""
 
+    def kept_read(self, number: int, values: dict[str, bytes | None], *, now_ms: int) -> Sequence[Effect]:
+        """Kept records by name, None for each that is missing or damaged; names not in here did not fit."""
+
     def apply(self, settings: BrokerSettings, *, now_ms: int) -> Sequence[Effect]:
         """The operator changed something."""
 

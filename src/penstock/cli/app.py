@@ -20,6 +20,8 @@ from penstock.cli import (
     quotes,
     status,
     subscribe,
+    top,
+    tune,
 )
 from penstock.cli.console import console
 
@@ -49,6 +51,8 @@ app.command("publish", epilog=publish.EXAMPLES)(publish.publish)
 app.command("subscribe", epilog=subscribe.EXAMPLES)(subscribe.subscribe)
 app.add_typer(durable.app, name="durable")
 app.command("status", epilog=status.EXAMPLES)(status.status)
+app.command("top", epilog=top.EXAMPLES)(top.top)
+app.command("tune", epilog=tune.EXAMPLES)(tune.tune)
 app.command("match", epilog=match.EXAMPLES)(match.match)
 app.command("quotes", epilog=quotes.EXAMPLES)(quotes.quotes)
 app.add_typer(overlay.app, name="overlay")

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
+from penstock.cli import congestion_rows
+from penstock.cli.congestion_rows import RATES, STREAMS, rate_rows
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token
 from penstock.cli.console import FAILURE, console
 from penstock.client import Address, ClientError, parse_addresses
@@ -21,7 +23,7 @@ from penstock.live.loop import run
 from penstock.live.overlay import BrokerPlace
 from penstock.model.tick import Tick, format_tick, tick_ms
 
-__all__ = ["EXAMPLES", "listed", "pubend_rows", "status", "stream_rows"]
+__all__ = ["EXAMPLES", "Asked", "listed", "pubend_rows", "status", "stream_rows", "targets"]
 
 EXAMPLES = """
 Ends with 1 if a broker could not be asked.
@@ -65,7 +67,7 @@ _HOSTS_SHOWN: Final = 5
 
 
 @dataclass(slots=True, frozen=True)
-class _Asked:
+class Asked:
     """One broker, and what came of asking it."""
 
     name: str
@@ -90,10 +92,11 @@ def status(
 ) -> None:
     """Show brokers with their links, clients and counts; those that do not answer are shown as such.
 
-    Of guaranteed pubends it shows the log and how far behind hosts are, of their streams how far hosts have delivered.
+    Of guaranteed pubends it shows the log and how far behind hosts are, of their streams how far hosts have delivered;
+    and of congestion control the rates of pubends, who limits them, and how the streams of hosts move.
     """
     given = Party(token, name, ca, certificate, key)
-    answers = run(_ask_all(list(_targets(target, given))))
+    answers = run(_ask_all(list(targets(target, given))))
     if as_json:
         listed = [
             {"name": each.name, "url": each.url, "status": each.status, "problem": each.problem} for each in answers
@@ -105,13 +108,15 @@ def status(
         raise typer.Exit(FAILURE)
 
 
-def _show(answers: list[_Asked]) -> None:
+def _show(answers: list[Asked]) -> None:
     statuses = {each.name: each.status for each in answers if each.status is not None}
     for title, columns, rows in (
         ("brokers", _COLUMNS, [_row(each) for each in answers]),
         ("guaranteed pubends", _PUBENDS, list(pubend_rows(statuses))),
         ("streams", _STREAMS, list(stream_rows(statuses))),
         ("durable subscriptions", _DURABLES, list(durable_rows(statuses))),
+        ("congestion: rates of pubends", RATES, list(rate_rows(statuses))),
+        ("congestion: streams of hosts", STREAMS, list(congestion_rows.stream_rows(statuses))),
     ):
         if rows:
             _show_table(title, columns, rows)
@@ -147,14 +152,15 @@ def listed(columns: Mapping[str, str], rows: Sequence[tuple[str, ...]], *, width
         yield from textwrap.wrap(text, max(width, 20), initial_indent="  ", subsequent_indent="    ")
 
 
-def _targets(target: str, given: Party) -> Iterator[tuple[_Asked, Party]]:
+def targets(target: str, given: Party) -> Iterator[tuple[Asked, Party]]:
+    """The brokers that are meant, by URL or by overlay file, each with the party to ask it as."""
     if "://" in target:
-        yield from ((_Asked("", str(each)), given) for each in parse_addresses(target))
+        yield from ((Asked("", str(each)), given) for each in parse_addresses(target))
         return
     overlay = load_overlay(target)
     for place in overlay.brokers.values():
         url = str(Address(place.host, place.port, place.tls is not None))
-        yield _Asked(place.name, url, overlay.neighbours_of(place.name)), _party_at(place, given)
+        yield Asked(place.name, url, overlay.neighbours_of(place.name)), _party_at(place, given)
 
 
 def _party_at(place: BrokerPlace, given: Party) -> Party:
@@ -164,22 +170,22 @@ def _party_at(place: BrokerPlace, given: Party) -> Party:
     return Party(given.token, given.name, place.tls.ca, given.certificate, given.key)
 
 
-async def _ask_all(targets: list[tuple[_Asked, Party]]) -> list[_Asked]:
+async def _ask_all(targets: list[tuple[Asked, Party]]) -> list[Asked]:
     return await asyncio.gather(*(_ask(asked, party) for asked, party in targets))
 
 
-async def _ask(asked: _Asked, party: Party) -> _Asked:
+async def _ask(asked: Asked, party: Party) -> Asked:
     try:
         async with party.client(asked.url, connect_ms=_CONNECT_MS) as client, asyncio.timeout(_ANSWER_S):
             answer = await client.status()
     except TimeoutError:
-        return _Asked(asked.name, asked.url, problem=f"did not answer within {_ANSWER_S:.0f} s")
+        return Asked(asked.name, asked.url, problem=f"did not answer within {_ANSWER_S:.0f} s")
     except ClientError as error:
-        return _Asked(asked.name, asked.url, problem=str(error))
-    return _Asked(str(answer["broker"]), asked.url, asked.links, answer)
+        return Asked(asked.name, asked.url, problem=str(error))
+    return Asked(str(answer["broker"]), asked.url, asked.links, answer)
 
 
-def _row(asked: _Asked) -> tuple[str, ...]:
+def _row(asked: Asked) -> tuple[str, ...]:
     if asked.status is None:
         return asked.name or "?", _address(asked), "unreachable", *[""] * (len(_COLUMNS) - 3)
     figures, counts = asked.status, asked.status["counts"]
@@ -193,12 +199,12 @@ def _row(asked: _Asked) -> tuple[str, ...]:
     return asked.name, _address(asked), _links(asked), *(f"{each:,}" for each in numbers)
 
 
-def _address(asked: _Asked) -> str:
+def _address(asked: Asked) -> str:
     # A table of brokers has no room for the part that is the same in every row.
     return asked.url.partition("://")[2]
 
 
-def _links(asked: _Asked) -> str:
+def _links(asked: Asked) -> str:
     assert asked.status is not None
     up = asked.status["links"]
     down = [f"{each} (down)" for each in asked.links if each not in up]

@@ -2,9 +2,14 @@
 
 [Gryphon] sections 3 and 4. Only the shared edge stream has one: a catch-up of a single subscriber must not slow its
 publishers; where it needs a NACK window, it takes a ``NackControl`` alone.
+
+Not in the paper: a host that has heard no query for long was cut off, and not congested. It measures its horizon rate
+anew then, from 1: else its recovery would begin with alerts of a rate near 0, whatever it demands.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from penstock.congestion.alerts import Alerts
 from penstock.congestion.horizon_rate import HorizonRate
@@ -13,6 +18,9 @@ from penstock.congestion.sdcc import NackControl, NackGroup
 from penstock.congestion.settings import CongestionSettings
 
 __all__ = ["EdgeControl"]
+
+_DEAF_INTERVALS: Final = 5
+"""Queries that were missed by a host that was cut off."""
 
 
 class EdgeControl:
@@ -31,6 +39,7 @@ class EdgeControl:
         self.horizon_rate = HorizonRate(settings, horizon, now_ms=now_ms)
         self.alerts = Alerts(settings)
         self.nacks = NackControl(settings, receive_window_ms=receive_window_ms, group=group)
+        self._asked_ms: int | None = None
 
     def tune(self, settings: CongestionSettings) -> None:
         """Other settings from now on."""
@@ -51,6 +60,10 @@ class EdgeControl:
         self.on_deadline(horizon, ignored_ticks, now_ms=now_ms)
         if not self._settings.pdcc:
             return None
+        deaf_ms = _DEAF_INTERVALS * max(self._settings.dcq_interval_ms, self._settings.dcq_interval_limited_ms)
+        if self._asked_ms is not None and now_ms - self._asked_ms > deaf_ms:
+            self.horizon_rate.restart(horizon, now_ms=now_ms)
+        self._asked_ms = now_ms
         return self.alerts.on_dcq(dcq, horizon, self.horizon_rate, now_ms=now_ms)
 
     def is_recovering(self, *, now_ms: int) -> bool:

@@ -48,6 +48,11 @@ class HorizonRate:
         self._horizon, self._sampled_ms = horizon, now_ms
         return True
 
+    def restart(self, horizon: int, *, now_ms: int) -> None:
+        """Measures anew from here: what was before says nothing of how fast it is now."""
+        self.rate = 1.0
+        self._horizon, self._sampled_ms = horizon, now_ms
+
     def on_ignored(self, ignored_ticks: int, *, now_ms: int) -> None:
         """How many ticks the stream has ignored so far, for lack of a window."""
         if ignored_ticks > self._ignored_ticks:

@@ -12,6 +12,7 @@ for ``nack_idle_ms``, as the next recovery meets another network.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -107,6 +108,8 @@ class NackControl:
 
     def on_asked(self, ranges: Sequence[TickRange], *, now_ms: int) -> None:
         """NACKs were sent; what is asked for again is measured from the first time."""
+        if not self.settings.sdcc:
+            return
         for first, last in ranges:
             if len(self._sent) < _MEASURED_MAX and not any(_overlap(each, first, last) for each in self._sent):
                 self._sent.append(_Sent(first, last, now_ms))
@@ -114,9 +117,12 @@ class NackControl:
     def on_gaps(self, gaps: Sequence[TickRange], *, now_ms: int) -> bool:
         """What is unknown now, of all that may be asked for; whether the window has changed by what was learnt."""
         self._notice_idleness(bool(gaps), now_ms)
+        # Gaps ascend and do not meet: so only the first that ends behind the start of a NACK can be in it.
+        ends = [last for _, last in gaps] if self._sent else []
         waiting = []
         for each in self._sent:
-            if any(_overlap(each, first, last) for first, last in gaps):
+            place = bisect_left(ends, each.first)
+            if place < len(gaps) and gaps[place].first <= each.last:
                 waiting.append(each)
             else:
                 if not self._rtts_ms:

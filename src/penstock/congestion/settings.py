@@ -53,7 +53,7 @@ class CongestionSettings:
     drain_ms: int = _is(2000, "cut by horizon: time in which a cut lets the lag drain (ours)", unit="ms", low=10)
     recovering_share: float = _is(0.3, "what a recovery spares, as a share of the rate before it (ours)", high=0.4)
     recovering_halving_ms: int = _is(
-        120_000, "in which the share that a recovery spares halves (ours)", unit="ms", low=1000
+        180_000, "in which the share that a recovery spares halves (ours)", unit="ms", low=1000
     )
     rate_floor_msg_s: float = _is(0.5, "no pubend is limited to less (ours)", unit="msg/s", low=0.01)
     burst_ms: int = _is(20, "so much of the allowed rate may come at once (ours)", unit="ms", low=1, high=1000)
@@ -138,7 +138,7 @@ _PROFILES: Final[Mapping[str, Mapping[str, SettingValue]]] = {
     "paper": {},
     "swift": {
         "dcq_interval_ms": 500,
-        "dcq_interval_limited_ms": 250,
+        "dcq_interval_limited_ms": 500,
         "nouca_ms": 750,
         "increase_min_msg_s": 1.0,
         "increase_factor": 0.25,
@@ -151,7 +151,8 @@ _PROFILES: Final[Mapping[str, Mapping[str, SettingValue]]] = {
         "sample_ms": 250,
         "smoothing": 0.3,
         "silence_limited_ms": 250,
-        "alert_lag_ms": 40,
+        "alert_lag_ms": 200,
+        "drain_ms": 3000,
         "lag_ms_max": 1000,
         "minima_ms": 1000,
         "nack_group": True,

@@ -7,15 +7,25 @@ from difflib import get_close_matches
 from typing import Final
 
 from penstock.lab.archive_kill9 import ARCHIVE_KILL9
+from penstock.lab.congestion_cpu import BUSY_PHB, SLOW_SHB
+from penstock.lab.congestion_scale import SCALE
 from penstock.lab.delivery_chaos import DELIVERY_CHAOS
 from penstock.lab.delivery_kill9 import DELIVERY_KILL9
 from penstock.lab.errors import UnknownExperimentError
 from penstock.lab.experiment import Experiment
+from penstock.lab.gryphon_collapse import COLLAPSE_BANDWIDTH, COLLAPSE_RECOVERY
+from penstock.lab.gryphon_e1 import E1, E1_WINDOW
+from penstock.lab.gryphon_e2 import E2
+from penstock.lab.gryphon_e3 import E3
+from penstock.lab.gryphon_e4 import E4
+from penstock.lab.gryphon_live import GRYPHON_E1_LIVE, GRYPHON_E2_LIVE
 from penstock.lab.matching_scale import MATCHING_SCALE
 
 __all__ = ["EXPERIMENTS", "find_experiment"]
 
-EXPERIMENTS: Final = (MATCHING_SCALE, DELIVERY_CHAOS, DELIVERY_KILL9, ARCHIVE_KILL9)
+_GRYPHON: Final = (COLLAPSE_BANDWIDTH, COLLAPSE_RECOVERY, E1, E1_WINDOW, E2, E3, E4, GRYPHON_E1_LIVE, GRYPHON_E2_LIVE)
+_CONGESTION: Final = (SLOW_SHB, BUSY_PHB, SCALE)
+EXPERIMENTS: Final = (MATCHING_SCALE, DELIVERY_CHAOS, DELIVERY_KILL9, ARCHIVE_KILL9, *_GRYPHON, *_CONGESTION)
 
 
 def find_experiment(name: str, among: Sequence[Experiment] = EXPERIMENTS) -> Experiment:

@@ -2,8 +2,9 @@
 
 ``/metrics`` for Prometheus, ``/health`` (200, or 503 on the way out) and ``/status`` as JSON. ``/overlay`` says what
 has changed in the overlay file since the node read it; with POST the node puts that into force. A request brings no
-overlay, only the digest of the file that is meant. A bearer token protects all pages, if there is one; without it the
-node binds them to loopback only.
+overlay, only the digest of the file that is meant. ``/tune?name=value`` says what that would change in the parameters
+of congestion control, and lists them; with POST the node changes them. A bearer token protects all pages, if there is
+one; without it the node binds them to loopback only.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from starlette.routing import Route
 from penstock.live.errors import ConfigError
 from penstock.live.membership import OverlayChange
 from penstock.live.metrics import registry_of, rendered
+from penstock.live.tuning import Tunable, tune
 
 __all__ = ["AdminServer", "Subject", "application"]
 
@@ -34,7 +36,7 @@ _CONCURRENT_MAX: Final = 64
 """Requests at a time; more are answered with 503."""
 
 
-class Subject(Protocol):
+class Subject(Tunable, Protocol):
     """What is shown: a node."""
 
     @property
@@ -71,9 +73,20 @@ def application(subject: Subject, *, token: str = "") -> Starlette:
         result = "unchanged" if not change else "changed" if is_trial else "applied"
         return JSONResponse({"result": result, "change": change.as_dict()})
 
+    async def parameters(request: Request) -> Response:
+        is_trial = request.method != "POST"
+        try:
+            tuning = tune(subject, request.query_params, is_trial=is_trial)
+        except ConfigError as error:
+            return JSONResponse({"result": "refused", "reason": str(error)}, status_code=409)
+        result = "unchanged" if not tuning else "changed" if is_trial else "applied"
+        return JSONResponse({"result": result, **tuning.as_dict()})
+
     shown = {"/metrics": metrics, "/health": health, "/status": status}
     routes = [Route(path, _guarded(page, token)) for path, page in shown.items()]
-    return Starlette(routes=[*routes, Route("/overlay", _guarded(overlay, token), methods=["GET", "POST"])])
+    changed = {"/overlay": overlay, "/tune": parameters}
+    routes += [Route(path, _guarded(page, token), methods=["GET", "POST"]) for path, page in changed.items()]
+    return Starlette(routes=routes)
 
 
 class AdminServer:

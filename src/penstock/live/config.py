@@ -12,6 +12,8 @@ mutual = true                   # clients and brokers must show certificates
 [defaults]                      # any tunable of BrokerSettings, for all brokers
 heartbeat_ms = 1000
 service = "guaranteed"          # or "best-effort": all pubends of a broker that does not say otherwise
+[congestion]                    # any parameter of CongestionSettings, for all brokers
+profile = "paper"               # or "swift": where the others come from
 [brokers.pb1]
 port = 7001                     # host, bind, admin_host, admin_port, certificate, key, service, tunables
 number = 1                      # part of message identifiers; made of the name if nothing is said
@@ -19,6 +21,8 @@ pubends = ["pb1.a", "pb1.b"]
 best_effort = ["pb1.b"]         # or a service for all of them
 data = "data/{name}"            # the folder of what it keeps; this is where it is if nothing is said
 data_bytes_max = 0              # the size at which publishers have to wait; 0 for as much as the disk has
+[brokers.pb1.congestion]        # the same of one broker
+sample_ms = 500
 [[links]]
 between = ["pb1", "ib1"]        # the first dials the second
 [[clients]]
@@ -40,9 +44,11 @@ from typing import Final
 
 from penstock.broker.access import Access, Rule
 from penstock.broker.settings import BrokerSettings, SettingsError
+from penstock.congestion import CongestionSettings
 from penstock.live.errors import ConfigError
 from penstock.live.overlay import BrokerPlace, Overlay, Security, TlsFiles
 from penstock.live.toml_table import TomlTable, read_toml
+from penstock.live.tuning import read_congestion
 from penstock.selectors.errors import SelectorError
 from penstock.selectors.selector import EVERYTHING, Selector
 
@@ -70,7 +76,7 @@ def load_overlay(path: Path | str) -> Overlay:
     tables = root.named_tables("brokers")
     overlay = Overlay(
         name=name,
-        brokers=_Brokers(path, tables, tls if has_tls else None, defaults).read(),
+        brokers=_Brokers(path, tables, tls if has_tls else None, defaults, root.table("congestion")).read(),
         links=_links(root.tables("links"), tables),
         security=Security(security.text("link_token", ""), security.text("admin_token", ""), mutual),
         access=_access(root.tables("clients"), root.tables("access"), certificates=mutual),
@@ -88,9 +94,18 @@ def load_overlay(path: Path | str) -> Overlay:
 class _Brokers:
     """Reads the tables of brokers, and sees that they do not get in each other's way."""
 
-    def __init__(self, path: Path, tables: dict[str, TomlTable], tls: TomlTable | None, defaults: TomlTable) -> None:
+    def __init__(
+        self,
+        path: Path,
+        tables: dict[str, TomlTable],
+        tls: TomlTable | None,
+        defaults: TomlTable,
+        congestion: TomlTable,
+    ) -> None:
         self._path, self._tables, self._tls = path, tables, tls
-        self._tunables, self._service = _tunables(defaults), _service(defaults, GUARANTEED)
+        self._congestion = read_congestion(congestion, CongestionSettings())
+        self._tunables: dict[str, int | str | CongestionSettings] = {**_tunables(defaults)}
+        self._service = _service(defaults, GUARANTEED)
         self._taken: dict[tuple[str, object], str] = {}
 
     def read(self) -> dict[str, BrokerPlace]:
@@ -109,7 +124,7 @@ class _Brokers:
             best_effort=self._best_effort(table),
             data=self._file(table.text("data", "") or "data/{name}", name),
             data_bytes_max=table.integer("data_bytes_max", 0),
-            tunables=self._tunables | _tunables(table),
+            tunables=self._tunables | _tunables(table) | self._congestion_of(table),
             tls=self._tls_files(name, table),
             where=f"{self._path}:{table.line()}",
         )
@@ -123,6 +138,10 @@ class _Brokers:
         # Brokers on different machines may well use the same path.
         self._claim(table, "data", (place.host, place.data), name)
         return place
+
+    def _congestion_of(self, table: TomlTable) -> dict[str, CongestionSettings]:
+        settings = read_congestion(table.table("congestion"), self._congestion)
+        return {} if settings == CongestionSettings() else {"congestion": settings}
 
     def _best_effort(self, table: TomlTable) -> tuple[str, ...]:
         named, service = table.texts("best_effort"), _service(table, self._service)

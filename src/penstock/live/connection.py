@@ -1,6 +1,8 @@
 """One connection of a live node: bytes in become batches of frames, an outbox becomes writes, an end is orderly.
 
-Little is handed to the transport at a time, so that control can overtake the data that still waits in the outbox.
+Little is handed to the transport at a time, so that control can overtake the data that still waits in the outbox: what
+it carries in a tenth of a second, by what it did lately. With a fixed half megabyte, alerts of a slow link waited for
+ten seconds behind data, and congestion control came too late (``gryphon-e2-live``).
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from time import monotonic
 from typing import Final, Protocol, cast
 
 from penstock.broker.codec import FRAME_BYTES_MAX, FrameReader, encode_frame
@@ -20,19 +23,19 @@ from penstock.live.tls import common_name
 __all__ = [
     "DRAIN_S",
     "FIRST_FRAME_BYTES_MAX",
-    "HIGH_WATER_BYTES",
     "LINGER_S",
-    "LOW_WATER_BYTES",
-    "WRITE_BYTES",
+    "WATER_BYTES_MAX",
+    "WATER_BYTES_MIN",
     "Connection",
     "Owner",
 ]
 
-WRITE_BYTES: Final = 256 * 1024
-"""Bytes taken out of an outbox for one write."""
-HIGH_WATER_BYTES: Final = 512 * 1024
-"""Bytes in the transport above which nothing more is handed to it."""
-LOW_WATER_BYTES: Final = 128 * 1024
+WATER_BYTES_MIN: Final = 16 * 1024
+"""Bytes that the transport may always hold; also what the kernel may hold unsent."""
+WATER_BYTES_MAX: Final = 128 * 1024
+"""Bytes in the transport above which nothing more is handed to it, however fast it is."""
+_WATER_S: Final = 0.1
+"""The transport may hold what it carries in so much time."""
 FIRST_FRAME_BYTES_MAX: Final = 64 * 1024
 """Bytes in the first frame of a connection: nobody has said yet who is speaking."""
 DRAIN_S: Final = 5.0
@@ -67,7 +70,14 @@ class Connection(asyncio.Protocol):
     """A transport, and the frames on it."""
 
     def __init__(
-        self, number: int, owner: Owner, *, dialled: str = "", drain_s: float = DRAIN_S, linger_s: float = LINGER_S
+        self,
+        number: int,
+        owner: Owner,
+        *,
+        dialled: str = "",
+        drain_s: float = DRAIN_S,
+        linger_s: float = LINGER_S,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self.number: Final = number
         self.dialled: Final = dialled
@@ -78,12 +88,15 @@ class Connection(asyncio.Protocol):
         self.outbox: Outbox | None = None
         self.ended: asyncio.Event = asyncio.Event()
         self.is_closing = False
-        self._owner = owner
+        self._owner, self._clock = owner, clock
         self._drain_s, self._linger_s = drain_s, linger_s
         self._reader = FrameReader(FIRST_FRAME_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._is_paused = False
+        self._paused_s = 0.0
+        self._paused_bytes = 0
+        self._water_bytes = WATER_BYTES_MIN
         self._has_said_all = False
 
     # What asyncio calls.
@@ -92,10 +105,13 @@ class Connection(asyncio.Protocol):
         """Set the transport up, and tell the node."""
         # Not asserted: uvloop's transports do as asyncio's do, but are not derived from them.
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES, low=LOW_WATER_BYTES)
+        self._set_water(WATER_BYTES_MIN)
         found = transport.get_extra_info("socket")
         if found is not None:
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+                # Else the kernel hides megabytes below the transport.
+                found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, WATER_BYTES_MIN)
         address = transport.get_extra_info("peername")
         self.peer = f"{address[0]}:{address[1]}" if address else ""
         self.certificate = common_name(transport)
@@ -125,10 +141,18 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The transport has enough."""
         self._is_paused = True
+        assert self._transport is not None
+        self._paused_s = self._clock()
+        self._paused_bytes = self._transport.get_write_buffer_size()
 
     def resume_writing(self) -> None:
-        """The transport can carry more."""
+        """The transport can carry more; how much more, its speed since the pause says."""
         self._is_paused = False
+        if self._transport is not None:
+            carried = self._paused_bytes - self._transport.get_write_buffer_size()
+            took_s = max(self._clock() - self._paused_s, 1e-6)
+            # Not more than twice as much: a link that has just become slow should notice it soon.
+            self._set_water(min(int(_WATER_S * carried / took_s), 2 * self._water_bytes))
         if self.outbox:
             self._owner.wake(self)
         elif self.is_closing:
@@ -152,7 +176,7 @@ class Connection(asyncio.Protocol):
         outbox, transport = self.outbox, self._transport
         if transport is None or outbox is None or self._is_paused or self._has_said_all:
             return
-        frames = outbox.take(WRITE_BYTES)
+        frames = outbox.take(self._water_bytes)
         if frames:
             data = b"".join([encode_frame(frame) for frame in frames])
             counters = self._owner.counters
@@ -199,6 +223,11 @@ class Connection(asyncio.Protocol):
                 break
         # Keeps what came before a frame that is none.
         frames.extend(cut)
+
+    def _set_water(self, wanted_bytes: int) -> None:
+        assert self._transport is not None
+        self._water_bytes = min(max(wanted_bytes, WATER_BYTES_MIN), WATER_BYTES_MAX)
+        self._transport.set_write_buffer_limits(high=self._water_bytes, low=self._water_bytes // 4)
 
     def _say_no_more(self) -> None:
         """End our side only, where TCP can: closing while the peer still sends would reset what we said last."""

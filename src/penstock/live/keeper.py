@@ -12,7 +12,7 @@ from contextlib import suppress
 from threading import Thread
 from typing import Any, Final, Protocol
 
-from penstock.broker.effects import Commit, ReadLog
+from penstock.broker.effects import Commit, ReadKept, ReadLog
 from penstock.live.logs import log
 from penstock.live.store import StoreFailedError
 from penstock.live.store_worker import (
@@ -20,6 +20,7 @@ from penstock.live.store_worker import (
     Ended,
     Failed,
     Full,
+    KeptRead,
     LogRead,
     Opened,
     Report,
@@ -53,6 +54,9 @@ class KeeperListener(Protocol):
 
     def on_read(self, found: LogRead) -> None:
         """A read has ended."""
+
+    def on_kept_read(self, found: KeptRead) -> None:
+        """A read of kept records has ended."""
 
     def on_failed(self, error: PenstockError) -> None:
         """Nothing will be durable any more; only a new start can tell what is."""
@@ -98,7 +102,7 @@ class Keeper:
         self.waiting_bytes += body_bytes(commit)
         self._worker.put(commit)
 
-    def read(self, ask: ReadLog) -> None:
+    def read(self, ask: ReadLog | ReadKept) -> None:
         """Read it; the listener hears of it."""
         if not self._is_over:
             self._worker.put(ask)
@@ -142,6 +146,8 @@ class Keeper:
                 self._listener.on_committed(number)
             case LogRead():
                 self._listener.on_read(report)
+            case KeptRead():
+                self._listener.on_kept_read(report)
             case Full(reason):
                 self._listener.on_full(reason)
             case Failed(error):

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from penstock.live.congestion_metrics import congestion_metrics
 from penstock.model.tick import Tick, tick_ms
 
 __all__ = ["StatusSource", "registry_of", "rendered"]
@@ -79,6 +80,11 @@ _COUNTS: Final = {
     "trims": "Trims of pubends' logs.",
     "hosts_lapsed": "Hosts that were given up because they did not report for the grace period.",
     "log_lapsed": "Times that a log at its maximum gave up what somebody had not received.",
+    "dcqs_sent": "DCQs by which pubends of this broker asked who is congested.",
+    "dcqs_passed": "DCQs of other brokers' pubends that came by.",
+    "ucas_raised": "UCAs of this broker: some stream of its own clients does not keep up.",
+    "ucas_passed": "UCAs passed on towards the pubend, consolidated.",
+    "ucas_heard": "UCAs that reached pubends of this broker.",
 }
 _SERIES_MAX: Final = 1_000
 """Series of one metric, of which there is one per pubend and host."""
@@ -133,6 +139,7 @@ class _Collector:
             yield from _pubend_metrics(guaranteed["pubends"], now_ms)
             yield from _pending_metrics(guaranteed.get("durables", {}))
             yield from _stream_metrics(guaranteed["streams"], now_ms)
+        yield from congestion_metrics(broker, series_max=_SERIES_MAX)
         if store := status.get("store"):
             yield from _store_metrics(store)
 

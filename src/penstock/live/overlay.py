@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.broker.access import Access
 from penstock.broker.settings import BrokerSettings
+from penstock.congestion import CongestionSettings
 from penstock.live.errors import ConfigError, ExposedError, StorageError
 
 __all__ = ["BrokerPlace", "Overlay", "Security", "TlsFiles", "is_loopback"]
@@ -68,7 +69,7 @@ class BrokerPlace:
     """The folder of what it keeps durably; None for a broker that keeps nothing."""
     data_bytes_max: int = 0
     """The size of the data at which publishers have to wait, as on a full disk; 0 for as much as the disk has."""
-    tunables: Mapping[str, int | str] = field(default_factory=dict)
+    tunables: Mapping[str, int | str | CongestionSettings] = field(default_factory=dict)
     """Settings of the broker that differ from the defaults, by name."""
     tls: TlsFiles | None = None
     where: str = field(default="", compare=False)

@@ -10,14 +10,14 @@ from dataclasses import asdict
 from typing import Any, TypeAlias
 
 from penstock.broker.durable import Recovered
-from penstock.broker.effects import Commit, Effect, ReadLog
+from penstock.broker.effects import Commit, Effect, ReadKept, ReadLog
 from penstock.broker.ports import BrokerPort
 from penstock.live.errors import NodeFailedError, StorageError
 from penstock.live.keeper import Keeper
 from penstock.live.logs import log
 from penstock.live.overlay import Overlay
 from penstock.live.store import StoreRefusedError
-from penstock.live.store_worker import LogRead, StorePlace
+from penstock.live.store_worker import KeptRead, LogRead, StorePlace
 from penstock.model.errors import PenstockError
 
 __all__ = ["Stimulus", "Storage"]
@@ -56,7 +56,7 @@ class Storage:
         self._note("store-opened", folder=str(self._place.data), **asdict(opened.recovery))
         return opened.recovered, opened.incarnation
 
-    def carry_out(self, effect: Commit | ReadLog) -> None:
+    def carry_out(self, effect: Commit | ReadLog | ReadKept) -> None:
         """Commit or read, and stimulate the broker when it is done."""
         assert self._keeper is not None, f"broker {self._name} has no data folder, and wants {effect}"
         if isinstance(effect, Commit):
@@ -91,6 +91,10 @@ class Storage:
                 found.number, found.messages, found.last, now_ms=now_ms, damaged=found.damaged
             )
         )
+
+    def on_kept_read(self, found: KeptRead) -> None:
+        """Kept records that were asked for have been read."""
+        self._stimulate(lambda broker, now_ms: broker.kept_read(found.number, found.values, now_ms=now_ms))
 
     def on_failed(self, error: PenstockError) -> None:
         """Nothing can be promised any more: only a new start can tell what is durable."""

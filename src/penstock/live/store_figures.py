@@ -27,7 +27,11 @@ class StoreFigures:
     """Why commits wait for space; empty if they do not."""
     file_bytes: int = 0
     damaged_records: int = 0
-    """Records that a read met and could not read."""
+    """Records of the logs that a read met and could not read."""
+    damaged_kept: int = 0
+    """Kept records that a start or a read met and could not read."""
+    kept_put_aside: int = 0
+    """1 if the kept records of earlier lives had to be put aside when the store was opened, else 0."""
 
     def count(self, group: Sequence[Commit], *, sync_ms: float) -> None:
         """A group is durable."""

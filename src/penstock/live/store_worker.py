@@ -19,8 +19,16 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final, TypeAlias
 
-from penstock.broker.durable import Append, ForgetPublishers, Recovered, SetValue, Trim
-from penstock.broker.effects import Commit, ReadLog
+from penstock.broker.durable import (
+    KEPT_READ_BYTES_MAX,
+    Append,
+    ForgetPublishers,
+    Recovered,
+    SetValue,
+    Trim,
+    space_bytes,
+)
+from penstock.broker.effects import Commit, ReadKept, ReadLog
 from penstock.live.logs import log
 from penstock.live.store import LogStore, Recovery, StoreFullError
 from penstock.live.store.reserve import RESERVE_BYTES
@@ -34,6 +42,7 @@ __all__ = [
     "Ended",
     "Failed",
     "Full",
+    "KeptRead",
     "LogRead",
     "Opened",
     "Report",
@@ -43,7 +52,10 @@ __all__ = [
 ]
 
 GROUP_BYTES_MAX: Final = 8 << 20
-"""Bodies made durable by one sync, unless a single commit has more: the store's reserve counts on a bounded one."""
+"""Bodies and large records made durable by one sync, unless a single commit has more.
+
+The store's reserve counts on a bounded one.
+"""
 INCARNATION: Final = "incarnation"
 """The named value that tells lives of a broker apart even if its clock was set back in between."""
 
@@ -105,6 +117,14 @@ class LogRead:
 
 
 @dataclass(slots=True, frozen=True)
+class KeptRead:
+    """Kept records that were read, None for each that is missing or damaged; names that did not fit are not here."""
+
+    number: int
+    values: dict[str, bytes | None]
+
+
+@dataclass(slots=True, frozen=True)
 class Failed:
     """The store cannot be used any more, or not opened at all."""
 
@@ -118,7 +138,8 @@ class Ended:
     left: int
 
 
-Report: TypeAlias = Opened | Committed | Full | LogRead | Failed | Ended
+Report: TypeAlias = Opened | Committed | Full | LogRead | KeptRead | Failed | Ended
+_Order: TypeAlias = Commit | ReadLog | ReadKept
 
 
 class StoreWorker:
@@ -126,17 +147,18 @@ class StoreWorker:
 
     def __init__(self, place: StorePlace, tell: Callable[[Report], None], *, retry_s: float = _RETRY_S) -> None:
         self._place, self._tell, self._retry_s = place, tell, retry_s
-        self._inbox: SimpleQueue[Commit | ReadLog | None] = SimpleQueue()
+        self._inbox: SimpleQueue[_Order | None] = SimpleQueue()
         self._commits: deque[Commit] = deque()
-        self._reads: deque[ReadLog] = deque()
+        self._reads: deque[ReadLog | ReadKept] = deque()
         self._is_ending = False
         self._group_max = _GROUP_MAX
         self._retry_at_s = 0.0
         self._files_at_s = 0.0
         self._named: dict[tuple[str, TickRange], None] = {}
+        self._named_kept: dict[str, None] = {}
         self.figures: Final = StoreFigures()
 
-    def put(self, order: Commit | ReadLog) -> None:
+    def put(self, order: _Order) -> None:
         """Carry it out; commits in the order in which they come."""
         self._inbox.put(order)
 
@@ -167,6 +189,10 @@ class StoreWorker:
         recovered = store.recovered()
         for name in store.damaged_values():
             log("store-value-damaged", (("broker", self._place.broker), ("name", name)))
+        self._name_kept(store.kept_found.damaged)
+        if store.kept_found.is_put_aside:
+            self.figures.kept_put_aside = 1
+            log("store-kept-lost", (("broker", self._place.broker), ("reason", "their index is damaged")))
         # A damaged or missing one leaves the clock alone to tell lives apart, as without a store.
         stored = recovered.values.get(INCARNATION, b"")
         incarnation = max(started_ms, int(stored) + 1) if stored.isdigit() else started_ms
@@ -197,10 +223,10 @@ class StoreWorker:
             return 0.0
         return max(0.0, self._retry_at_s - time.monotonic()) if self._commits else None
 
-    def _sort(self, order: Commit | ReadLog | None) -> None:
+    def _sort(self, order: _Order | None) -> None:
         if order is None:
             self._is_ending = True
-        elif isinstance(order, ReadLog):
+        elif isinstance(order, ReadLog | ReadKept):
             self._reads.append(order)
         else:
             self._commits.append(order)
@@ -279,8 +305,16 @@ class StoreWorker:
 
     # Reads.
 
-    def _read(self, store: LogStore, ask: ReadLog) -> None:
+    def _read(self, store: LogStore, ask: ReadLog | ReadKept) -> None:
         self.figures.reads += 1
+        if isinstance(ask, ReadKept):
+            kept = store.read_kept(ask.names, bytes_max=KEPT_READ_BYTES_MAX)
+            self._name_kept(kept.damaged)
+            self._tell(KeptRead(ask.number, kept.values))
+        else:
+            self._read_log(store, ask)
+
+    def _read_log(self, store: LogStore, ask: ReadLog) -> None:
         trimmed_below = store.trimmed_below(ask.pubend)
         if ask.first < trimmed_below:
             # Trimmed after the broker asked: what is not there any more must not look like silence.
@@ -301,11 +335,19 @@ class StoreWorker:
             self.figures.damaged_records = len(self._named)
             log("store-record-damaged", (("broker", self._place.broker), ("pubend", pubend), ("reason", reason)))
 
+    def _name_kept(self, names: list[str]) -> None:
+        """Log damaged kept records, each once."""
+        for name in names:
+            if name not in self._named_kept and len(self._named_kept) < _NAMED_MAX:
+                self._named_kept[name] = None
+                self.figures.damaged_kept = len(self._named_kept)
+                log("store-kept-damaged", (("broker", self._place.broker), ("name", name)))
+
     def _look_at_files(self, store: LogStore) -> None:
         self.figures.file_bytes = store.file_bytes()
         self._files_at_s = time.monotonic() + _FILES_S
 
 
 def body_bytes(commit: Commit) -> int:
-    """Bytes of the messages in a commit."""
-    return sum(len(body) for each in commit.changes if isinstance(each, Append) for _, body in each.messages)
+    """Bytes of the messages and large records in a commit."""
+    return sum(map(space_bytes, commit.changes))

@@ -79,6 +79,15 @@ class TomlTable:
             raise self.error(key, f"{value} is not in {low} .. {high}")
         return value
 
+    def number(self, key: str, default: float) -> float:
+        """The number there, with a fraction or without."""
+        self._asked[key] = None
+        value = self._values.get(key, default)
+        if type(value) not in (int, float):
+            raise self.error(key, f"must be a number, not {_shown(value)}")
+        assert isinstance(value, int | float)
+        return float(value)
+
     def flag(self, key: str, *, default: bool) -> bool:
         """True or false."""
         return self._get(key, bool, default)

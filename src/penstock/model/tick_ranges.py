@@ -121,7 +121,10 @@ class TickRanges:
     def intersection(self, other: TickRanges) -> TickRanges:
         """A new set of the ticks that are in both sets."""
         found = TickRanges()
-        mine = theirs = 0
+        if not self or not other:
+            return found
+        # What lies before the other set begins is skipped at once: one of them is often small.
+        mine, theirs = bisect_left(self._lasts, other._firsts[0]), bisect_left(other._lasts, self._firsts[0])
         while mine < len(self._lasts) and theirs < len(other._lasts):
             first = max(self._firsts[mine], other._firsts[theirs])
             last = min(self._lasts[mine], other._lasts[theirs])

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from penstock.broker.durable import Append, ForgetPublishers, Trim
-from penstock.broker.effects import Commit, ReadLog
+from penstock.broker.durable import Append, ForgetPublishers, Trim, space_bytes
+from penstock.broker.effects import Commit, ReadKept, ReadLog
 from penstock.model.tick import Tick, TickRange
 from penstock.sim.clock import Clock, Timer
 from penstock.sim.disk import Disk
@@ -37,6 +37,8 @@ class DeviceUser:
     """The oldest commit waits for space, and why; said once for as long as it lasts."""
     read: Callable[[int, list[tuple[int, bytes]], int, TickRange | None], None]
     """The number of a read, and what the disk says."""
+    kept_read: Callable[[int, dict[str, bytes | None]], None]
+    """The number of a read of kept records, and what the disk says."""
 
 
 class Device:
@@ -50,9 +52,9 @@ class Device:
         self.slowness = 1.0
         """A factor on all that takes time."""
         self.is_full = False
-        """Whether there is no space for messages; what only makes room, or is small, always finds some."""
+        """Whether there is no space for messages and large records; what makes room or is small always finds some."""
         self.capacity_bytes: int | None = None
-        """Bytes of bodies for which there is space at all; none for any number."""
+        """Bytes of bodies and records for which there is space at all; none for any number."""
         self.syncs = self.torn = self.saved = self.unsynced = 0
         """Syncs that ended, groups that a crash destroyed or left behind durable, commits it found waiting."""
         self.given_up: dict[str, int] = {}
@@ -64,6 +66,7 @@ class Device:
         self._is_stuck = False
         self._group_max = _GROUP_MAX
         self._life = 0
+        self._read_us = 0
 
     @property
     def waiting(self) -> int:
@@ -83,16 +86,22 @@ class Device:
         if self._timer is None:
             self._begin_sync()
 
-    def read(self, wish: ReadLog) -> None:
-        """Read, and say what was found as of the time of saying it."""
+    def read(self, wish: ReadLog | ReadKept) -> None:
+        """Read, and in the order of the wishes say what was found as of the time of saying it."""
         life = self._life
 
         def done() -> None:
-            if life == self._life:
+            if life != self._life:
+                return
+            if isinstance(wish, ReadKept):
+                self._user.kept_read(wish.number, self.disk.read_kept(wish.names))
+            else:
                 found = self.disk.read(wish.pubend, wish.first, wish.last, wish.bytes_max)
                 self._user.read(wish.number, *found)
 
-        self._clock.after(int(self.read_us * self.slowness), done)
+        # A device that gets faster again must not let a later wish overtake.
+        self._read_us = max(self._read_us, self._clock.now_us + int(self.read_us * self.slowness))
+        self._clock.at(self._read_us, done)
 
     def crash(self) -> None:
         """Lose what was not synced; what was being synced is lost or durable by chance."""
@@ -117,6 +126,7 @@ class Device:
             self._clock.cancel(self._timer)
         self._timer = None
         self._waiting, self._group, self._is_stuck, self._group_max = [], [], False, _GROUP_MAX
+        self._read_us = 0
         self._life += 1
 
     def _begin_sync(self) -> None:
@@ -172,19 +182,14 @@ class Device:
         return self.disk.size_bytes < before
 
     def _has_space(self, group: list[Commit]) -> bool:
-        new_bytes = _body_bytes(group)
-        if not new_bytes:
+        changes = [change for commit in group for change in commit.changes]
+        if not any(map(space_bytes, changes)):
             return True
         return not self.is_full and (
-            self.capacity_bytes is None or self.disk.size_bytes + new_bytes <= self.capacity_bytes
+            self.capacity_bytes is None or self.disk.size_bytes + self.disk.growth_bytes(changes) <= self.capacity_bytes
         )
 
     def _make_durable(self, group: list[Commit]) -> None:
         numbers = [commit.number for commit in group]
         assert numbers == sorted(set(numbers)), f"commits out of order: {numbers}"
         self.disk.apply([change for commit in group for change in commit.changes])
-
-
-def _body_bytes(group: list[Commit]) -> int:
-    appends = [change for commit in group for change in commit.changes if isinstance(change, Append)]
-    return sum(len(body) for append in appends for _, body in append.messages)

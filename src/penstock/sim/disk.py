@@ -10,7 +10,18 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from penstock.broker.durable import Append, Change, ForgetPublishers, Recovered, RecoveredPubend, SetValue, Trim
+from penstock.broker.durable import (
+    KEPT_READ_BYTES_MAX,
+    Append,
+    Change,
+    ForgetPublishers,
+    KeepRecord,
+    Recovered,
+    RecoveredPubend,
+    SetValue,
+    Trim,
+    needed_at_start,
+)
 from penstock.model.tick import TICK_MAX, Tick, TickRange
 
 __all__ = ["Disk"]
@@ -47,18 +58,28 @@ class _Log:
 
 
 class Disk:
-    """The logs of a broker's pubends and its named values; outlives the broker."""
+    """The logs of a broker's pubends, its named values and kept records; outlives the broker."""
 
     def __init__(self) -> None:
         self._logs: dict[str, _Log] = {}
         self._values: dict[str, bytes] = {}
+        self._kept: dict[str, bytes] = {}
+        self._kept_damaged: set[str] = set()
+        self._kept_bytes = 0
         self.journal: list[tuple[str, int, bytes]] | None = None
         """If a list: pubend, tick and body of every message that ever became durable, for the checkers."""
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all bodies that are kept."""
-        return sum(log.size_bytes for log in self._logs.values())
+        """Bytes of all bodies and records that are kept."""
+        return sum(log.size_bytes for log in self._logs.values()) + self._kept_bytes
+
+    def growth_bytes(self, changes: Sequence[Change]) -> int:
+        """By how much the changes would let that grow, trims aside."""
+        last = {change.name: change.value for change in changes if isinstance(change, KeepRecord)}
+        grown = sum(len(value or b"") - len(self._kept.get(name, b"")) for name, value in last.items())
+        appends = [change for change in changes if isinstance(change, Append)]
+        return grown + sum(len(body) for append in appends for _, body in append.messages)
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Make the changes, all or none: appends, then trims, then the rest in their order, as the live store does."""
@@ -78,6 +99,8 @@ class Disk:
                     self._values.pop(name, None)
                 case SetValue(name, bytes(value)):
                     self._values[name] = value
+                case KeepRecord(name, kept):
+                    self._keep(name, kept)
 
     def read(
         self, pubend: str, first: int, last: int, bytes_max: int
@@ -106,7 +129,31 @@ class Disk:
 
     def recovered(self) -> Recovered:
         """What a broker finds when it starts."""
-        return Recovered({name: log.recovered() for name, log in self._logs.items()}, dict(self._values))
+        kept = {
+            name: b"" if name in self._kept_damaged else needed_at_start(name, value)
+            for name, value in self._kept.items()
+        }
+        return Recovered({name: log.recovered() for name, log in self._logs.items()}, dict(self._values), kept)
+
+    def read_kept(self, names: Sequence[str], *, bytes_max: int = KEPT_READ_BYTES_MAX) -> dict[str, bytes | None]:
+        """Kept records, as many of the first as the bytes allow but one at least; None if missing or damaged."""
+        values: dict[str, bytes | None] = {}
+        for name in names:
+            value = None if name in self._kept_damaged else self._kept.get(name)
+            if values and len(value or b"") > bytes_max:
+                break
+            values[name] = value
+            bytes_max -= len(value or b"")
+        return values
+
+    def kept_names(self) -> list[str]:
+        """The names of the kept records, damaged ones included, in the order in which they were last kept."""
+        return list(self._kept)
+
+    def damage_kept(self, name: str) -> None:
+        """Make a kept record unreadable, until it is kept anew."""
+        assert name in self._kept, f"there is no record {name}"
+        self._kept_damaged.add(name)
 
     def ticks(self, pubend: str) -> list[int]:
         """The ticks of the messages that are kept, damaged ones included, in order."""
@@ -144,6 +191,12 @@ class Disk:
                 leases[pubend] = append.lease
             for sequence in append.sequences.values():
                 assert sequence >= 0, f"pubend {pubend}: sequence {sequence} is negative"
+
+    def _keep(self, name: str, value: bytes | None) -> None:
+        self._kept_bytes += len(value or b"") - len(self._kept.pop(name, b""))
+        self._kept_damaged.discard(name)
+        if value is not None:
+            self._kept[name] = value
 
     def _append(self, append: Append) -> None:
         log = self._log(append.pubend)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Final
 
-from penstock.broker.effects import Close, Commit, Effect, ReadLog, Record, Wake
+from penstock.broker.effects import Close, Commit, Effect, ReadKept, ReadLog, Record, Wake
 from penstock.broker.frames import Frame
 from penstock.broker.outbox import Outbox
 from penstock.broker.ports import BrokerPort
@@ -61,7 +61,7 @@ class SimBroker:
         self.device = Device(
             clock,
             Random(f"{seed}/{settings.name}/device"),
-            DeviceUser(self._on_committed, self._on_log_full, self._on_log_read),
+            DeviceUser(self._on_committed, self._on_log_full, self._on_log_read, self._on_kept_read),
         )
         """What makes its log durable; to be slowed down or filled by whoever harms the world."""
         self._make, self._seed = make, seed
@@ -206,6 +206,11 @@ class SimBroker:
         core = self.core
         self._after_step(core, core.log_read(number, messages, last, now_ms=self._now_ms(), damaged=damaged))
 
+    def _on_kept_read(self, number: int, values: dict[str, bytes | None]) -> None:
+        self._note(f"reads {number}, {sum(value is not None for value in values.values())} of {len(values)} records")
+        core = self.core
+        self._after_step(core, core.kept_read(number, values, now_ms=self._now_ms()))
+
     def _after_step(self, core: BrokerPort, effects: Sequence[Effect]) -> None:
         self.steps += 1
         self._carry_out(effects)
@@ -235,7 +240,7 @@ class SimBroker:
                     end.close()
             elif isinstance(effect, Commit):
                 self.device.commit(effect)
-            elif isinstance(effect, ReadLog):
+            elif isinstance(effect, ReadLog | ReadKept):
                 self.device.read(effect)
             else:
                 assert isinstance(effect, Record)

@@ -13,15 +13,17 @@ import pytest
 
 from live.store.support import append, everything, opened, tamper, ticks_of
 from penstock.live.store import (
+    KeepRecord,
     LogStore,
     NotAStoreError,
     Recovery,
+    SetValue,
     StoreLockedError,
     StoreOwnerError,
     StoreRefusedError,
     StoreVersionError,
 )
-from penstock.live.store.database import FILE_NAME
+from penstock.live.store.database import FILE_NAME, FORMAT_VERSION
 
 HOLDER = """
 import sys
@@ -54,8 +56,39 @@ def test_another_format_version_is_refused(tmp_path: Path) -> None:
     with opened(tmp_path):
         pass
     tamper(tmp_path, "PRAGMA user_version=7")
-    with pytest.raises(StoreVersionError, match="has format 7, and this Penstock reads format 1"):
+    with pytest.raises(StoreVersionError, match="has format 7, and this Penstock reads formats up to 2"):
         LogStore.open(tmp_path, overlay="o", broker="b1")
+
+
+def outdated(path: Path) -> None:
+    """Take from a store what format 1 did not have."""
+    for table in ("kept", "kept_bodies", "kept_total"):
+        tamper(path, f"DROP TABLE {table}")
+    tamper(path, "PRAGMA user_version=1")
+
+
+def test_a_store_of_the_first_format_is_brought_up_to_date(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        append(store, 1, 5)
+        store.commit([SetValue("v", b"1")])
+    outdated(tmp_path)
+    for _ in range(2):
+        with opened(tmp_path) as store:
+            assert (ticks_of(everything(store)), store.value("v")) == ([1, 2, 3, 4, 5], b"1")
+            assert not store.recovery.created
+            assert store._database.execute("PRAGMA user_version").fetchone() == (FORMAT_VERSION,)
+            store.commit([KeepRecord("mark", b"m")])
+            assert store.recovered().kept == {"mark": b"m"}
+
+
+def test_the_store_of_another_broker_is_not_brought_up_to_date(tmp_path: Path) -> None:
+    with opened(tmp_path):
+        pass
+    outdated(tmp_path)
+    with pytest.raises(StoreOwnerError):
+        LogStore.open(tmp_path, overlay="o", broker="b2")
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as database:
+        assert database.execute("PRAGMA user_version").fetchone() == (1,)
 
 
 def test_a_foreign_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from random import Random
-from penstock.live.store import Append, LogStore, SetValue
+from penstock.live.store import Append, KeepRecord, LogStore, SetValue
 rng = Random(int(sys.argv[2]))
 store = LogStore.open(Path(sys.argv[1]), overlay="o", broker="b1")
 last = store.last_tick("p") or 0
@@ -26,7 +26,9 @@ while True:
     count = rng.randrange(1, 200)
     messages = [(tick, tick.to_bytes(8) * rng.randrange(40)) for tick in range(last + 1, last + count + 1)]
     last += count
-    store.commit([Append("p", messages, last + 5, {b"publisher": last}), SetValue("v", last.to_bytes(8))])
+    store.commit([Append("p", messages, last + 5, {b"publisher": last}), SetValue("v", last.to_bytes(8)),
+                  KeepRecord("mark", last.to_bytes(8)), KeepRecord(f"gap/{last}", bytes(9000)),
+                  KeepRecord(f"gap/{last - count}", None)])
     if rng.random() < 0.1:
         store.trim("p", max(0, last - 2000))
     print(last, flush=True)
@@ -64,3 +66,4 @@ def test_what_was_told_is_there_in_order_and_without_holes(tmp_path: Path, seed:
             # What was committed with the messages is exactly as new as they are.
             assert (store.lease("p"), store.sequence_of("p", b"publisher")) == (last + 5, last)
             assert store.value("v") == Tick(last).to_bytes(8)
+            assert store.recovered().kept == {"mark": last.to_bytes(8), f"gap/{last}": bytes(9_000)}

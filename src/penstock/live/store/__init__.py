@@ -1,11 +1,11 @@
-"""The durable memory of a broker: its pubends' logs, publishers' sequence numbers and named values.
+"""The durable memory of a broker: its pubends' logs, publishers' sequence numbers, named values and kept records.
 
 ``LogStore.open``, then ``commit`` and ``read``, all in one thread. Why SQLite: docs/decisions/0004-durable-store.md.
 """
 
 from __future__ import annotations
 
-from penstock.broker.durable import Append, Change, ForgetPublishers, SetValue, Trim
+from penstock.broker.durable import Append, Change, ForgetPublishers, KeepRecord, SetValue, Trim
 from penstock.live.store.database import Recovery
 from penstock.live.store.errors import (
     ChangeRefusedError,
@@ -20,6 +20,7 @@ from penstock.live.store.errors import (
     StoreRefusedError,
     StoreVersionError,
 )
+from penstock.live.store.kept import KeptFound, KeptPart
 from penstock.live.store.log import LogPart, LogStore
 
 __all__ = [
@@ -30,6 +31,9 @@ __all__ = [
     "CorruptRecordError",
     "CorruptValueError",
     "ForgetPublishers",
+    "KeepRecord",
+    "KeptFound",
+    "KeptPart",
     "LogPart",
     "LogStore",
     "NotAStoreError",

@@ -19,14 +19,17 @@ from penstock.live.store.errors import (
     StoreRefusedError,
     StoreVersionError,
 )
+from penstock.live.store.kept import KEPT_SCHEMA
 
 __all__ = ["FILE_NAME", "FORMAT_VERSION", "Recovery", "open_database"]
 
 FILE_NAME: Final = "store.sqlite"
 """The file in a store's folder; while the store is open its write-ahead log lies beside it."""
-FORMAT_VERSION: Final = 1
-"""Changes with every change that an older Penstock could not read."""
+FORMAT_VERSION: Final = 2
+"""Changes with every change that an older Penstock could not read; 2 since there are kept records."""
 
+_FORMAT_OLDEST: Final = 1
+"""Stores since this format are brought up to date when they are opened."""
 _APPLICATION_ID: Final = 0x50454E53
 _PAGE_BYTES: Final = 4_096
 
@@ -47,6 +50,7 @@ _SCHEMA: Final = (
         PRIMARY KEY (pubend, publisher)
     ) WITHOUT ROWID""",
     "CREATE TABLE named (name TEXT PRIMARY KEY, stored BLOB NOT NULL) WITHOUT ROWID",
+    *KEPT_SCHEMA,
 )
 
 
@@ -79,6 +83,7 @@ def open_database(
     try:
         created = _prepare(database, folder, overlay, broker)
         _check_owner(database, folder, overlay, broker)
+        _bring_up_to_date(database)
         replayed_bytes = _replay(database)
         if bytes_max is not None:
             database.execute(f"PRAGMA max_page_count={max(1, bytes_max // _PAGE_BYTES)}")
@@ -134,9 +139,9 @@ def _check_format(database: sqlite3.Connection, folder: Path) -> None:
     if _pragma(database, "application_id") != _APPLICATION_ID:
         raise NotAStoreError(f"{folder / FILE_NAME} is a database, but not a store of Penstock")
     version = _pragma(database, "user_version")
-    if version != FORMAT_VERSION:
+    if not _FORMAT_OLDEST <= version <= FORMAT_VERSION:
         raise StoreVersionError(
-            f"store {folder} has format {version}, and this Penstock reads format {FORMAT_VERSION}: "
+            f"store {folder} has format {version}, and this Penstock reads formats up to {FORMAT_VERSION}: "
             "use the version that wrote it"
         )
 
@@ -149,6 +154,17 @@ def _check_owner(database: sqlite3.Connection, folder: Path, overlay: str, broke
             f"store {folder} belongs to {found}, not to broker {broker!r} of overlay {overlay!r}: "
             "a copied store would repeat ticks"
         )
+
+
+def _bring_up_to_date(database: sqlite3.Connection) -> None:
+    """Give a store of an older format what it lacks; an older Penstock cannot open it from then on."""
+    if _pragma(database, "user_version") == FORMAT_VERSION:
+        return
+    database.execute("BEGIN EXCLUSIVE")
+    for statement in KEPT_SCHEMA:
+        database.execute(statement)
+    database.execute(f"PRAGMA user_version={FORMAT_VERSION}")
+    database.execute("COMMIT")
 
 
 def _replay(database: sqlite3.Connection) -> int:

@@ -1,4 +1,4 @@
-"""The durable logs of a broker's pubends, with leases, publishers' sequence numbers and named values beside them.
+"""The durable logs of a broker's pubends; leases, sequence numbers, named values and kept records beside them.
 
 Everything in one commit becomes durable together or not at all, by one sync: a caller gathers what is waiting (group
 commit) and acknowledges when ``commit`` has returned. Synchronous, and confined to the thread that opened it.
@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import disk_usage
 from typing import Any
-from zlib import crc32
 
-from penstock.broker.durable import Append, Change, Recovered, RecoveredPubend, Trim
+from penstock.broker.durable import Append, Change, Recovered, RecoveredPubend, Trim, space_bytes
 from penstock.live.store.batch import BatchDamagedError, unpack_batch
 from penstock.live.store.database import FILE_NAME, Recovery, open_database
 from penstock.live.store.errors import CorruptRecordError, CorruptValueError, StoreFailedError, StoreFullError
+from penstock.live.store.kept import KeptFound, KeptPart, KeptRecords
 from penstock.live.store.pubend_state import PubendState, load_states, signed, unsigned
 from penstock.live.store.reserve import RESERVE_BYTES, Reserve
+from penstock.live.store.sealed import unseal
 from penstock.live.store.writing import Writing
 from penstock.model.tick import TICK_MAX, TICK_MIN, Tick, TickRange
 
@@ -61,6 +62,9 @@ class LogStore:
         self._reserve = Reserve(folder / _RESERVE, reserve_bytes)
         self._reserve.hold()
         self._states = load_states(database)
+        self._kept = KeptRecords(database)
+        self.kept_found = KeptFound()
+        """Of the kept records, what was found by the last ``recovered``."""
         self._failure = ""
         self.recovery = recovery
 
@@ -118,11 +122,13 @@ class LogStore:
         try:
             self._database.execute("BEGIN IMMEDIATE")
             writing.write(changes)
+            total = self._kept.write(changes)
             self._database.execute("COMMIT")
         except BaseException as error:
             self._roll_back(error)
             raise
         self._states.update(writing.touched)
+        self._kept.total = total
 
     def _check_room(self, new_bytes: int) -> None:
         """Without the reserve, messages may only go where trimmed ones have been: the rest is for trims."""
@@ -155,6 +161,9 @@ class LogStore:
         try:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
+            if self._kept.is_damaged:
+                # Otherwise every life would fail at the same record.
+                self._kept.put_aside()
         except sqlite3.Error as second:
             self._failure = f"store {self._folder} failed, and could not undo: {second}"
             raise StoreFailedError(self._failure) from error
@@ -207,7 +216,7 @@ class LogStore:
         """All that a broker must know of its earlier life, without the messages.
 
         Values that are damaged are left out, for one of them must not keep the logs from being served: whoever needs
-        one finds it missing, and ``damaged_values`` names them.
+        one finds it missing, and ``damaged_values`` names them. For kept records ``kept_found`` does.
         """
         sequences: dict[int, dict[bytes, int]] = {}
         for number, publisher, sequence in self._all("SELECT pubend, publisher, sequence FROM publishers"):
@@ -223,11 +232,20 @@ class LogStore:
             )
             for name, state in sorted(self._states.items())
         }
-        return Recovered(pubends, {name: value for name, value in self._values() if value is not None})
+        values = {name: value for name, value in self._values() if value is not None}
+        try:
+            self.kept_found = self._kept.at_start()
+        except sqlite3.DatabaseError as error:
+            raise self._unreadable(error) from error
+        return Recovered(pubends, values, self.kept_found.records)
 
     def damaged_values(self) -> list[str]:
         """The names of values that cannot be read."""
         return [name for name, value in self._values() if value is None]
+
+    def read_kept(self, names: Sequence[str], *, bytes_max: int) -> KeptPart:
+        """Kept records by name, up to so many bytes but at least one; None for what is missing or damaged."""
+        return self._kept.read(names, bytes_max=bytes_max)
 
     def read_part(self, pubend: str, first_tick: Tick, last_tick: Tick, *, bytes_max: int) -> LogPart:
         """Messages with these ticks in order, up to so many bytes of bodies but at least one, and how far that goes."""
@@ -303,7 +321,7 @@ class LogStore:
         found = self._query("SELECT stored FROM named WHERE name=?", name).fetchone()
         if found is None:
             return None
-        value = _checked(name, found[0])
+        value = unseal(name, found[0])
         if value is None:
             raise CorruptValueError(name)
         return value
@@ -311,7 +329,7 @@ class LogStore:
     def _values(self) -> list[tuple[str, bytes | None]]:
         """All named values, by name; none in place of those that are damaged."""
         found = self._all("SELECT name, stored FROM named ORDER BY name")
-        return [(name, _checked(name, stored)) for name, stored in found]
+        return [(name, unseal(name, stored)) for name, stored in found]
 
     def _state(self, pubend: str) -> PubendState:
         return self._states.get(pubend) or PubendState()
@@ -371,12 +389,6 @@ def _is_full(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
 
 
-def _checked(name: str, stored: object) -> bytes | None:
-    """A named value without its checksum; none if the two do not fit."""
-    if not isinstance(stored, bytes) or stored[:4] != crc32(stored[4:], crc32(name.encode())).to_bytes(4):
-        return None
-    return stored[4:]
-
-
 def _body_bytes(changes: Sequence[Change]) -> int:
-    return sum(len(body) + 1 for each in changes if isinstance(each, Append) for _, body in each.messages)
+    """What the changes need; more than nothing for an empty message, too."""
+    return sum(space_bytes(each) + (len(each.messages) if isinstance(each, Append) else 0) for each in changes)

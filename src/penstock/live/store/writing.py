@@ -1,4 +1,4 @@
-"""Turns the changes of one commit into rows, within the transaction that its caller has begun.
+"""Turns the changes of one commit into rows, all but kept records, within the transaction that its caller has begun.
 
 Appends to the same pubend are stored as one, cut into batches of bounded size, so that reading one is cheap; states
 are changed in copies, which the caller takes over once the transaction is durable.
@@ -10,12 +10,12 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
-from zlib import crc32
 
 from penstock.broker.durable import Append, Change, ForgetPublishers, SetValue, Trim
 from penstock.live.store.batch import BatchDamagedError, is_whole, pack_batch, unpack_batch
 from penstock.live.store.errors import ChangeRefusedError
 from penstock.live.store.pubend_state import PubendState, signed, unsigned
+from penstock.live.store.sealed import seal
 from penstock.model.tick import TICK_MAX, TICK_MIN, Tick
 
 __all__ = ["BATCH_BYTES_MAX", "BATCH_MESSAGES_MAX", "Writing"]
@@ -104,8 +104,7 @@ class Writing:
             case SetValue(name, None):
                 self._database.execute("DELETE FROM named WHERE name=?", (name,))
             case SetValue(name, bytes(value)):
-                stored = crc32(value, crc32(name.encode())).to_bytes(4) + value
-                self._database.execute("INSERT OR REPLACE INTO named VALUES (?, ?)", (name, stored))
+                self._database.execute("INSERT OR REPLACE INTO named VALUES (?, ?)", (name, seal(name, value)))
 
     def _touch(self, pubend: str) -> PubendState:
         if pubend not in self.touched:

@@ -1,0 +1,212 @@
+"""``penstock top``: a live view of brokers, refreshed each second: rates, what limits them, lags, what waits."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
+from datetime import UTC, datetime
+from http.client import HTTPConnection, HTTPException
+from typing import Annotated, Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+import msgspec
+import typer
+from rich.console import Console as RichConsole
+from rich.console import RenderableType
+from rich.live import Live
+
+from penstock.cli.congestion_rows import rate_rows
+from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token
+from penstock.cli.console import FAILURE, console
+from penstock.cli.status import targets
+from penstock.cli.top_view import Look, picture
+from penstock.client import Client, ClientError
+from penstock.live.loop import run
+from penstock.model.errors import MisuseError
+
+__all__ = ["EXAMPLES", "top"]
+
+EXAMPLES = """
+Yellow pubends are limited, by the broker that is named beside them; red streams recover. Ctrl-C ends it.
+
+Examples:
+
+- `penstock top overlay.toml`
+- `penstock top penstock://127.0.0.1:7001,127.0.0.1:7003 --interval 0.5`
+- `penstock top http://127.0.0.1:9001 --once --json` by the admin port; the token is the `admin_token`
+"""
+_CONNECT_MS: Final = 2_000
+_ANSWER_S: Final = 3.0
+_ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+
+_Show: TypeAlias = Callable[[Look, Look | None], object]
+
+
+def top(  # noqa: PLR0913 - one per option
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="URL|OVERLAY.TOML",
+            help="Brokers (separated by commas), admin ports (`http://host:port`), or the file that describes all.",
+        ),
+    ],
+    *,
+    interval: Annotated[float, typer.Option(min=0.1, max=3600.0, help="Seconds between two looks.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each look.")] = False,
+    token: Token = "",
+    name: ClientName = "",
+    ca: Authority = None,
+    certificate: Certificate = None,
+    key: Key = None,
+) -> None:
+    """Watch brokers: rates and what limits them, how far streams are behind, what waits; until Ctrl-C."""
+    brokers = _brokers(target, Party(token, name, ca, certificate, key))
+    with suppress(KeyboardInterrupt):
+        with _shower(once=once, as_json=as_json) as show:
+            look = run(_watch(brokers, show, interval_s=None if once else interval))
+        if look.problems:
+            raise typer.Exit(FAILURE)
+
+
+class _Broker:
+    """One broker to be asked again and again, over a connection that is kept as long as it lasts."""
+
+    def __init__(self, name: str, make: Callable[[], Client]) -> None:
+        self.name = name
+        self._make = make
+        self._client: Client | None = None
+
+    async def ask(self) -> dict[str, Any]:
+        """Its status; raises ``ClientError`` if it does not answer in time."""
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                if self._client is None:
+                    client = self._make()
+                    await client.open()
+                    self._client = client
+                return await self._client.status()
+        except TimeoutError:
+            await self.close()
+            raise ClientError(f"did not answer within {_ANSWER_S:.0f} s") from None
+        except ClientError:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Give the connection up."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close(flush=False)
+
+
+class _AdminBroker:
+    """The same, asked at its admin port."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self.name, self._token = url, token
+
+    async def ask(self) -> dict[str, Any]:
+        """Its status; raises ``ClientError`` if it does not answer in time."""
+        return await asyncio.to_thread(self._get)
+
+    async def close(self) -> None:
+        """Nothing is kept."""
+
+    def _get(self) -> dict[str, Any]:
+        parts = urlsplit(self.name)
+        connection = HTTPConnection(parts.hostname or "", parts.port or 80, timeout=_ANSWER_S)
+        try:
+            headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+            connection.request("GET", "/status", headers=headers)
+            answer = connection.getresponse()
+            if answer.status == 401:
+                raise ClientError("asks for another token: its admin_token")
+            told = msgspec.json.decode(answer.read(_ANSWER_BYTES_MAX), type=dict[str, Any])
+            status: dict[str, Any] = told["broker"]
+            return status
+        except (OSError, HTTPException) as error:
+            raise ClientError(str(error) or type(error).__name__) from None
+        except (msgspec.DecodeError, KeyError, UnicodeDecodeError):
+            raise ClientError("what answers there is no broker") from None
+        finally:
+            connection.close()
+
+
+def _brokers(target: str, given: Party) -> list[_Broker | _AdminBroker]:
+    if target.startswith("https://"):
+        raise MisuseError(f"{target}: brokers serve their admin ports without TLS; use http://")
+    if target.startswith("http://"):
+        return [_AdminBroker(_admin_url(part), given.token) for part in target.split(",")]
+
+    def maker(url: str, party: Party) -> Callable[[], Client]:
+        return lambda: party.client(url, connect_ms=_CONNECT_MS)
+
+    return [_Broker(asked.name or asked.url, maker(asked.url, party)) for asked, party in targets(target, given)]
+
+
+def _admin_url(text: str) -> str:
+    url = text.strip() if "://" in text else f"http://{text.strip()}"
+    try:
+        is_whole = bool(urlsplit(url).hostname and urlsplit(url).port)
+    except ValueError:
+        is_whole = False
+    if not is_whole:
+        raise MisuseError(f"{text!r} is no admin address; it looks like http://127.0.0.1:9001")
+    return url
+
+
+async def _look(brokers: list[_Broker | _AdminBroker]) -> Look:
+    answers = await asyncio.gather(*(broker.ask() for broker in brokers), return_exceptions=True)
+    statuses, problems = {}, {}
+    for broker, answer in zip(brokers, answers, strict=True):
+        if isinstance(answer, ClientError):
+            problems[broker.name] = str(answer)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            statuses[str(answer["broker"])] = answer
+    return Look(time.monotonic(), statuses, problems)
+
+
+async def _watch(brokers: list[_Broker | _AdminBroker], show: _Show, *, interval_s: float | None) -> Look:
+    """Look again and again, or once if there is no interval."""
+    before: Look | None = None
+    async with AsyncExitStack() as stack:
+        for broker in brokers:
+            stack.push_async_callback(broker.close)
+        while True:
+            look = await _look(brokers)
+            show(look, before)
+            if interval_s is None:
+                return look
+            before = look
+            await asyncio.sleep(max(0.0, look.at_s + interval_s - time.monotonic()))
+
+
+@contextmanager
+def _shower(*, once: bool, as_json: bool) -> Iterator[_Show]:
+    """What shows a look; on a terminal each takes the place of the last, which stays there at the end."""
+    if as_json:
+        yield _show_json
+    elif once:
+        printer = RichConsole(highlight=False)
+        yield lambda look, before: printer.print(_picture(look, before))
+    else:
+        with Live(auto_refresh=False, vertical_overflow="crop") as live:
+            yield lambda look, before: live.update(_picture(look, before), refresh=True)
+
+
+def _picture(look: Look, before: Look | None) -> RenderableType:
+    limited = sum(bool(row[3]) for row in rate_rows(look.statuses))
+    title = f"{datetime.now(UTC):%H:%M:%S} UTC, {len(look.statuses)} brokers, {limited} pubends limited"
+    return picture(look, before, title=title)
+
+
+def _show_json(look: Look, _before: Look | None) -> None:
+    told = {"time": datetime.now(UTC), "brokers": look.statuses, "problems": look.problems}
+    console.line(msgspec.json.encode(told).decode())
+    sys.stdout.flush()

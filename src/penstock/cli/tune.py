@@ -1,0 +1,112 @@
+"""``penstock tune``: shows the parameters of congestion control of running brokers, and changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+
+from penstock.cli.admin import Answer, ask_all
+from penstock.cli.console import FAILURE, console
+from penstock.live.config import load_overlay
+from penstock.model.errors import MisuseError
+
+__all__ = ["EXAMPLES", "tune"]
+
+EXAMPLES = """
+Brokers are asked at their `admin_port`, with the `admin_token` of the file. They are all asked first whether they can
+do it; if one cannot, none changes. What is tuned so lasts until a broker starts anew or applies a changed file: to make
+it last, write it into the table `[congestion]`. Ends with 1 unless all brokers have done it.
+
+Examples:
+
+- `penstock tune overlay.toml --list`
+- `penstock tune overlay.toml profile=swift`
+- `penstock tune overlay.toml sample_ms=500 silence_limited_ms=500 --broker pb1 --broker sb1`
+"""
+_FINE: Final = ("applied", "changed", "unchanged")
+_ANSWERS: Final = {"broker": "left", "result": "left", "what": "left"}
+_COLUMNS: Final = {"parameter": "left", "value": "right", "unit": "left", "what it is": "left"}
+
+
+def tune(
+    file: Annotated[str, typer.Argument(metavar="OVERLAY.TOML", help="The file that describes the overlay.")],
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Parameters and their new values.")
+    ] = None,
+    *,
+    broker: Annotated[
+        list[str] | None, typer.Option("--broker", metavar="NAME", help="Only this broker; may be repeated.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--list", help="Show all parameters as they are now.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Change parameters of congestion control in brokers that run."""
+    overlay = load_overlay(file)
+    texts = dict(map(_pair, settings or []))
+    if not texts and not show:
+        raise MisuseError("nothing to tune: name parameters as key=value, or ask for a --list of them")
+    places = [overlay.place_of(name) for name in dict.fromkeys(broker or overlay.brokers)]
+    answers = ask_all(overlay, places, "GET", "/tune", texts)
+    if texts and _are_fine(answers):
+        answers = ask_all(overlay, places, "POST", "/tune", texts)
+    if as_json:
+        told = [{"name": each.name, "result": each.result, "reason": each.reason, **_figures(each)} for each in answers]
+        console.line(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+    else:
+        _show(answers, is_change=bool(texts), show=show)
+    if not _are_fine(answers):
+        raise typer.Exit(FAILURE)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise MisuseError(f"{text!r} is not key=value")
+    return key.strip(), value.strip()
+
+
+def _are_fine(answers: list[Answer]) -> bool:
+    return all(each.result in _FINE for each in answers)
+
+
+def _figures(answer: Answer) -> dict[str, Any]:
+    return {key: answer.told.get(key, empty) for key, empty in (("changed", {}), ("parameters", []))}
+
+
+def _show(answers: list[Answer], *, is_change: bool, show: bool) -> None:
+    if is_change:
+        title = "tuned" if _are_fine(answers) else "nothing was changed, since not all brokers can do this"
+        console.table(title, _ANSWERS, map(_row, answers))
+    else:
+        for each in answers:
+            if each.reason:
+                console.note(f"{each.name}: {each.reason}")
+    if show:
+        for names, parameters in _alike(answers):
+            console.table(f"congestion control of {names}", _COLUMNS, _rows(parameters))
+
+
+def _row(answer: Answer) -> tuple[str, ...]:
+    # Before anybody has changed anything, a broker that could is not the one to look at.
+    result = "could" if answer.result == "changed" else answer.result
+    changed = (f"{name} {old} to {new}" for name, (old, new) in _figures(answer)["changed"].items())
+    return answer.name, result, answer.reason or "\n".join(changed)
+
+
+def _alike(answers: list[Answer]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Brokers with the same parameters together: one table is enough for them."""
+    found: dict[bytes, list[Answer]] = {}
+    for each in answers:
+        if parameters := _figures(each)["parameters"]:
+            found.setdefault(msgspec.json.encode(parameters), []).append(each)
+    for some in found.values():
+        yield ", ".join(each.name for each in some), _figures(some[0])["parameters"]
+
+
+def _rows(parameters: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    for each in parameters:
+        shown = f"{each['value']} (profile: {each['default']})" if each["value"] != each["default"] else each["value"]
+        yield each["name"], str(shown), each["unit"], each["help"]

@@ -1,0 +1,114 @@
+"""E4: how long a recovery takes by what it demands, from 0.2 to 2 tick-seconds per second ([Gryphon] section 5).
+
+Figure 16. Each demand is a run of E1 of its own, with 500 KB/s; they share two processes.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from penstock.congestion.settings import CongestionSettings
+from penstock.lab.experiment import Context, Experiment, QuietReporter
+from penstock.lab.gryphon_frame import CONTROLLED, SOURCE, closing_figures, congestion_settings
+from penstock.lab.gryphon_recovery import recover
+from penstock.lab.gryphon_series import spearman
+from penstock.lab.parameters import Parameter
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["E4"]
+
+_MARGINS: Final = tuple(round(0.2 * step, 1) for step in range(1, 11))
+_QUICK_MARGINS: Final = (0.2, 2.0)
+_SUMMED: Final = ("lost", "duplicated", "reordered", "undelivered")
+
+
+@dataclass(slots=True, frozen=True)
+class _Trial:
+    """What all runs share."""
+
+    settings: CongestionSettings
+    seed: int
+    down_s: int
+    limit_s: int
+
+
+def _run(context: Context) -> Mapping[str, float]:
+    trial = _Trial(congestion_settings(context), context.seed, context.integer("down_s"), context.integer("limit_s"))
+    margins = _MARGINS if context.integer("settings") == len(_MARGINS) else _QUICK_MARGINS
+    context.reporter.stage("recoveries that demand more and more", total=len(margins))
+    found = {}
+    for margin, figures in zip(margins, _outcomes(trial, margins, context.integer("processes")), strict=True):
+        found[margin] = figures
+        context.reporter.advance()
+    took = [found[margin]["recovery_s"] for margin in margins]
+    context.figure(lambda figure: _draw(figure, margins, took))
+    measured = {f"recovery_s_{margin}": found[margin]["recovery_s"] for margin in margins}
+    measured["spearman"] = round(spearman(margins, took), 3)
+    measured["ratio"] = round(took[0] / took[-1], 3)
+    measured["recovered"] = sum(each["recovered"] for each in found.values()) / len(found)
+    measured |= {name: sum(each[name] for each in found.values()) for name in _SUMMED}
+    measured |= {name: max(each[name] for each in found.values()) for name in ("queue_max_bytes", "lag_end_s")}
+    return measured
+
+
+def _outcomes(trial: _Trial, margins: tuple[float, ...], processes: int) -> Iterator[Mapping[str, float]]:
+    """What came of each demand, in their order."""
+    work = partial(_recovered, trial)
+    if processes == 1:
+        yield from map(work, margins)
+        return
+    # Spawned, not forked: what a fork inherits (open files, threads of libraries) is no business of a run.
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap(work, margins)
+
+
+def _recovered(trial: _Trial, margin: float) -> Mapping[str, float]:
+    settings = CongestionSettings.of_profile(
+        trial.settings.profile, pdcc=trial.settings.pdcc, sdcc=trial.settings.sdcc, recovering_margin=margin
+    )
+    found = recover(
+        settings,
+        QuietReporter(),
+        seed=trial.seed,
+        kbytes_s=500,
+        down_s=trial.down_s,
+        limit_s=trial.limit_s,
+        after_s=0,
+    )
+    return {
+        "recovery_s": round(found.recovery_s, 1),
+        "recovered": float(found.is_done),
+        **closing_figures(found.overlay),
+    }
+
+
+def _draw(figure: Figure, margins: tuple[float, ...], took: list[float]) -> None:
+    axes = figure.subplots()
+    axes.plot(margins, took, marker="o", color="#4477aa")
+    axes.set_xlabel("recovery threshold (tick-seconds per second)")
+    axes.set_ylabel("recovery time (s)")
+    axes.set_ylim(bottom=0)
+    axes.set_title("Figure 16: E4, recovery time by what a recovery demands", loc="left", fontsize=10)
+    axes.grid(visible=True, alpha=0.3)
+
+
+E4: Final = Experiment(
+    name="gryphon-e4",
+    summary="the more a recovering broker demands, the sooner it has recovered",
+    source=f"{SOURCE}, section 5, E4, figure 16",
+    parameters=(
+        *CONTROLLED,
+        Parameter("settings", len(_MARGINS), "demands that are tried: 10, or 2", quick=2, minimum=2, maximum=10),
+        Parameter("down_s", 120, "seconds for which IB-SB2 is down", quick=30, minimum=15),
+        Parameter("limit_s", 300, "seconds after which a recovery is given up", quick=100, minimum=10),
+        Parameter("processes", 2, "processes to use", quick=1, minimum=1, maximum=64),
+    ),
+    published={"spearman": "falls with the demand", "lost": 0, "duplicated": 0, "reordered": 0},
+    run=_run,
+)

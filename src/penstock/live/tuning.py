@@ -1,0 +1,108 @@
+"""The parameters of congestion control in an overlay file and in a running broker (``[congestion]``, ``/tune``).
+
+What is tuned at run time lasts until the broker starts anew, or until a changed overlay file is applied: then the file
+counts again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol
+
+from penstock.congestion import CongestionError, CongestionSettings, changed, listing
+from penstock.live.errors import ConfigError
+from penstock.live.logs import log
+from penstock.live.overlay import Overlay
+from penstock.live.toml_table import TomlTable
+
+__all__ = ["Tunable", "Tuning", "read_congestion", "tune", "tuned"]
+
+
+class Tunable(Protocol):
+    """What can be tuned: a node."""
+
+    overlay: Overlay
+
+    @property
+    def name(self) -> str:
+        """Its broker's name."""
+
+    def apply(self, overlay: Overlay) -> object:
+        """Put a changed overlay into force; raises ``ConfigError`` if that cannot be."""
+
+
+@dataclass(slots=True, frozen=True)
+class Tuning:
+    """The parameters of one broker, and what a change of some did to them, or would do; false if nothing."""
+
+    before: CongestionSettings
+    after: CongestionSettings
+
+    def __bool__(self) -> bool:
+        return self.before != self.after
+
+    def lines(self) -> list[str]:
+        """What is different, for people."""
+        return [f"{name} {old} to {new}" for name, (old, new) in self._differences().items()]
+
+    def as_dict(self) -> dict[str, Any]:
+        """What is different, and all parameters as they are then, for programs."""
+        parameters = [
+            {"name": each.name, "value": each.value, "unit": each.unit, "help": each.help, "default": each.default}
+            for each in listing(self.after)
+        ]
+        return {"changed": self._differences(), "parameters": parameters}
+
+    def _differences(self) -> dict[str, tuple[Any, Any]]:
+        pairs = {
+            each.name: (getattr(self.before, each.name), getattr(self.after, each.name)) for each in fields(self.after)
+        }
+        return {name: (old, new) for name, (old, new) in pairs.items() if old != new}
+
+
+def tune(node: Tunable, texts: Mapping[str, str], *, is_trial: bool = False) -> Tuning:
+    """Change parameters of a running broker, or say what would change; raises ``ConfigError`` if that cannot be."""
+    overlay, tuning = tuned(node.overlay, node.name, texts)
+    if tuning and not is_trial:
+        node.apply(overlay)
+        log("tuned", (("broker", node.name), ("changes", "; ".join(tuning.lines()))))
+    return tuning
+
+
+def tuned(overlay: Overlay, name: str, texts: Mapping[str, str]) -> tuple[Overlay, Tuning]:
+    """The overlay with other parameters of a broker; raises ``ConfigError`` for those that cannot be."""
+    place, before = overlay.place_of(name), overlay.settings_for(name).congestion
+    try:
+        after = changed(before, texts)
+    except CongestionError as error:
+        raise ConfigError(str(error)) from None
+    place = replace(place, tunables={**place.tunables, "congestion": after})
+    return replace(overlay, brokers={**overlay.brokers, name: place}), Tuning(before, after)
+
+
+def read_congestion(table: TomlTable, before: CongestionSettings) -> CongestionSettings:
+    """What a table ``[congestion]`` makes of settings; a profile comes first, and takes all other values with it."""
+    # Asked for in any case, so that the table knows them as keys it may have.
+    values = {each.name: _value(table, each.name, str(each.type)) for each in fields(CongestionSettings)}
+    texts = {key: value for key, value in values.items() if key in table}
+    table.refuse_others()
+    try:
+        return changed(before, texts)
+    except CongestionError as error:
+        raise _complaint(str(error), table, texts) from None
+
+
+def _value(table: TomlTable, key: str, kind: str) -> str:
+    if kind == "bool":
+        return str(table.flag(key, default=False))
+    if kind == "int":
+        return str(table.integer(key, 0))
+    return str(table.number(key, 0.0)) if kind == "float" else table.text(key, "")
+
+
+def _complaint(text: str, table: TomlTable, texts: Mapping[str, str]) -> ConfigError:
+    """The complaint at the first key it speaks of that is set here."""
+    spoken_of = [word for word in re.findall(r"\w+", text) if word in texts]
+    return table.error(spoken_of[0] if spoken_of else "", text)

@@ -1,0 +1,62 @@
+"""Figures of congestion control for Prometheus."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prometheus_client.core import Metric
+
+from penstock.live.congestion_metrics import congestion_metrics
+
+
+def pubend(**changes: Any) -> dict[str, Any]:
+    usual = {"rate_msg_s": 50.0, "allowed_msg_s": None, "decreases": 1, "increases": 2, "uca_rate": None}
+    return {**usual, "uca_seq": 0, "uca_host": "", **changes}
+
+
+def stream(lag_ms: int, **changes: Any) -> dict[str, Any]:
+    return {"horizon_rate": 0.9, "lag_ms": lag_ms, "recovering": False, "nack_window_ms": 400, **changes}
+
+
+def values(metrics: list[Metric]) -> dict[str, dict[str, float]]:
+    """By name of the metric: the values by label."""
+    return {
+        metric.name: {next(iter(sample.labels.values())): sample.value for sample in metric.samples}
+        for metric in metrics
+    }
+
+
+def test_rates_of_pubends_and_what_limits_them() -> None:
+    limited = pubend(allowed_msg_s=20.5, uca_rate=0.4, decreases=7)
+    found = values(list(congestion_metrics({"congestion": {"pubends": {"a": pubend(), "b": limited}}}, series_max=9)))
+    assert found["penstock_pubend_rate"] == {"a": 50.0, "b": 50.0}
+    assert found["penstock_pubend_allowed_rate"] == {"b": 20.5}
+    assert found["penstock_pubend_limited"] == {"a": 0, "b": 1}
+    assert found["penstock_pubend_uca_horizon_rate"] == {"b": 0.4}
+    assert found["penstock_pubend_rate_decreases"] == {"a": 1, "b": 7}
+    assert found["penstock_pubend_rate_increases"] == {"a": 2, "b": 2}
+
+
+def test_streams_of_hosts_in_seconds() -> None:
+    streams = {"a": stream(1_500, recovering=True)}
+    found = values(list(congestion_metrics({"congestion": {"streams": streams}}, series_max=9)))
+    assert found["penstock_stream_horizon_rate"] == {"a": 0.9}
+    assert found["penstock_stream_query_lag_seconds"] == {"a": 1.5}
+    assert found["penstock_stream_nack_window_seconds"] == {"a": 0.4}
+    assert found["penstock_stream_recovering"] == {"a": 1}
+
+
+def test_of_many_those_furthest_behind_are_shown() -> None:
+    streams = {f"p{number}": stream(number) for number in range(5)}
+    pubends = {f"p{number}": pubend() for number in range(5)}
+    status = {"congestion": {"streams": streams, "pubends": pubends}, "outboxes": {f"n{each}": each for each in "123"}}
+    found = values(list(congestion_metrics(status, series_max=2)))
+    assert list(found["penstock_stream_horizon_rate"]) == ["p4", "p3"]
+    assert list(found["penstock_pubend_rate"]) == ["p0", "p1"]
+    assert len(found["penstock_link_outbox_bytes"]) == 2
+
+
+def test_what_waits_for_each_link_is_told_and_a_broker_without_all_that_is_no_problem() -> None:
+    found = values(list(congestion_metrics({"outboxes": {"ib": 12, "sb": 0}}, series_max=9)))
+    assert found["penstock_link_outbox_bytes"] == {"ib": 12, "sb": 0}
+    assert not any(values(list(congestion_metrics({}, series_max=9))).values())
