@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from bench import catch_up, durable, live, matching, simulator, spark_source, storage, sweep
+from bench import catch_up, durable, live, matching, simulator, spark_source, storage, sweep, tracking
 from bench.report import Report
 from penstock.cli.console import console
 from penstock.cli.progress import ProgressReporter
@@ -33,6 +33,7 @@ BENCHES: dict[str, _Bench] = {
     "catch-up": catch_up.run,
     "spark-source": spark_source.run,
     "sweep": sweep.run,
+    "tracking": tracking.run,
 }
 
 

@@ -308,6 +308,9 @@ def _value(rng: Random, annotation: str) -> Any:
         return rng.choice(_BIG) if rng.random() < 0.3 else rng.randrange(4)
     if annotation == "bytes":
         return rng.randbytes(rng.randrange(20))
+    if annotation == "_Id":
+        # Of a broker that exists, most of the time.
+        return rng.randbytes(4) + rng.randrange(4).to_bytes(4) + rng.randbytes(8 if rng.random() < 0.9 else 3)
     if annotation == "tuple[str, ...]":
         return tuple(rng.choices(_TEXTS, k=rng.randrange(4)))
     if annotation == "bool":
@@ -336,11 +339,12 @@ _NUMBERS: Final = ("int", "Count", "PubendTick", "Version")
 _CLIENT_KINDS: Final = (
     *(f.Publish, f.Subscribe, f.Subscribe, f.Unsubscribe),
     *(f.StatusRequest, f.Heartbeat, f.Acknowledge),
-    *(f.ReadRequest, f.ReadRequest, f.SurveyRequest),
+    *(f.ReadRequest, f.ReadRequest, f.SurveyRequest, f.TraceRequest),
 )
 _LINK_KINDS: Final = (
     *(f.FilterUpdate, f.FilterUpdate, f.LinkState, f.LinkState, f.Forward),
     *(f.FilterProbe, f.FilterApplied, f.MechanismMessage, f.Heartbeat),
     *(f.KnowledgeMessage, f.KnowledgeMessage, f.Nack, f.Positions),
     *(f.LogRequest, f.LogRequest, f.LogSpan, f.LogAnswer),
+    *(f.TraceQuestion, f.TraceQuestion, f.TraceAnswer),
 )

@@ -53,7 +53,7 @@ def field_values(kind: object) -> st.SearchStrategy[Any]:
         return st.sampled_from(get_args(kind))
     of, meta = get_args(kind)
     if of is bytes:
-        return st.binary(max_size=meta.max_length)
+        return st.binary(min_size=meta.min_length or 0, max_size=meta.max_length)
     if of is str:
         return st.one_of(texts, st.just("x" * meta.max_length))
     return st.one_of(st.sampled_from([meta.ge, meta.le]), st.integers(meta.ge, meta.le))

@@ -22,6 +22,7 @@ from penstock.model.message import Message
 from penstock.model.message_id import MessageIdSource
 from penstock.model.tick import Tick
 from penstock.model.values import AttributeValue
+from penstock.tracking.settings import TrackingSettings
 
 PUBEND = "pb.a"
 PATIENT = {"guaranteed": True, "silent_ms": 10**9}
@@ -317,7 +318,8 @@ def test_what_is_yet_to_come_is_not_known_and_later_it_is() -> None:
 
 
 def test_messages_that_are_not_durable_yet_are_not_read_and_nothing_is_said_of_them() -> None:
-    overlay = chain("pb", "sb", **PATIENT)
+    # Nothing else may want to be stored meanwhile.
+    overlay = chain("pb", "sb", **PATIENT, tracking=TrackingSettings(strategy="null"))
     published(overlay, [(0, [1])])
     reader, publisher = overlay.client("sb"), overlay.client("pb")
     overlay.wait(50)

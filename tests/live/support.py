@@ -218,6 +218,11 @@ class FakeBroker:
         self.asked.append(("apply", settings))
         return self._answer()
 
+    def retire(self, names: Sequence[str], *, now_ms: int) -> list[Effect]:
+        self.last_ms = now_ms
+        self.asked.append(("retire", tuple(names)))
+        return self._answer()
+
     def next_deadline(self) -> int | None:
         return self.deadline_ms
 

@@ -17,6 +17,7 @@ from penstock.live.errors import ConfigError, RestartError
 from penstock.live.membership import OverlayChange
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay, Security
+from penstock.live.shipping.errors import ShipError
 
 KEY = "key"
 
@@ -34,6 +35,7 @@ async def get(address: tuple[str, int], path: str, *headers: str, method: str = 
 class Subject:
     is_serving = True
     asked: tuple[str, bool] = ("", False)
+    problem: Exception | None = None
     name = "b1"
 
     def __init__(self) -> None:
@@ -51,6 +53,11 @@ class Subject:
         if digest == "bad":
             raise RestartError("needs a restart of broker b1: port (1 to 2)")
         return OverlayChange() if digest == "same" else OverlayChange(brokers_added=("b9",))
+
+    async def ship(self) -> dict[str, Any]:
+        if self.problem is not None:
+            raise self.problem
+        return {"rows": 3}
 
 
 def test_a_node_shows_metrics_health_and_status() -> None:
@@ -79,6 +86,7 @@ def test_who_is_on_the_way_out_is_not_healthy() -> None:
 def test_a_token_protects_every_page() -> None:
     async def scenario() -> None:
         async with AdminServer(Subject(), token=KEY) as admin:
+            assert (await get(admin.address, "/ship", method="POST"))[0] == 401
             for path in ("/metrics", "/health", "/status", "/overlay", "/tune"):
                 assert (await get(admin.address, path))[0] == 401
                 assert (await get(admin.address, path, "Authorization: Bearer other"))[0] == 401
@@ -102,6 +110,23 @@ def test_a_node_is_asked_to_reread_its_file_and_says_what_came_of_it() -> None:
             refused = {"result": "refused", "reason": "needs a restart of broker b1: port (1 to 2)"}
             assert (code, json.loads(text)) == (409, refused)
             assert (await get(admin.address, "/overlay", method="DELETE"))[0] == 405
+
+    run(scenario())
+
+
+def test_a_node_is_asked_to_ship_and_says_what_came_of_it() -> None:
+    async def scenario() -> None:
+        subject = Subject()
+        async with AdminServer(subject) as admin:
+            code, text = await get(admin.address, "/ship", method="POST")
+            assert (code, json.loads(text)) == (200, {"result": "shipped", "shipped": {"rows": 3}})
+            subject.problem = ConfigError("no lake")
+            code, text = await get(admin.address, "/ship", method="POST")
+            assert (code, json.loads(text)) == (409, {"result": "refused", "reason": "no lake"})
+            subject.problem = ShipError("disk full")
+            code, text = await get(admin.address, "/ship", method="POST")
+            assert (code, json.loads(text)) == (503, {"result": "failed", "reason": "disk full"})
+            assert (await get(admin.address, "/ship"))[0] == 405
 
     run(scenario())
 

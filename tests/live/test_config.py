@@ -11,6 +11,7 @@ from penstock.congestion import CongestionSettings
 from penstock.live.config import TEXT_TUNABLES, TUNABLES, load_overlay
 from penstock.live.errors import ConfigError
 from penstock.live.overlay import Overlay
+from penstock.live.shipping.settings import ShipSettings
 from penstock.selectors.selector import EVERYTHING, Selector
 
 FULL = """\
@@ -319,3 +320,23 @@ def test_an_overlay_needs_a_broker(tmp_path: Path) -> None:
 
 def test_ports_that_the_system_chooses_do_not_collide(tmp_path: Path) -> None:
     assert len(loaded(SMALL.replace("7001", "0").replace("7002", "0"), tmp_path).brokers) == 2
+
+
+def test_a_lake_is_found_relative_to_the_file(tmp_path: Path) -> None:
+    assert loaded(SMALL, tmp_path).ship is None
+    overlay = loaded(SMALL + '[ship]\nlake = "water"\ninterval_ms = 500\nretain_ms = 7\n', tmp_path)
+    assert overlay.ship == ShipSettings(tmp_path / "water", interval_ms=500, retain_ms=7)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", r"ship.lake: is missing"),
+        ('lake = ""', r"ship.lake: must not be empty"),
+        ('lake = "x"\ninterval_ms = 5', r"ship.interval_ms: 5 is not in 100"),
+        ('lake = "x"\nlakes = 5', r"ship.lakes: unknown key; did you mean lake\?"),
+    ],
+)
+def test_what_is_wrong_with_shipping_is_said(tmp_path: Path, text: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        loaded(f"{SMALL}[ship]\n{text}\n", tmp_path)

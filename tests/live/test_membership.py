@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from live.certificates import Authority
-from live.support import FakeBroker, FramePeer, lone, row, run, until
+from live.support import FakeBroker, FramePeer, guaranteed, lone, row, run, until
 from penstock.broker.access import Access
 from penstock.live.config import load_overlay
 from penstock.live.errors import ConfigError, ExposedError, RestartError, StorageError, TlsError
 from penstock.live.membership import OverlayChange, TlsState, change_between, change_for, read_again
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay, Security
+from penstock.live.shipping.settings import ShipSettings
 from penstock.live.tls import client_context
 
 HUSH = "hush"
@@ -67,7 +68,7 @@ def test_the_same_overlay_is_no_change_wherever_its_lines_are(tmp_path: Path) ->
         ({"port": 9}, r"port \(7001 to 9\)"),
         ({"bind": "127.0.0.2"}, r"listens_at \(127.0.0.1 to 127.0.0.2\)"),
         ({"admin_port": 9}, r"admin_port \(0 to 9\)"),
-        ({"data": Path("elsewhere")}, r"data \(None to elsewhere\)"),
+        ({"data": Path("elsewhere")}, r"data \(None to elsewhere\); tracking \(.*\)"),
         ({"number": 5}, r"number \(1 to 5\)"),
         ({"pubends": (), "best_effort": ()}, r"pubends \(b1\.a to none\); best_effort \(b1\.a to none\)"),
         ({"tunables": {"lease_ms": 9_000}}, r"heartbeat_ms \(50 to 1000\); lease_ms \(5000 to 9000\)"),
@@ -79,6 +80,14 @@ def test_what_a_running_broker_cannot_change_is_refused_by_name(changes: dict[st
     with pytest.raises(RestartError, match=f"^needs a restart of broker b1: {reason}$"):
         change_for("b1", overlay, after, port=7001, tls=TlsState(None))
     assert change_for("b2", overlay, after, port=7002, tls=TlsState(None)).brokers_changed[0][0] == "b1"
+
+
+def test_another_lake_needs_a_restart(tmp_path: Path) -> None:
+    before = guaranteed(tmp_path)
+    after = replace(before, ship=ShipSettings(tmp_path / "lake"))
+    assert change_between(before, after).lines() == ["ship changed"]
+    with pytest.raises(RestartError, match=r"^needs a restart of broker b1: ship$"):
+        change_for("b1", before, after, port=0, tls=TlsState(None))
 
 
 def test_other_reasons_to_refuse() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from penstock.model.errors import MisuseError
 from penstock.model.lake_tables import (
     PUBLICATIONS,
+    SHIPPED_TABLES,
     TABLES,
     escaped_value,
     find_table,
@@ -47,3 +50,14 @@ def test_any_value_survives_as_the_name_of_a_folder(value: str) -> None:
 def test_escapes_are_those_of_hive(value: str, escaped: str) -> None:
     assert escaped_value(value) == escaped
     assert partition_path(PUBLICATIONS, {"date": "2026-11-15", "pubend": value}) == f"date=2026-11-15/pubend={escaped}"
+
+
+def test_every_table_and_column_is_documented() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "lake.md").read_text(encoding="utf-8")
+    for table in SHIPPED_TABLES:
+        _, heading, rest = text.partition(f"### `{table.name}` (version {table.version})\n")
+        assert heading, table.name
+        section = rest.partition("###")[0]
+        for column in (*table.columns[2:], *table.partitions):
+            assert f"| `{column.name}` |" in section, f"{table.name}.{column.name}"
+            assert column.help in section, f"{table.name}.{column.name}"

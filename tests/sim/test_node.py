@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -65,6 +66,9 @@ class Core:
 
     def apply(self, settings: BrokerSettings, *, now_ms: int) -> list[Effect]:
         return self.hear("apply", settings.neighbours, now_ms)
+
+    def retire(self, names: Sequence[str], *, now_ms: int) -> list[Effect]:
+        return []
 
     def next_deadline(self) -> int | None:
         return self.deadline_ms

@@ -74,3 +74,14 @@ def test_a_filter_can_be_removed() -> None:
     catalogue.remove(header(1, 10, 19))
     assert len(catalogue) == 0
     assert catalogue.matching(KEY, 15) == []
+
+
+def test_the_oldest_retire_as_long_as_they_may() -> None:
+    catalogue = Catalogue(10)
+    for number in (1, 2, 3, 4):
+        catalogue.add(header(number, number * 10, number * 10 + 5))
+    retired = catalogue.retire(lambda each: each.filter_id != 3)
+    assert (ids(retired), ids(catalogue.headers())) == ([1, 2], [3, 4])
+    assert catalogue.known_since_ms == 26
+    assert ids(catalogue.retire(lambda _each: True)) == [3, 4]
+    assert catalogue.retire(lambda _each: True) == []

@@ -359,3 +359,17 @@ def test_after_a_crash_at_any_time_what_is_denied_is_in_a_gap(
         key = HistoryKey(Phase.ROUTE, origin)
         gaps: list[GapRecord] = again.matching(key, each.timestamp_ms, now_ms=now_ms).gaps
         assert gaps or claims(again, store, key, each)
+
+
+def test_filters_that_are_kept_elsewhere_retire_unless_they_are_open() -> None:
+    recorder, store = Recorder(1, SETTINGS, now_ms=1_000), Store()
+    recorder.record_published(joined(make_ids(1_000, 150)), now_ms=1_150)
+    recorder.persist(now_ms=2_000)
+    store.keep(recorder)
+    closed, still_open = store.filters()
+    recorder.retire([still_open])
+    assert store.keep(recorder) == []
+    recorder.retire([closed, still_open])
+    store.keep(recorder)
+    assert store.filters() == [still_open]
+    assert "since/filter" in store.values

@@ -27,13 +27,15 @@ class Rule:
     """What they may publish; None for nothing."""
     subscribe: Selector | None = EVERYTHING
     """What they may see; None for nothing."""
+    trace: bool = True
+    """Whether they may ask where messages came from and who received them."""
 
     def fits(self, name: str) -> bool:
         """Whether the rule speaks of this client."""
         return LikePattern.parse(self.clients).matches(name)
 
 
-_NOTHING_ALLOWED = Rule("%", None, None)
+_NOTHING_ALLOWED = Rule("%", None, None, trace=False)
 
 
 @dataclass(slots=True, frozen=True)

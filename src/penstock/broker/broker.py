@@ -19,7 +19,7 @@ from penstock.broker.durable import Recovered
 from penstock.broker.effects import Effect
 from penstock.broker.errors import ProtocolError
 from penstock.broker.guaranteed import Guaranteed
-from penstock.broker.handlers import Handler, client_handlers, link_handlers, only, stream_handlers
+from penstock.broker.handlers import Handler, client_handlers, link_handlers, only, stream_handlers, trace_handlers
 from penstock.broker.intake import Intake
 from penstock.broker.log_desk import LogDesk
 from penstock.broker.mechanism import Mechanism
@@ -31,6 +31,7 @@ from penstock.broker.peers import Peer, PeerKind
 from penstock.broker.readiness import Readiness
 from penstock.broker.rooms import Rooms
 from penstock.broker.settings import BrokerSettings
+from penstock.broker.trace_desk import TraceDesk
 from penstock.model.errors import PeerError
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
@@ -54,13 +55,16 @@ class Broker:
         recovered: Recovered | None = None,
     ) -> None:
         self._incarnation = incarnation
-        rooms = Rooms(settings, incarnation=incarnation)
+        recovered = recovered or Recovered()
+        rooms = Rooms(settings, incarnation=incarnation, kept=recovered.kept)
         self.settings = rooms.settings
         self._connections, self._topology, self._filters = rooms.connections, rooms.topology, rooms.filters
         self._subscribers, self._router = rooms.subscribers, rooms.router
         self._readiness = Readiness(wait_ms=settings.subscribe_wait_ms)
-        self._guaranteed = Guaranteed(rooms, rng, recovered or Recovered())
+        self._guaranteed = Guaranteed(rooms, rng, recovered)
         self._desk = Desk(rooms, self._readiness, self._guaranteed, incarnation=incarnation)
+        self._tracker = rooms.tracker
+        self._trace_desk = TraceDesk(rooms, rooms.tracker, refuse=self._desk.refuse)
         self._log_desk = LogDesk(rooms, self._guaranteed.logs, refuse=self._desk.refuse)
         carrier, edges = self._guaranteed.carrier, self._guaranteed.edges
         self._congestion = Congestion(rooms, self._guaranteed.logs, edges, carrier)
@@ -82,6 +86,7 @@ class Broker:
             f.StatusRequest: only(PeerKind.CLIENT, self._on_status_request),
             **link_handlers(self._neighbourhood, self._router, self._mechanisms),
             **stream_handlers(self._guaranteed, self._log_desk, self._congestion),
+            **trace_handlers(self._trace_desk),
             **client_handlers(self._desk, self._intake, self._guaranteed, self._log_desk, self._neighbourhood),
         }
 
@@ -157,8 +162,10 @@ class Broker:
             self._guaranteed.on_read(number, messages, last, damaged, now_ms=now_ms)
         return self._finish(now_ms)
 
-    def kept_read(self, number: int, values: dict[str, bytes | None], *, now_ms: int) -> list[Effect]:  # noqa: ARG002
-        """What a read of kept records found; nobody asks for any yet."""
+    def kept_read(self, number: int, values: dict[str, bytes | None], *, now_ms: int) -> list[Effect]:
+        """Kept records by name, None for each that is missing or damaged; names not in here did not fit."""
+        self._guaranteed.begin_turn(now_ms=now_ms)
+        self._trace_desk.on_kept_read(number, values, now_ms=now_ms)
         return self._finish(now_ms)
 
     def apply(self, settings: BrokerSettings, *, now_ms: int) -> list[Effect]:
@@ -171,9 +178,18 @@ class Broker:
         self._readiness.stir(now_ms=now_ms)
         return self._finish(now_ms)
 
+    def retire(self, names: Sequence[str], *, now_ms: int) -> list[Effect]:
+        """Filters with these names are kept elsewhere for good: they are given up as far as they are the oldest."""
+        self._guaranteed.begin_turn(now_ms=now_ms)
+        self._tracker.retire(names)
+        return self._finish(now_ms)
+
     def next_deadline(self) -> int | None:
         """When this broker wants to be woken, if nothing happens before."""
-        parts = (self._readiness, self._log_desk, self._intake, self._guaranteed, self._congestion, self._mechanisms)
+        parts = (
+            *(self._readiness, self._intake, self._guaranteed, self._congestion, self._mechanisms),
+            *(self._log_desk, self._trace_desk, self._tracker),
+        )
         wishes = [self._beat_ms, self._credit_ms, *(each.next_deadline() for each in parts)]
         return min([each for each in wishes if each is not None], default=None)
 
@@ -191,6 +207,8 @@ class Broker:
         self._congestion.on_deadline(now_ms=now_ms)
         self._guaranteed.on_deadline(now_ms=now_ms)
         self._log_desk.on_deadline(now_ms=now_ms)
+        self._trace_desk.on_deadline(now_ms=now_ms)
+        self._tracker.on_deadline()
         if self._readiness.is_time_to_retry(now_ms=now_ms):
             self._neighbourhood.probe()
         self._mechanisms.on_deadline(now_ms=now_ms)
@@ -198,9 +216,11 @@ class Broker:
 
     def shutdown(self, *, now_ms: int) -> list[Effect]:
         """An orderly end: everybody is told."""
+        self._guaranteed.begin_turn(now_ms=now_ms)
         self._intake.acknowledge_all()
         for peer in list(self._connections.peers.values()):
             self._end(peer, "shutdown", f"broker {self.settings.name} stops", now_ms)
+        self._tracker.stop()
         return self._guaranteed.take_effects() + self._connections.take_effects()
 
     # --- for the shell
@@ -233,9 +253,11 @@ class Broker:
                 **self._guaranteed.counts(),
                 **self._log_desk.counts,
                 **self._congestion.counts,
+                **self._trace_desk.counts,
             },
             "guaranteed": self._guaranteed.status(),
             "congestion": self._congestion.status(),
+            "tracking": self._tracker.status(),
             "mechanisms": self._mechanisms.status(),
         }
 
@@ -276,6 +298,7 @@ class Broker:
             # The neighbour knows that the old connection is dead before we do.
             self._end(former, "replaced", f"broker {name} has connected anew", now_ms)
         self._neighbourhood.link_up(peer, name)
+        self._tracker.on_neighbour(name, up=True)
         self._mechanisms.on_neighbour(name, up=True, now_ms=now_ms)
 
     def _on_subscribe(self, peer: Peer, frame: f.Subscribe, now_ms: int) -> None:
@@ -300,9 +323,11 @@ class Broker:
         if peer.kind is PeerKind.CLIENT:
             self._intake.leave(peer.connection)
             self._log_desk.forget(peer.connection)
+            self._trace_desk.forget(peer.connection)
             self._neighbourhood.flood(self._desk.leave(peer, now_ms=now_ms))
         elif peer.kind is PeerKind.LINK and peer.name not in self._connections.links:
             self._neighbourhood.link_down(peer.name)
+            self._tracker.on_neighbour(peer.name, up=False)
             self._mechanisms.on_neighbour(peer.name, up=False, now_ms=now_ms)
 
     def _confirm(self, now_ms: int) -> None:
@@ -334,6 +359,7 @@ class Broker:
         for peer in self._connections.take_overflowed():
             self._end(peer, "slow", "does not read what it is sent", now_ms)
         effects = self._guaranteed.take_effects() + self._log_desk.take_effects()
+        effects += self._trace_desk.take_effects()
         return effects + self._connections.take_effects() if effects else self._connections.take_effects()
 
     def _refuse_late(self) -> None:

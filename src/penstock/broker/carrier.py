@@ -57,6 +57,7 @@ class Carrier:
         self._filters = rooms.filters
         self._router = rooms.router
         self._connections = rooms.connections
+        self._tracker = rooms.tracker
         self._hear = hear
         self._look_up = look_up
         self._children: dict[str, list[_Child]] = {}
@@ -97,6 +98,8 @@ class Carrier:
         heard = Heard(pubend, frame.first, frame.last, frame.ticks, frame.bodies, versions, frame.kind)
         # Malformed bodies are found here, before anybody keeps them.
         _ = heard.attributes
+        if frame.bodies and self._tracker.is_on:
+            self._tracker.note_routed(frame.bodies, peer.name)
         from_parent = self._router.place_in(pubend).parent == peer.name
         if not from_parent:
             self.counts["knowledge_off_tree"] += 1

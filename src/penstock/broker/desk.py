@@ -50,7 +50,7 @@ class Desk:
     ) -> None:
         self._settings = rooms.settings
         self._connections = rooms.connections
-        self._filters = rooms.filters
+        self._filters, self._tracker = rooms.filters, rooms.tracker
         self._subscribers = rooms.subscribers
         self._pubends = rooms.pubends
         self._readiness = readiness
@@ -76,6 +76,7 @@ class Desk:
         number = self._publisher_number(publisher)
         peer.kind, peer.name = PeerKind.CLIENT, client
         peer.session = Session(client, number, settings.access.rule_for(client), publisher)
+        self._tracker.connect(peer.connection, client)
         self._connections.say(
             peer,
             Welcome(
@@ -109,6 +110,9 @@ class Desk:
         self._readiness.wait(peer.connection, frame.number, version, now_ms=now_ms)
         hosted = self._hosted(peer.connection, key, version, frame, now_ms)
         hosted.selector = str(selector)
+        subscriber = frame.durable or session.client
+        durable = bool(frame.durable)
+        self._tracker.attach(peer.connection, frame.number, subscriber, durable=durable, selector=hosted.selector)
         if not hosted.durable:
             self._guaranteed.positions.hold(session, hosted.positions)
         self._guaranteed.edges.subscribe(hosted, now_ms=now_ms)
@@ -122,6 +126,7 @@ class Desk:
             self.refuse(peer, "unsubscribe", frame.number, f"there is no subscription {frame.number}")
             return None
         self._remove(subscription)
+        self._tracker.detach(peer.connection, frame.number)
         self._let_go(_session(peer))
         self._readiness.drop(peer.connection, frame.number)
         self._connections.say(peer, Unsubscribed(frame.number))
@@ -138,6 +143,7 @@ class Desk:
             return None
         del _session(peer).subscriptions[hosted.number]
         self._remove(subscription)
+        self._tracker.detach(hosted.connection, hosted.number)
         self._let_go(_session(peer))
         self._readiness.drop(hosted.connection, hosted.number)
         self.refuse(peer, "subscribe", hosted.number, reason)
@@ -150,8 +156,10 @@ class Desk:
         self._guaranteed.positions.leave(session, now_ms=now_ms)
         if self._recognised.get(session.publisher_id) is peer:
             del self._recognised[session.publisher_id]
-        for subscription in session.subscriptions.values():
+        for number, subscription in session.subscriptions.items():
             self._remove(subscription)
+            self._tracker.detach(peer.connection, number)
+        self._tracker.leave(peer.connection)
         return self._filters.unwant(each.selector for each in session.subscriptions.values())
 
     def confirm(self, connection: int, number: int, pending: tuple[str, ...]) -> None:
@@ -183,6 +191,7 @@ class Desk:
             if peer is None or subscription is None or subscription.key != hosted.key:
                 continue
             self._guaranteed.positions.begin(peer, hosted)
+            self._tracker.start(hosted.connection, hosted.number, hosted.starts)
             if subscription.is_confirmed:
                 self.confirm(hosted.connection, hosted.number, ())
 

@@ -35,6 +35,7 @@ from penstock.broker.stream_frames import (
     StreamOpened,
     StreamTaken,
 )
+from penstock.broker.trace_frames import TraceAnswer, TraceQuestion, TraceReply, TraceRequest
 
 __all__ = [
     "LATEST",
@@ -85,6 +86,10 @@ __all__ = [
     "Subscribed",
     "SurveyReply",
     "SurveyRequest",
+    "TraceAnswer",
+    "TraceQuestion",
+    "TraceReply",
+    "TraceRequest",
     "Unsubscribe",
     "Unsubscribed",
     "Welcome",
@@ -151,6 +156,8 @@ class LinkState(Control, tag="linkstate", frozen=True, array_like=True):
     pubends: tuple[str, ...] = ()
     best_effort: tuple[str, ...] = ()
     """Those of the pubends that guarantee nothing."""
+    number: Count = 0
+    """The number of the origin in message identifiers."""
 
 
 class FilterUpdate(Control, tag="filter", frozen=True, array_like=True):
@@ -377,6 +384,10 @@ ControlFrame: TypeAlias = (
     | ReadRequest
     | SurveyRequest
     | SurveyReply
+    | TraceRequest
+    | TraceReply
+    | TraceQuestion
+    | TraceAnswer
     | PubendNames
     | MechanismMessage
     | StatusRequest

@@ -50,7 +50,7 @@ class Guaranteed:
         settings = self._settings = rooms.settings
         self._topology = rooms.topology
         self._connections = rooms.connections
-        self._router = rooms.router
+        self._router, self._tracker = rooms.router, rooms.tracker
         self._logs = {
             name: PubendLog(name, settings, recovered.pubends.get(name))
             for name in settings.pubends
@@ -103,6 +103,9 @@ class Guaranteed:
         change = log.publish(publisher, frame.first, frame.bodies, decoded, now_ms=now_ms)
         if change is not None:
             self._append(log, change)
+            if self._tracker.is_on:
+                # Now, and not when they are spoken of: what becomes durable in the last moment must be in a history.
+                self._tracker.note_published([body for _, body in change.messages])
             self._router.counts["published"] += len(change.messages)
         return log.last_commit if log.last_commit > self._commits.durable else 0
 
@@ -118,8 +121,10 @@ class Guaranteed:
     def on_committed(self, number: int, *, now_ms: int) -> None:
         """Commits are durable: what was in them can be spoken of."""
         self._now_ms = now_ms
+        self._tracker.begin_turn(now_ms=now_ms)
         self.full = ""
         self._commits.on_committed(number)
+        self._tracker.on_committed(number)
         self.desk.begin_turn(now_ms)
         self.desk.on_committed(number)
         for log in self._logs.values():
@@ -191,6 +196,7 @@ class Guaranteed:
     def begin_turn(self, *, now_ms: int) -> None:
         """A stimulus has come: this is its time."""
         self._now_ms = now_ms
+        self._tracker.begin_turn(now_ms=now_ms)
         self.desk.begin_turn(now_ms)
         if self._report_ms is None:
             self._started_ms, self._report_ms = now_ms, now_ms + _REPORT_MS
@@ -201,6 +207,7 @@ class Guaranteed:
     def take_effects(self) -> list[Effect]:
         """What the shell must make durable and read."""
         effects: list[Effect] = []
+        self._tracker.finish(self._commits)
         commit = self._commits.take()
         if commit is not None:
             effects.append(commit)

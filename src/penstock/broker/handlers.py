@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from penstock.broker.mechanisms import Mechanisms
     from penstock.broker.neighbourhood import Neighbourhood
     from penstock.broker.routing import Router
+    from penstock.broker.trace_desk import TraceDesk
 
-__all__ = ["Handler", "client_handlers", "link_handlers", "only", "stream_handlers"]
+__all__ = ["Handler", "client_handlers", "link_handlers", "only", "stream_handlers", "trace_handlers"]
 
 Handler: TypeAlias = Callable[[Peer, Any, int], None]
 """Hears a frame of a peer, at a time."""
@@ -62,6 +63,17 @@ def stream_handlers(guaranteed: Guaranteed, logs: LogDesk, congestion: Congestio
             f.CongestionAlert: lambda _, frame, now_ms: congestion.on_alert(frame, now_ms=now_ms),
         },
     )
+
+
+def trace_handlers(traces: TraceDesk) -> dict[type, Handler]:
+    """What brokers and clients say about the way of a message."""
+    return {
+        f.TraceRequest: only(
+            PeerKind.CLIENT, lambda peer, frame, now_ms: traces.on_request(peer, frame, now_ms=now_ms)
+        ),
+        f.TraceQuestion: only(PeerKind.LINK, lambda _, frame, now_ms: traces.on_question(frame, now_ms=now_ms)),
+        f.TraceAnswer: only(PeerKind.LINK, lambda _, frame, now_ms: traces.on_answer(frame, now_ms=now_ms)),
+    }
 
 
 def client_handlers(

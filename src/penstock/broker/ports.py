@@ -49,6 +49,9 @@ class BrokerPort(Protocol):
     def apply(self, settings: BrokerSettings, *, now_ms: int) -> Sequence[Effect]:
         """The operator changed something."""
 
+    def retire(self, names: Sequence[str], *, now_ms: int) -> Sequence[Effect]:
+        """Filters with these names are kept elsewhere for good."""
+
     def next_deadline(self) -> int | None:
         """When to wake it."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from penstock.broker.connections import Connections
 from penstock.broker.filters import Filters
 from penstock.broker.pubends import Pubends
@@ -9,6 +11,7 @@ from penstock.broker.routing import Router
 from penstock.broker.settings import BrokerSettings, SettingsInForce
 from penstock.broker.subscribers import Subscribers
 from penstock.broker.topology import Topology
+from penstock.broker.tracker import Tracker
 
 __all__ = ["Rooms"]
 
@@ -16,16 +19,27 @@ __all__ = ["Rooms"]
 class Rooms:
     """The shared parts of one broker, made once."""
 
-    def __init__(self, settings: BrokerSettings, *, incarnation: int) -> None:
+    def __init__(self, settings: BrokerSettings, *, incarnation: int, kept: Mapping[str, bytes] | None = None) -> None:
         self.settings = in_force = SettingsInForce.of(settings)
         self.connections = Connections(in_force)
         self.topology = Topology(
-            settings.name, incarnation=incarnation, pubends=settings.pubends, best_effort=settings.best_effort
+            settings.name,
+            incarnation=incarnation,
+            pubends=settings.pubends,
+            best_effort=settings.best_effort,
+            number=settings.number,
         )
         self.topology.restrict(settings.members)
         self.filters = Filters(settings.name, incarnation=incarnation)
         self.subscribers = Subscribers()
         self.pubends = Pubends(settings.pubends, settings.best_effort)
+        self.tracker = Tracker(in_force, kept or {})
         self.router = Router(
-            settings.name, self.topology, self.filters, self.subscribers, self.pubends, self.connections
+            settings.name,
+            self.topology,
+            self.filters,
+            self.subscribers,
+            self.pubends,
+            self.connections,
+            self.tracker,
         )

@@ -17,6 +17,7 @@ from penstock.broker.peers import Peer, PeerKind
 from penstock.broker.pubends import Pubends
 from penstock.broker.subscribers import Subscribers
 from penstock.broker.topology import Topology
+from penstock.broker.tracker import Tracker
 from penstock.broker.trees import Branches, branches
 from penstock.model.body import decode_attributes
 from penstock.model.values import AttributeValue
@@ -37,6 +38,7 @@ class Router:
         subscribers: Subscribers,
         pubends: Pubends,
         connections: Connections,
+        tracker: Tracker,
     ) -> None:
         self._name = name
         self._topology = topology
@@ -44,6 +46,7 @@ class Router:
         self._subscribers = subscribers
         self._pubends = pubends
         self._connections = connections
+        self._tracker = tracker
         self._branches: dict[str, Branches] = {}
         self._children: dict[str, list[tuple[Peer, int]]] = {}
         self._stamp = (-1, -1, -1)
@@ -68,6 +71,8 @@ class Router:
     ) -> None:
         """New messages of one of this broker's own streams."""
         self.counts["published"] += len(bodies)
+        if self._tracker.is_on and not pubend.startswith("$"):
+            self._tracker.note_published(bodies)
         self._carry(pubend, self._pubends.next_ticks(pubend, len(bodies), now_ms=now_ms), bodies, decoded)
 
     def forward(self, frame: Forward, neighbour: str) -> None:
@@ -84,6 +89,8 @@ class Router:
             self.counts["repeated"] += len(ticks) - fresh
             ticks, bodies = ticks[len(ticks) - fresh :], bodies[len(bodies) - fresh :]
         if ticks:
+            if self._tracker.is_on and not frame.pubend.startswith("$"):
+                self._tracker.note_routed(bodies, neighbour)
             self._carry(frame.pubend, ticks, bodies, [decode_attributes(body) for body in bodies])
 
     def _carry(
@@ -101,6 +108,8 @@ class Router:
         """Hands a message to clients, and to mechanisms."""
         peers, carry = self._connections.peers, self._connections.carry
         delivered = 0
+        if self._tracker.is_on:
+            self._tracker.note_delivered(frame.body, frame.numbers, connections)
         for connection in connections:
             if connection < 0:
                 self.heard.append((connection, frame.body))

@@ -8,6 +8,7 @@ from typing import Self
 from penstock.broker.access import Access
 from penstock.congestion.settings import CongestionSettings
 from penstock.model.errors import MisuseError
+from penstock.tracking.settings import TrackingSettings
 
 __all__ = ["BrokerSettings", "SettingsError", "SettingsInForce"]
 
@@ -86,6 +87,8 @@ class BrokerSettings:
     """``hold``: publishers wait until subscribers have caught up; ``lapse``: the oldest is given up, with an alarm."""
     congestion: CongestionSettings = field(default_factory=CongestionSettings)
     """How pubends follow the slowest broker, and how fast lost messages are asked for again."""
+    tracking: TrackingSettings = field(default_factory=TrackingSettings)
+    """How it is recorded where messages came from and went to."""
     connections_max: int = 10_000
     """Connections a broker accepts."""
     subscriptions_max: int = 1_000_000

@@ -28,9 +28,15 @@ class Topology:
     """One broker's copy of what all brokers say about their links."""
 
     def __init__(
-        self, name: str, *, incarnation: int, pubends: tuple[str, ...], best_effort: tuple[str, ...] = ()
+        self,
+        name: str,
+        *,
+        incarnation: int,
+        pubends: tuple[str, ...],
+        best_effort: tuple[str, ...] = (),
+        number: int = 0,
     ) -> None:
-        self._name = name
+        self._name, self._number = name, number
         self._incarnation = incarnation
         self._sequence = 0
         self._pubends, self._best_effort = pubends, best_effort
@@ -122,6 +128,10 @@ class Topology:
                     self._origins.setdefault(each, name)
         return self._origins.get(pubend)
 
+    def name_of(self, number: int) -> str | None:
+        """The broker with this number, as far as this one has heard of it."""
+        return next((name for name, state in self._states.items() if state.number == number), None)
+
     def guaranteed(self) -> dict[str, None]:
         """The pubends of all brokers that guarantee delivery, sorted."""
         if self._guaranteed is None:
@@ -147,7 +157,15 @@ class Topology:
     def _announce(self) -> LinkState:
         self._sequence += 1
         neighbours = tuple(sorted(self._neighbours))
-        state = LinkState(self._name, self._incarnation, self._sequence, neighbours, self._pubends, self._best_effort)
+        state = LinkState(
+            self._name,
+            self._incarnation,
+            self._sequence,
+            neighbours,
+            self._pubends,
+            self._best_effort,
+            self._number,
+        )
         self._states[self._name] = state
         self._changed()
         return state

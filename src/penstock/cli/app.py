@@ -18,9 +18,11 @@ from penstock.cli import (
     pipeline,
     publish,
     quotes,
+    ship,
     status,
     subscribe,
     top,
+    trace,
     tune,
 )
 from penstock.cli.console import console
@@ -51,11 +53,13 @@ app.command("publish", epilog=publish.EXAMPLES)(publish.publish)
 app.command("subscribe", epilog=subscribe.EXAMPLES)(subscribe.subscribe)
 app.add_typer(durable.app, name="durable")
 app.command("status", epilog=status.EXAMPLES)(status.status)
+app.command("trace", epilog=trace.EXAMPLES)(trace.trace)
 app.command("top", epilog=top.EXAMPLES)(top.top)
 app.command("tune", epilog=tune.EXAMPLES)(tune.tune)
 app.command("match", epilog=match.EXAMPLES)(match.match)
 app.command("quotes", epilog=quotes.EXAMPLES)(quotes.quotes)
 app.add_typer(overlay.app, name="overlay")
+app.command("ship", epilog=ship.EXAMPLES)(ship.ship)
 app.add_typer(lab.app, name="lab")
 app.add_typer(pipeline.app, name="pipeline")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from http.client import HTTPConnection, HTTPException
 from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
+from penstock.cli.admin_calls import AdminError, call_admin
 from penstock.cli.console import FAILURE, console
 from penstock.live.config import load_overlay
 from penstock.live.errors import ConfigError
@@ -41,8 +41,6 @@ Examples:
 _ASK_S_MAX: Final = 10.0
 _AT_ONCE_MAX: Final = 16
 """Brokers that are asked at a time."""
-_ANSWER_BYTES_MAX: Final = 1024 * 1024
-_ANYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - nothing is bound here
 _FINE: Final = ("applied", "changed", "unchanged")
 _ANSWERS: Final = {"broker": "left", "result": "left", "what": "left"}
 _PLACES: Final = {"broker": "left", "address": "left", "links": "left", "guaranteed": "left", "best effort": "left"}
@@ -110,35 +108,13 @@ def apply(
 
 
 def _ask(overlay: Overlay, place: BrokerPlace, *, is_trial: bool) -> _Answer:
-    if not place.admin_port:
-        how = "has no admin_port; send SIGHUP to its process, and look into its log"
-        return _Answer(place.name, "unreachable", how)
-    # Who binds to all addresses is found at the one that others dial.
-    host = place.host if place.admin_host in _ANYWHERE else place.admin_host
-    connection = HTTPConnection(host, place.admin_port, timeout=_ASK_S_MAX)
-    token = overlay.security.admin_token
+    method, path = "GET" if is_trial else "POST", f"/overlay?sha256={overlay.digest}"
+    without = "send SIGHUP to its process, and look into its log"
     try:
-        connection.request(
-            "GET" if is_trial else "POST",
-            f"/overlay?sha256={overlay.digest}",
-            headers={"Authorization": f"Bearer {token}"} if token else {},
-        )
-        answer = connection.getresponse()
-        return _read(place.name, answer.status, answer.read(_ANSWER_BYTES_MAX))
-    except (OSError, HTTPException) as error:
-        return _Answer(place.name, "unreachable", f"{host}:{place.admin_port}: {error or type(error).__name__}")
-    finally:
-        connection.close()
-
-
-def _read(name: str, status: int, content: bytes) -> _Answer:
-    if status == 401:
-        return _Answer(name, "refused", "the admin_token of the file is not the one that the broker asks for")
-    try:
-        told = msgspec.json.decode(content, type=dict[str, Any])
-        return _Answer(name, str(told["result"]), str(told.get("reason", "")), told.get("change", {}))
-    except (msgspec.DecodeError, KeyError, UnicodeDecodeError):
-        return _Answer(name, "unreachable", f"what answers there (with {status}) is no broker that can do this")
+        told = call_admin(overlay, place, method, path, seconds_max=_ASK_S_MAX, without=without)
+    except AdminError as error:
+        return _Answer(place.name, error.result, str(error))
+    return _Answer(place.name, told["result"], str(told.get("reason", "")), told.get("change", {}))
 
 
 def _told(answer: _Answer) -> tuple[str, ...]:
@@ -156,7 +132,7 @@ def _lines(change: dict[str, Any]) -> list[str]:
 
 def _problems(overlay: Overlay) -> Iterator[str]:
     for name in overlay.brokers:
-        for look in (overlay.check_exposure, overlay.check_storage):
+        for look in (overlay.check_exposure, overlay.check_storage, overlay.check_shipping):
             try:
                 look(name)
             except ConfigError as error:

@@ -12,25 +12,25 @@ from types import TracebackType
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-import msgspec
-
-from penstock.broker.frames import Forget, Forgotten, Frame, StatusReply, StatusRequest
+from penstock.broker.frames import Frame
 from penstock.client.address import parse_addresses
 from penstock.client.counters import ClientCounters
 from penstock.client.errors import ClientClosedError, ClientError, ConnectionFailedError, RefusedError, WouldBlockError
 from penstock.client.inbox import Inbox, Lag
 from penstock.client.publisher import Publisher
-from penstock.client.questions import Questions
+from penstock.client.questions import Questions, forget_durable, status_of_broker
 from penstock.client.reading import READ_BYTES, LogPart, LogReading, Survey
 from penstock.client.session import Changes, Reply, Session
 from penstock.client.settings import ClientSettings
 from penstock.client.subscription import Subscription
 from penstock.client.supervisor import Supervisor
+from penstock.client.tracing import trace
 from penstock.client.wanted import Acknowledging, Missing, Start, checked_durable, wanted
 from penstock.model.message import Message, Payload
 from penstock.model.message_id import MessageId
 from penstock.model.values import Attributes
 from penstock.selectors.selector import EVERYTHING, Selector
+from penstock.tracking.answers import Trace
 
 __all__ = ["Client", "connect"]
 
@@ -272,9 +272,7 @@ class Client:
         Returns the pubends that could not be reached, and still know it. Raises ``RefusedError`` if nobody knows it.
         """
         checked_durable(durable)
-        answer = await self._ask(lambda number: Forget(number, durable))
-        assert isinstance(answer, Forgotten), f"not an answer to this: {answer}"
-        return answer.pending
+        return await forget_durable(self._ask, durable)
 
     # Reading logs.
 
@@ -295,10 +293,11 @@ class Client:
 
     async def status(self) -> dict[str, Any]:
         """How the broker is; raises ``ConnectionFailedError`` if the connection is lost before it answers."""
-        answer = await self._ask(StatusRequest)
-        assert isinstance(answer, StatusReply), f"not an answer to this: {answer}"
-        status: dict[str, Any] = msgspec.json.decode(answer.status)
-        return status
+        return await status_of_broker(self._ask)
+
+    async def trace(self, message_id: MessageId | str) -> Trace:
+        """Where a message came from, which way it went, who received it; ``RefusedError`` if that is not told."""
+        return await trace(self._ask, message_id)
 
     # What subscriptions need.
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
-from penstock.broker.frames import Refused
+import msgspec
+
+from penstock.broker.frames import Forget, Forgotten, Frame, Refused, StatusReply, StatusRequest
 from penstock.client.errors import ClientError, RefusedError
 from penstock.client.session import Answer, Reply
 
-__all__ = ["Questions"]
+__all__ = ["Questions", "forget_durable", "status_of_broker"]
 
-_MEANING = {"status": "tell its status", "forget": "forget a durable subscription", "read": "read its log"}
+_MEANING = {
+    "status": "tell its status",
+    "forget": "forget a durable subscription",
+    "read": "read its log",
+    "trace": "trace a message",
+}
 
 
 class Questions:
@@ -53,3 +61,18 @@ class Questions:
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(error)
+
+
+async def status_of_broker(ask: Callable[[Callable[[int], Frame]], Awaitable[Reply]]) -> dict[str, Any]:
+    """How the broker is."""
+    answer = await ask(StatusRequest)
+    assert isinstance(answer, StatusReply), f"not an answer to this: {answer}"
+    status: dict[str, Any] = msgspec.json.decode(answer.status)
+    return status
+
+
+async def forget_durable(ask: Callable[[Callable[[int], Frame]], Awaitable[Reply]], durable: str) -> tuple[str, ...]:
+    """Have a durable subscription forgotten; answers with the pubends that could not be reached."""
+    answer = await ask(lambda number: Forget(number, durable))
+    assert isinstance(answer, Forgotten), f"not an answer to this: {answer}"
+    return answer.pending

@@ -33,6 +33,7 @@ from penstock.broker.frames import (
     StatusReply,
     Subscribed,
     SurveyReply,
+    TraceReply,
     Unsubscribe,
     Unsubscribed,
     Welcome,
@@ -51,7 +52,7 @@ from penstock.model.message_id import MessageId, MessageIdSource
 
 __all__ = ["SILENT_HEARTBEATS", "Answer", "Changes", "Reply", "Session"]
 
-Reply: TypeAlias = StatusReply | Forgotten | SurveyReply | LogAnswer
+Reply: TypeAlias = StatusReply | Forgotten | SurveyReply | LogAnswer | TraceReply
 Answer: TypeAlias = Reply | Refused
 """To a request that the application waits for; its number is that of the request."""
 
@@ -322,7 +323,7 @@ class Session:
                 self._end(number, changes)
             case Refused():
                 self._on_refused(frame, changes)
-            case StatusReply() | Forgotten() | SurveyReply() | LogAnswer():
+            case StatusReply() | Forgotten() | SurveyReply() | LogAnswer() | TraceReply():
                 changes.answers.append(frame)
             case Goodbye():
                 changes.goodbye = frame
@@ -345,7 +346,7 @@ class Session:
         if frame.request == "publish":
             self.publishing.on_refused(frame.number, frame.reason)
             changes.publishing = True
-        elif frame.request in ("status", "forget", "read"):
+        elif frame.request in ("status", "forget", "read", "trace"):
             changes.answers.append(frame)
         elif (inbox := self._end(frame.number, changes)) is not None and frame.request == "subscribe":
             inbox.refuse(frame.reason)

@@ -32,6 +32,7 @@ from penstock.model.message import Message, Payload
 from penstock.model.message_id import MessageId
 from penstock.model.values import Attributes
 from penstock.selectors.selector import EVERYTHING, Selector
+from penstock.tracking.answers import Trace
 
 __all__ = ["SyncClient", "SyncSubscription", "connect_sync"]
 
@@ -195,6 +196,10 @@ class SyncClient:
     def status(self) -> dict[str, Any]:
         """How the broker is."""
         return self.call(self._client.status)
+
+    def trace(self, message_id: MessageId | str) -> Trace:
+        """Where a message came from, which way it went, who received it."""
+        return self.call(lambda: self._client.trace(message_id))
 
     def call(self, work: Callable[[], Coroutine[Any, Any, _Result]]) -> _Result:
         """Do something in the client's thread, and wait for it; an interrupt cancels it."""

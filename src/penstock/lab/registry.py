@@ -20,12 +20,22 @@ from penstock.lab.gryphon_e3 import E3
 from penstock.lab.gryphon_e4 import E4
 from penstock.lab.gryphon_live import GRYPHON_E1_LIVE, GRYPHON_E2_LIVE
 from penstock.lab.matching_scale import MATCHING_SCALE
+from penstock.lab.tracking_accuracy import TRACKING_ACCURACY
+from penstock.lab.tracking_latency import TRACKING_LATENCY
+from penstock.lab.tracking_search import TRACKING_SEARCH
+from penstock.lab.tracking_storage import TRACKING_STORAGE
 
 __all__ = ["EXPERIMENTS", "find_experiment"]
 
 _GRYPHON: Final = (COLLAPSE_BANDWIDTH, COLLAPSE_RECOVERY, E1, E1_WINDOW, E2, E3, E4, GRYPHON_E1_LIVE, GRYPHON_E2_LIVE)
 _CONGESTION: Final = (SLOW_SHB, BUSY_PHB, SCALE)
-EXPERIMENTS: Final = (MATCHING_SCALE, DELIVERY_CHAOS, DELIVERY_KILL9, ARCHIVE_KILL9, *_GRYPHON, *_CONGESTION)
+_TRACKING: Final = (TRACKING_ACCURACY, TRACKING_STORAGE, TRACKING_LATENCY, TRACKING_SEARCH)
+EXPERIMENTS: Final = (
+    *(MATCHING_SCALE, DELIVERY_CHAOS, DELIVERY_KILL9, ARCHIVE_KILL9),
+    *_GRYPHON,
+    *_CONGESTION,
+    *_TRACKING,
+)
 
 
 def find_experiment(name: str, among: Sequence[Experiment] = EXPERIMENTS) -> Experiment:
@@ -34,6 +44,6 @@ def find_experiment(name: str, among: Sequence[Experiment] = EXPERIMENTS) -> Exp
         if experiment.name == name:
             return experiment
     names = [experiment.name for experiment in among]
-    near = get_close_matches(name.lower(), names, n=3, cutoff=0.5)
+    near = get_close_matches(name.lower(), names, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(names)}"
     raise UnknownExperimentError(f"no experiment {name!r}; {hint}")

@@ -3,8 +3,8 @@
 ``/metrics`` for Prometheus, ``/health`` (200, or 503 on the way out) and ``/status`` as JSON. ``/overlay`` says what
 has changed in the overlay file since the node read it; with POST the node puts that into force. A request brings no
 overlay, only the digest of the file that is meant. ``/tune?name=value`` says what that would change in the parameters
-of congestion control, and lists them; with POST the node changes them. A bearer token protects all pages, if there is
-one; without it the node binds them to loopback only.
+of congestion control, and lists them; with POST the node changes them. POST to ``/ship`` makes it ship to its lake at
+once. A bearer token protects all pages, if there is one; without it the node binds them to loopback only.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from starlette.routing import Route
 from penstock.live.errors import ConfigError
 from penstock.live.membership import OverlayChange
 from penstock.live.metrics import registry_of, rendered
+from penstock.live.shipping.errors import ShipError
 from penstock.live.tuning import Tunable, tune
 
 __all__ = ["AdminServer", "Subject", "application"]
@@ -48,6 +49,9 @@ class Subject(Tunable, Protocol):
 
     def reread(self, *, digest: str = "", is_trial: bool = False) -> OverlayChange:
         """Put its overlay file into force, or say what would change."""
+
+    async def ship(self) -> dict[str, Any]:
+        """Ship to its lake what waits."""
 
 
 def application(subject: Subject, *, token: str = "") -> Starlette:
@@ -73,6 +77,14 @@ def application(subject: Subject, *, token: str = "") -> Starlette:
         result = "unchanged" if not change else "changed" if is_trial else "applied"
         return JSONResponse({"result": result, "change": change.as_dict()})
 
+    async def ship(_request: Request) -> Response:
+        try:
+            return JSONResponse({"result": "shipped", "shipped": await subject.ship()})
+        except ConfigError as error:
+            return JSONResponse({"result": "refused", "reason": str(error)}, status_code=409)
+        except ShipError as error:
+            return JSONResponse({"result": "failed", "reason": str(error)}, status_code=503)
+
     async def parameters(request: Request) -> Response:
         is_trial = request.method != "POST"
         try:
@@ -86,7 +98,7 @@ def application(subject: Subject, *, token: str = "") -> Starlette:
     routes = [Route(path, _guarded(page, token)) for path, page in shown.items()]
     changed = {"/overlay": overlay, "/tune": parameters}
     routes += [Route(path, _guarded(page, token), methods=["GET", "POST"]) for path, page in changed.items()]
-    return Starlette(routes=routes)
+    return Starlette(routes=[*routes, Route("/ship", _guarded(ship, token), methods=["POST"])])
 
 
 class AdminServer:

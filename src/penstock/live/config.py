@@ -23,6 +23,11 @@ data = "data/{name}"            # the folder of what it keeps; this is where it 
 data_bytes_max = 0              # the size at which publishers have to wait; 0 for as much as the disk has
 [brokers.pb1.congestion]        # the same of one broker
 sample_ms = 500
+[ship]                          # optional: what brokers have on record goes to a lake, see docs/lake.md
+lake = "lake"                   # its folder, relative to this file
+interval_ms = 60000             # bytes_max, turn_ms (of one turn), retain_ms (of shipped filters at brokers, 0: keep)
+[tracking]                      # any setting of TrackingSettings, for all brokers; [brokers.pb1.tracking] for one
+strategy = "bloom"              # or "exact", or "null" for none
 [[links]]
 between = ["pb1", "ib1"]        # the first dials the second
 [[clients]]
@@ -32,6 +37,7 @@ token = "..."
 clients = "feed-%"
 publish = "class = 'STOCK'"     # or true, or false
 subscribe = false
+trace = false                   # or true: may ask where messages came from and who received them
 """
 
 from __future__ import annotations
@@ -47,7 +53,9 @@ from penstock.broker.settings import BrokerSettings, SettingsError
 from penstock.congestion import CongestionSettings
 from penstock.live.errors import ConfigError
 from penstock.live.overlay import BrokerPlace, Overlay, Security, TlsFiles
+from penstock.live.shipping.settings import ShipSettings
 from penstock.live.toml_table import TomlTable, read_toml
+from penstock.live.tracking_config import with_tracking
 from penstock.live.tuning import read_congestion
 from penstock.selectors.errors import SelectorError
 from penstock.selectors.selector import EVERYTHING, Selector
@@ -69,7 +77,7 @@ def load_overlay(path: Path | str) -> Overlay:
     path = Path(path)
     root = read_toml(path)
     name = root.text("overlay")
-    security = root.table("security")
+    security, ship = root.table("security"), root.table("ship")
     defaults = root.table("defaults")
     has_tls, tls = "tls" in security, security.table("tls")
     mutual = tls.flag("mutual", default=False)
@@ -80,12 +88,14 @@ def load_overlay(path: Path | str) -> Overlay:
         links=_links(root.tables("links"), tables),
         security=Security(security.text("link_token", ""), security.text("admin_token", ""), mutual),
         access=_access(root.tables("clients"), root.tables("access"), certificates=mutual),
+        ship=_ship(ship, path) if "ship" in root else None,
         source=path,
         digest=root.digest,
     )
+    overlay = with_tracking(overlay, root, tables)
     if not tables:
         raise root.error("brokers", "there is no broker; add a table [brokers.NAME]")
-    for each in (root, security, defaults, tls, *tables.values()):
+    for each in (root, security, ship, defaults, tls, *tables.values()):
         each.refuse_others()
     _check_settings(overlay, root, defaults, tables)
     return overlay
@@ -176,6 +186,17 @@ class _Brokers:
         return self._path.parent / text.replace("{name}", name)
 
 
+def _ship(table: TomlTable, path: Path) -> ShipSettings:
+    usual = ShipSettings(path.parent / table.text("lake"))
+    return ShipSettings(
+        lake=usual.lake,
+        interval_ms=table.integer("interval_ms", usual.interval_ms, low=100),
+        bytes_max=table.integer("bytes_max", usual.bytes_max, low=1),
+        turn_ms=table.integer("turn_ms", usual.turn_ms, low=1),
+        retain_ms=table.integer("retain_ms", usual.retain_ms),
+    )
+
+
 def _number_of(name: str) -> int:
     """A number that stays the same whoever else comes or goes: places in the file do not."""
     return int.from_bytes(blake2b(name.encode(), digest_size=4).digest()) or 1
@@ -226,7 +247,8 @@ def _access(clients: list[TomlTable], rules: list[TomlTable], *, certificates: b
 
 
 def _rule(table: TomlTable) -> Rule:
-    rule = Rule(table.text("clients"), _selector(table, "publish"), _selector(table, "subscribe"))
+    publish, subscribe = _selector(table, "publish"), _selector(table, "subscribe")
+    rule = Rule(table.text("clients"), publish, subscribe, trace=table.flag("trace", default=False))
     table.refuse_others()
     return rule
 

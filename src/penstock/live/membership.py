@@ -93,8 +93,7 @@ def change_for(name: str, before: Overlay, after: Overlay, *, port: int, tls: Tl
         raise RestartError(f"broker {name} is not in the overlay any more; stop it")
     if obstacles := list(_obstacles(name, before, after, port)):
         raise RestartError(f"needs a restart of broker {name}: {'; '.join(obstacles)}")
-    after.check_exposure(name)
-    after.check_storage(name)
+    after.check(name)
     change = change_between(before, after)
     if tls.is_news(after.place_of(name).tls):
         change = replace(change, shared=(*change.shared, "files of TLS"))
@@ -111,7 +110,9 @@ def change_between(before: Overlay, after: Overlay) -> OverlayChange:
         brokers_changed=tuple((name, what) for name, what in changed if what),
         links_added=tuple(link for link in after.links if link not in before.links),
         links_removed=tuple(link for link in before.links if link not in after.links),
-        shared=tuple(what for what in ("name", "security", "access") if getattr(before, what) != getattr(after, what)),
+        shared=tuple(
+            what for what in ("name", "security", "access", "ship") if getattr(before, what) != getattr(after, what)
+        ),
     )
 
 
@@ -128,6 +129,8 @@ def _obstacles(name: str, before: Overlay, after: Overlay, port: int) -> Iterato
         yield "mutual TLS on or off"
     if before.security.admin_token != after.security.admin_token:
         yield "admin_token"
+    if before.ship != after.ship:
+        yield "ship"
     try:
         yield from needs_restart(before.settings_for(name), after.settings_for(name))
     except SettingsError as error:

@@ -20,13 +20,15 @@ from penstock.broker.errors import ProtocolError
 from penstock.broker.frames import Frame
 from penstock.broker.ports import BrokerPort
 from penstock.live.clock import Clock
-from penstock.live.connection import DRAIN_S, LINGER_S, Connection
+from penstock.live.connection import Connection
 from penstock.live.counters import Counters
 from penstock.live.dialler import DIAL_S_MAX, Diallers
+from penstock.live.ends import wait_for_ends
 from penstock.live.errors import ConfigError, NodeFailedError
 from penstock.live.logs import log, log_bug
 from penstock.live.membership import OverlayChange, TlsState, change_for, read_again
 from penstock.live.overlay import Overlay, is_loopback
+from penstock.live.shipping.service import Shipping
 from penstock.live.storage import Stimulus, Storage
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ class BrokerNode:
         self.broker: BrokerPort
         self.incarnation = self.clock.started_ms
         self._storage = Storage(overlay, name, stimulate=self._on_stored, fail=self._on_failed)
+        self._shipping = Shipping(overlay, name, self, clock_ms=self.clock.now_ms, rng=self._rng)
         self.has_failed: Final = asyncio.Event()
         self.failure: NodeFailedError | None = None
         """Why it had to stop by itself."""
@@ -79,16 +82,17 @@ class BrokerNode:
         """Open the store, listen, and dial the neighbours; raises ``ConfigError`` if it must not or cannot."""
         assert self._server is None, "a node starts once"
         place = self.place
-        self.overlay.check_exposure(self.name)
-        self.overlay.check_storage(self.name)
+        self.overlay.check(self.name)
         self._tls = TlsState(place.tls)
         recovered, self.incarnation = await self._storage.open(started_ms=self.clock.started_ms)
         try:
+            await self._shipping.start(recovered, self.incarnation, storage=self._storage)
             self.broker = self._given or Broker(
                 self._settings, incarnation=self.incarnation, rng=self._rng, recovered=recovered
             )
             self._server = await self._listen(self._tls.serving)
         except BaseException:
+            await self._shipping.stop()
             await self._storage.close()
             raise
         self._note("started", address="{}:{}".format(*self.address), incarnation=self.incarnation)
@@ -120,6 +124,14 @@ class BrokerNode:
         overlay = read_again(self.overlay, digest)
         return self.change_to(overlay) if is_trial else self.apply(overlay)
 
+    async def ship(self) -> dict[str, Any]:
+        """Ship to the lake what waits; raises ``ShipError``, or ``ConfigError`` if there is no lake."""
+        return await self._shipping.ship()
+
+    def retire(self, names: Sequence[str]) -> None:
+        """Let the broker give up filters that are in the lake, as far as they are its oldest."""
+        self._dispatch(self.broker.retire(names, now_ms=self.clock.now_ms()))
+
     async def stop(self) -> None:
         """Say goodbye to all, send what is queued and keep what is to be kept within a limit, leave nothing behind."""
         self._begin_to_stop()
@@ -139,7 +151,8 @@ class BrokerNode:
         self._end_turn()
         for connection in list(self._connections.values()):
             connection.close()
-        await self._wait_for_ends()
+        await wait_for_ends(self._connections)
+        await self._shipping.stop()
         await self._storage.close()
         if self._timer is not None:
             self._timer.cancel()
@@ -183,6 +196,7 @@ class BrokerNode:
             "serving": self.is_serving,
             "node": self.counters.as_dict(),
             "store": self._storage.status(),
+            "shipping": self._shipping.status(),
             "broker": dict(self.broker.status()),
         }
 
@@ -326,6 +340,7 @@ class BrokerNode:
                     closed.close()
             elif isinstance(effect, Record):
                 log(effect.event, (("broker", self.name), *effect.fields))
+                self._shipping.on_record(effect)
             else:
                 self._storage.carry_out(effect)
         self._end_turn_later()
@@ -369,15 +384,6 @@ class BrokerNode:
             except Exception as error:  # noqa: BLE001 - the next deadline may still be met
                 self._on_bug(error)
         self._end_turn_later()
-
-    async def _wait_for_ends(self) -> None:
-        ends = [asyncio.ensure_future(each.ended.wait()) for each in self._connections.values()]
-        if not ends:
-            return
-        await asyncio.wait(ends, timeout=DRAIN_S + LINGER_S)
-        for connection in list(self._connections.values()):
-            connection.abort()
-        await asyncio.gather(*ends)
 
     def _give_up(self, connection: Connection, error: Exception) -> None:
         """A bug costs the connection that met it, and no other."""

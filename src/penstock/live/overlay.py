@@ -15,6 +15,9 @@ from penstock.broker.access import Access
 from penstock.broker.settings import BrokerSettings
 from penstock.congestion import CongestionSettings
 from penstock.live.errors import ConfigError, ExposedError, StorageError
+from penstock.live.shipping.arrow import require_pyarrow
+from penstock.live.shipping.settings import ShipSettings
+from penstock.tracking.settings import TrackingSettings
 
 __all__ = ["BrokerPlace", "Overlay", "Security", "TlsFiles", "is_loopback"]
 
@@ -71,6 +74,8 @@ class BrokerPlace:
     """The size of the data at which publishers have to wait, as on a full disk; 0 for as much as the disk has."""
     tunables: Mapping[str, int | str | CongestionSettings] = field(default_factory=dict)
     """Settings of the broker that differ from the defaults, by name."""
+    tracking: TrackingSettings = field(default_factory=TrackingSettings)
+    """How it records where messages came from and went to; not at all without a data folder."""
     tls: TlsFiles | None = None
     where: str = field(default="", compare=False)
     """File and line, for complaints."""
@@ -90,6 +95,8 @@ class Overlay:
     links: tuple[tuple[str, str], ...] = ()
     security: Security = field(default_factory=Security)
     access: Access = field(default_factory=Access)
+    ship: ShipSettings | None = None
+    """Where to brokers ship what they have on record; None for nowhere."""
     source: Path | None = field(default=None, compare=False)
     """The file that says all this."""
     digest: str = field(default="", compare=False)
@@ -123,6 +130,7 @@ class Overlay:
             members=tuple(self.brokers),
             link_credential=self.security.link_token,
             access=self.access,
+            tracking=place.tracking if place.data is not None else TrackingSettings(strategy="null"),
             **tunables,
         )
 
@@ -143,6 +151,12 @@ class Overlay:
         """The same overlay with the port that the broker really got."""
         return replace(self, brokers={**self.brokers, name: replace(self.place_of(name), port=port)})
 
+    def check(self, name: str) -> None:
+        """Raises ``ConfigError`` if the broker must not start like this, for whichever reason below."""
+        self.check_exposure(name)
+        self.check_storage(name)
+        self.check_shipping(name)
+
     def check_storage(self, name: str) -> None:
         """Raises ``StorageError`` if the broker would have to keep something, and has no place for it."""
         place = self.place_of(name)
@@ -153,6 +167,15 @@ class Overlay:
                 f"{at}broker {name} guarantees delivery from {', '.join(guaranteed)}, but has no data folder to keep "
                 "messages in; give it one (data), or name these pubends as best effort (best_effort)"
             )
+
+    def check_shipping(self, name: str) -> None:
+        """Raises ``ConfigError`` if the broker is to ship to a lake, and cannot."""
+        if self.ship is not None:
+            place = self.place_of(name)
+            who = f"{place.where}: broker {name}" if place.where else f"broker {name}"
+            if place.data is None:
+                raise StorageError(f"{who} ships to a lake ([ship] lake), but has no data folder to remember that in")
+            require_pyarrow(who)
 
     def check_exposure(self, name: str) -> None:
         """Raises ``ExposedError`` if the broker could be reached from outside by anybody."""

@@ -5,9 +5,10 @@ A broker without a data folder has a storage that keeps nothing, and must not be
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from penstock.broker.durable import Recovered
 from penstock.broker.effects import Commit, Effect, ReadKept, ReadLog
@@ -20,10 +21,20 @@ from penstock.live.store import StoreRefusedError
 from penstock.live.store_worker import KeptRead, LogRead, StorePlace
 from penstock.model.errors import PenstockError
 
-__all__ = ["Stimulus", "Storage"]
+__all__ = ["Stimulus", "Storage", "StorageWatcher"]
 
 Stimulus: TypeAlias = Callable[[BrokerPort, int], Sequence[Effect]]
 """Something to tell the broker, at a time in milliseconds."""
+
+
+class StorageWatcher(Protocol):
+    """Who wants to know what becomes durable, beside the broker."""
+
+    def on_submitted(self, commit: Commit) -> None:
+        """A commit is on its way."""
+
+    def on_committed(self, number: int) -> None:
+        """All commits up to this number are durable."""
 
 
 class Storage:
@@ -40,6 +51,8 @@ class Storage:
         self._place, self._name = overlay.place_of(name), name
         self._stimulate, self._fail = stimulate, fail
         self._keeper: Keeper | None = None
+        self._watcher: StorageWatcher | None = None
+        self._asked: dict[int, asyncio.Future[dict[str, bytes | None]]] = {}
         if self._place.data is not None:
             limit = self._place.data_bytes_max or None
             self._keeper = Keeper(StorePlace(self._place.data, overlay.name, name, limit), self)
@@ -60,14 +73,36 @@ class Storage:
         """Commit or read, and stimulate the broker when it is done."""
         assert self._keeper is not None, f"broker {self._name} has no data folder, and wants {effect}"
         if isinstance(effect, Commit):
+            if self._watcher is not None:
+                self._watcher.on_submitted(effect)
             self._keeper.submit(effect)
         else:
             self._keeper.read(effect)
+
+    def watch(self, watcher: StorageWatcher) -> None:
+        """Tell somebody of all commits from now on."""
+        self._watcher = watcher
+
+    async def read_kept(self, names: Sequence[str]) -> dict[str, bytes | None]:
+        """Kept records for somebody beside the broker: as many of the first as fit an answer, but at least one."""
+        assert self._keeper is not None, f"broker {self._name} has no data folder"
+        # The broker's own reads have numbers above zero.
+        number = min(self._asked, default=0) - 1
+        answer: asyncio.Future[dict[str, bytes | None]] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        self._keeper.read(ReadKept(number, tuple(names)))
+        try:
+            return await answer
+        finally:
+            self._asked.pop(number, None)
 
     async def close(self) -> None:
         """Commit what waits within a limit, and let go of the store."""
         if self._keeper is not None:
             await self._keeper.close()
+        for answer in self._asked.values():
+            if not answer.done():
+                answer.set_exception(StorageError(f"broker {self._name} has stopped"))
 
     def status(self) -> dict[str, Any] | None:
         """How the store is, as figures; None if there is none."""
@@ -77,6 +112,8 @@ class Storage:
 
     def on_committed(self, number: int) -> None:
         """All commits up to this number are durable."""
+        if self._watcher is not None:
+            self._watcher.on_committed(number)
         self._stimulate(lambda broker, now_ms: broker.committed(number, now_ms=now_ms))
 
     def on_full(self, reason: str) -> None:
@@ -94,6 +131,10 @@ class Storage:
 
     def on_kept_read(self, found: KeptRead) -> None:
         """Kept records that were asked for have been read."""
+        if found.number < 0:
+            if (answer := self._asked.get(found.number)) is not None and not answer.done():
+                answer.set_result(found.values)
+            return
         self._stimulate(lambda broker, now_ms: broker.kept_read(found.number, found.values, now_ms=now_ms))
 
     def on_failed(self, error: PenstockError) -> None:

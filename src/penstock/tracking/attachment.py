@@ -48,12 +48,14 @@ class AttachmentMap:
         open_numbers = [number for number, record in self._records.items() if record.detached_ms is None]
         return [keep for number in open_numbers for keep in self.detach(number, {}, now_ms=now_ms)]
 
-    def attach(self, subscriber: str, starts: Mapping[str, int], *, now_ms: int) -> tuple[int, list[Keep]]:
+    def attach(
+        self, subscriber: str, starts: Mapping[str, int], *, now_ms: int, selector: str = "", durable: bool = False
+    ) -> tuple[int, list[Keep]]:
         """A subscriber comes, to receive each pubend from a tick on; answers with its number and what to store.
 
         For a pubend that is not named the time of attaching counts.
         """
-        record = AttachmentRecord(self._next, subscriber, now_ms, None, dict(starts), {})
+        record = AttachmentRecord(self._next, subscriber, now_ms, None, dict(starts), {}, selector, durable)
         self._next += 1
         keep = self._keep(record)
         return record.number, [keep, *self._bound()]

@@ -6,6 +6,7 @@ It is bounded: beyond, the oldest filters are given up, and the broker knows not
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from penstock.tracking.keys import HistoryKey
 from penstock.tracking.spans import Span
@@ -66,6 +67,16 @@ class Catalogue:
     def headers(self) -> list[FilterHeader]:
         """All of them, in the order they came."""
         return [self._by_key[key][filter_id][1] for key, filter_id in self._order]
+
+    def retire(self, may_go: Callable[[FilterHeader], bool]) -> list[FilterHeader]:
+        """Give up the oldest filters as long as they may go; answers with them."""
+        retired: list[FilterHeader] = []
+        while self._order:
+            key, filter_id = self._order[0]
+            if not may_go(self._by_key[key][filter_id][1]):
+                break
+            retired.append(self._give_up())
+        return retired
 
     def _give_up(self) -> FilterHeader:
         key, filter_id = self._order.popleft()

@@ -8,7 +8,7 @@ ones since. The mark is renewed now and then also while nothing happens, so that
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
 from penstock.tracking.catalogue import Catalogue
@@ -198,8 +198,14 @@ class Recorder:
         self._send(Keep(filter_name(header), stored.encode()))
         self._catalogue(header)
 
+    def retire(self, names: Container[str]) -> None:
+        """Filters with these names are kept elsewhere: they are given up as far as they are closed and the oldest."""
+        self._give_up(self.catalogue.retire(lambda header: not header.is_open and filter_name(header) in names))
+
     def _catalogue(self, header: FilterHeader) -> None:
-        given_up = self.catalogue.add(header)
+        self._give_up(self.catalogue.add(header))
+
+    def _give_up(self, given_up: Sequence[FilterHeader]) -> None:
         if given_up:
             self._send_since()
         for gone in given_up:

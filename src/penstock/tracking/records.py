@@ -108,6 +108,10 @@ class AttachmentRecord(msgspec.Struct, frozen=True, array_like=True):
     """By pubend the tick from which on it was to receive messages."""
     ends: dict[str, int]
     """By pubend the first tick that it did not receive any more; empty while it is attached."""
+    selector: str = ""
+    """What it asked for; records of earlier versions do not say."""
+    is_durable: bool = False
+    """Whether it is a durable subscription."""
 
 
 Record = MarkRecord | GapRecord | AliasRecord | AttachmentRecord | SinceRecord

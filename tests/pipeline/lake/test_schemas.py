@@ -8,7 +8,7 @@ import pytest
 from penstock.model.lake_tables import PUBLICATIONS, Column, Kind, LakeTable
 from penstock.pipeline.lake.schemas import arrow_schema, spark_schema
 
-KINDS: tuple[Kind, ...] = ("text", "bytes", "integer", "number", "truth", "time", "date", "texts")
+KINDS: tuple[Kind, ...] = ("text", "bytes", "integer", "number", "truth", "time", "date", "texts", "integers")
 
 
 def test_files_have_the_declared_columns_and_say_what_they_are() -> None:

@@ -1,23 +1,16 @@
-"""Makes the types of pyarrow and of Spark from the declared tables of the lake."""
+"""Makes the types of Spark from the declared tables of the lake; those of pyarrow are made where brokers ship."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
+from penstock.live.shipping.arrow import arrow_schema
 from penstock.model.lake_tables import Column, Kind, LakeTable
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 __all__ = ["arrow_schema", "spark_schema"]
-
-
-def arrow_schema(table: LakeTable) -> Any:
-    """What is in the files of a table, with what they say about themselves."""
-    fields = [pa.field(column.name, _arrow_type(column.kind)) for column in table.columns]
-    return pa.schema(fields, metadata=table.file_metadata())
 
 
 def spark_schema(table: LakeTable) -> StructType:
@@ -28,20 +21,6 @@ def spark_schema(table: LakeTable) -> StructType:
         return StructField(column.name, _spark_type(column.kind))
 
     return StructType([field(column) for column in (*table.columns, *table.partitions)])
-
-
-def _arrow_type(kind: Kind) -> Any:
-    types = {
-        "text": pa.string(),
-        "bytes": pa.binary(),
-        "integer": pa.int64(),
-        "number": pa.float64(),
-        "truth": pa.bool_(),
-        "time": pa.timestamp("us", tz="UTC"),
-        "date": pa.date32(),
-        "texts": pa.map_(pa.string(), pa.string()),
-    }
-    return types[kind]
 
 
 def _spark_type(kind: Kind) -> DataType:
@@ -56,5 +35,6 @@ def _spark_type(kind: Kind) -> DataType:
         "time": types.TimestampType(),
         "date": types.DateType(),
         "texts": types.MapType(types.StringType(), types.StringType()),
+        "integers": types.MapType(types.StringType(), types.LongType()),
     }
     return made[kind]

@@ -1,0 +1,52 @@
+"""Control frames by which a message is traced: a client asks its broker, which asks the others one by one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from penstock.broker.control import Control, Count
+
+__all__ = ["TraceAnswer", "TraceQuestion", "TraceReply", "TraceRequest"]
+
+_Id = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+
+
+class TraceRequest(Control, tag="trace", frozen=True, array_like=True):
+    """A client asks where a message came from, which way it went, and who got it."""
+
+    number: Count
+    """The client's own number of the request."""
+    message_id: _Id
+
+
+class TraceReply(Control, tag="tracereply", frozen=True, array_like=True):
+    """The way of a message, as JSON."""
+
+    number: Count
+    trace: bytes
+
+
+class TraceQuestion(Control, tag="traceask", frozen=True, array_like=True):
+    """A broker asks another one what it knows of a message; passed on by those between."""
+
+    to: str
+    asker: str
+    number: Count
+    """By which the asker recognises the answer."""
+    message_id: _Id
+    origins: tuple[Count, ...]
+    """Numbers of the brokers that it may have been published at."""
+    hops: Count = 0
+    """Brokers that have passed it on."""
+
+
+class TraceAnswer(Control, tag="tracetold", frozen=True, array_like=True):
+    """What a broker knows of a message, on its way back."""
+
+    to: str
+    number: Count
+    answer: bytes
+    """As msgpack."""
+    hops: Count = 0

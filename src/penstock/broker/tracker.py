@@ -1,0 +1,368 @@
+"""Records where messages of this broker came from and went to, batch by batch ([Tracking] section 3.2).
+
+Published: a local publisher's messages, when they are durable (best effort: at once). Routed: whatever comes by, also
+in answer to a NACK. Delivered: what is handed to clients, whose subscriber is the name of their durable subscription,
+or their own; whether it got over the last connection only they know. What happens is gathered for a moment, since a
+batch costs little more than a single message. What is to be stored goes with the broker's commits; delivery never waits
+for it.
+
+Deviation: an attachment is stored in the commit of the turn in which it takes effect, not before. If the broker crashes
+in between, the gap of the crash covers what the subscriber may have got.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock.broker.commits import Commits
+from penstock.broker.durable import KeepRecord
+from penstock.broker.settings import BrokerSettings
+from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
+from penstock.tracking.aliases import AliasBook
+from penstock.tracking.answering import Answerer
+from penstock.tracking.attachment import AttachmentMap
+from penstock.tracking.hashing import subscriber_key
+from penstock.tracking.recorder import Recorder, make_tracking
+from penstock.tracking.records import GapRecord, Keep, SinceRecord, encode_record
+from penstock.tracking.recovery import recover
+from penstock.tracking.strategy import NullTracking, Tracking
+
+__all__ = ["Tracker"]
+
+_BROKER: Final = slice(4, 8)
+"""Where an identifier has the number of the broker that its publisher was connected to."""
+_LINK: Final = "link/"
+_NOTES_MAX: Final = 512
+_GATHER_MS: Final = 50
+"""What has happened is recorded when it is so much, or after so long: one by one it would cost three times as much."""
+_COMMITS_MAX: Final = 64
+"""With so many commits on their way the disk cannot follow: what is to be stored waits; what is too much is a gap."""
+_ORIGINS_MAX: Final = 4_096
+"""Origins of which it is known by which neighbours their messages come; ids may name any number of them."""
+_GROUPS_MAX: Final = 65_536
+"""Groups of subscriptions whose subscribers are known by heart."""
+
+
+@dataclass(slots=True)
+class _Upstream:
+    """By which neighbours the messages of one origin came."""
+
+    since_ms: int
+    """Since when it is known."""
+    neighbours: dict[str, int] = field(default_factory=dict)
+    """With the time when the last one came."""
+
+
+class Tracker:
+    """What one broker records."""
+
+    def __init__(self, settings: BrokerSettings, kept: Mapping[str, bytes]) -> None:
+        self._settings, self._kept = settings, dict(kept)
+        self._own = settings.number.to_bytes(4)
+        self.tracking: Tracking = NullTracking()
+        self.is_on = settings.tracking.strategy != "null"
+        """Whether anything is recorded."""
+        self.attachments, self.aliases = AttachmentMap(), AliasBook()
+        self._published: list[bytes] = []
+        self._routed: list[tuple[Sequence[bytes], str]] = []
+        self._delivered: list[tuple[bytes, bytes, list[int]]] = []
+        self._noted_ms: int | None = None
+        """When the first of these was noted."""
+        self._clients: dict[int, int] = {}
+        """Keys of the clients' names, by connection."""
+        self._durables: dict[tuple[int, bytes], int] = {}
+        """Keys of durable names, by connection and the client's number of the subscription."""
+        self._groups: dict[tuple[int, bytes], tuple[int, ...]] = {}
+        """Keys of those who get a message, by connection and the numbers of its subscriptions; made when needed."""
+        self._attached: dict[tuple[int, int], int] = {}
+        self._outgoing: dict[str, Keep] = {}
+        """What is to be stored and is not of histories; of each name only the last, so the maps are its bound."""
+        self._on_their_way: deque[tuple[int, list[Keep]]] = deque()
+        self._upstream: dict[int, _Upstream] = {}
+        self._links: dict[str, int] = {}
+        """Neighbours that there were, with the time when the link was last known to be up."""
+        self._connected: dict[str, None] = {}
+        self.damaged: list[str] = []
+        """Records of earlier lives that cannot be read."""
+        self.started_ms: int | None = None
+        """When this life began."""
+        self._now_ms = 0
+        self._forgot_upstream_ms = 0
+        """Origins that came later than this have come by the neighbours that are known, and no others."""
+        self._is_stopped = False
+
+    def begin_turn(self, *, now_ms: int) -> None:
+        """A stimulus has come: this is its time."""
+        self._now_ms = now_ms
+        if self.started_ms is None:
+            self._begin(now_ms)
+
+    def _begin(self, now_ms: int) -> None:
+        self.started_ms = self._forgot_upstream_ms = now_ms
+        self.tracking = make_tracking(self._settings.number, self._settings.tracking, now_ms=now_ms)
+        if isinstance(self.tracking, Recorder):
+            self.damaged, keeps = recover(self._kept, self.tracking, self.attachments, self.aliases, now_ms=now_ms)
+            self._put(keeps)
+            # How long the links of an earlier life lasted nobody knows: until now, at the latest.
+            self._links = {name[len(_LINK) :]: now_ms for name in self._kept if name.startswith(_LINK)} | self._links
+        elif self._kept:
+            # A later life that records again must not take the time between for one in which nothing happened.
+            self._put(self.tracking.take())
+        self._kept = {}
+
+    def answerer(self) -> Answerer:
+        """Answers questions about messages from what was recorded."""
+        self._record()
+        tracking = self._settings.tracking
+        return Answerer(
+            self._settings.name,
+            self._settings.number,
+            self.tracking,
+            self.attachments,
+            aliases=self.aliases,
+            slack_ms=tracking.late_ms,
+            per_subscriber=tracking.per_subscriber,
+        )
+
+    # --- what happens in a turn
+
+    def note_published(self, bodies: Sequence[bytes]) -> None:
+        """Messages of local publishers are on their way."""
+        self._published += bodies
+
+    def note_routed(self, bodies: Sequence[bytes], neighbour: str) -> None:
+        """Messages have come by."""
+        self._routed.append((bodies, neighbour))
+
+    def note_delivered(self, body: bytes, numbers: bytes, connections: list[int]) -> None:
+        """A message goes to clients."""
+        self._delivered.append((body, numbers, connections))
+
+    # --- links
+
+    def on_neighbour(self, name: str, *, up: bool) -> None:
+        """A link came up or went down: it is from now on, or was until now."""
+        self._links[name] = self._now_ms
+        if up:
+            self._connected[name] = None
+        else:
+            self._connected.pop(name, None)
+        if self.is_on:
+            self._put([Keep(f"{_LINK}{name}", encode_record(SinceRecord(self._now_ms)))])
+
+    def neighbours_since(self, timestamp_ms: int) -> list[str]:
+        """The neighbours with which there was a link at any time since then."""
+        slack_ms = self._settings.tracking.late_ms
+        return [name for name, ms in self._links.items() if name in self._connected or ms + slack_ms >= timestamp_ms]
+
+    def upstream_since(self, origin: int, timestamp_ms: int) -> list[str]:
+        """The neighbours by which messages of an origin came since then; none if that is not known for so long."""
+        self._record()
+        upstream = self._upstream.get(origin)
+        slack_ms = self._settings.tracking.late_ms
+        if upstream is None or timestamp_ms < upstream.since_ms + slack_ms:
+            return []
+        return [name for name, ms in upstream.neighbours.items() if ms + slack_ms >= timestamp_ms]
+
+    # --- who is attached
+
+    def connect(self, connection: int, client: str) -> None:
+        """A client was let in."""
+        if self.is_on:
+            self._clients[connection] = subscriber_key(client)
+            self._groups = {}
+
+    def attach(self, connection: int, number: int, subscriber: str, *, durable: bool, selector: str = "") -> None:
+        """A client subscribes, under its own name or that of its durable subscription."""
+        if not self.is_on:
+            return
+        self._groups = {}
+        attached, keeps = self.attachments.attach(
+            subscriber, {}, now_ms=self._now_ms, selector=selector, durable=durable
+        )
+        self._attached[connection, number] = attached
+        self._put(keeps)
+        if durable:
+            self._durables[connection, number.to_bytes(4)] = subscriber_key(subscriber)
+
+    def start(self, connection: int, number: int, starts: Mapping[str, int]) -> None:
+        """A subscription has begun at these ticks of pubends."""
+        attached = self._attached.get((connection, number))
+        if attached is not None:
+            self._put(self.attachments.begin(attached, starts))
+
+    def detach(self, connection: int, number: int) -> None:
+        """A subscription is over."""
+        attached = self._attached.pop((connection, number), None)
+        if attached is not None:
+            # What was delivered in this turn counts before.
+            self._record()
+            self._groups = {}
+            self._durables.pop((connection, number.to_bytes(4)), None)
+            self._put(self.attachments.detach(attached, {}, now_ms=self._now_ms))
+
+    def leave(self, connection: int) -> None:
+        """A client is gone, and its subscriptions with it."""
+        self._clients.pop(connection, None)
+
+    # --- the end of a turn, and time
+
+    def finish(self, commits: Commits) -> None:
+        """Records what has happened, if it is worth it, and puts what is to be stored into the commit of the turn."""
+        noted = len(self._published) + len(self._routed) + len(self._delivered)
+        if noted:
+            if self._noted_ms is None:
+                self._noted_ms = self._now_ms
+            is_over = not self._noted_ms <= self._now_ms < self._noted_ms + _GATHER_MS
+            if noted >= _NOTES_MAX or is_over or self._is_stopped:
+                self._record()
+        # At the end there is no later turn for what waits.
+        if commits.waiting >= _COMMITS_MAX and not self._is_stopped:
+            return
+        keeps = self.tracking.take() if self.is_on and self.started_ms is not None else []
+        if keeps or self._outgoing:
+            commit = 0
+            for keep in (*self._outgoing.values(), *keeps):
+                commit = commits.add(KeepRecord(keep.name, keep.value))
+            self._outgoing = {}
+            self._on_their_way.append((commit, keeps))
+
+    def on_committed(self, number: int) -> None:
+        """Commits are durable."""
+        while self._on_their_way and self._on_their_way[0][0] <= number:
+            self.tracking.on_kept(self._on_their_way.popleft()[1])
+
+    def next_deadline(self) -> int | None:
+        """When something is to be recorded or stored."""
+        due_ms = self.tracking.next_deadline()
+        if self._noted_ms is None:
+            return due_ms
+        gathered_ms = self._noted_ms + _GATHER_MS
+        return gathered_ms if due_ms is None else min(due_ms, gathered_ms)
+
+    def on_deadline(self) -> None:
+        """Hands out what is to be stored."""
+        due_ms = self.tracking.next_deadline()
+        is_due = due_ms is not None and due_ms <= self._now_ms
+        if is_due or (self._noted_ms is not None and self._now_ms >= self._noted_ms + _GATHER_MS):
+            # Before the mark that says that everything so far is stored.
+            self._record()
+        if is_due:
+            self.tracking.on_deadline(now_ms=self._now_ms)
+
+    def retire(self, names: Sequence[str]) -> None:
+        """Filters with these names are kept elsewhere: they may be given up, oldest first."""
+        if isinstance(self.tracking, Recorder):
+            self.tracking.retire(frozenset(names))
+
+    def stop(self) -> None:
+        """An orderly end: nothing is lost that the last commit holds."""
+        if self.is_on and not self._is_stopped:
+            self._record()
+            for attached in self._attached.values():
+                self._put(self.attachments.detach(attached, {}, now_ms=self._now_ms))
+            self._attached = {}
+            self._is_stopped = True
+            self.tracking.stop(now_ms=self._now_ms)
+
+    def status(self) -> dict[str, object]:
+        """Figures for the operator."""
+        return {
+            **self.tracking.status(),
+            "attachments": len(self.attachments),
+            "aliases": len(self.aliases),
+            "damaged": len(self.damaged),
+        }
+
+    # --- inside
+
+    def _put(self, keeps: Iterable[Keep]) -> None:
+        for keep in keeps:
+            self._outgoing.pop(keep.name, None)
+            self._outgoing[keep.name] = keep
+
+    def _record(self) -> None:
+        now_ms, tracking = self._now_ms, self.tracking
+        self._noted_ms = None
+        published, self._published = self._published, []
+        routed, self._routed = self._routed, []
+        delivered, self._delivered = self._delivered, []
+        if self._is_stopped:
+            self._miss(published)
+            return
+        if published:
+            ids = [body[:MESSAGE_ID_BYTES] for body in published]
+            tracking.record_published(b"".join(ids), now_ms=now_ms)
+            for each in ids:
+                if each[_BROKER] != self._own:
+                    self._note_alias(each, now_ms)
+        for bodies, neighbour in routed:
+            for origin, ids in _by_origin(bodies).items():
+                self._note_upstream(origin, neighbour, now_ms)
+                tracking.record_routed(origin, b"".join(ids), now_ms=now_ms)
+        if delivered:
+            self._record_delivered(delivered, now_ms)
+
+    def _miss(self, published: list[bytes]) -> None:
+        """The histories have ended, and messages became durable after that: the gap of a crash says so."""
+        if published and isinstance(self.tracking, Recorder):
+            times = [MessageId.from_bytes(body[:MESSAGE_ID_BYTES]).timestamp_ms for body in published]
+            record = GapRecord(((min(times), max(times)),), "stop")
+            self._put([self.tracking.gaps.add(record)])
+
+    def _note_upstream(self, origin: int, neighbour: str, now_ms: int) -> None:
+        upstream = self._upstream.get(origin)
+        if upstream is None:
+            if len(self._upstream) >= _ORIGINS_MAX:
+                self._upstream.pop(next(iter(self._upstream)))
+                self._forgot_upstream_ms = now_ms
+            upstream = self._upstream[origin] = _Upstream(self._forgot_upstream_ms)
+        upstream.neighbours[neighbour] = now_ms
+
+    def _record_delivered(self, delivered: list[tuple[bytes, bytes, list[int]]], now_ms: int) -> None:
+        groups = self._groups
+        by_origin: dict[bytes, tuple[list[bytes], list[int]]] = {}
+        for body, numbers, connections in delivered:
+            origin = body[_BROKER]
+            found = by_origin.get(origin)
+            if found is None:
+                found = by_origin[origin] = ([], [])
+            ids, keys = found
+            message_id = body[:MESSAGE_ID_BYTES]
+            for connection in connections:
+                for key in groups.get((connection, numbers)) or self._group(connection, numbers):
+                    ids.append(message_id)
+                    keys.append(key)
+        for origin, (ids, keys) in by_origin.items():
+            if ids:
+                self.tracking.record_delivered(int.from_bytes(origin), b"".join(ids), keys, now_ms=now_ms)
+
+    def _group(self, connection: int, numbers: bytes) -> tuple[int, ...]:
+        """The subscribers of one client that get a message: durable subscriptions, and the client for all others."""
+        own = self._clients.get(connection)
+        if own is None:
+            # A mechanism of the broker itself.
+            return ()
+        named = [self._durables.get((connection, numbers[at : at + 4]), own) for at in range(0, len(numbers), 4)]
+        if len(self._groups) >= _GROUPS_MAX:
+            self._groups.clear()
+        group = self._groups[connection, numbers] = tuple(dict.fromkeys(named))
+        return group
+
+    def _note_alias(self, message_id: bytes, now_ms: int) -> None:
+        settings = self._settings
+        self._put(self.aliases.record(MessageId.from_bytes(message_id), settings.name, settings.number, now_ms=now_ms))
+
+
+def _by_origin(bodies: Sequence[bytes]) -> dict[int, list[bytes]]:
+    found: dict[bytes, list[bytes]] = {}
+    for body in bodies:
+        origin = body[_BROKER]
+        if origin in found:
+            found[origin].append(body[:MESSAGE_ID_BYTES])
+        else:
+            found[origin] = [body[:MESSAGE_ID_BYTES]]
+    return {int.from_bytes(origin): ids for origin, ids in found.items()}

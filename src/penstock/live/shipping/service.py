@@ -1,0 +1,191 @@
+"""Shipping as part of a node: by interval, when somebody asks for it, and not at all without a lake.
+
+A lake that cannot be written is logged once per reason and tried again at the next interval; the broker goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from random import Random
+from typing import Any, Final, Protocol
+
+from penstock.broker.durable import Recovered
+from penstock.broker.effects import Commit, Record
+from penstock.live.errors import ConfigError, StorageError
+from penstock.live.logs import log, log_bug
+from penstock.live.overlay import Overlay
+from penstock.live.shipping.errors import ShipError
+from penstock.live.shipping.files import LakeFiles
+from penstock.live.shipping.ledger import Event
+from penstock.live.shipping.pending import Pending
+from penstock.live.shipping.rows import POSITION_PREFIX
+from penstock.live.shipping.settings import Budget
+from penstock.live.shipping.shipper import Shipper
+from penstock.live.shipping.telemetry import samples_of
+from penstock.live.shipping.thread import LakeThread
+from penstock.live.shipping.writer import LakeWriter, Opening
+from penstock.live.storage import Storage
+
+__all__ = ["Shipping", "Ships"]
+
+_NOW: Final = Budget(bytes_max=1 << 40, ms_max=30_000)
+"""What an operator gets who asks for it; a time that a caller can wait for."""
+_STOP_S_MAX: Final = 5.0
+"""Time that a batch under way gets at the end; the next start completes it."""
+_RETIRED_MAX: Final = 1_000
+"""Filters that are given up in one turn."""
+_LINKS: Final = ("link-up", "link-down")
+
+
+class Ships(Protocol):
+    """What shipping needs of its node."""
+
+    def status(self) -> dict[str, Any]:
+        """All figures."""
+
+    def retire(self, names: Sequence[str]) -> None:
+        """Let the broker give up these filters: they are in the lake."""
+
+
+class Shipping:
+    """All shipping of one node; does nothing if its overlay has no lake."""
+
+    def __init__(self, overlay: Overlay, name: str, node: Ships, *, clock_ms: Callable[[], int], rng: Random) -> None:
+        self._settings, self._place, self._name = overlay.ship, overlay.place_of(name), name
+        self._node, self._clock_ms, self._rng = node, clock_ms, rng
+        self._pending = Pending()
+        self._thread: LakeThread | None = None
+        self._writer: LakeWriter | None = None
+        self._shipper: Shipper | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._problem = ""
+        self._shipped_ms = 0
+
+    async def start(self, recovered: Recovered | None, incarnation: int, *, storage: Storage) -> None:
+        """Find what is to be shipped, and begin; raises ``StorageError`` if the ledger cannot be used."""
+        settings, data = self._settings, self._place.data
+        if settings is None:
+            return
+        assert data is not None, "a broker that ships has a data folder"
+        found = recovered or Recovered()
+        positions = {name: value for name, value in found.values.items() if name.startswith(POSITION_PREFIX)}
+        self._thread = thread = LakeThread(f"lake of {self._name}")
+        self._writer = writer = LakeWriter(
+            LakeFiles(settings.lake, self._name), folder=data, pubends=self._place.pubends
+        )
+        now_ms = self._clock_ms()
+        try:
+            opening: Opening = await thread.call(
+                lambda: writer.open(
+                    incarnation=incarnation, kept=list(found.kept), positions=list(positions), now_ms=now_ms
+                )
+            )
+        except ShipError as error:
+            thread.end()
+            raise StorageError(f"broker {self._name} cannot ship: {error}") from error
+        if opening.is_anew:
+            self._note("ledger-damaged", result="all that is kept is shipped again")
+        self._pending.begin(opening.unsettled, {**positions, **dict.fromkeys(opening.forgotten)})
+        storage.watch(self)
+        self._shipper = Shipper(writer, self._pending, thread, read=storage.read_kept, clock_ms=self._clock_ms)
+        self._task = asyncio.create_task(self._run(settings.interval_ms / 1_000), name=f"ship {self._name}")
+
+    async def ship(self, budget: Budget = _NOW) -> dict[str, Any]:
+        """Ship what waits, now; answers with figures. Raises ``ShipError``, or ``ConfigError`` without a lake."""
+        if self._shipper is None:
+            raise ConfigError(f"broker {self._name} ships nothing: its overlay file names no lake ([ship] lake)")
+        now_ms = self._clock_ms()
+        shipped = await self._shipper.ship(now_ms, budget, samples=samples_of(self._node.status(), now_ms=now_ms))
+        self._shipped_ms, self._problem = now_ms, ""
+        await self._retire(now_ms)
+        return asdict(shipped)
+
+    async def stop(self) -> None:
+        """End, with what is under way finished if that does not take long."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        if self._thread is not None and self._writer is not None and self._shipper is not None:
+            self._remember(Event(self._clock_ms(), "stop"))
+            last = self._thread.call(self._writer.close)
+            self._thread.end()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_STOP_S_MAX):
+                    await last
+            self._shipper = None
+
+    # What a node tells.
+
+    def on_submitted(self, commit: Commit) -> None:
+        """A commit is on its way to the store."""
+        self._pending.on_submitted(commit)
+
+    def on_committed(self, number: int) -> None:
+        """All commits up to this number are durable."""
+        self._pending.on_committed(number)
+
+    def on_record(self, record: Record) -> None:
+        """Something happened: links that come and go belong into the lake."""
+        if self._shipper is not None and record.event in _LINKS:
+            neighbour = str(dict(record.fields).get("neighbour", ""))
+            self._remember(Event(self._clock_ms(), record.event, neighbour))
+
+    def status(self) -> Mapping[str, Any] | None:
+        """Figures for the operator; None without a lake."""
+        if self._settings is None:
+            return None
+        shipped = asdict(self._shipper.total) if self._shipper is not None else {}
+        shipped.pop("is_all", None)
+        return {
+            "lake": str(self._settings.lake),
+            "waiting": len(self._pending),
+            "shipped_ms": self._shipped_ms,
+            "problem": self._problem,
+            **shipped,
+        }
+
+    # Inside.
+
+    async def _run(self, interval_s: float) -> None:
+        assert self._settings is not None
+        # Brokers that start together need not ship together.
+        await asyncio.sleep(interval_s * self._rng.random())
+        while True:
+            try:
+                await self.ship(self._settings.budget)
+            except ShipError as error:
+                self._complain(str(error))
+            except Exception as error:  # noqa: BLE001 - the next turn may go well
+                log_bug("bug", (("broker", self._name), ("at", "shipping")), error)
+            await asyncio.sleep(interval_s)
+
+    async def _retire(self, now_ms: int) -> None:
+        if self._settings is None or not self._settings.retain_ms or self._thread is None:
+            return
+        before_ms, writer = now_ms - self._settings.retain_ms, self._writer
+        assert writer is not None
+        names = await self._thread.call(lambda: writer.settled(before_ms, _RETIRED_MAX))
+        if names:
+            self._node.retire(names)
+
+    def _remember(self, event: Event) -> None:
+        assert self._thread is not None
+        writer = self._writer
+        assert writer is not None
+        self._thread.call(lambda: writer.remember(event)).add_done_callback(self._on_remembered)
+
+    def _on_remembered(self, future: asyncio.Future[None]) -> None:
+        if not future.cancelled() and (error := future.exception()) is not None:
+            self._complain(str(error))
+
+    def _complain(self, problem: str) -> None:
+        if problem != self._problem:
+            self._problem = problem
+            self._note("ship-failed", reason=problem)
+
+    def _note(self, event: str, **fields: str | int) -> None:
+        log(event, (("broker", self._name), *fields.items()))
