@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from penstock.cli import lab_report
 from penstock.cli.console import console, shown_number
 from penstock.cli.progress import ProgressReporter
 from penstock.lab import EXPERIMENTS, Experiment, Result, find_experiment, run_experiment
@@ -31,6 +32,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     help="The papers' experiments: what was published beside what this machine measures.",
 )
+app.command("report", epilog=lab_report.EXAMPLES)(lab_report.report)
 
 
 @app.command("list")

@@ -1,0 +1,156 @@
+"""``penstock lab report``: all experiments in one HTML page, run now or read from results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from penstock.cli.console import FAILURE, console
+from penstock.cli.pipeline_options import Master
+from penstock.cli.progress import ProgressReporter
+from penstock.lab import EXPERIMENTS, Experiment, Reporter
+from penstock.lab.report import (
+    CHAPTERS,
+    Entry,
+    Finding,
+    made_finding,
+    read_finding,
+    report_page,
+    swept_finding,
+)
+from penstock.model.errors import MisuseError, PenstockError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["EXAMPLES", "report"]
+
+EXAMPLES = """
+A full report runs each simulated experiment with every seed on Spark (mean and 95 % interval), draws the chart of the
+first seed, and runs the live ones once: hours. `--quick` runs small versions of the simulated ones, once each: minutes,
+and bands that a small version cannot meet are not judged. `--read` runs nothing. Ends with 1 if a figure lies outside
+its band, or an experiment failed.
+
+Examples:
+
+- `penstock lab report --read docs/results --out report.html`
+- `penstock lab report --quick --results /tmp/results`
+- `penstock lab report --only gryphon-e1 --only gryphon-e2 --seeds 1..5`
+"""
+_TITLE: Final = "Penstock: published beside measured"
+
+
+def report(
+    *,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The page to write.")] = Path("report.html"),
+    read: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Run nothing: show the results of this folder.")
+    ] = None,
+    results: Annotated[Path, typer.Option(metavar="DIR", help="Keeps results and charts.")] = Path("results"),
+    quick: Annotated[bool, typer.Option("--quick", help="Small runs, one seed, nothing live.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this experiment; may be repeated.")
+    ] = None,
+    seeds: Annotated[str, typer.Option(metavar="1..10", help="Seeds of each simulated experiment.")] = "1..10",
+    master: Master = "local[*]",
+) -> None:
+    """Write one HTML page of all experiments: published, measured, bands, charts, and where we differ."""
+    chosen = _chosen(only or [])
+    if read is not None:
+        if not read.is_dir():
+            raise MisuseError(f"no folder {read} with results")
+        made = {entry.key: read_finding(entry, experiment, read) for entry, experiment in chosen}
+        findings = {key: finding for key, finding in made.items() if finding is not None}
+        failed: list[str] = []
+    else:
+        with _making(seeds, master, quick=quick) as maker:
+            findings, failed = maker.make(chosen, results)
+    _write(out, report_page(CHAPTERS, findings, title=_TITLE, words=_words(read, seeds, quick=quick)))
+    outside = [] if quick else [f"{key} {metric}" for key, each in findings.items() for metric in _outside(each)]
+    console.line(f"report: {out} ({len(findings)} of {len(chosen)} experiments)")
+    for each in outside:
+        console.note(f"outside its band: {each}")
+    if failed or outside:
+        raise typer.Exit(FAILURE)
+
+
+def _chosen(only: list[str]) -> list[tuple[Entry, Experiment]]:
+    known = {each.name: each for each in EXPERIMENTS}
+    entries = [entry for chapter in CHAPTERS for entry in chapter.entries if entry.name in known]
+    if unknown := [name for name in only if name not in {entry.name for entry in entries}]:
+        raise MisuseError(f"no experiment {', '.join(unknown)} in the report; `penstock lab list` shows them all")
+    return [(entry, known[entry.name]) for entry in entries if not only or entry.name in only]
+
+
+class _Maker:
+    """Makes findings by running experiments."""
+
+    def __init__(self, reporter: Reporter, spark: SparkSession | None, seeds: str, *, quick: bool) -> None:
+        self._reporter, self._spark, self._seeds, self._quick = reporter, spark, seeds, quick
+
+    def make(self, chosen: list[tuple[Entry, Experiment]], folder: Path) -> tuple[dict[str, Finding], list[str]]:
+        """The findings by key, and the keys of those that failed."""
+        findings: dict[str, Finding] = {}
+        failed = []
+        for entry, experiment in chosen:
+            if self._quick and entry.is_live:
+                continue
+            try:
+                findings[entry.key] = self._made(entry, experiment, folder)
+            except PenstockError as error:
+                failed.append(entry.key)
+                console.note(f"{entry.key} failed: {error}")
+        return findings, failed
+
+    def _made(self, entry: Entry, experiment: Experiment, folder: Path) -> Finding:
+        self._reporter.note(entry.key)
+        single = made_finding(entry, experiment, folder, seed=1, quick=self._quick, reporter=self._reporter)
+        if self._spark is None or entry.is_live:
+            return single
+        from penstock.pipeline.sweep import run_sweep
+        from penstock.pipeline.sweep_plan import planned
+        from penstock.pipeline.sweep_store import SweepStore
+
+        plan = planned(experiment, grid=[], settings=list(entry.settings), seeds=self._seeds, quick=False)
+        swept = run_sweep(self._spark, plan, SweepStore(folder / "sweeps" / entry.key, plan), self._reporter)
+        if swept.failures:
+            raise PenstockError(f"seed {swept.failures[0].seed}: {swept.failures[0].message}")
+        return swept_finding(entry, experiment, folder, swept.cells[0].metrics, seeds=f"seeds {self._seeds}")
+
+
+@contextmanager
+def _making(seeds: str, master: str, *, quick: bool) -> Iterator[_Maker]:
+    with ProgressReporter() as reporter:
+        if quick:
+            yield _Maker(reporter, None, seeds, quick=True)
+            return
+        from penstock.pipeline.session import SessionSettings, check_requirements, using_session
+
+        check_requirements()
+        reporter.stage(f"starting Spark on {master}")
+        with using_session(SessionSettings(master=master, app_name="penstock report")) as spark:
+            yield _Maker(reporter, spark, seeds, quick=False)
+
+
+def _outside(finding: Finding) -> list[str]:
+    return [metric for metric, is_within in finding.verdicts().items() if not is_within]
+
+
+def _words(read: Path | None, seeds: str, *, quick: bool) -> str:
+    if read is not None:
+        return "Made from results that were kept; below each figure stands the command that makes it anew."
+    if quick:
+        return "A quick report: small versions of the simulated experiments, one seed each; bands are for full runs."
+    return f"Simulated experiments with seeds {seeds}: means with 95 % intervals; charts of seed 1; live ones once."
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise MisuseError(f"cannot write the report to {path}: {error.strerror}") from None

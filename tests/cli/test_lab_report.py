@@ -1,0 +1,66 @@
+"""``penstock lab report`` writes one page, from kept results or from quick runs, and its exit code is the verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from penstock.cli import lab_report
+from penstock.cli.app import app
+from penstock.lab import find_experiment
+from penstock.lab.experiment import QuietReporter
+from penstock.lab.report import Entry, made_finding
+
+
+def report(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["lab", "report", *arguments])
+
+
+def keep(folder: Path, *, lost: float) -> None:
+    measured = {"published": 5.0, "lost": lost, "duplicated": 0.0}
+    told = {"experiment": "delivery-chaos", "seed": 1, "parameters": {}, "published": {}, "measured": measured}
+    (folder / "delivery-chaos.json").write_text(json.dumps({**told, "figure": None}))
+
+
+def test_kept_results_are_shown(tmp_path: Path) -> None:
+    keep(tmp_path, lost=0)
+    out = tmp_path / "page.html"
+    result = report("--read", str(tmp_path), "--out", str(out))
+    assert result.exit_code == 0, result.output
+    assert "1 of" in result.stdout
+    assert "delivery-chaos" in out.read_text()
+
+
+def test_a_figure_outside_its_band_is_a_failure(tmp_path: Path) -> None:
+    keep(tmp_path, lost=3)
+    result = report("--read", str(tmp_path), "--out", str(tmp_path / "page.html"))
+    assert result.exit_code == 1
+    assert "outside its band: delivery-chaos lost" in result.stderr
+
+
+def test_a_quick_report_runs_what_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def small(entry: Entry, *arguments: object, **more: object) -> object:
+        experiment = find_experiment("matching-scale")
+        settings = ("max_size=100", "publications=10", "symbols=2")
+        return made_finding(
+            Entry(entry.name, settings=settings), experiment, tmp_path, seed=1, quick=True, reporter=QuietReporter()
+        )
+
+    monkeypatch.setattr(lab_report, "made_finding", small)
+    out = tmp_path / "page.html"
+    result = report("--quick", "--only", "matching-scale", "--results", str(tmp_path), "--out", str(out))
+    assert result.exit_code == 0, result.output
+    assert "links_us_100" in out.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--read", "no-such-folder"], "no folder no-such-folder"), (["--quick", "--only", "nonsense"], "no experiment")],
+)
+def test_mistakes_are_named(arguments: list[str], message: str) -> None:
+    result = report(*arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
