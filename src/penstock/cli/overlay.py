@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
+from penstock.cli import overlay_settings
 from penstock.cli.admin_calls import AdminError, call_admin
 from penstock.cli.console import FAILURE, console
 from penstock.live.config import load_overlay
@@ -53,6 +54,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     help="The brokers and links of an overlay: check the file, and apply it to brokers that run.",
 )
+app.command("settings", epilog=overlay_settings.EXAMPLES)(overlay_settings.settings)
 
 
 @dataclass(slots=True, frozen=True)

@@ -1,0 +1,93 @@
+"""All settings of an overlay file, with defaults and what they are, out of the settings classes themselves."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import MISSING, Field, dataclass, fields
+from inspect import getsource
+from textwrap import dedent
+from typing import Any, Final
+
+from penstock.broker.settings import BrokerSettings
+from penstock.congestion import CongestionSettings
+from penstock.live.config import TEXT_TUNABLES, TUNABLES
+from penstock.live.shipping.settings import ShipSettings
+from penstock.tracking.settings import TrackingSettings
+
+__all__ = ["SECTIONS", "Section", "Setting", "settings_of"]
+
+
+@dataclass(slots=True, frozen=True)
+class Setting:
+    """One key of a table."""
+
+    name: str
+    default: str
+    """As it would stand in the file; empty if there is none."""
+    unit: str
+    help: str
+
+
+@dataclass(slots=True, frozen=True)
+class Section:
+    """One table of the file."""
+
+    table: str
+    about: str
+    kind: type[Any]
+    only: Sequence[str] = ()
+    """The keys that a file may have; all if none is named."""
+
+
+SECTIONS: Final = (
+    Section(
+        "[defaults]",
+        "For all brokers; in `[brokers.NAME]` for one.",
+        BrokerSettings,
+        (*TUNABLES, *TEXT_TUNABLES),
+    ),
+    Section("[congestion]", "For all brokers; in `[brokers.NAME.congestion]` for one.", CongestionSettings),
+    Section("[tracking]", "For all brokers; in `[brokers.NAME.tracking]` for one.", TrackingSettings),
+    Section("[ship]", "For all brokers; without it nothing is shipped.", ShipSettings),
+)
+
+
+def settings_of(section: Section) -> list[Setting]:
+    """The keys of a table, in the order of the class."""
+    texts = _texts(section.kind)
+    return [
+        Setting(each.name, _default(each), _unit(each), each.metadata.get("help") or texts[each.name])
+        for each in fields(section.kind)
+        if not section.only or each.name in section.only
+    ]
+
+
+def _texts(kind: type[Any]) -> dict[str, str]:
+    """What the class says below each of its fields."""
+    body = ast.parse(dedent(getsource(kind))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found: dict[str, str] = {}
+    for statement, after in zip(body.body, [*body.body[1:], ast.Pass()], strict=True):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
+            found[statement.target.id] = " ".join(str(text).split()).replace("``", "`")
+    return found
+
+
+def _unit(setting: Field[Any]) -> str:
+    if "unit" in setting.metadata:
+        return str(setting.metadata["unit"])
+    parts = setting.name.split("_")
+    return next((unit for unit in ("ms", "bytes") if unit in parts), "")
+
+
+def _default(setting: Field[Any]) -> str:
+    if setting.default is MISSING or setting.default is None:
+        return ""
+    value = setting.default
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return f"{value:_}" if abs(value) >= 10_000 else str(value)
+    return f'"{value}"' if isinstance(value, str) else str(value)
