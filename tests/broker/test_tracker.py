@@ -11,6 +11,7 @@ from penstock.broker.tracker import _COMMITS_MAX, _GATHER_MS, _GROUPS_MAX, _NOTE
 from penstock.model.message_id import MessageId
 from penstock.tracking.answers import BrokerAnswer, Verdict
 from penstock.tracking.settings import TrackingSettings
+from penstock.tracking.sizing import FilterShape
 
 NOW_MS = 1_000_000
 
@@ -143,8 +144,9 @@ def test_recorded_is_handed_out_within_the_persistence_interval(desk: Desk) -> N
     assert desk.tracker.next_deadline() == NOW_MS + _GATHER_MS
     desk.at(NOW_MS + _GATHER_MS)
     assert desk.turn() == []
-    assert desk.tracker.next_deadline() == NOW_MS + _GATHER_MS + 1_000
-    desk.at(NOW_MS + _GATHER_MS + 1_000)
+    # Counted from when it happened.
+    assert desk.tracker.next_deadline() == NOW_MS + 1_000
+    desk.at(NOW_MS + 1_000)
     names = desk.turn()
     assert [name.partition("#")[0] for name in names] == ["filter/publish/1", "mark"]
 
@@ -284,3 +286,44 @@ def test_much_is_recorded_at_once_and_little_after_a_moment(desk: Desk) -> None:
     desk.turn()
     assert desk.tracker.tracking.status()["recorded"]["publish"] == _NOTES_MAX  # type: ignore[index]
     assert desk.tracker.next_deadline() == NOW_MS + 1_000
+
+
+def test_full_filters_wait_for_the_next_mark() -> None:
+    desk = Desk(shape=FilterShape(8_192, 128, 40), staged_max=64)
+    desk.turn()
+    desk.tracker.note_published([body(message(1, number)) for number in range(_NOTES_MAX)])
+    assert desk.turn() == []
+    assert desk.tracker.tracking.status()["filters_kept"] == _NOTES_MAX // 128
+    assert desk.answer(message(1, 5)).published is Verdict.YES
+    desk.at(NOW_MS + 1_000)
+    names = [name.partition("#")[0] for name in desk.turn()]
+    assert names == ["filter/publish/1"] * (_NOTES_MAX // 128) + ["mark"]
+
+
+def test_when_much_waits_full_filters_do_not() -> None:
+    desk = Desk(shape=FilterShape(8_192, 128, 40), staged_max=64, waiting_bytes_max=10_000)
+    desk.turn()
+    desk.tracker.note_published([body(message(1, number)) for number in range(_NOTES_MAX)])
+    names = [name.partition("#")[0] for name in desk.turn()]
+    assert names.count("filter/publish/1") >= 2
+    assert "mark" not in names
+
+
+def test_what_comes_by_long_after_its_time_is_known_to_the_next_crash(desk: Desk) -> None:
+    desk.at(NOW_MS + 100_000)
+    desk.turn()
+    desk.tracker.note_routed([body(message(2, 0, NOW_MS + 40_000))], "b2")
+    assert desk.turn() == ["mark"]
+    later = Desk(desk.kept, now_ms=NOW_MS + 100_500)
+    assert later.answer(message(2, 0, NOW_MS + 40_000)).routed is Verdict.GAP
+    assert later.answer(message(2, 0, NOW_MS + 30_000)).routed is Verdict.NO
+
+
+def test_only_identifiers_wait_to_be_recorded(desk: Desk) -> None:
+    desk.tracker.connect(5, "alice")
+    large = body(message(2)) + bytes(10_000)
+    desk.tracker.note_published([large])
+    desk.tracker.note_routed([large], "b2")
+    desk.tracker.note_delivered(large, (1).to_bytes(4), [5])
+    waiting = [*desk.tracker._published, *desk.tracker._routed["b2"], *desk.tracker._delivered]
+    assert waiting == [message(2).to_bytes()] * 3

@@ -2,9 +2,9 @@
 
 Published: a local publisher's messages, when they are durable (best effort: at once). Routed: whatever comes by, also
 in answer to a NACK. Delivered: what is handed to clients, whose subscriber is the name of their durable subscription,
-or their own; whether it got over the last connection only they know. What happens is gathered for a moment, since a
-batch costs little more than a single message. What is to be stored goes with the broker's commits; delivery never waits
-for it.
+or their own; whether it got over the last connection only they know. Identifiers are gathered for a moment, since many
+cost little more than one. What is to be stored goes with the broker's commits, filters that are full with the next
+mark: one sync for each persistence interval. Delivery never waits for it.
 
 Deviation: an attachment is stored in the commit of the turn in which it takes effect, not before. If the broker crashes
 in between, the gap of the crash covers what the subscriber may have got.
@@ -13,9 +13,11 @@ in between, the gap of the crash covers what the subscriber may have got.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+
+import numpy as np
 
 from penstock.broker.commits import Commits
 from penstock.broker.durable import KeepRecord
@@ -32,12 +34,10 @@ from penstock.tracking.strategy import NullTracking, Tracking
 
 __all__ = ["Tracker"]
 
-_BROKER: Final = slice(4, 8)
-"""Where an identifier has the number of the broker that its publisher was connected to."""
 _LINK: Final = "link/"
-_NOTES_MAX: Final = 512
-_GATHER_MS: Final = 50
-"""What has happened is recorded when it is so much, or after so long: one by one it would cost three times as much."""
+_NOTES_MAX: Final = 2_048
+_GATHER_MS: Final = 100
+"""What has happened is recorded when it is so much, or after so long: one by one it would cost five times as much."""
 _COMMITS_MAX: Final = 64
 """With so many commits on their way the disk cannot follow: what is to be stored waits; what is too much is a gap."""
 _ORIGINS_MAX: Final = 4_096
@@ -61,16 +61,22 @@ class Tracker:
 
     def __init__(self, settings: BrokerSettings, kept: Mapping[str, bytes]) -> None:
         self._settings, self._kept = settings, dict(kept)
-        self._own = settings.number.to_bytes(4)
         self.tracking: Tracking = NullTracking()
         self.is_on = settings.tracking.strategy != "null"
         """Whether anything is recorded."""
         self.attachments, self.aliases = AttachmentMap(), AliasBook()
         self._published: list[bytes] = []
-        self._routed: list[tuple[Sequence[bytes], str]] = []
-        self._delivered: list[tuple[bytes, bytes, list[int]]] = []
-        self._noted_ms: int | None = None
+        self._routed: dict[str, list[bytes]] = {}
+        """By neighbour. Everywhere only identifiers are gathered, as messages may be large."""
+        self._delivered: list[bytes] = []
+        self._receivers: list[int] = []
+        """For each one delivered the subscriber's key; not in pairs, which would keep the garbage collector busy."""
+        self._noted = 0
+        """How many there are of all these."""
+        self._noted_ms = 0
         """When the first of these was noted."""
+        self._is_gathering = False
+        """Whether that was in an earlier turn."""
         self._clients: dict[int, int] = {}
         """Keys of the clients' names, by connection."""
         self._durables: dict[tuple[int, bytes], int] = {}
@@ -131,15 +137,32 @@ class Tracker:
 
     def note_published(self, bodies: Sequence[bytes]) -> None:
         """Messages of local publishers are on their way."""
-        self._published += bodies
+        if len(bodies) == 1:
+            self._published.append(bodies[0][:MESSAGE_ID_BYTES])
+        else:
+            self._published += [body[:MESSAGE_ID_BYTES] for body in bodies]
+        self._noted += len(bodies)
 
     def note_routed(self, bodies: Sequence[bytes], neighbour: str) -> None:
         """Messages have come by."""
-        self._routed.append((bodies, neighbour))
+        ids = [body[:MESSAGE_ID_BYTES] for body in bodies]
+        if neighbour in self._routed:
+            self._routed[neighbour] += ids
+        else:
+            self._routed[neighbour] = ids
+        self._noted += len(ids)
+        if self.tracking.is_old(ids[0]):
+            # An answer to a NACK: a crash must know how far back it reaches before others have gone on.
+            self._noted += _NOTES_MAX
 
     def note_delivered(self, body: bytes, numbers: bytes, connections: list[int]) -> None:
         """A message goes to clients."""
-        self._delivered.append((body, numbers, connections))
+        message_id, known = body[:MESSAGE_ID_BYTES], self._groups.get
+        for connection in connections:
+            for key in known((connection, numbers)) or self._group(connection, numbers):
+                self._delivered.append(message_id)
+                self._receivers.append(key)
+                self._noted += 1
 
     # --- links
 
@@ -198,8 +221,6 @@ class Tracker:
         """A subscription is over."""
         attached = self._attached.pop((connection, number), None)
         if attached is not None:
-            # What was delivered in this turn counts before.
-            self._record()
             self._groups = {}
             self._durables.pop((connection, number.to_bytes(4)), None)
             self._put(self.attachments.detach(attached, {}, now_ms=self._now_ms))
@@ -212,23 +233,26 @@ class Tracker:
 
     def finish(self, commits: Commits) -> None:
         """Records what has happened, if it is worth it, and puts what is to be stored into the commit of the turn."""
-        noted = len(self._published) + len(self._routed) + len(self._delivered)
-        if noted:
-            if self._noted_ms is None:
-                self._noted_ms = self._now_ms
+        if self._noted:
+            if not self._is_gathering:
+                self._is_gathering, self._noted_ms = True, self._now_ms
+                self.tracking.expect(now_ms=self._now_ms)
             is_over = not self._noted_ms <= self._now_ms < self._noted_ms + _GATHER_MS
-            if noted >= _NOTES_MAX or is_over or self._is_stopped:
+            if self._noted >= _NOTES_MAX or is_over or self._is_stopped:
                 self._record()
+        if self._outgoing or self.tracking.is_due:
+            self._hand_out(commits)
+
+    def _hand_out(self, commits: Commits) -> None:
         # At the end there is no later turn for what waits.
         if commits.waiting >= _COMMITS_MAX and not self._is_stopped:
             return
-        keeps = self.tracking.take() if self.is_on and self.started_ms is not None else []
-        if keeps or self._outgoing:
-            commit = 0
-            for keep in (*self._outgoing.values(), *keeps):
-                commit = commits.add(KeepRecord(keep.name, keep.value))
-            self._outgoing = {}
-            self._on_their_way.append((commit, keeps))
+        keeps = self.tracking.take()
+        commit = 0
+        for keep in (*self._outgoing.values(), *keeps):
+            commit = commits.add(KeepRecord(keep.name, keep.value))
+        self._outgoing = {}
+        self._on_their_way.append((commit, keeps))
 
     def on_committed(self, number: int) -> None:
         """Commits are durable."""
@@ -238,7 +262,7 @@ class Tracker:
     def next_deadline(self) -> int | None:
         """When something is to be recorded or stored."""
         due_ms = self.tracking.next_deadline()
-        if self._noted_ms is None:
+        if not self._is_gathering:
             return due_ms
         gathered_ms = self._noted_ms + _GATHER_MS
         return gathered_ms if due_ms is None else min(due_ms, gathered_ms)
@@ -247,7 +271,7 @@ class Tracker:
         """Hands out what is to be stored."""
         due_ms = self.tracking.next_deadline()
         is_due = due_ms is not None and due_ms <= self._now_ms
-        if is_due or (self._noted_ms is not None and self._now_ms >= self._noted_ms + _GATHER_MS):
+        if is_due or (self._is_gathering and self._now_ms >= self._noted_ms + _GATHER_MS):
             # Before the mark that says that everything so far is stored.
             self._record()
         if is_due:
@@ -286,30 +310,29 @@ class Tracker:
 
     def _record(self) -> None:
         now_ms, tracking = self._now_ms, self.tracking
-        self._noted_ms = None
+        self._noted, self._is_gathering = 0, False
         published, self._published = self._published, []
-        routed, self._routed = self._routed, []
+        routed, self._routed = self._routed, {}
         delivered, self._delivered = self._delivered, []
+        receivers, self._receivers = self._receivers, []
         if self._is_stopped:
             self._miss(published)
             return
-        if published:
-            ids = [body[:MESSAGE_ID_BYTES] for body in published]
-            tracking.record_published(b"".join(ids), now_ms=now_ms)
-            for each in ids:
-                if each[_BROKER] != self._own:
-                    self._note_alias(each, now_ms)
-        for bodies, neighbour in routed:
-            for origin, ids in _by_origin(bodies).items():
+        for origin, ids, _ in _by_origin(published):
+            tracking.record_published(ids, now_ms=now_ms)
+            if origin != self._settings.number:
+                self._note_aliases(ids, now_ms)
+        for neighbour, noted in routed.items():
+            for origin, ids, _ in _by_origin(noted):
                 self._note_upstream(origin, neighbour, now_ms)
-                tracking.record_routed(origin, b"".join(ids), now_ms=now_ms)
-        if delivered:
-            self._record_delivered(delivered, now_ms)
+                tracking.record_routed(origin, ids, now_ms=now_ms)
+        for origin, ids, keys in _by_origin(delivered, receivers):
+            tracking.record_delivered(origin, ids, keys, now_ms=now_ms)
 
     def _miss(self, published: list[bytes]) -> None:
         """The histories have ended, and messages became durable after that: the gap of a crash says so."""
         if published and isinstance(self.tracking, Recorder):
-            times = [MessageId.from_bytes(body[:MESSAGE_ID_BYTES]).timestamp_ms for body in published]
+            times = [MessageId.from_bytes(each).timestamp_ms for each in published]
             record = GapRecord(((min(times), max(times)),), "stop")
             self._put([self.tracking.gaps.add(record)])
 
@@ -321,24 +344,6 @@ class Tracker:
                 self._forgot_upstream_ms = now_ms
             upstream = self._upstream[origin] = _Upstream(self._forgot_upstream_ms)
         upstream.neighbours[neighbour] = now_ms
-
-    def _record_delivered(self, delivered: list[tuple[bytes, bytes, list[int]]], now_ms: int) -> None:
-        groups = self._groups
-        by_origin: dict[bytes, tuple[list[bytes], list[int]]] = {}
-        for body, numbers, connections in delivered:
-            origin = body[_BROKER]
-            found = by_origin.get(origin)
-            if found is None:
-                found = by_origin[origin] = ([], [])
-            ids, keys = found
-            message_id = body[:MESSAGE_ID_BYTES]
-            for connection in connections:
-                for key in groups.get((connection, numbers)) or self._group(connection, numbers):
-                    ids.append(message_id)
-                    keys.append(key)
-        for origin, (ids, keys) in by_origin.items():
-            if ids:
-                self.tracking.record_delivered(int.from_bytes(origin), b"".join(ids), keys, now_ms=now_ms)
 
     def _group(self, connection: int, numbers: bytes) -> tuple[int, ...]:
         """The subscribers of one client that get a message: durable subscriptions, and the client for all others."""
@@ -352,17 +357,24 @@ class Tracker:
         group = self._groups[connection, numbers] = tuple(dict.fromkeys(named))
         return group
 
-    def _note_alias(self, message_id: bytes, now_ms: int) -> None:
-        settings = self._settings
-        self._put(self.aliases.record(MessageId.from_bytes(message_id), settings.name, settings.number, now_ms=now_ms))
+    def _note_aliases(self, ids: bytes, now_ms: int) -> None:
+        name, number = self._settings.name, self._settings.number
+        for place in range(0, len(ids), MESSAGE_ID_BYTES):
+            message_id = MessageId.from_bytes(ids[place : place + MESSAGE_ID_BYTES])
+            self._put(self.aliases.record(message_id, name, number, now_ms=now_ms))
 
 
-def _by_origin(bodies: Sequence[bytes]) -> dict[int, list[bytes]]:
-    found: dict[bytes, list[bytes]] = {}
-    for body in bodies:
-        origin = body[_BROKER]
-        if origin in found:
-            found[origin].append(body[:MESSAGE_ID_BYTES])
-        else:
-            found[origin] = [body[:MESSAGE_ID_BYTES]]
-    return {int.from_bytes(origin): ids for origin, ids in found.items()}
+def _by_origin(ids: list[bytes], keys: Sequence[int] = ()) -> Iterator[tuple[int, bytes, Sequence[int]]]:
+    """Identifiers, one behind the other, with the keys beside them, for each broker that they name."""
+    if not ids:
+        return
+    joined = b"".join(ids)
+    origins = np.frombuffer(joined, dtype=">u4")[1::4]
+    if (origins == origins[0]).all():
+        yield int(origins[0]), joined, keys
+        return
+    places: dict[int, list[int]] = {}
+    for place, origin in enumerate(origins.tolist()):
+        places.setdefault(origin, []).append(place)
+    for origin, own in places.items():
+        yield origin, b"".join([ids[place] for place in own]), [keys[place] for place in own] if keys else ()

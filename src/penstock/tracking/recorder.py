@@ -7,9 +7,10 @@ ones since. The mark is renewed now and then also while nothing happens, so that
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
+
+import numpy as np
 
 from penstock.tracking.catalogue import Catalogue
 from penstock.tracking.gaps import Gaps
@@ -32,9 +33,10 @@ __all__ = ["Recorder", "make_tracking"]
 
 _IDLE_MARKS: Final = 10
 """A quiet broker renews its mark every so many persistence intervals."""
+_TOGETHER_BYTES: Final = 256 * 1024
+"""With so much that waits, full filters do not wait for the next mark."""
 _SINCE: Final = "since/filter"
 _ID_BYTES: Final = 16
-_LOW_HALF: Final = struct.Struct(">8xQ")
 
 
 class Recorder:
@@ -55,6 +57,9 @@ class Recorder:
         self._outgoing: dict[str, Keep] = {}
         self._on_their_way: dict[str, list[Keep]] = {}
         self._waiting_bytes = 0
+        self._together_bytes = min(_TOGETHER_BYTES, settings.waiting_bytes_max // 4)
+        self.is_due = False
+        """Whether more is to be taken than filters that can wait for the next mark."""
         self._dirty_ms: int | None = None
         self._mark = MarkRecord(now_ms, now_ms)
         self._stopped = False
@@ -64,6 +69,15 @@ class Recorder:
         self._renew_mark(now_ms)
 
     # --- recording
+
+    def is_old(self, message_id: bytes) -> bool:
+        """Whether a message that comes by is older than what the mark on disk lets a crash expect."""
+        return int.from_bytes(message_id[8:14], "big") < self._floor_ms
+
+    def expect(self, *, now_ms: int) -> None:
+        """Something has happened that will be recorded in a moment: it is to be stored as if it had been now."""
+        if self._dirty_ms is None:
+            self._dirty_ms = now_ms
 
     def record_published(self, ids: bytes, *, now_ms: int) -> None:
         """Local publishers have published these messages, 16 bytes each."""
@@ -166,7 +180,7 @@ class Recorder:
     def take(self) -> list[Keep]:
         """What is to be made durable now, in this order; the mark after all that it speaks of."""
         taken = list(self._outgoing.values())
-        self._outgoing = {}
+        self._outgoing, self.is_due = {}, False
         for keep in taken:
             if keep.name != MARK:
                 self._on_their_way.setdefault(keep.name, []).append(keep)
@@ -195,7 +209,7 @@ class Recorder:
 
     def _store(self, stored: StoredFilter) -> None:
         header = stored.header
-        self._send(Keep(filter_name(header), stored.encode()))
+        self._send(Keep(filter_name(header), stored.encode()), can_wait=True)
         self._catalogue(header)
 
     def retire(self, names: Container[str]) -> None:
@@ -223,11 +237,12 @@ class Recorder:
         key = stored.header.key
         self._send(self.gaps.add(GapRecord(spans, "overload", str(HistoryKey(key.phase, key.origin, key.part)))))
 
-    def _send(self, keep: Keep) -> None:
+    def _send(self, keep: Keep, *, can_wait: bool = False) -> None:
         # A newer generation, or a newer mark, goes behind what it must not overtake.
         before = self._outgoing.pop(keep.name, None)
         self._waiting_bytes += keep.size_bytes - (before.size_bytes if before else 0)
         self._outgoing[keep.name] = keep
+        self.is_due |= not can_wait or self._waiting_bytes >= self._together_bytes
 
     def _send_since(self) -> None:
         self._send(Keep(_SINCE, encode_record(SinceRecord(self.catalogue.known_since_ms))))
@@ -351,8 +366,7 @@ def _oldest_ms(ids: bytes) -> int:
     """The oldest timestamp of a batch."""
     if len(ids) == _ID_BYTES:
         return int.from_bytes(ids[8:14], "big")
-    low: int = min(_LOW_HALF.iter_unpack(ids))[0]
-    return low >> 16
+    return int(np.frombuffer(ids, dtype=">u8")[1::2].min()) >> 16
 
 
 def _history_of(name: str) -> str:

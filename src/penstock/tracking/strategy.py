@@ -44,6 +44,14 @@ class Tracking(Protocol):
     """What a broker asks of its strategy."""
 
     kind: str
+    is_due: bool
+    """Whether something is to be taken now."""
+
+    def is_old(self, message_id: bytes) -> bool:
+        """Whether a message that comes by is so old that a crash must be told of it at once."""
+
+    def expect(self, *, now_ms: int) -> None:
+        """Something has happened that will be recorded in a moment: it is to be stored as if it had been now."""
 
     def record_published(self, ids: bytes, *, now_ms: int) -> None:
         """Local publishers have published these messages, 16 bytes each."""
@@ -64,7 +72,7 @@ class Tracking(Protocol):
         """The broker stops in order: everything is handed out, and nothing will be recorded any more."""
 
     def take(self) -> list[Keep]:
-        """What is to be made durable now, in this order."""
+        """What is to be made durable, in this order."""
 
     def on_kept(self, values: Sequence[Keep]) -> None:
         """These values, as they were taken, are durable."""
@@ -85,7 +93,14 @@ class NullTracking:
     kind = "null"
 
     def __init__(self) -> None:
-        self._taken = False
+        self._taken = self.is_due = False
+
+    def is_old(self, message_id: bytes) -> bool:  # noqa: ARG002
+        """No."""
+        return False
+
+    def expect(self, *, now_ms: int) -> None:
+        """Nothing happens."""
 
     def record_published(self, ids: bytes, *, now_ms: int) -> None:
         """Nothing happens."""
