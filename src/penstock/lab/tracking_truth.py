@@ -1,237 +1,118 @@
-"""Traces in a simulated overlay with faults, against what the simulator itself saw ([Tracking] section 3.3).
+"""Traces of random messages in overlays with faults, beside what the simulator itself saw ([Tracking] section 3.3).
 
-The truth is gathered outside of what is examined: bodies that arrive at brokers over links, the disks of pubends, what
-clients received. Everything that is true must be found, unless the answer says that something is missing there; what
-is found and not true must be as rare as the answers say.
+Two overlays of the same size, with the same harm: one with the usual filters, where nothing false is to be expected;
+one with filters so coarse that brokers err often enough to be counted. There a claim of a broker that a message never
+was at is beside the probability that its filters give; likewise a subscriber who never wanted it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
-from random import Random
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
-from penstock.broker.broker import Broker
-from penstock.broker.effects import Effect
-from penstock.broker.frames import Forward, Frame, KnowledgeMessage, Refused, TraceReply, TraceRequest
-from penstock.client.tracing import read_trace
-from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
-from penstock.sim.client import SimClient
-from penstock.sim.host import Host
-from penstock.sim.link import Link
-from penstock.sim.topologies import broker_names, tree
-from penstock.sim.wire import LinkOptions
-from penstock.sim.world import World
-from penstock.tracking.answers import Trace, Verdict
+from penstock.lab.experiment import Context, Experiment
+from penstock.lab.parameters import Parameter
+from penstock.lab.tracking_campaign import TracingCampaign
+from penstock.lab.tracking_verdict import TracingVerdict
+from penstock.tracking import FilterShape, TrackingSettings
 
-__all__ = ["Tracer", "TracingCampaign", "TracingVerdict", "compare"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-_SELECTORS: Final = ("", "number < 300", "number >= 700", "number between 200 and 400")
-_PAUSES_MS: Final = (50, 500, 2_000)
-_ANSWER_MS: Final = 60_000
-_LASTS_MS: Final = (200, 3_000, 15_000)
-_PUBENDS: Final = 3
-"""One broker of so many has a pubend."""
-_UNSURE: Final = (Verdict.GAP, Verdict.UNKNOWN)
+__all__ = ["COARSE", "TRACKING_TRUTH"]
+
+COARSE: Final = TrackingSettings(
+    shape=FilterShape(m=256, n=64, k=2), efpp=0.4, publish_rate_max=100, delivery_rate_max=100, staged_max=16
+)
+"""Filters that are full after 64 messages, and then claim every seventh that they never saw."""
 
 
-@dataclass(slots=True)
-class TracingVerdict:
-    """What came of many traces."""
+class _Course:
+    """How often brokers were wrong, and were to be, trace by trace."""
 
-    traced: int = 0
-    hops: int = 0
-    """Brokers that messages really were at."""
-    receivers: int = 0
-    """Clients that messages really reached."""
-    excused: int = 0
-    """Hops and receivers that were not found, where the answer says that records are missing."""
-    extra_hops: int = 0
-    """Brokers that were found, and messages never were at."""
-    extra_receivers: int = 0
-    """Clients that were found, and messages never reached: false, or lost on the way to the client."""
-    expected: float = 0.0
-    """The false positives that the answers admit, at most."""
-    incomplete: int = 0
-    """Answers that say that something may be missing."""
-    refused: list[str] = field(default_factory=list)
-    misses: list[str] = field(default_factory=list)
-    """What is true, was not found, and is not excused: there must be none."""
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.claims: list[tuple[int, float, float]] = []
+        self.deliveries: list[tuple[int, float, float]] = []
+
+    def on_traced(self, verdict: TracingVerdict) -> None:
+        """One more trace was judged."""
+        self._context.reporter.advance()
+        for chances, course in ((verdict.claims, self.claims), (verdict.deliveries, self.deliveries)):
+            course.append((chances.wrong, chances.predicted, chances.standard_error))
 
 
-class Tracer(SimClient):
-    """A client that traces messages."""
-
-    def __init__(self, world: World, name: str, broker: str) -> None:
-        super().__init__(name, clock=world.clock, trace=world.trace, host=Host(world.clock), overlay="penstock")
-        self._world = world
-        self.answer: Trace | None = None
-        """The last one."""
-        self.refusal = ""
-        self._handlers[TraceReply] = self._on_trace
-        far = world.broker(broker)
-        self._overlay = far.settings.overlay
-        world.clients[name] = self
-        link = world.links[name, broker] = Link(
-            world.clock, Random(f"{world.seed}/{name}"), self, far, options=LinkOptions()
-        )
-        link.want()
-
-    def ask(self, message_id: MessageId) -> Trace | None:
-        """The way of a message, or None with a refusal; virtual time passes."""
-        self.answer, self.refusal = None, ""
-        self._say(TraceRequest(1, message_id.to_bytes()))
-        self._world.run_until(lambda: self.answer is not None or bool(self.refusal), limit_ms=_ANSWER_MS)
-        return self.answer
-
-    def _on_trace(self, frame: TraceReply) -> None:
-        self.answer = read_trace(frame.trace)
-
-    def _on_refused(self, frame: Refused) -> None:
-        self.refusal = frame.reason
+def _run(context: Context) -> Mapping[str, float]:
+    usual, _ = _traced(context, "the usual filters", None)
+    coarse, course = _traced(context, "coarse filters", {"tracking": COARSE})
+    context.figure(lambda figure: _draw(figure, course))
+    metrics: dict[str, float] = {"missed": len(usual.misses) + len(coarse.misses)}
+    for name, verdict in (("", usual), ("coarse_", coarse)):
+        metrics |= _figures(name, verdict)
+    for name, chances in (("false_claims", coarse.claims), ("false_receivers", coarse.deliveries)):
+        metrics |= {name: chances.wrong, f"{name}_theory": round(chances.predicted, 1)}
+        metrics |= {f"{name}_standard_errors": round(chances.standard_errors, 2), f"{name}_chances": chances.count}
+    return metrics
 
 
-class TracingCampaign:
-    """An overlay by chance, with a market and harm; then traces of some of its messages."""
-
-    def __init__(self, seed: int | str, *, brokers: int, settings: dict[str, Any] | None = None) -> None:
-        self._was_at: dict[bytes, dict[str, None]] = {}
-        self.world = World(seed, make_broker=partial(_Watched, self._was_at))
-        self._chance = self.world.faults
-        names = broker_names(brokers)
-        self._pairs = tree(names, children=3)
-        for _ in range(brokers // 5):
-            one, other = self._chance.sample(names, 2)
-            if (one, other) not in self._pairs and (other, one) not in self._pairs:
-                self._pairs.append((one, other))
-        for broker in self.world.add_overlay(self._pairs, settings=settings, guaranteed=True, latency_us=2_000):
-            broker.disk.journal = []
-        self.publishers = [self.world.add_client(f"pub-{name}", name) for name in names[::_PUBENDS]]
-        self.subscribers = [self.world.add_client(f"sub-{name}", name) for name in names]
-        for client in self.subscribers:
-            client.subscribe(self._chance.choice(_SELECTORS))
-        self._homes = dict(zip((client.name for client in self.subscribers), names, strict=True))
-        self.tracer = Tracer(self.world, "tracer", names[-1])
-        self.blows: list[str] = []
-
-    def run(self, *, messages: int, blows: int, traces: int) -> TracingVerdict:
-        """Trade and harm, heal, trace."""
-        self.world.run_until_ready(limit_ms=60_000)
-        rounds = max(blows, 1)
-        for number in range(rounds):
-            self._trade(messages // rounds)
-            if number < blows:
-                self._chance.choice((self._crash, self._stop, self._cut, self._slow_disk))()
-            self.world.run_for(self._chance.choice(_PAUSES_MS))
-        self.world.run_for(2 * max(_LASTS_MS))
-        assert self.world.run_until_ready(limit_ms=180_000), "the overlay does not come to rest"
-        self.world.run_for(30_000)
-        return self._trace(traces)
-
-    # --- work and harm
-
-    def _trade(self, messages: int) -> None:
-        work = self.world.workload
-        for place in range(messages):
-            publisher, attributes = work.choice(self.publishers), {"number": work.randrange(1_000)}
-            self.world.clock.after(2_000 * place, partial(publisher.publish, attributes))
-        self.world.run_for(2 * messages)
-
-    def _crash(self) -> None:
-        self._down("crash", lambda name: self.world.crash(name, loud=self._chance.random() < 0.5))
-
-    def _stop(self) -> None:
-        self._down("stop", self.world.stop)
-
-    def _down(self, what: str, end: Callable[[str], None]) -> None:
-        # The one that leads traces stays, as its own answers would be all that is missing.
-        up = [name for name, broker in self.world.brokers.items() if broker.is_up]
-        name = self._chance.choice(up)
-        self.blows.append(f"{what} {name}")
-        end(name)
-        self._later(lambda: self.world.restart(name))
-
-    def _cut(self) -> None:
-        one, other = self._chance.choice(self._pairs)
-        self.blows.append(f"cut {one} {other}")
-        self.world.cut(one, other, loud=self._chance.random() < 0.5)
-        self._later(lambda: self.world.heal(one, other))
-
-    def _slow_disk(self) -> None:
-        name = self._chance.choice(list(self.world.brokers))
-        device = self.world.broker(name).device
-        self.blows.append(f"slow disk {name}")
-        device.slowness = 50.0
-        self._later(lambda: setattr(device, "slowness", 1.0))
-
-    def _later(self, repair: Callable[[], None]) -> None:
-        self.world.clock.after(1_000 * self._chance.choice(_LASTS_MS), repair)
-
-    # --- judging
-
-    def _trace(self, traces: int) -> TracingVerdict:
-        truth = self._was_at
-        for broker in self.world.brokers.values():
-            for _, _, body in broker.disk.journal or ():
-                truth.setdefault(body[:MESSAGE_ID_BYTES], {})[broker.name] = None
-        got: dict[bytes, dict[tuple[str, str], None]] = {}
-        for client in self.subscribers:
-            for each in client.deliveries:
-                got.setdefault(each.body[:MESSAGE_ID_BYTES], {})[self._homes[client.name], client.name] = None
-        verdict = TracingVerdict()
-        known = sorted(truth)
-        for key in self._chance.sample(known, min(traces, len(known))):
-            message_id = MessageId.from_bytes(key)
-            # Not more in a second than a broker allows.
-            self.world.run_for(25)
-            trace = self.tracer.ask(message_id)
-            if trace is None:
-                verdict.refused.append(f"{message_id}: {self.tracer.refusal or 'no answer'}")
-            else:
-                compare(trace, list(truth[key]), list(got.get(key, ())), verdict)
-        return verdict
+def _traced(context: Context, name: str, settings: dict[str, Any] | None) -> tuple[TracingVerdict, _Course]:
+    course, reporter = _Course(context), context.reporter
+    brokers, blows, traces = (context.integer(each) for each in ("brokers", "blows", "traces"))
+    seed = context.rng.getrandbits(32)
+    reporter.stage(f"{name}: {brokers} brokers, {blows} blows, {traces} traces", total=blows + traces)
+    campaign = TracingCampaign(
+        seed, brokers=brokers, settings=settings, on_round=reporter.advance, on_traced=course.on_traced
+    )
+    verdict = campaign.run(messages=context.integer("messages"), blows=blows, traces=traces)
+    for miss in verdict.misses[:10]:
+        reporter.note(f"seed {seed}: not found, and not excused: {miss}")
+    return verdict, course
 
 
-class _Watched(Broker):
-    """A broker of which it is seen which messages arrive."""
-
-    def __init__(self, was_at: dict[bytes, dict[str, None]], *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self._was_at = was_at
-
-    def receive(self, connection: int, frames: list[Frame], *, now_ms: int) -> list[Effect]:
-        """Frames have arrived."""
-        effects = super().receive(connection, frames, now_ms=now_ms)
-        # One that broke a rule, or was told goodbye, was not listened to any more.
-        if connection in self._connections.peers:
-            for frame in frames:
-                if isinstance(frame, KnowledgeMessage | Forward):
-                    for body in frame.bodies:
-                        self._was_at.setdefault(body[:MESSAGE_ID_BYTES], {})[self.settings.name] = None
-        return effects
+def _figures(name: str, verdict: TracingVerdict) -> dict[str, float]:
+    gaps = {f"{name}answers_with_gap_{reason}": count for reason, count in sorted(verdict.reasons.items())}
+    return {
+        f"{name}traces": verdict.traced,
+        f"{name}refused": len(verdict.refused),
+        f"{name}hops": verdict.hops,
+        f"{name}receivers": verdict.receivers,
+        f"{name}excused": verdict.excused,
+        f"{name}incomplete": verdict.incomplete,
+        f"{name}extra_hops": verdict.extra_hops,
+        f"{name}extra_receivers": verdict.extra_receivers,
+        **gaps,
+    }
 
 
-def compare(trace: Trace, hops: list[str], receivers: list[tuple[str, str]], verdict: TracingVerdict) -> None:
-    """Add to the verdict what a trace is worth, when this is true."""
-    found, told = set(trace.routed_by), set(trace.receivers)
-    unsure = {*trace.unreachable, *(hop.broker for hop in trace.hops if hop.claim in _UNSURE)}
-    untold = {hop.broker for hop in trace.hops if hop.answer is not None and hop.answer.delivered in _UNSURE}
-    verdict.traced += 1
-    verdict.hops += len(hops)
-    verdict.receivers += len(receivers)
-    verdict.incomplete += not trace.is_complete
-    verdict.expected += trace.error_probability
-    for broker in hops:
-        if broker not in found:
-            verdict.excused += broker in unsure
-            if broker not in unsure:
-                verdict.misses.append(f"{trace.message_id} was at {broker}")
-    for broker, client in receivers:
-        if (broker, client) not in told:
-            verdict.excused += broker in unsure | untold
-            if broker not in unsure | untold:
-                verdict.misses.append(f"{trace.message_id} reached {client} at {broker}")
-    verdict.extra_hops += len(found - set(hops))
-    verdict.extra_receivers += len(told - set(receivers))
+def _draw(figure: Figure, course: _Course) -> None:
+    parts = (("brokers that never had it", course.claims), ("subscribers who never wanted it", course.deliveries))
+    for place, (title, values) in enumerate(parts, start=1):
+        axes = figure.add_subplot(1, 2, place)
+        traces = range(1, len(values) + 1)
+        predicted = [each[1] for each in values]
+        low = [theory - 4 * error for _, theory, error in values]
+        high = [theory + 4 * error for _, theory, error in values]
+        axes.fill_between(traces, low, high, color="C3", alpha=0.15, label="4 standard errors")
+        axes.plot(traces, predicted, color="C3", linestyle="--", label="by the formula")
+        axes.plot(traces, [each[0] for each in values], color="C0", label="false")
+        axes.set(xlabel="traces", ylabel="false positives so far" if place == 1 else "")
+        axes.set_title(title, fontsize="medium")
+        axes.set_ylim(bottom=0)
+        axes.grid(visible=True, alpha=0.3)
+        axes.legend(frameon=False, loc="upper left")
+    figure.suptitle("False positives in traces with coarse filters")
+
+
+TRACKING_TRUTH: Final = Experiment(
+    name="tracking-truth",
+    summary="Traces in simulated overlays with faults, beside what the simulator saw: missed, and false by chance",
+    source="[Tracking] sections 3.3 and 4.3",
+    parameters=(
+        Parameter("brokers", 50, "brokers of each overlay", quick=8, minimum=2, maximum=64),
+        Parameter("messages", 4_000, "messages that are published", quick=300, minimum=10, maximum=1_000_000),
+        Parameter("blows", 40, "crashes, stops, cut links, slow disks and damaged records", quick=6, maximum=10_000),
+        Parameter("traces", 1_000, "messages that are traced in each overlay", quick=40, minimum=1, maximum=100_000),
+    ),
+    published={"missed": 0, "extra_hops": 0, "false_claims_standard_errors": "within 4"},
+    run=_run,
+)
