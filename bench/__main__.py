@@ -11,7 +11,19 @@ from typing import Protocol
 
 import msgspec
 
-from bench import catch_up, durable, live, matching, simulator, spark_source, storage, sweep, tracking
+from bench import (
+    catch_up,
+    durable,
+    live,
+    matching,
+    routing_histories,
+    simulator,
+    spark_source,
+    storage,
+    sweep,
+    tracing,
+    tracking,
+)
 from bench.report import Report
 from penstock.cli.console import console
 from penstock.cli.progress import ProgressReporter
@@ -34,6 +46,8 @@ BENCHES: dict[str, _Bench] = {
     "spark-source": spark_source.run,
     "sweep": sweep.run,
     "tracking": tracking.run,
+    "routing-histories": routing_histories.run,
+    "tracing": tracing.run,
 }
 
 
