@@ -90,3 +90,22 @@ def test_bits_take_about_the_space_they_need(tmp_path: Path) -> None:
     staged = LakeFiles(tmp_path, "b").stage(many, 1, 1)
     assert staged.size < 200 * 128 + 16_384
     assert RECORDS.name not in staged.place
+
+
+def test_flipped_bits_are_noticed_by_whoever_reads(tmp_path: Path) -> None:
+    files = LakeFiles(tmp_path, "b")
+    staged = files.stage(parcel(1), 7, 3)
+    path = tmp_path / staged.path
+    whole = path.read_bytes()
+    column = pq.ParquetFile(path).metadata.row_group(0)
+    bits = next(
+        column.column(number) for number in range(column.num_columns) if column.column(number).path_in_schema == "bits"
+    )
+    for place in range(bits.data_page_offset + 60, bits.data_page_offset + bits.total_compressed_size, 7):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1
+        path.write_bytes(flipped)
+        with pytest.raises((OSError, ValueError)):
+            pq.ParquetFile(path, page_checksum_verification=True).read()
+    path.write_bytes(whole)
+    assert pq.ParquetFile(path, page_checksum_verification=True).read().num_rows == 1

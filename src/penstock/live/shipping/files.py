@@ -104,6 +104,8 @@ class LakeFiles:
             compression="zstd",
             use_dictionary=telling,
             write_statistics=telling,
+            # A flipped bit in a filter would be a wrong answer, and nothing else would tell.
+            write_page_checksum=True,
         )
 
     def _rename(self, source: Path, target: Path) -> None:
