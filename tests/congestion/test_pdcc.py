@@ -360,6 +360,18 @@ def test_swift_spares_a_share_of_the_rate_in_a_recovery_only() -> None:
     assert pubend.rate < SWIFT.recovering_share * 100 / 2
 
 
+def test_a_recovery_spares_of_the_rate_before_others_alerted_because_of_it() -> None:
+    pubend = Pubend(PAPER)
+    pubend.run(12)
+    # A link that fills up with a recovery makes the others behind it alert first.
+    assert pubend.alert(0.9)
+    pubend.run(1)
+    for _ in range(10):
+        pubend.alert(rec=0.5)
+        pubend.run(1)
+    assert pubend.rate == pytest.approx(PAPER.recovering_share * 95, rel=0.1)
+
+
 def test_what_a_recovery_spares_halves_with_time_so_that_every_recovery_ends() -> None:
     pubend = Pubend(PAPER)
     pubend.run(3)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from penstock.congestion import CongestionSettings
 from penstock.lab import run_experiment
+from penstock.lab.experiment import QuietReporter
 from penstock.lab.gryphon_e4 import E4
+from penstock.lab.gryphon_recovery import recover
 
 
 def test_two_demands_are_compared(tmp_path: Path) -> None:
@@ -16,3 +19,14 @@ def test_two_demands_are_compared(tmp_path: Path) -> None:
     assert measured["recovered"] == 1
     assert [measured[name] for name in ("lost", "duplicated", "reordered")] == [0, 0, 0]
     assert (tmp_path / "gryphon-e4.png").stat().st_size > 5_000
+    # Demands share what was before their recovery: it must make no difference.
+    alone = recover(
+        CongestionSettings(recovering_margin=2.0),
+        QuietReporter(),
+        seed=1,
+        kbytes_s=500,
+        down_s=15,
+        limit_s=60,
+        after_s=0,
+    )
+    assert measured["recovery_s_2.0"] == round(alone.recovery_s, 1)

@@ -76,6 +76,8 @@ class Broker:
             self._readiness.need(rooms.filters.version)
         self._beat_ms: int | None = None
         self._credit_ms: int | None = None
+        timed = (self._readiness, self._intake, self._guaranteed, self._congestion, self._mechanisms)
+        self._deadlines = [each.next_deadline for each in (*timed, self._log_desk, self._trace_desk, self._tracker)]
         self._subscribed = False
         self.malformed = 0
         self._handlers: dict[type, Handler] = {
@@ -186,12 +188,15 @@ class Broker:
 
     def next_deadline(self) -> int | None:
         """When this broker wants to be woken, if nothing happens before."""
-        parts = (
-            *(self._readiness, self._intake, self._guaranteed, self._congestion, self._mechanisms),
-            *(self._log_desk, self._trace_desk, self._tracker),
-        )
-        wishes = [self._beat_ms, self._credit_ms, *(each.next_deadline() for each in parts)]
-        return min([each for each in wishes if each is not None], default=None)
+        # Asked after every turn, so as plain as can be.
+        earliest = self._beat_ms
+        if self._credit_ms is not None and (earliest is None or self._credit_ms < earliest):
+            earliest = self._credit_ms
+        for next_deadline in self._deadlines:
+            due_ms = next_deadline()
+            if due_ms is not None and (earliest is None or due_ms < earliest):
+                earliest = due_ms
+        return earliest
 
     def on_deadline(self, *, now_ms: int) -> list[Effect]:
         """It is time: heartbeats, silent peers, probes, credit, mechanisms."""

@@ -75,9 +75,18 @@ class Congestion:
 
     def next_deadline(self) -> int | None:
         """When to ask, or to look how far a horizon has come."""
-        wishes = [control.next_deadline() for control in self.controls.values()]
-        wishes += [edge.control.next_deadline() for edge in self._edges.edges.values()]
-        return min([each for each in wishes if each is not None], default=None)
+        if not self._settings.congestion.pdcc:
+            return None
+        earliest = None
+        for control in self.controls.values():
+            due_ms = control.next_deadline()
+            if due_ms is not None and (earliest is None or due_ms < earliest):
+                earliest = due_ms
+        for edge in self._edges.edges.values():
+            due_ms = edge.control.next_deadline()
+            if due_ms is not None and (earliest is None or due_ms < earliest):
+                earliest = due_ms
+        return earliest
 
     def on_deadline(self, *, now_ms: int) -> None:
         """Looks, asks, and adapts rates."""

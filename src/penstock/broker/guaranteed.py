@@ -171,10 +171,12 @@ class Guaranteed:
 
     def next_deadline(self) -> int | None:
         """When something is to be said, asked or reported."""
-        wishes = [self.carrier.next_deadline(), self.edges.next_deadline(), self._report_ms]
-        wishes.append(self.desk.next_deadline())
-        wishes += [log.next_deadline() for log in self._logs.values()]
-        return min([each for each in wishes if each is not None], default=None)
+        earliest = self._report_ms
+        for each in (self.carrier, self.edges, self.desk, *self._logs.values()):
+            due_ms = each.next_deadline()
+            if due_ms is not None and (earliest is None or due_ms < earliest):
+                earliest = due_ms
+        return earliest
 
     def on_deadline(self, *, now_ms: int) -> None:
         """Silence, leases, questions, reports."""

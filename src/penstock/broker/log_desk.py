@@ -206,6 +206,8 @@ class LogDesk:
 
     def next_deadline(self) -> int | None:
         """When somebody has waited for long enough."""
+        if not self._surveys and not self._readings:
+            return None
         wishes = [each.end_ms for each in self._surveys.values()] + [each.end_ms for each in self._readings.values()]
         return min(wishes, default=None)
 

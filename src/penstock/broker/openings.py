@@ -149,6 +149,8 @@ class Openings:
 
     def next_deadline(self) -> int | None:
         """When to ask again, or to give up."""
+        if not self._openings and not self._forgettings:
+            return None
         wishes = [each.due_ms for each in self._openings.values()]
         wishes += [min(each.due_ms, each.end_ms) for each in self._forgettings.values()]
         return min(wishes, default=None)

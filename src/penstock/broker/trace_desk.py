@@ -229,6 +229,8 @@ class TraceDesk:
 
     def next_deadline(self) -> int | None:
         """When somebody has been waited for long enough."""
+        if not self._tracings:
+            return None
         return min((due for each in self._tracings.values() for due in each.due_ms.values()), default=None)
 
     def on_deadline(self, *, now_ms: int) -> None:

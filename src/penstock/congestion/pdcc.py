@@ -37,6 +37,10 @@ _RECOVERY_MS: Final = 10_000
 """Recoveries that alert again within such a time are one."""
 
 
+_BEFORE_MS: Final = 10_000
+"""The rate before a recovery is the mean of so much time: by its first alert, others may have alerted because of it."""
+
+
 class Pdcc:
     """The rate of one pubend."""
 
@@ -138,7 +142,8 @@ class Pdcc:
     def _note_recovery(self, now_ms: int) -> None:
         """Remembers what was published when a recovery began, which is the first alert of one for a while."""
         if not self._is_recovery(now_ms):
-            self._recovery_began_ms, self._before_recovery = now_ms, self.actual_msg_s(now_ms=now_ms)
+            self._recovery_began_ms = now_ms
+            self._before_recovery = self._meter.rate(until_ms=now_ms, window_ms=_BEFORE_MS)
         self._recovery_ms = now_ms
 
     def _is_recovery(self, now_ms: int) -> bool:

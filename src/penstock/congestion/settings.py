@@ -51,9 +51,9 @@ class CongestionSettings:
     cut: str = _is("factor", "how a rate is cut: by factor as in the paper, or by the horizon rate alerted (ours)")
     cut_factor_max: float = _is(0.97, "cut by horizon: the most that a cut leaves (ours)", low=0.01, high=1.0)
     drain_ms: int = _is(2000, "cut by horizon: time in which a cut lets the lag drain (ours)", unit="ms", low=10)
-    recovering_share: float = _is(0.3, "what a recovery spares, as a share of the rate before it (ours)", high=0.4)
+    recovering_share: float = _is(0.31, "what a recovery spares, as a share of the rate before it (ours)", high=0.4)
     recovering_halving_ms: int = _is(
-        180_000, "in which the share that a recovery spares halves (ours)", unit="ms", low=1000
+        120_000, "in which the share that a recovery spares halves (ours)", unit="ms", low=1000
     )
     rate_floor_msg_s: float = _is(0.5, "no pubend is limited to less (ours)", unit="msg/s", low=0.01)
     burst_ms: int = _is(20, "so much of the allowed rate may come at once (ours)", unit="ms", low=1, high=1000)

@@ -22,6 +22,7 @@ from penstock.lab.parameters import Parameter
 from penstock.sim.congestion_links import NarrowLink, add_narrow_link
 from penstock.sim.congestion_traffic import PacedPublisher, TopicMessages, delivered, subscribe_to
 from penstock.sim.world import World
+from penstock.tracking.settings import TrackingSettings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,6 +86,7 @@ class ScaledTree:
                     pubends=(_PUBEND,) if name == "root" else (),
                     neighbours=tuple(others),
                     congestion=settings,
+                    tracking=TrackingSettings(strategy="null"),
                 )
             )
         for upper, lower in pairs:

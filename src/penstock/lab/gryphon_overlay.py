@@ -4,13 +4,14 @@ Brokers are the real ones, in virtual time. One publisher per pubend offers its 
 held back. Messages carry a payload of 100 bytes and take 360 bytes on a link between brokers, if they go alone; those
 that answer a NACK go many to a frame and take a tenth less. Each of 250 topics has two messages a second, and each
 subscriber one topic. Output queues hold 5 MB, as in the paper; of every stream a broker remembers the last ten seconds
-or so. Logs keep everything: whether messages are lost must not depend on how long a run is.
+or so. Logs keep everything: whether messages are lost must not depend on how long a run is. Nothing is recorded for
+tracing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from random import Random
 from typing import Final
@@ -25,6 +26,7 @@ from penstock.sim.congestion_links import NarrowLink, add_narrow_link
 from penstock.sim.congestion_traffic import Delivered, PacedPublisher, TopicMessages, delivered, subscribe_to
 from penstock.sim.host import CostModel
 from penstock.sim.world import START_MS, World
+from penstock.tracking.settings import TrackingSettings
 
 __all__ = [
     "KB",
@@ -136,6 +138,7 @@ class GryphonOverlay:
                 link_outbox_bytes=QUEUE_BYTES,
                 cache_bytes=_CACHE_BYTES,
                 retain_ms=_RETAIN_MS,
+                tracking=TrackingSettings(strategy="null"),
                 # Kept back for a second, silence would look like congestion to hosts that few messages are for.
                 silence_ms=_SILENCE_MS if name == plan.publisher else _NARROWED_SILENCE_MS,
                 congestion=self._settings,
@@ -190,6 +193,11 @@ class GryphonOverlay:
         is_up = self.world.run_until(lambda: self.links[near, far].is_connected, limit_ms=20_000)
         assert is_up, f"the link {near}-{far} is dialled again"
         self.samples.append(self._sample())
+
+    def tune(self, settings: CongestionSettings) -> None:
+        """Other settings of congestion control, at all brokers from now on."""
+        for broker in self.world.brokers.values():
+            broker.apply(replace(broker.settings, congestion=settings))
 
     def stop(self) -> None:
         """Publish nothing any more, and give what is on its way some time."""

@@ -16,7 +16,7 @@ from penstock.lab.experiment import Reporter
 from penstock.lab.gryphon_overlay import OFFERED_MSG_S, SIMPLE, GryphonOverlay
 from penstock.lab.gryphon_series import Sample, between, mean, mean_rate, rates, smoothed
 
-__all__ = ["Recovery", "recover", "recovery_figures"]
+__all__ = ["Recovery", "lose", "recover", "recovery_figures", "regain"]
 
 _WARM_S: Final = 20
 _DONE_S: Final = 1.0
@@ -52,15 +52,28 @@ def recover(
     after_s: int,
 ) -> Recovery:
     """Let SB2 miss something over a narrow trunk, and watch it recover for at most so long."""
+    overlay = lose(settings, reporter, seed=seed, kbytes_s=kbytes_s, down_s=down_s)
+    return regain(overlay, reporter, down_s=down_s, limit_s=limit_s, after_s=after_s)
+
+
+def lose(
+    settings: CongestionSettings, reporter: Reporter, *, seed: int, kbytes_s: float, down_s: int
+) -> GryphonOverlay:
+    """An overlay whose SB2 has missed so much, and is still cut off."""
     overlay = GryphonOverlay(SIMPLE, settings, seed=seed)
     overlay.throttle("PB", "IB", kbytes_s)
     overlay.run(_WARM_S)
     reporter.stage(f"IB-SB2 is down for {down_s} s", total=down_s)
     overlay.fail("IB", "SB2")
-    failed_s = overlay.now_s
     for _ in range(down_s):
         overlay.run(1)
         reporter.advance()
+    return overlay
+
+
+def regain(overlay: GryphonOverlay, reporter: Reporter, *, down_s: int, limit_s: int, after_s: int) -> Recovery:
+    """Let SB2 come back, and watch it recover for at most so long."""
+    failed_s = overlay.now_s - down_s
     overlay.mend("IB", "SB2")
     up_s = overlay.now_s
     reporter.stage("SB2 recovers")
