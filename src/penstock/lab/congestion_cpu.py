@@ -121,6 +121,7 @@ def _draw(figure: Figure, overlay: GryphonOverlay, times: _Times, what: str) -> 
     for host in SIMPLE.topics:
         below.plot([each.at_s for each in overlay.samples], [each.lag_s[host] for each in overlay.samples], label=host)
     below.set(xlabel="time (s)", ylabel="lag (s)")
+    below.set_ylim(0, 1.1 * below.get_ylim()[1])
     below.set_title("Lag of the slowest stream", fontsize=9, loc="left")
     below.grid(visible=True, alpha=0.3)
     below.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.3)

@@ -107,6 +107,9 @@ def _delivered_to(host: str, sample: Sample) -> float:
 
 
 def _dress(axes: Axes, title: str, label: str) -> None:
+    # Room above the curves, for the names of spans.
+    bottom, top = axes.get_ylim()
+    axes.set_ylim(bottom, top + 0.1 * (top - bottom))
     axes.set_title(title, fontsize=9, loc="left")
     axes.set_ylabel(label, fontsize=8)
     axes.set_xlabel("time (s)", fontsize=8)
