@@ -176,3 +176,15 @@ def test_an_outbox_agrees_with_two_lists(history: list[tuple[str, int]], bound: 
         assert box.data_bytes == sum(each.size for each in waiting)
         assert box.dropped_frames == dropped
         assert bool(box) == bool(control or waiting)
+
+
+def test_data_that_the_other_end_gets_elsewhere_is_thrown_away_and_the_rest_keeps_its_order() -> None:
+    box = outbox()
+    frames = [data(100, tick=tick) for tick in range(4)]
+    for frame in frames:
+        box.push_data(frame)
+    box.push_control(Heartbeat())
+    box.discard_data(lambda frame: isinstance(frame, Deliver) and frame.tick in (0, 2))
+    box.check_invariants()
+    assert box.data_bytes == 200
+    assert box.take(PLENTY) == [Heartbeat(), frames[1], frames[3]]

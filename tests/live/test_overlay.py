@@ -11,7 +11,7 @@ import pytest
 from live.support import lone, row
 from penstock.broker.access import Access
 from penstock.live.errors import ConfigError, ExposedError, StorageError
-from penstock.live.overlay import Overlay, Security, is_loopback
+from penstock.live.overlay import Overlay, Security, TlsFiles, is_loopback
 
 HUSH = "hush"
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what the checks are about
@@ -117,3 +117,10 @@ def test_beyond_loopback_the_admin_api_needs_a_token() -> None:
         overlay.check_exposure("b1")
     replace(overlay, security=Security(admin_token=HUSH)).check_exposure("b1")
     exposed(lone(), admin_host=EVERYWHERE, admin_port=0).check_exposure("b1")
+
+
+def test_a_broker_knows_where_clients_reach_it() -> None:
+    overlay = row("b1", "b2").with_port("b1", 7001)
+    assert overlay.settings_for("b1").address == overlay.settings_for("b1").reached_at == "penstock://127.0.0.1:7001"
+    place = replace(overlay.place_of("b1"), host="::1", tls=TlsFiles(Path("ca.pem")))
+    assert place.address == "penstocks://[::1]:7001"

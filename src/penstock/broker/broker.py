@@ -19,12 +19,21 @@ from penstock.broker.durable import Recovered
 from penstock.broker.effects import Effect
 from penstock.broker.errors import ProtocolError
 from penstock.broker.guaranteed import Guaranteed
-from penstock.broker.handlers import Handler, client_handlers, link_handlers, only, stream_handlers, trace_handlers
+from penstock.broker.handlers import (
+    Handler,
+    client_handlers,
+    link_handlers,
+    move_handlers,
+    only,
+    stream_handlers,
+    trace_handlers,
+)
 from penstock.broker.intake import Intake
 from penstock.broker.log_desk import LogDesk
 from penstock.broker.mechanism import Mechanism
 from penstock.broker.mechanisms import Mechanisms
 from penstock.broker.membership import Membership
+from penstock.broker.migration import Migrations
 from penstock.broker.neighbourhood import Neighbourhood
 from penstock.broker.outbox import Outbox
 from penstock.broker.peers import Peer, PeerKind
@@ -71,13 +80,15 @@ class Broker:
         self._intake = Intake(rooms, self._guaranteed, self._congestion, refuse=self._desk.refuse)
         self._neighbourhood = Neighbourhood(rooms, self._readiness, self._guaranteed, incarnation=incarnation)
         self._membership = Membership(rooms, self._neighbourhood)
+        self.migrations = Migrations(rooms, edges, release=self._release, end=self._end)
         self._mechanisms = Mechanisms(rooms, mechanisms, edges, say_to=self._neighbourhood.say_to)
         if edges.subscriptions:
             self._readiness.need(rooms.filters.version)
         self._beat_ms: int | None = None
         self._credit_ms: int | None = None
         timed = (self._readiness, self._intake, self._guaranteed, self._congestion, self._mechanisms)
-        self._deadlines = [each.next_deadline for each in (*timed, self._log_desk, self._trace_desk, self._tracker)]
+        asked = (*timed, self._log_desk, self._trace_desk, self._tracker, self.migrations)
+        self._deadlines = [each.next_deadline for each in asked]
         self._subscribed = False
         self.malformed = 0
         self._handlers: dict[type, Handler] = {
@@ -89,6 +100,7 @@ class Broker:
             **link_handlers(self._neighbourhood, self._router, self._mechanisms),
             **stream_handlers(self._guaranteed, self._log_desk, self._congestion),
             **trace_handlers(self._trace_desk),
+            **move_handlers(self.migrations),
             **client_handlers(self._desk, self._intake, self._guaranteed, self._log_desk, self._neighbourhood),
         }
 
@@ -214,6 +226,7 @@ class Broker:
         self._log_desk.on_deadline(now_ms=now_ms)
         self._trace_desk.on_deadline(now_ms=now_ms)
         self._tracker.on_deadline()
+        self.migrations.on_deadline(now_ms=now_ms)
         if self._readiness.is_time_to_retry(now_ms=now_ms):
             self._neighbourhood.probe()
         self._mechanisms.on_deadline(now_ms=now_ms)
@@ -263,6 +276,7 @@ class Broker:
             "guaranteed": self._guaranteed.status(),
             "congestion": self._congestion.status(),
             "tracking": self._tracker.status(),
+            "migration": self.migrations.status(),
             "mechanisms": self._mechanisms.status(),
         }
 
@@ -329,11 +343,15 @@ class Broker:
             self._intake.leave(peer.connection)
             self._log_desk.forget(peer.connection)
             self._trace_desk.forget(peer.connection)
+            self.migrations.forget(peer.connection)
             self._neighbourhood.flood(self._desk.leave(peer, now_ms=now_ms))
         elif peer.kind is PeerKind.LINK and peer.name not in self._connections.links:
             self._neighbourhood.link_down(peer.name)
             self._tracker.on_neighbour(peer.name, up=False)
             self._mechanisms.on_neighbour(peer.name, up=False, now_ms=now_ms)
+
+    def _release(self, peer: Peer, now_ms: int) -> None:
+        self._neighbourhood.flood(self._desk.release(peer, now_ms=now_ms))
 
     def _confirm(self, now_ms: int) -> None:
         if self._subscribed:

@@ -76,6 +76,7 @@ class Desk:
         number = self._publisher_number(publisher)
         peer.kind, peer.name = PeerKind.CLIENT, client
         peer.session = Session(client, number, settings.access.rule_for(client), publisher)
+        peer.session.is_pinned, peer.session.migration = hello.pinned, hello.migration
         self._tracker.connect(peer.connection, client)
         self._connections.say(
             peer,
@@ -152,15 +153,23 @@ class Desk:
     def leave(self, peer: Peer, *, now_ms: int) -> HostChange | None:
         """A client has gone; answers with the change of this broker's filter."""
         session = _session(peer)
-        self._readiness.drop(peer.connection)
-        self._guaranteed.positions.leave(session, now_ms=now_ms)
         if self._recognised.get(session.publisher_id) is peer:
             del self._recognised[session.publisher_id]
-        for number, subscription in session.subscriptions.items():
+        change = self.release(peer, now_ms=now_ms)
+        self._tracker.leave(peer.connection)
+        return change
+
+    def release(self, peer: Peer, *, now_ms: int) -> HostChange | None:
+        """All subscriptions of a client end, since it has them elsewhere, or has gone; answers as above."""
+        session = _session(peer)
+        self._readiness.drop(peer.connection)
+        # Also for one that has them elsewhere: until the host there has reported, nobody else holds the logs for it.
+        self._guaranteed.positions.leave(session, now_ms=now_ms)
+        ended, session.subscriptions = session.subscriptions, {}
+        for number, subscription in ended.items():
             self._remove(subscription)
             self._tracker.detach(peer.connection, number)
-        self._tracker.leave(peer.connection)
-        return self._filters.unwant(each.selector for each in session.subscriptions.values())
+        return self._filters.unwant(each.selector for each in ended.values())
 
     def confirm(self, connection: int, number: int, pending: tuple[str, ...]) -> None:
         """Tells a client that its subscription is in force."""

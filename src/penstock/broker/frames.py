@@ -20,6 +20,8 @@ from penstock.broker.data_frames import (
     LogAnswer,
     Publish,
 )
+from penstock.broker.greetings import Goodbye, Heartbeat, Hello, Welcome
+from penstock.broker.migration_frames import Migrate, Moved, MoveFailed
 from penstock.broker.stream_frames import (
     LATEST,
     CongestionAlert,
@@ -67,7 +69,10 @@ __all__ = [
     "LogSpan",
     "Lost",
     "MechanismMessage",
+    "Migrate",
     "Missing",
+    "MoveFailed",
+    "Moved",
     "Nack",
     "Positions",
     "PubendNames",
@@ -95,55 +100,7 @@ __all__ = [
     "Welcome",
 ]
 
-PROTOCOL_VERSION: Final = 3
-
-
-class Hello(Control, tag="hello", frozen=True, array_like=True):
-    """The first frame in each direction of a link, and of a client."""
-
-    version: int
-    role: str
-    """``broker`` or ``client``."""
-    name: str
-    overlay: str
-    incarnation: Count = 0
-    """Grows with every start of a broker; tells what it said in this life from what it said before."""
-    credential: str = ""
-    """A token; empty where the certificate of the connection says who it is."""
-    publisher: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
-    """Who publishes, over all its connections; with the sequence number it tells what was sent again."""
-
-
-class Welcome(Control, tag="welcome", frozen=True, array_like=True):
-    """The broker's answer to a client's hello."""
-
-    version: int
-    broker: str
-    overlay: str
-    publisher: int
-    """The number under which this client's messages are identified."""
-    broker_number: int
-    now_ms: int
-    """The broker's clock, from which the publisher learns its skew."""
-    heartbeat_ms: int
-    credit_bytes: int
-    """Bytes that may be published without an acknowledgement."""
-    pubends: tuple[str, ...] = ()
-    best_effort: tuple[str, ...] = ()
-    """Those of the pubends that guarantee nothing: what was on the wire to them must not be sent again."""
-
-
-class Goodbye(Control, tag="goodbye", frozen=True, array_like=True):
-    """The last frame of a connection: why it ends."""
-
-    code: str
-    reason: str
-
-
-class Heartbeat(Control, tag="heartbeat", frozen=True, array_like=True):
-    """Nothing to say, but alive."""
-
-    now_ms: int = 0
+PROTOCOL_VERSION: Final = 4
 
 
 class LinkState(Control, tag="linkstate", frozen=True, array_like=True):
@@ -388,6 +345,9 @@ ControlFrame: TypeAlias = (
     | TraceReply
     | TraceQuestion
     | TraceAnswer
+    | Migrate
+    | Moved
+    | MoveFailed
     | PubendNames
     | MechanismMessage
     | StatusRequest

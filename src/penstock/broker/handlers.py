@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from penstock.broker.intake import Intake
     from penstock.broker.log_desk import LogDesk
     from penstock.broker.mechanisms import Mechanisms
+    from penstock.broker.migration import Migrations
     from penstock.broker.neighbourhood import Neighbourhood
     from penstock.broker.routing import Router
     from penstock.broker.trace_desk import TraceDesk
 
-__all__ = ["Handler", "client_handlers", "link_handlers", "only", "stream_handlers", "trace_handlers"]
+__all__ = ["Handler", "client_handlers", "link_handlers", "move_handlers", "only", "stream_handlers", "trace_handlers"]
 
 Handler: TypeAlias = Callable[[Peer, Any, int], None]
 """Hears a frame of a peer, at a time."""
@@ -74,6 +75,17 @@ def trace_handlers(traces: TraceDesk) -> dict[type, Handler]:
         f.TraceQuestion: only(PeerKind.LINK, lambda _, frame, now_ms: traces.on_question(frame, now_ms=now_ms)),
         f.TraceAnswer: only(PeerKind.LINK, lambda _, frame, now_ms: traces.on_answer(frame, now_ms=now_ms)),
     }
+
+
+def move_handlers(migrations: Migrations) -> dict[type, Handler]:
+    """What clients say that were asked to go to another broker, or come from one."""
+    return _all_of(
+        PeerKind.CLIENT,
+        {
+            f.Moved: lambda peer, frame, now_ms: migrations.on_moved(peer, frame, now_ms=now_ms),
+            f.MoveFailed: lambda peer, frame, _: migrations.on_failed(peer, frame),
+        },
+    )
 
 
 def client_handlers(

@@ -9,6 +9,7 @@ connection must end.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from penstock.broker.frames import ControlFrame, DataFrame, Frame
 
@@ -87,6 +88,13 @@ class Outbox:
         self.data_bytes -= before - bytes_max
         self._tally.data_bytes -= before - bytes_max
         return taken
+
+    def discard_data(self, is_needless: Callable[[DataFrame], bool]) -> None:
+        """Throws data away that the other end gets elsewhere."""
+        kept = [frame for frame in self._data if not is_needless(frame)]
+        kept_bytes = sum(frame.size for frame in kept)
+        self._tally.data_bytes -= self.data_bytes - kept_bytes
+        self._data, self.data_bytes = deque(kept), kept_bytes
 
     def detach(self) -> None:
         """Counts for itself alone from now on: its connection is ending, and what it holds concerns nobody else."""

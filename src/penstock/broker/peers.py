@@ -57,6 +57,10 @@ class Session:
     rule: Rule
     publisher_id: bytes = b""
     """By which its messages are recognised when they are sent again; empty if they are not to be."""
+    is_pinned: bool = False
+    """Whether the client wants to stay here."""
+    migration: int = 0
+    """The session of the migration by which it comes, until it has arrived; 0 if it came by itself."""
     subscriptions: dict[int, Subscription] = field(default_factory=dict)
     acknowledged: dict[str, int] = field(default_factory=dict)
     """By pubend, the tick below which it has everything."""

@@ -43,6 +43,9 @@ class BrokerSettings:
     access: Access = field(default_factory=Access)
     """Who may connect, and publish and see what."""
 
+    address: str = ""
+    """What clients are told that have to come here from another broker; empty if that is the name."""
+
     heartbeat_ms: int = 1_000
     """A connection on which nothing else was sent for so long carries a heartbeat."""
     silent_ms: int = 5_000
@@ -89,6 +92,8 @@ class BrokerSettings:
     """How pubends follow the slowest broker, and how fast lost messages are asked for again."""
     tracking: TrackingSettings = field(default_factory=TrackingSettings)
     """How it is recorded where messages came from and went to."""
+    migration_ms: int = 30_000
+    """A client that was asked to go to another broker has to be there by then, or counts as one that stays."""
     connections_max: int = 10_000
     """Connections a broker accepts."""
     subscriptions_max: int = 1_000_000
@@ -121,12 +126,18 @@ class BrokerSettings:
             "catch_ups_max",
             "grace_ms",
             "retain_bytes_max",
+            "migration_ms",
         ):
             if getattr(self, each) <= 0:
                 raise SettingsError(f"{each} {getattr(self, each)} is not positive")
         self._check_streams()
         if self.name in self.neighbours:
             raise SettingsError(f"broker {self.name} has a link to itself")
+
+    @property
+    def reached_at(self) -> str:
+        """Where clients find this broker."""
+        return self.address or self.name
 
     def _check_streams(self) -> None:
         if foreign := [name for name in self.best_effort if name not in self.pubends]:

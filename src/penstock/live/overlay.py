@@ -81,6 +81,12 @@ class BrokerPlace:
     """File and line, for complaints."""
 
     @property
+    def address(self) -> str:
+        """Where clients reach it, as they write it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'penstocks' if self.tls is not None else 'penstock'}://{host}:{self.port}"
+
+    @property
     def listens_at(self) -> str:
         """The address it binds."""
         return self.bind or self.host
@@ -130,6 +136,7 @@ class Overlay:
             members=tuple(self.brokers),
             link_credential=self.security.link_token,
             access=self.access,
+            address=place.address,
             tracking=place.tracking if place.data is not None else TrackingSettings(strategy="null"),
             **tunables,
         )
