@@ -154,7 +154,7 @@ def test_links_and_strangers_may_not_speak_of_moves() -> None:
     overlay = two_hosts()
     stranger = overlay.stranger("sb1")
     stranger.say(f.Moved(1))
-    assert stranger.all(f.Goodbye)[0].code == "protocol"  # type: ignore[attr-defined]
+    assert stranger.heard == [f.Goodbye("protocol", "a Moved from a stranger")]
 
 
 def test_of_what_waits_for_a_client_that_has_moved_only_best_effort_is_still_sent() -> None:

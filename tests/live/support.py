@@ -24,6 +24,7 @@ from penstock.broker.frames import (
     Subscribed,
     Welcome,
 )
+from penstock.broker.operating import Operation
 from penstock.broker.outbox import Outbox
 from penstock.broker.settings import BrokerSettings
 from penstock.live.loop import run as run_on_loop
@@ -216,6 +217,11 @@ class FakeBroker:
     def apply(self, settings: BrokerSettings, *, now_ms: int) -> list[Effect]:
         self.last_ms = now_ms
         self.asked.append(("apply", settings))
+        return self._answer()
+
+    def operate(self, operation: Operation, *, now_ms: int) -> list[Effect]:
+        self.last_ms = now_ms
+        self.asked.append(("operate", operation))
         return self._answer()
 
     def retire(self, names: Sequence[str], *, now_ms: int) -> list[Effect]:

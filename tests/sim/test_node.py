@@ -11,6 +11,7 @@ import pytest
 from penstock.broker.durable import Append, KeepRecord, Recovered, SetValue
 from penstock.broker.effects import Close, Commit, Effect, ReadKept, ReadLog, Record, Wake
 from penstock.broker.frames import Frame, Goodbye, Heartbeat
+from penstock.broker.operating import Operation
 from penstock.broker.outbox import Outbox
 from penstock.broker.settings import BrokerSettings
 from penstock.model import MisuseError
@@ -66,6 +67,9 @@ class Core:
 
     def apply(self, settings: BrokerSettings, *, now_ms: int) -> list[Effect]:
         return self.hear("apply", settings.neighbours, now_ms)
+
+    def operate(self, operation: Operation, *, now_ms: int) -> list[Effect]:
+        return self.hear("operate", operation, now_ms)
 
     def retire(self, names: Sequence[str], *, now_ms: int) -> list[Effect]:
         return []

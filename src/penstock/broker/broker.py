@@ -18,16 +18,9 @@ from penstock.broker.desk import Desk
 from penstock.broker.durable import Recovered
 from penstock.broker.effects import Effect
 from penstock.broker.errors import ProtocolError
+from penstock.broker.figures import Figures
 from penstock.broker.guaranteed import Guaranteed
-from penstock.broker.handlers import (
-    Handler,
-    client_handlers,
-    link_handlers,
-    move_handlers,
-    only,
-    stream_handlers,
-    trace_handlers,
-)
+from penstock.broker.handlers import Handler, client_handlers, link_handlers, only, stream_handlers, trace_handlers
 from penstock.broker.intake import Intake
 from penstock.broker.log_desk import LogDesk
 from penstock.broker.mechanism import Mechanism
@@ -35,6 +28,7 @@ from penstock.broker.mechanisms import Mechanisms
 from penstock.broker.membership import Membership
 from penstock.broker.migration import Migrations
 from penstock.broker.neighbourhood import Neighbourhood
+from penstock.broker.operating import Operation, Operator
 from penstock.broker.outbox import Outbox
 from penstock.broker.peers import Peer, PeerKind
 from penstock.broker.readiness import Readiness
@@ -63,7 +57,6 @@ class Broker:
         mechanisms: Sequence[Mechanism] = (),
         recovered: Recovered | None = None,
     ) -> None:
-        self._incarnation = incarnation
         recovered = recovered or Recovered()
         rooms = Rooms(settings, incarnation=incarnation, kept=recovered.kept)
         self.settings = rooms.settings
@@ -81,13 +74,31 @@ class Broker:
         self._neighbourhood = Neighbourhood(rooms, self._readiness, self._guaranteed, incarnation=incarnation)
         self._membership = Membership(rooms, self._neighbourhood)
         self.migrations = Migrations(rooms, edges, release=self._release, end=self._end)
+        self._operator = Operator(rooms, self.migrations)
         self._mechanisms = Mechanisms(rooms, mechanisms, edges, say_to=self._neighbourhood.say_to)
         if edges.subscriptions:
             self._readiness.need(rooms.filters.version)
+        self._figures = Figures(
+            rooms,
+            incarnation=incarnation,
+            counts=(
+                *(lambda: self._router.counts, self._guaranteed.counts, lambda: self._log_desk.counts),
+                *(lambda: self._congestion.counts, lambda: self._trace_desk.counts),
+            ),
+            parts={
+                "malformed": lambda: self.malformed,
+                "refused": lambda: self._desk.refused,
+                "guaranteed": self._guaranteed.status,
+                "congestion": self._congestion.status,
+                "tracking": self._tracker.status,
+                "migration": self._operator.status,
+                "mechanisms": self._mechanisms.status,
+            },
+        )
         self._beat_ms: int | None = None
         self._credit_ms: int | None = None
         timed = (self._readiness, self._intake, self._guaranteed, self._congestion, self._mechanisms)
-        asked = (*timed, self._log_desk, self._trace_desk, self._tracker, self.migrations)
+        asked = (*timed, self._log_desk, self._trace_desk, self._tracker, self.migrations, self._operator)
         self._deadlines = [each.next_deadline for each in asked]
         self._subscribed = False
         self.malformed = 0
@@ -100,8 +111,9 @@ class Broker:
             **link_handlers(self._neighbourhood, self._router, self._mechanisms),
             **stream_handlers(self._guaranteed, self._log_desk, self._congestion),
             **trace_handlers(self._trace_desk),
-            **move_handlers(self.migrations),
-            **client_handlers(self._desk, self._intake, self._guaranteed, self._log_desk, self._neighbourhood),
+            **client_handlers(
+                self._desk, self._intake, self._guaranteed, self._log_desk, self._neighbourhood, self.migrations
+            ),
         }
 
     # --- stimuli
@@ -192,6 +204,12 @@ class Broker:
         self._readiness.stir(now_ms=now_ms)
         return self._finish(now_ms)
 
+    def operate(self, operation: Operation, *, now_ms: int) -> list[Effect]:
+        """The operator wants something; raises ``MisuseError``, and does nothing, if that cannot be."""
+        self._guaranteed.begin_turn(now_ms=now_ms)
+        self._operator.carry_out(operation, now_ms=now_ms)
+        return self._finish(now_ms)
+
     def retire(self, names: Sequence[str], *, now_ms: int) -> list[Effect]:
         """Filters with these names are kept elsewhere for good: they are given up as far as they are the oldest."""
         self._guaranteed.begin_turn(now_ms=now_ms)
@@ -227,6 +245,7 @@ class Broker:
         self._trace_desk.on_deadline(now_ms=now_ms)
         self._tracker.on_deadline()
         self.migrations.on_deadline(now_ms=now_ms)
+        self._operator.on_deadline(now_ms=now_ms)
         if self._readiness.is_time_to_retry(now_ms=now_ms):
             self._neighbourhood.probe()
         self._mechanisms.on_deadline(now_ms=now_ms)
@@ -249,36 +268,7 @@ class Broker:
 
     def status(self) -> dict[str, Any]:
         """How the broker is, as figures."""
-        connections = self._connections
-        kinds = [peer.kind for peer in connections.peers.values()]
-        return {
-            "broker": self.settings.name,
-            "overlay": self.settings.overlay,
-            "incarnation": self._incarnation,
-            "pubends": list(self.settings.pubends),
-            "links": sorted(connections.links),
-            "brokers": sorted(self._topology.graph()),
-            "clients": kinds.count(PeerKind.CLIENT),
-            "subscriptions": len(self._subscribers),
-            "filters": self._filters.status(),
-            "outbox_bytes": connections.waiting_bytes(),
-            "outboxes": {name: peer.outbox.data_bytes for name, peer in sorted(connections.links.items())},
-            "dropped": dict(connections.dropped),
-            "malformed": self.malformed,
-            "refused": self._desk.refused,
-            "counts": {
-                **self._router.counts,
-                **self._guaranteed.counts(),
-                **self._log_desk.counts,
-                **self._congestion.counts,
-                **self._trace_desk.counts,
-            },
-            "guaranteed": self._guaranteed.status(),
-            "congestion": self._congestion.status(),
-            "tracking": self._tracker.status(),
-            "migration": self.migrations.status(),
-            "mechanisms": self._mechanisms.status(),
-        }
+        return self._figures.status()
 
     def check_invariants(self) -> None:
         """Fails if the rooms contradict each other."""
@@ -298,6 +288,10 @@ class Broker:
         problem: str | None
         if hello.version != f.PROTOCOL_VERSION:
             problem = f"protocol version {hello.version} is not {f.PROTOCOL_VERSION}"
+        elif hello.role == "client" and self._operator.is_draining:
+            # Not refused for good: it is welcome at any other broker.
+            self._end(peer, "draining", f"broker {self.settings.name} is about to stop", now_ms)
+            return
         elif hello.role == "client" and not peer.dialled:
             problem = self._desk.admit(peer, hello, now_ms=now_ms)
             if problem is None and (former := self._desk.succeed(peer)) is not None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.broker.routing import Router
     from penstock.broker.trace_desk import TraceDesk
 
-__all__ = ["Handler", "client_handlers", "link_handlers", "move_handlers", "only", "stream_handlers", "trace_handlers"]
+__all__ = ["Handler", "client_handlers", "link_handlers", "only", "stream_handlers", "trace_handlers"]
 
 Handler: TypeAlias = Callable[[Peer, Any, int], None]
 """Hears a frame of a peer, at a time."""
@@ -77,19 +77,13 @@ def trace_handlers(traces: TraceDesk) -> dict[type, Handler]:
     }
 
 
-def move_handlers(migrations: Migrations) -> dict[type, Handler]:
-    """What clients say that were asked to go to another broker, or come from one."""
-    return _all_of(
-        PeerKind.CLIENT,
-        {
-            f.Moved: lambda peer, frame, now_ms: migrations.on_moved(peer, frame, now_ms=now_ms),
-            f.MoveFailed: lambda peer, frame, _: migrations.on_failed(peer, frame),
-        },
-    )
-
-
 def client_handlers(
-    desk: Desk, intake: Intake, guaranteed: Guaranteed, logs: LogDesk, neighbourhood: Neighbourhood
+    desk: Desk,
+    intake: Intake,
+    guaranteed: Guaranteed,
+    logs: LogDesk,
+    neighbourhood: Neighbourhood,
+    migrations: Migrations,
 ) -> dict[type, Handler]:
     """What clients say, as far as one part alone can answer."""
     positions, flood = guaranteed.positions, neighbourhood.flood
@@ -101,6 +95,8 @@ def client_handlers(
             f.Forget: lambda peer, frame, _: desk.forget(peer, frame),
             f.Unsubscribe: lambda peer, frame, _: flood(desk.unsubscribe(peer, frame)),
             f.ReadRequest: lambda peer, frame, now_ms: logs.on_read_request(peer, frame, now_ms=now_ms),
+            f.Moved: lambda peer, frame, now_ms: migrations.on_moved(peer, frame, now_ms=now_ms),
+            f.MoveFailed: lambda peer, frame, _: migrations.on_failed(peer, frame),
             f.SurveyRequest: lambda peer, frame, now_ms: logs.on_survey_request(peer, frame, now_ms=now_ms),
         },
     )

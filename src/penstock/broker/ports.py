@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from penstock.broker.effects import Effect
 from penstock.broker.frames import Frame
+from penstock.broker.operating import Operation
 from penstock.broker.outbox import Outbox
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import TickRange
@@ -48,6 +49,9 @@ class BrokerPort(Protocol):
 
     def apply(self, settings: BrokerSettings, *, now_ms: int) -> Sequence[Effect]:
         """The operator changed something."""
+
+    def operate(self, operation: Operation, *, now_ms: int) -> Sequence[Effect]:
+        """The operator wants something."""
 
     def retire(self, names: Sequence[str], *, now_ms: int) -> Sequence[Effect]:
         """Filters with these names are kept elsewhere for good."""

@@ -303,8 +303,8 @@ class Client:
 
     def on_taken(self, inbox: Inbox) -> None:
         """Read from the socket again, if no queue is too full any more."""
-        if self._session.on_taken(inbox) and self._supervisor.connection is not None:
-            self._supervisor.connection.resume_reading()
+        if self._session.on_taken(inbox):
+            self._supervisor.resume_reading()
 
     def on_moved(self, inbox: Inbox) -> None:
         """Tell the broker in time what the application has of a durable subscription."""
@@ -365,8 +365,7 @@ class Client:
     def _pump_soon(self, again: Frame | None = None) -> None:
         if again is not None:
             self._session.ask_again(again)
-        if self._supervisor.connection is not None:
-            self._supervisor.connection.pump_soon()
+        self._supervisor.pump_soon()
 
     def _on_changes(self, changes: Changes) -> None:
         for number in changes.inboxes:

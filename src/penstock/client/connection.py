@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from penstock.broker.codec import encode_frame
 from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import Goodbye
-from penstock.client.session import Changes, Session
+from penstock.broker.frames import Frame, Goodbye
+from penstock.client.changes import Changes
 
-__all__ = ["Connection"]
+__all__ = ["Connection", "Endpoint"]
 
 _HIGH_WATER_BYTES: Final = 256 * 1024
 """Bytes in the transport above which batches wait in the session."""
@@ -21,11 +21,44 @@ _LATE_MS: Final = 500
 """A timer that is so late shows that the application kept the loop busy: then we were deaf, and not the broker dumb."""
 
 
+class Endpoint(Protocol):
+    """Who hears what a connection brings, and has something to say: a session, or what takes part in a move of it."""
+
+    writable: bool
+
+    @property
+    def reading(self) -> bool:
+        """Whether to read from the socket."""
+
+    def on_connected(self, *, now_ms: int) -> None:
+        """There is a connection."""
+
+    def on_data(self, data: bytes, *, now_ms: int, wall_ms: int) -> Changes:
+        """Bytes have come."""
+
+    def on_disconnected(self) -> Changes:
+        """The connection is gone."""
+
+    def take_frames(self, *, now_ms: int) -> list[Frame]:
+        """The frames to send now."""
+
+    def next_deadline(self) -> int | None:
+        """When to ask again for frames."""
+
+    def is_silent(self, *, now_ms: int) -> bool:
+        """Whether the connection must be given up."""
+
+    def on_reading(self, *, now_ms: int) -> None:
+        """The socket is read from again."""
+
+
 class Connection(asyncio.Protocol):
     """A transport, from its making to its end."""
 
-    def __init__(self, session: Session, on_changes: Callable[[Changes], None]) -> None:
-        self._session, self._on_changes = session, on_changes
+    def __init__(self, endpoint: Endpoint, on_changes: Callable[[Changes], None]) -> None:
+        self.endpoint = endpoint
+        """Another one may take its place at any time."""
+        self._on_changes = on_changes
         self._loop: Final = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -37,6 +70,8 @@ class Connection(asyncio.Protocol):
         """Set when the session has been told that this connection is gone."""
         self.closed: Final = asyncio.Event()
         """Set when the transport is gone, too."""
+        self.on_ended: Callable[[], None] = lambda: None
+        """Called when that is so."""
         self.goodbye: Goodbye | None = None
         """What the broker said at last."""
         self.problem = ""
@@ -56,7 +91,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(high=_HIGH_WATER_BYTES)
-        self._session.on_connected(now_ms=self.now_ms())
+        self.endpoint.on_connected(now_ms=self.now_ms())
         self.pump()
 
     def data_received(self, data: bytes) -> None:
@@ -64,7 +99,7 @@ class Connection(asyncio.Protocol):
         if self.ended.is_set():
             return
         try:
-            changes = self._session.on_data(data, now_ms=self.now_ms(), wall_ms=time.time_ns() // 1_000_000)
+            changes = self.endpoint.on_data(data, now_ms=self.now_ms(), wall_ms=time.time_ns() // 1_000_000)
         except ProtocolError as error:
             self.fail("protocol", str(error))
             return
@@ -75,18 +110,18 @@ class Connection(asyncio.Protocol):
             return
         if changes.welcome is not None:
             self.greeted.set()
-        if not self._session.reading:
+        if not self.endpoint.reading:
             self._pause_reading()
         self.pump()
 
     def pause_writing(self) -> None:
         """The transport has enough."""
-        self._session.writable = False
+        self.endpoint.writable = False
 
     def resume_writing(self) -> None:
         """The transport can carry more."""
         if not self.ended.is_set():
-            self._session.writable = True
+            self.endpoint.writable = True
             self.pump()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -100,7 +135,7 @@ class Connection(asyncio.Protocol):
         """Write what is to be sent now, in one piece."""
         if self.ended.is_set() or self._transport is None:
             return
-        frames = self._session.take_frames(now_ms=self.now_ms())
+        frames = self.endpoint.take_frames(now_ms=self.now_ms())
         if frames:
             self._transport.write(b"".join([encode_frame(frame) for frame in frames]))
         self.schedule()
@@ -113,7 +148,7 @@ class Connection(asyncio.Protocol):
 
     def schedule(self) -> None:
         """Wake when the session wants to."""
-        deadline_ms = self._session.next_deadline()
+        deadline_ms = self.endpoint.next_deadline()
         if deadline_ms is None or (self._timer is not None and self._timer_ms <= deadline_ms):
             return
         if self._timer is not None:
@@ -125,7 +160,7 @@ class Connection(asyncio.Protocol):
         """The application has taken enough out."""
         if self._is_paused and self._transport is not None and not self.ended.is_set():
             self._is_paused = False
-            self._session.on_reading(now_ms=self.now_ms())
+            self.endpoint.on_reading(now_ms=self.now_ms())
             self._transport.resume_reading()
             self.schedule()
 
@@ -161,8 +196,9 @@ class Connection(asyncio.Protocol):
             self._timer.cancel()
         self.ended.set()
         self.greeted.set()
+        self.on_ended()
         if self._transport is not None:
-            self._on_changes(self._session.on_disconnected())
+            self._on_changes(self.endpoint.on_disconnected())
 
     def _pause_reading(self) -> None:
         if not self._is_paused and self._transport is not None:
@@ -177,8 +213,8 @@ class Connection(asyncio.Protocol):
         self._timer = None
         now_ms = self.now_ms()
         if now_ms - self._timer_ms > _LATE_MS:
-            self._session.on_reading(now_ms=now_ms)
-        if self._session.is_silent(now_ms=now_ms):
+            self.endpoint.on_reading(now_ms=now_ms)
+        if self.endpoint.is_silent(now_ms=now_ms):
             self.fail("silent", "nothing was heard of the broker for too long")
         else:
             self.pump()

@@ -26,6 +26,8 @@ class ClientCounters:
     repeated: int
     """Deliveries that were dropped because they had arrived before."""
     reconnects: int
+    moves: int = 0
+    """How often a broker has had this client go to another one; nothing else tells the application."""
 
     @classmethod
     def of(cls, session: Session, *, reconnects: int) -> ClientCounters:
@@ -40,4 +42,5 @@ class ClientCounters:
             received=session.received,
             repeated=session.repeated,
             reconnects=reconnects,
+            moves=session.moves,
         )

@@ -124,7 +124,11 @@ class Inbox:
     @property
     def is_taken_over(self) -> bool:
         """Whether somebody else has its name now, or nobody."""
-        return self.state == "refused" and bool(self.wanted.durable) and _TAKEN_OVER in self.reason
+        return self.state == "refused" and self.speaks_of_another(self.reason)
+
+    def speaks_of_another(self, reason: str) -> bool:
+        """Whether a broker's reason to end it means that its name was claimed elsewhere, or forgotten."""
+        return bool(self.wanted.durable) and _TAKEN_OVER in reason
 
     def read_positions(self) -> dict[str, int]:
         """By pubend, the first tick that the application has not read yet."""

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from penstock.broker.frames import Acknowledge, Horizons, Subscribe
+from penstock.broker.frames import Acknowledge, Horizons, Subscribe, Subscribed
 from penstock.client.inbox import MESSAGE_BYTES, Inbox
 from penstock.client.positions import LostTicks
 from penstock.client.received import Received
@@ -85,11 +85,31 @@ class Inboxes:
             if inbox.state == "closing":
                 self.forget(inbox)
             else:
-                inbox.state = "asked"
-                inbox.positions.on_disconnected()
-                if inbox.receipts is not None:
-                    inbox.receipts.on_disconnected()
+                self._void(inbox)
         return inboxes
+
+    def resume(
+        self, names: Mapping[int, str], confirmed: Mapping[int, Subscribed], begun: Iterable[tuple[int, str]]
+    ) -> None:
+        """Another connection takes over, with all that was said there: names, what is in force, what has begun."""
+        self.on_names(names.items())
+        for number, pubend in begun:
+            if (inbox := self._by_number.get(number)) is not None:
+                inbox.positions.begin(pubend)
+        for number, said in confirmed.items():
+            if (inbox := self._by_number.get(number)) is not None:
+                inbox.on_subscribed(said.selector, said.pending, said.starts)
+
+    def ask_again(self, inbox: Inbox) -> Subscribe:
+        """A durable subscription has to be asked for again on the same connection, and how."""
+        self._void(inbox)
+        self.reporting.on_moved(inbox)
+        return subscribe_frame(inbox)
+
+    def named(self, numbers: bytes) -> list[Inbox]:
+        """The subscriptions that take messages, of those that a frame names."""
+        each = (self._by_bytes.get(numbers[start : start + 4]) for start in range(0, len(numbers), 4))
+        return [inbox for inbox in each if inbox is not None]
 
     def on_names(self, names: Iterable[tuple[int, str]]) -> None:
         """The numbers of pubends on this connection."""
@@ -181,6 +201,14 @@ class Inboxes:
         inbox.positions.on_horizon(pubend, tick)
         if inbox.receipts is not None:
             self.reporting.on_moved(inbox)
+
+    @staticmethod
+    def _void(inbox: Inbox) -> None:
+        """What was said of a subscription does not count any more."""
+        inbox.state = "asked"
+        inbox.positions.on_disconnected()
+        if inbox.receipts is not None:
+            inbox.receipts.on_disconnected()
 
     def check_invariants(self) -> None:
         """Fails if the parts do not agree."""

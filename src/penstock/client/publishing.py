@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 
 from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import Publish
+from penstock.broker.frames import Publish, Welcome
 
-__all__ = ["PublishQueue"]
+__all__ = ["PublishQueue", "recogniser"]
 
 
 class _Run:
@@ -248,3 +248,17 @@ class PublishQueue:
 
 def _count(runs: Iterable[_Run]) -> int:
     return sum(len(run.bodies) for run in runs)
+
+
+def recogniser(before: Welcome | None, now: Welcome) -> Callable[[str], bool]:
+    """Which pubends recognise what was sent to them before this welcome, if it is sent again."""
+    is_same = before is not None and (before.broker, before.overlay) == (now.broker, now.overlay)
+    # Where the broker chooses, it must choose as before: what one pubend has, another does not recognise.
+    chooses_alike = is_same and before is not None and before.pubends == now.pubends
+
+    def recognises(pubend: str) -> bool:
+        if pubend:
+            return is_same and pubend not in now.best_effort
+        return chooses_alike and not {*now.pubends} <= {*now.best_effort}
+
+    return recognises

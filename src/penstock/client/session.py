@@ -9,78 +9,36 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from penstock.broker.codec import FRAME_BYTES_MAX, FrameReader
+from msgspec import structs
+
+from penstock.broker import frames as f
+from penstock.broker.codec import FrameReader
 from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import (
-    PROTOCOL_VERSION,
-    Acknowledge,
-    Deliver,
-    Forgotten,
-    Frame,
-    Goodbye,
-    Heartbeat,
-    HeldBack,
-    Hello,
-    Horizons,
-    LogAnswer,
-    Lost,
-    PubendNames,
-    PublishAck,
-    Refused,
-    StatusReply,
-    Subscribed,
-    SurveyReply,
-    TraceReply,
-    Unsubscribe,
-    Unsubscribed,
-    Welcome,
-)
+from penstock.broker.frames import PROTOCOL_VERSION, Deliver, Frame, Welcome
+from penstock.client.changes import Answer, Changes, Reply
+from penstock.client.identifying import Identifying
 from penstock.client.inbox import Inbox, Lag
 from penstock.client.inboxes import Inboxes, subscribe_frame
+from penstock.client.leaver import Leaver
+from penstock.client.moves import Moves
+from penstock.client.newcomer import SILENT_HEARTBEATS, Newcomer
 from penstock.client.positions import LostTicks
-from penstock.client.publishing import PublishQueue
+from penstock.client.publishing import PublishQueue, recogniser
 from penstock.client.received import Received
 from penstock.client.settings import ClientSettings
 from penstock.client.wanted import Wanted
-from penstock.model.body import encode_body
 from penstock.model.errors import LimitError
 from penstock.model.message import Message
-from penstock.model.message_id import MessageId, MessageIdSource
+from penstock.model.message_id import MessageId
 
 __all__ = ["SILENT_HEARTBEATS", "Answer", "Changes", "Reply", "Session"]
 
-Reply: TypeAlias = StatusReply | Forgotten | SurveyReply | LogAnswer | TraceReply
-Answer: TypeAlias = Reply | Refused
-"""To a request that the application waits for; its number is that of the request."""
-
-SILENT_HEARTBEATS: Final = 5
-"""A connection on which nothing was heard for so many heartbeats is given up."""
-
-_BODY_BYTES_MAX: Final = FRAME_BYTES_MAX - 1024
 _PUBEND_CHARS_MAX: Final = 100
 _PUBLISHER_BYTES: Final = 16
+_REASON_CHARS_MAX: Final = 500
 _State: TypeAlias = Literal["down", "greeting", "up"]
-
-
-@dataclass(slots=True)
-class Changes:
-    """What the shell has to pass on to the application, after some input."""
-
-    inboxes: dict[int, Inbox] = field(default_factory=dict)
-    """The subscriptions with messages or another state, by number."""
-    answers: list[Answer] = field(default_factory=list)
-    """Answers to what was asked, or the reasons why there is none."""
-    missing: list[LostTicks] = field(default_factory=list)
-    """What some subscription will never get."""
-    publishing: bool = False
-    """There may be room for messages, or some are settled."""
-    welcome: Welcome | None = None
-    goodbye: Goodbye | None = None
-    lost: bool = False
-    """The connection is gone."""
 
 
 class Session:
@@ -90,15 +48,17 @@ class Session:
         self, settings: ClientSettings, *, name: str, token: str = "", overlay: str = "", publisher: bytes = b""
     ) -> None:
         publisher = publisher or secrets.token_bytes(_PUBLISHER_BYTES)
-        self._hello = Hello(PROTOCOL_VERSION, "client", name, overlay, credential=token, publisher=publisher)
+        who = (PROTOCOL_VERSION, "client", name, overlay)
+        self._hello = f.Hello(*who, credential=token, publisher=publisher, pinned=settings.pinned)
         self._state: _State = "down"
         self._reader = FrameReader()
         self._outgoing: list[Frame] = []
         self._inboxes = Inboxes(settings)
+        self._moves = Moves(self._inboxes)
         self._pubends: dict[int, str] = {}
-        self._ids: MessageIdSource | None = None
-        self._last_id: MessageId | None = None
+        self._identifying = Identifying()
         self._last_question = 0
+        self._questions: dict[int, Frame] = {}
         self._heartbeat_ms = 0
         self._sent_ms = self._heard_ms = 0
         self.publishing: Final = PublishQueue(linger_ms=settings.linger_ms, batch_bytes=settings.batch_bytes)
@@ -115,6 +75,16 @@ class Session:
     def is_up(self) -> bool:
         """Whether a broker has welcomed this client, and has not gone since."""
         return self._state == "up"
+
+    @property
+    def moves(self) -> int:
+        """How often a broker has had this client go to another one."""
+        return self._moves.count
+
+    @property
+    def must_hurry(self) -> bool:
+        """Whether an old connection has to end now, since too much waits for its end."""
+        return self._moves.is_full
 
     @property
     def reading(self) -> bool:
@@ -147,19 +117,15 @@ class Session:
             return
         if self.is_up:
             self._inboxes.close(inbox)
-            self._outgoing.append(Unsubscribe(inbox.number))
+            self._outgoing.append(f.Unsubscribe(inbox.number))
         else:
             self._inboxes.forget(inbox)
+        self._moves.withdraw(inbox)
         self.on_taken(inbox)
 
     def identify(self, message: Message, *, wall_ms: int) -> tuple[MessageId, bytes]:
         """An identifier for a message that is to be published now, and the bytes of both."""
-        assert self._ids is not None, "no broker has given this client a number yet"
-        message_id = self._last_id = self._ids.next(wall_ms)
-        body = encode_body(message_id, message)
-        if len(body) > _BODY_BYTES_MAX:
-            raise LimitError("the message's size in bytes", len(body), _BODY_BYTES_MAX)
-        return message_id, body
+        return self._identifying.identify(message, wall_ms=wall_ms)
 
     def publish(self, body: bytes, pubend: str, *, now_ms: int) -> bool:
         """Queues a message, for which there must be room; whether there is a batch to send."""
@@ -171,7 +137,8 @@ class Session:
     def ask(self, question: Callable[[int], Frame]) -> int:
         """Asks the broker something that it answers by number; the number."""
         self._last_question += 1
-        self.ask_again(question(self._last_question))
+        asked = self._questions[self._last_question] = question(self._last_question)
+        self.ask_again(asked)
         return self._last_question
 
     def ask_again(self, question: Frame) -> None:
@@ -214,7 +181,7 @@ class Session:
         """Bytes from the broker; raises ``ProtocolError`` if they are not what a broker may say."""
         self._heard_ms = now_ms
         changes = Changes()
-        inboxes, deliver, pubends = changes.inboxes, self._inboxes.deliver, self._pubends
+        inboxes, deliver, pubends = changes.inboxes, self._moves.deliver, self._pubends
         for frame in self._reader.feed(data):
             if type(frame) is Deliver:
                 name = pubends.get(frame.pubend) or self._pubend(frame.pubend)
@@ -232,13 +199,61 @@ class Session:
 
     def on_disconnected(self) -> Changes:
         """The connection is gone; what is to be said again will be said on the next one."""
+        self._questions = {}
+        self._moves.forget_claims()
+        # All are woken: some may have got messages just before the connection broke.
+        return Changes(publishing=True, lost=True, inboxes=self._let_go())
+
+    def _let_go(self) -> dict[int, Inbox]:
         self._state = "down"
         self._outgoing = []
         self._pubends = {}
         self.held_back = ""
         self.publishing.on_disconnected()
-        # All are woken: some may have got messages just before the connection broke.
-        return Changes(publishing=True, lost=True, inboxes=self._inboxes.on_disconnected())
+        return self._inboxes.on_disconnected()
+
+    # Going to another broker.
+
+    def begin_move(self, order: f.Migrate) -> Newcomer:
+        """Another connection is about to be made, where the broker wants this client to be."""
+        assert self.welcome is not None, "no broker could have ordered this"
+        hello = structs.replace(self._hello, migration=order.session, origin=self.welcome.broker)
+        return self._moves.begin(order, hello, self.welcome)
+
+    def give_up_move(self) -> None:
+        """The new connection will not take over, and durable subscriptions that went ahead come back."""
+        displaced = self._moves.give_up()
+        if self.is_up:
+            self._outgoing += [self._inboxes.ask_again(inbox) for inbox in displaced]
+
+    def refuse_move(self, order: f.Migrate, reason: str) -> None:
+        """Tells the broker why this client stays where it is."""
+        if self.is_up:
+            self._outgoing.append(f.MoveFailed(order.session, reason[:_REASON_CHARS_MAX]))
+
+    def take_over(self) -> tuple[Leaver | None, Changes]:
+        """The new connection is this session's from now on; the old one, if it is there, is left to the leaver."""
+        newcomer, welcome, overlap = self._moves.make()
+        moved, leaver = f.Moved(newcomer.order.session), None
+        if self.is_up:
+            last: list[Frame] = [*self._outgoing, moved]
+            leaver = Leaver(self._reader, self._pubends, last, self._inboxes, overlap)
+        changes = Changes(publishing=True, inboxes=self._let_go())
+        self._reader, self._pubends, self.writable = newcomer.reader, newcomer.pubends, newcomer.writable
+        self._sent_ms, self._heard_ms = newcomer.sent_ms, newcomer.heard_ms
+        self._greet(welcome, newcomer.skew_ms)
+        self.held_back, self.publishing.window_bytes = newcomer.held_back.reason, newcomer.held_back.window_bytes
+        self.received += newcomer.received
+        self._inboxes.resume(newcomer.pubends, newcomer.confirmed, newcomer.begun)
+        late = [subscribe_frame(inbox) for inbox in self._inboxes if inbox.number not in newcomer.asked]
+        self._outgoing = [*newcomer.outgoing, moved, *late, *self._questions.values()]
+        return leaver, changes
+
+    def end_overlap(self) -> Changes:
+        """The old connection has ended, and brings no more."""
+        changes = Changes(inboxes=self._moves.finish())
+        self._inboxes.block_if_full(changes.inboxes)
+        return changes
 
     # What is to be sent, and when.
 
@@ -251,7 +266,7 @@ class Session:
             frames += self._inboxes.reporting.take(now_ms=now_ms)
             frames += self.publishing.take(now_ms=now_ms)
             if not frames and now_ms >= self._sent_ms + self._heartbeat_ms:
-                frames.append(Heartbeat(now_ms))
+                frames.append(f.Heartbeat(now_ms))
         if frames:
             self._sent_ms = now_ms
         return frames
@@ -280,88 +295,106 @@ class Session:
         return self._heard_ms + SILENT_HEARTBEATS * self._heartbeat_ms
 
     def _on_greeting(self, frame: Frame, changes: Changes, wall_ms: int) -> None:
-        if isinstance(frame, Goodbye):
+        if isinstance(frame, f.Goodbye):
             changes.goodbye = frame
             return
         if not isinstance(frame, Welcome):
             raise ProtocolError(f"the broker begins with {type(frame).__name__}, not with a welcome")
         if frame.version != PROTOCOL_VERSION or frame.heartbeat_ms <= 0 or frame.credit_bytes <= 0:
             raise ProtocolError(f"the broker's welcome is for another protocol: {frame}")
-        before, self.welcome = self.welcome, frame
         changes.welcome = frame
-        self._state = "up"
-        self._heartbeat_ms = frame.heartbeat_ms
-        after = self._last_id if self._last_id is not None and self._last_id.publisher == frame.publisher else None
-        self._ids = MessageIdSource(frame.publisher, frame.broker_number, after=after)
-        self._ids.adjust(frame.now_ms - wall_ms)
-        self.publishing.on_welcome(
-            credit_bytes=frame.credit_bytes, now_ms=self._heard_ms, recognises=_recognises(before, frame)
-        )
+        self._greet(frame, frame.now_ms - wall_ms)
         changes.publishing = True
         self._outgoing += self._inboxes.subscribes()
 
+    def _greet(self, frame: Welcome, skew_ms: int) -> None:
+        before, self.welcome = self.welcome, frame
+        self._state = "up"
+        self._heartbeat_ms = frame.heartbeat_ms
+        self._identifying.on_welcome(frame, skew_ms=skew_ms)
+        self.publishing.on_welcome(
+            credit_bytes=frame.credit_bytes, now_ms=self._heard_ms, recognises=recogniser(before, frame)
+        )
+
     def _on_frame(self, frame: Frame, changes: Changes) -> None:
         match frame:
-            case PublishAck(sequence, credit_bytes):
+            case f.PublishAck(sequence, credit_bytes):
                 self.publishing.on_ack(sequence, credit_bytes)
                 changes.publishing = True
-            case PubendNames(names):
+            case f.PubendNames(names):
                 self._pubends.update(names)
                 self._inboxes.on_names(names)
-            case Heartbeat():
-                pass
-            case Horizons():
-                self._inboxes.on_horizons(frame, self._pubend(frame.pubend))
-            case HeldBack(reason, window_bytes):
+            case f.Horizons():
+                self._on_horizons(frame, self._pubend(frame.pubend))
+            case f.HeldBack(reason, window_bytes):
                 self.held_back, self.publishing.window_bytes = reason, window_bytes
                 changes.publishing = True
-            case Lost(number, first, last, numbers):
-                self._on_lost(LostTicks(self._pubend(number), first, last), numbers, changes)
-            case Subscribed():
+            case f.Lost(number, first, last, numbers):
+                lost = LostTicks(self._pubend(number), first, last)
+                changes.missing += [lost] if self._inboxes.on_lost(lost, numbers) else []
+            case f.Subscribed():
                 self._on_subscribed(frame, changes)
-            case Unsubscribed(number):
+            case f.Unsubscribed(number):
                 self._end(number, changes)
-            case Refused():
+            case f.Refused():
                 self._on_refused(frame, changes)
-            case StatusReply() | Forgotten() | SurveyReply() | LogAnswer() | TraceReply():
-                changes.answers.append(frame)
-            case Goodbye():
-                changes.goodbye = frame
+            case f.StatusReply() | f.Forgotten() | f.SurveyReply() | f.LogAnswer() | f.TraceReply():
+                self._answer(frame, changes)
             case _:
-                raise ProtocolError(f"a broker does not send {type(frame).__name__} to a client")
+                self._on_other(frame, changes)
 
-    def _on_subscribed(self, frame: Subscribed, changes: Changes) -> None:
+    @staticmethod
+    def _on_other(frame: Frame, changes: Changes) -> None:
+        if isinstance(frame, f.Goodbye):
+            changes.goodbye = frame
+        elif isinstance(frame, f.Migrate):
+            changes.order = frame
+        elif not isinstance(frame, f.Heartbeat):
+            raise ProtocolError(f"a broker does not send {type(frame).__name__} to a client")
+
+    def _on_horizons(self, frame: f.Horizons, pubend: str) -> None:
+        if frame.is_only:
+            self._moves.begins(self._inboxes.named(frame.numbers), pubend, frame.tick)
+        self._inboxes.on_horizons(frame, pubend)
+
+    def _on_subscribed(self, frame: f.Subscribed, changes: Changes) -> None:
         inbox = self._inboxes.get(frame.number)
         if inbox is not None and inbox.state in ("asked", "ready"):
             inbox.on_subscribed(frame.selector, frame.pending, frame.starts)
             if inbox.receipts is not None:
                 self._inboxes.reporting.on_moved(inbox)
+            self._moves.on_ready(inbox)
             changes.inboxes[inbox.number] = inbox
 
-    def _on_lost(self, lost: LostTicks, numbers: tuple[int, ...], changes: Changes) -> None:
-        if self._inboxes.on_lost(lost, numbers):
-            changes.missing.append(lost)
-
-    def _on_refused(self, frame: Refused, changes: Changes) -> None:
+    def _on_refused(self, frame: f.Refused, changes: Changes) -> None:
         if frame.request == "publish":
             self.publishing.on_refused(frame.number, frame.reason)
             changes.publishing = True
         elif frame.request in ("status", "forget", "read", "trace"):
-            changes.answers.append(frame)
-        elif (inbox := self._end(frame.number, changes)) is not None and frame.request == "subscribe":
+            self._answer(frame, changes)
+        elif frame.request != "subscribe" or (inbox := self._inboxes.get(frame.number)) is None:
+            self._end(frame.number, changes)
+        elif self._moves.must_claim_back(inbox, frame.reason):
+            self._outgoing.append(self._inboxes.ask_again(inbox))
+        elif not self._moves.is_own_doing(inbox, frame.reason):
+            self._end(frame.number, changes)
             inbox.refuse(frame.reason)
 
-    def _last_words(self, inbox: Inbox, *, is_done: bool) -> list[Acknowledge]:
+    def _answer(self, answer: Answer, changes: Changes) -> None:
+        self._questions.pop(answer.number, None)
+        changes.answers.append(answer)
+
+    def _last_words(self, inbox: Inbox, *, is_done: bool) -> list[f.Acknowledge]:
         if inbox.receipts is not None and is_done:
             inbox.receipts.settle()
         return self._inboxes.reporting.last(inbox)
 
-    def _end(self, number: int, changes: Changes) -> Inbox | None:
+    def _end(self, number: int, changes: Changes) -> None:
         inbox = self._inboxes.get(number)
         if inbox is not None:
             self._inboxes.forget(inbox)
+            self._moves.withdraw(inbox)
             changes.inboxes[number] = inbox
-        return inbox
 
     def _pubend(self, number: int) -> str:
         name = self._pubends.get(number)
@@ -373,17 +406,3 @@ class Session:
         """Fails if the parts do not agree."""
         self.publishing.check_invariants()
         self._inboxes.check_invariants()
-
-
-def _recognises(before: Welcome | None, now: Welcome) -> Callable[[str], bool]:
-    """Which pubends recognise what was sent to them before this welcome, if it is sent again."""
-    is_same = before is not None and (before.broker, before.overlay) == (now.broker, now.overlay)
-    # Where the broker chooses, it must choose as before: what one pubend has, another does not recognise.
-    chooses_alike = is_same and before is not None and before.pubends == now.pubends
-
-    def recognises(pubend: str) -> bool:
-        if pubend:
-            return is_same and pubend not in now.best_effort
-        return chooses_alike and not {*now.pubends} <= {*now.best_effort}
-
-    return recognises

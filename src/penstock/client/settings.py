@@ -37,6 +37,8 @@ class ClientSettings:
     """Time before the first new attempt when a connection was lost; it doubles with every attempt that fails."""
     backoff_max_ms: int = 10_000
     """Time between attempts, at most."""
+    pinned: bool = False
+    """Whether the client stays at its broker, also if that would have it go to another one."""
     give_up_ms: int | None = None
     """A client that was without a connection for so long fails; none to try for ever."""
 

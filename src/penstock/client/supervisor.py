@@ -6,15 +6,20 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from random import Random
+from typing import Final
 
 from penstock.client.address import Address
-from penstock.client.connection import Connection
+from penstock.client.connection import Connection, Endpoint
 from penstock.client.errors import ClientError, ConnectionFailedError, RefusedError
+from penstock.client.migrating import Migrator
 from penstock.client.reconnect import Reconnect
 from penstock.client.session import Changes, Session
 from penstock.client.settings import ClientSettings
 
 __all__ = ["Supervisor"]
+
+_TOLD_MAX: Final = 8
+"""Addresses that brokers told of, and that are tried besides those that the application gave."""
 
 
 class Supervisor:
@@ -29,9 +34,20 @@ class Supervisor:
         tls: ssl.SSLContext | None,
         on_changes: Callable[[Changes], None],
     ) -> None:
-        self._session, self._addresses, self._settings = session, addresses, settings
+        self._session, self._settings = session, settings
+        self._addresses = self._given = addresses
         self._tls = tls
         self._on_changes = on_changes
+        self._migrator = Migrator(
+            session,
+            settings,
+            attempt=self._attempt,
+            current=lambda: (self.connection, self.address),
+            adopt=self._adopt,
+            on_changes=on_changes,
+        )
+        self._turned = asyncio.Event()
+        self._told: dict[Address, None] = {}
         self._reconnect = Reconnect(settings, Random())
         self._turn = 0
         self.connection: Connection | None = None
@@ -45,23 +61,25 @@ class Supervisor:
         for _ in self._addresses:
             address = self._addresses[self._turn % len(self._addresses)]
             try:
-                self.connection = await self._attempt(address)
+                connection = await self._attempt(address, self._session)
             except ConnectionFailedError as error:
                 problems.append(str(error))
                 self._turn += 1
             else:
-                self.address = address
-                self._reconnect.on_welcome(now_ms=self.connection.now_ms())
-                self._catch_up(self.connection)
+                self._hold(connection, address)
+                self._catch_up(connection)
                 return
         raise ConnectionFailedError("; ".join(problems))
 
     async def run(self) -> ClientError:
         """Reconnect for ever; returns the reason when that makes no more sense."""
         while True:
+            await self._turned.wait()
+            self._turned.clear()
             connection = self.connection
             assert connection is not None, "the first connection is the caller's to make"
-            await connection.ended.wait()
+            if not connection.ended.is_set() or self._migrator.rescue():
+                continue
             goodbye = connection.goodbye
             if goodbye is not None and not self._reconnect.may_follow(goodbye.code):
                 return RefusedError("go on", goodbye.reason)
@@ -73,6 +91,7 @@ class Supervisor:
 
     async def close(self) -> None:
         """End the connection; what the broker does not take in time is lost."""
+        self._migrator.close()
         connection = self.connection
         if connection is None:
             return
@@ -98,8 +117,8 @@ class Supervisor:
                 return None
         return ConnectionFailedError(f"no connection for {self._settings.give_up_ms} ms: {reason}")
 
-    async def _attempt(self, address: Address) -> Connection:
-        connection = Connection(self._session, self._on_changes)
+    async def _attempt(self, address: Address, endpoint: Endpoint) -> Connection:
+        connection = Connection(endpoint, self._pass_on)
         context = (self._tls or ssl.create_default_context()) if address.tls else None
         loop = asyncio.get_running_loop()
         is_good = False
@@ -119,6 +138,43 @@ class Supervisor:
             # Also when this task is cancelled, whatever the connection has come to by then.
             if not is_good:
                 connection.abort()
+
+    def resume_reading(self) -> None:
+        """The application has taken enough out."""
+        if self.connection is not None:
+            self.connection.resume_reading()
+        self._migrator.resume_reading()
+
+    def pump_soon(self) -> None:
+        """Write at the end of this turn what many calls have queued."""
+        if self.connection is not None:
+            self.connection.pump_soon()
+        self._migrator.pump_soon()
+
+    def _hold(self, connection: Connection, address: Address) -> None:
+        self.connection, self.address = connection, address
+        connection.on_ended = self._turned.set
+        if connection.ended.is_set():
+            self._turned.set()
+        self._reconnect.on_welcome(now_ms=connection.now_ms())
+
+    def _adopt(self, connection: Connection, address: Address) -> None:
+        """The client has moved: from now on it is looked for there first."""
+        self._hold(connection, address)
+        if address not in self._given:
+            self._told.pop(address, None)
+            self._told[address] = None
+            while len(self._told) > _TOLD_MAX:
+                del self._told[next(iter(self._told))]
+        known = dict.fromkeys((address, *self._given, *reversed(self._told)))
+        self._addresses, self._turn = tuple(known), 0
+        # Who waits for the end of the old one has to wait for the end of this one.
+        self._turned.set()
+
+    def _pass_on(self, changes: Changes) -> None:
+        self._on_changes(changes)
+        if changes.order is not None:
+            self._migrator.on_order(changes.order)
 
     def _catch_up(self, connection: Connection) -> None:
         """What the application did since the welcome has still been told to the connection before this one."""

@@ -7,8 +7,6 @@ each connection that has something to say gets one write, and the timer is looke
 from __future__ import annotations
 
 import asyncio
-import os
-import ssl
 from collections.abc import Sequence
 from random import Random, SystemRandom
 from types import TracebackType
@@ -18,13 +16,15 @@ from penstock.broker.broker import Broker
 from penstock.broker.effects import Close, Effect, Record, Wake
 from penstock.broker.errors import ProtocolError
 from penstock.broker.frames import Frame
+from penstock.broker.operating import Operation
 from penstock.broker.ports import BrokerPort
 from penstock.live.clock import Clock
 from penstock.live.connection import Connection
 from penstock.live.counters import Counters
-from penstock.live.dialler import DIAL_S_MAX, Diallers
+from penstock.live.dialler import Diallers
 from penstock.live.ends import wait_for_ends
 from penstock.live.errors import ConfigError, NodeFailedError
+from penstock.live.listening import listen
 from penstock.live.logs import log, log_bug
 from penstock.live.membership import OverlayChange, TlsState, change_for, read_again
 from penstock.live.overlay import Overlay, is_loopback
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from penstock.live.admin import AdminServer
 
 __all__ = ["BrokerNode"]
-
-_BACKLOG: Final = 1_024
-"""Connections that may wait to be accepted: after a broker's restart all its clients come at once."""
 
 
 class BrokerNode:
@@ -60,6 +57,7 @@ class BrokerNode:
         self._storage = Storage(overlay, name, stimulate=self._on_stored, fail=self._on_failed)
         self._shipping = Shipping(overlay, name, self, clock_ms=self.clock.now_ms, rng=self._rng)
         self.has_failed: Final = asyncio.Event()
+        """Set when it is to end, by itself or because the operator wants that."""
         self.failure: NodeFailedError | None = None
         """Why it had to stop by itself."""
         self._connections: dict[int, Connection] = {}
@@ -90,7 +88,7 @@ class BrokerNode:
             self.broker = self._given or Broker(
                 self._settings, incarnation=self.incarnation, rng=self._rng, recovered=recovered
             )
-            self._server = await self._listen(self._tls.serving)
+            self._server = await listen(place, self._make_accepted, self._tls.serving)
         except BaseException:
             await self._shipping.stop()
             await self._storage.close()
@@ -131,6 +129,14 @@ class BrokerNode:
     def retire(self, names: Sequence[str]) -> None:
         """Let the broker give up filters that are in the lake, as far as they are its oldest."""
         self._dispatch(self.broker.retire(names, now_ms=self.clock.now_ms()))
+
+    def operate(self, operation: Operation) -> None:
+        """Have the broker do what the operator wants; raises ``MisuseError`` if it cannot."""
+        self._dispatch(self.broker.operate(operation, now_ms=self.clock.now_ms()))
+
+    def finish(self) -> None:
+        """Let whoever runs this node end it in order, as after a signal."""
+        self.has_failed.set()
 
     async def stop(self) -> None:
         """Say goodbye to all, send what is queued and keep what is to be kept within a limit, leave nothing behind."""
@@ -267,25 +273,6 @@ class BrokerNode:
         self._begin_to_stop()
 
     # Inside.
-
-    async def _listen(self, context: ssl.SSLContext | None) -> asyncio.Server:
-        place = self.place
-        try:
-            return await asyncio.get_running_loop().create_server(
-                self._make_accepted,
-                place.listens_at,
-                place.port,
-                ssl=context,
-                ssl_handshake_timeout=DIAL_S_MAX if context is not None else None,
-                backlog=_BACKLOG,
-            )
-        except OSError as error:
-            at = f"{place.where}: " if place.where else ""
-            # asyncio's own text repeats the address.
-            reason = os.strerror(error.errno) if error.errno else error
-            raise ConfigError(
-                f"{at}broker {self.name} cannot listen at {place.listens_at}:{place.port}: {reason}"
-            ) from None
 
     async def _start_admin(self) -> None:
         place = self.place

@@ -14,6 +14,7 @@ from typing import Final
 
 from penstock.broker.effects import Close, Commit, Effect, ReadKept, ReadLog, Record, Wake
 from penstock.broker.frames import Frame
+from penstock.broker.operating import Operation
 from penstock.broker.outbox import Outbox
 from penstock.broker.ports import BrokerPort
 from penstock.broker.settings import BrokerSettings
@@ -150,6 +151,12 @@ class SimBroker:
         if core is not None:
             self._note("has new settings")
             self._after_step(core, core.apply(settings, now_ms=self._now_ms()))
+
+    def operate(self, operation: Operation) -> None:
+        """Have the broker do what an operator wants, if it is up."""
+        core = self._core
+        if core is not None:
+            self._after_step(core, core.operate(operation, now_ms=self._now_ms()))
 
     def on_connected(self, end: End, *, dialled: str) -> None:
         """Tell the broker of a new connection."""

@@ -1,0 +1,39 @@
+"""Gives messages their identifiers: by the number that the broker has given the client, and by the broker's clock."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.broker.codec import FRAME_BYTES_MAX
+from penstock.broker.frames import Welcome
+from penstock.model.body import encode_body
+from penstock.model.errors import LimitError
+from penstock.model.message import Message
+from penstock.model.message_id import MessageId, MessageIdSource
+
+__all__ = ["Identifying"]
+
+_BODY_BYTES_MAX: Final = FRAME_BYTES_MAX - 1024
+
+
+class Identifying:
+    """The identifiers of one client's messages, over all its connections."""
+
+    def __init__(self) -> None:
+        self._ids: MessageIdSource | None = None
+        self._last: MessageId | None = None
+
+    def on_welcome(self, welcome: Welcome, *, skew_ms: int) -> None:
+        """A broker has given the client a number; by so much is its clock ahead."""
+        after = self._last if self._last is not None and self._last.publisher == welcome.publisher else None
+        self._ids = MessageIdSource(welcome.publisher, welcome.broker_number, after=after)
+        self._ids.adjust(skew_ms)
+
+    def identify(self, message: Message, *, wall_ms: int) -> tuple[MessageId, bytes]:
+        """An identifier for a message that is to be published now, and the bytes of both."""
+        assert self._ids is not None, "no broker has given this client a number yet"
+        message_id = self._last = self._ids.next(wall_ms)
+        body = encode_body(message_id, message)
+        if len(body) > _BODY_BYTES_MAX:
+            raise LimitError("the message's size in bytes", len(body), _BODY_BYTES_MAX)
+        return message_id, body

@@ -1,0 +1,110 @@
+"""What a session keeps of a move to another broker: the newcomer, the overlap, and durable names to claim back.
+
+The new broker claims the names of durable subscriptions, so the old one says that they were taken over. While the
+client moves, that is its own doing. If it stays after all, it claims them back at the old broker, once for each.
+"""
+
+from __future__ import annotations
+
+from penstock.broker.frames import Hello, Migrate, Welcome
+from penstock.client.inbox import Inbox
+from penstock.client.inboxes import Inboxes
+from penstock.client.newcomer import Newcomer
+from penstock.client.overlap import Overlap
+
+__all__ = ["Moves"]
+
+
+class Moves:
+    """The moves of one client, of which there is one at a time."""
+
+    def __init__(self, inboxes: Inboxes) -> None:
+        self._inboxes = inboxes
+        self.deliver = inboxes.deliver
+        """Who takes what the session's connection brings."""
+        self.overlap: Overlap | None = None
+        self.newcomer: Newcomer | None = None
+        self._claimed: dict[int, Inbox] = {}
+        """Durable subscriptions of which the old broker will say that they were taken over, by this client itself."""
+        self._displaced: dict[int, Inbox] = {}
+        """Those of which it has said so."""
+        self.count = 0
+        """How often the client has moved."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the old connection has to end now, since too much waits for that."""
+        return self.overlap is not None and self.overlap.is_full
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the new connection is the session's, and the old one has not ended."""
+        return self.overlap is not None and self.newcomer is None
+
+    def begin(self, order: Migrate, hello: Hello, present: Welcome) -> Newcomer:
+        """The broker wants this client to go elsewhere."""
+        self.overlap = Overlap(self._inboxes)
+        self.newcomer = Newcomer(order, hello, present, self._inboxes, self.overlap)
+        self.deliver = self.overlap.deliver_old
+        return self.newcomer
+
+    def give_up(self) -> list[Inbox]:
+        """The client stays; answers with the durable subscriptions that it has to claim back."""
+        newcomer, self.newcomer = self.newcomer, None
+        self.overlap, self.deliver = None, self._inboxes.deliver
+        displaced, self._displaced = self._displaced, {}
+        if newcomer is not None:
+            asked = [inbox for inbox in newcomer.asked.values() if newcomer.claims(inbox)]
+            self._claimed = {inbox.number: inbox for inbox in asked if inbox.number not in displaced}
+        return [inbox for inbox in displaced.values() if not inbox.is_over and inbox.state != "closing"]
+
+    def make(self) -> tuple[Newcomer, Welcome, Overlap]:
+        """The new connection takes over."""
+        newcomer, self.newcomer = self.newcomer, None
+        assert newcomer is not None, "nobody is there to take over"
+        assert newcomer.welcome is not None, "nobody there has welcomed the client"
+        assert self.overlap is not None
+        self.deliver = self.overlap.deliver_new
+        self.forget_claims()
+        self.count += 1
+        return newcomer, newcomer.welcome, self.overlap
+
+    def finish(self) -> dict[int, Inbox]:
+        """The old connection has ended; who got something by that."""
+        overlap, self.overlap = self.overlap, None
+        self.deliver = self._inboxes.deliver
+        return overlap.release() if overlap is not None else {}
+
+    def forget_claims(self) -> None:
+        """The connection on which the old broker could speak of them is not the session's any more."""
+        self._claimed, self._displaced = {}, {}
+
+    def is_own_doing(self, inbox: Inbox, reason: str) -> bool:
+        """Whether the broker ends a durable subscription because this client has claimed its name elsewhere."""
+        if not inbox.speaks_of_another(reason):
+            return False
+        if self.newcomer is not None and self.newcomer.claims(inbox):
+            self._displaced[inbox.number] = inbox
+            return True
+        return False
+
+    def must_claim_back(self, inbox: Inbox, reason: str) -> bool:
+        """The same, after the client has given up to go there: it must be asked for again."""
+        return inbox.speaks_of_another(reason) and self._claimed.pop(inbox.number, None) is not None
+
+    def on_ready(self, inbox: Inbox) -> None:
+        """A subscription is in force on the session's connection."""
+        self._claimed.pop(inbox.number, None)
+        if self.newcomer is not None:
+            self.newcomer.open(inbox)
+
+    def withdraw(self, inbox: Inbox) -> None:
+        """A subscription is not wanted any more."""
+        if self.newcomer is not None:
+            self.newcomer.withdraw(inbox)
+
+    def begins(self, inboxes: list[Inbox], pubend: str, tick: int) -> None:
+        """The new connection, when it is the session's, names subscriptions on a pubend."""
+        if self.is_final and self.overlap is not None:
+            for inbox in inboxes:
+                self.overlap.begins(inbox, pubend, tick, is_final=True)

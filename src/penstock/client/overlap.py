@@ -1,0 +1,114 @@
+"""Messages that come over two connections while a client moves: each once, and in order.
+
+Where a pubend has positions, both connections bring its whole stream from some tick on, so whatever is not below the
+position is the next message, whoever brings it. That is so only if the new connection does not begin ahead of the
+position. Pubends that guarantee nothing have no positions: what the new connection brings of them waits until the old
+one has brought the last it had, and then only what did not come there is new, by the identifiers of messages.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from penstock.client.inbox import MESSAGE_BYTES, Inbox
+from penstock.client.inboxes import Inboxes
+from penstock.client.received import Received
+from penstock.model.message_id import MESSAGE_ID_BYTES
+
+__all__ = ["Overlap"]
+
+_SEEN_MAX: Final = 65_536
+"""Messages of which it is remembered that they came over the old connection."""
+_HELD_BYTES_MAX: Final = 16 * 1024 * 1024
+"""How much may wait for the end of the old connection."""
+
+
+class Overlap:
+    """The time in which a client has two connections."""
+
+    def __init__(self, inboxes: Inboxes) -> None:
+        self._inboxes = inboxes
+        self._streams: dict[tuple[int, str], None] = {}
+        """Subscriptions and pubends whose streams the new connection brings from where they are."""
+        self._seen: dict[tuple[int, bytes], None] = {}
+        self._held: deque[tuple[int, Received]] = deque()
+        self._held_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether too much waits for the end of the old connection: then it has to end now."""
+        return self._held_bytes >= _HELD_BYTES_MAX
+
+    def opens(self, inbox: Inbox) -> None:
+        """A subscription is asked for on the new connection, with all the positions that it has."""
+        for pubend in inbox.positions.known():
+            self._streams[inbox.number, pubend] = None
+
+    def begins(self, inbox: Inbox, pubend: str, tick: int, *, is_final: bool = False) -> bool:
+        """The stream of a pubend begins on the new connection; False if something would be missing before it.
+
+        When the move is final, nobody else could bring that: it begins all the same.
+        """
+        if (inbox.number, pubend) not in self._streams:
+            # Of a pubend that no broker has named so far, nothing was promised before this tick.
+            if inbox.next_ticks.get(pubend, tick) < tick and not is_final:
+                return False
+            self._streams[inbox.number, pubend] = None
+            inbox.positions.on_start(pubend, tick)
+            self.flush(pubend)
+        return True
+
+    def covers(self, inbox: Inbox) -> bool:
+        """Whether the new connection brings every stream that the subscription has a position in."""
+        return all((inbox.number, pubend) in self._streams for pubend in inbox.positions.known())
+
+    def drop(self, inbox: Inbox) -> None:
+        """A subscription is over."""
+        self._streams = {key: None for key in self._streams if key[0] != inbox.number}
+
+    def deliver_old(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
+        """A message over the old connection."""
+        self._inboxes.deliver(numbers, received, woken)
+        for inbox in self._named(numbers):
+            if not inbox.positions.is_guaranteed(received.pubend):
+                self._seen[inbox.number, received.body[:MESSAGE_ID_BYTES]] = None
+                if len(self._seen) > _SEEN_MAX:
+                    del self._seen[next(iter(self._seen))]
+
+    def deliver_new(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
+        """A message over the new connection."""
+        for inbox in self._named(numbers):
+            if (inbox.number, received.pubend) in self._streams:
+                self._inboxes.deliver(inbox.number.to_bytes(4), received, woken)
+            else:
+                self._held.append((inbox.number, received))
+                self._held_bytes += len(received.body) + MESSAGE_BYTES
+
+    def flush(self, pubend: str) -> dict[int, Inbox]:
+        """A pubend has positions after all: what waited of it is its next messages."""
+        waiting = [each for each in self._held if each[1].pubend == pubend]
+        if not waiting:
+            return {}
+        self._held = deque(each for each in self._held if each[1].pubend != pubend)
+        return self._deliver(waiting)
+
+    def release(self) -> dict[int, Inbox]:
+        """The old connection has brought its last: what did not come there is next; who got something."""
+        held, self._held = self._held, deque()
+        seen, self._seen = self._seen, {}
+        return self._deliver([each for each in held if (each[0], each[1].body[:MESSAGE_ID_BYTES]) not in seen])
+
+    def _deliver(self, messages: list[tuple[int, Received]]) -> dict[int, Inbox]:
+        self._held_bytes = sum(len(received.body) + MESSAGE_BYTES for _, received in self._held)
+        woken: dict[int, Inbox] = {}
+        for number, received in messages:
+            self._inboxes.deliver(number.to_bytes(4), received, woken)
+        return woken
+
+    def _named(self, numbers: bytes) -> Iterator[Inbox]:
+        for start in range(0, len(numbers), 4):
+            inbox = self._inboxes.get(int.from_bytes(numbers[start : start + 4]))
+            if inbox is not None:
+                yield inbox
