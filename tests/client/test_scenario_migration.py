@@ -157,9 +157,13 @@ def test_a_client_that_has_moved_is_looked_for_at_its_new_broker_first_and_then_
                 publishing.cancel()
                 await feed.flush()
                 numbers = [number for pubend, number in world.got["reader"] if pubend == "pb.a"]
-                await until(lambda: world.got["reader"] and max(
-                    number for pubend, number in world.got["reader"] if pubend == "pb.a"
-                ) == world.published["pb.a"] - 1)
+                await until(
+                    lambda: (
+                        world.got["reader"]
+                        and max(number for pubend, number in world.got["reader"] if pubend == "pb.a")
+                        == world.published["pb.a"] - 1
+                    )
+                )
                 numbers = [number for pubend, number in world.got["reader"] if pubend == "pb.a"]
                 assert numbers == list(range(numbers[0], world.published["pb.a"]))
 

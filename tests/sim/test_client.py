@@ -214,9 +214,9 @@ def test_a_client_that_leaves_is_gone_for_good() -> None:
 def test_a_frame_that_is_not_for_clients_is_a_bug() -> None:
     world = world_of()
     _, subscriber = pair_of_clients(world)
-    assert subscriber._end is not None
+    assert subscriber.line is not None
     with pytest.raises(AssertionError, match="is not for clients"):
-        subscriber.on_frames(subscriber._end, [Heartbeat(), object()])  # type: ignore[list-item]
+        subscriber.on_frames(subscriber.line.end, [Heartbeat(), object()])  # type: ignore[list-item]
 
 
 def test_a_client_goes_on_where_it_was() -> None:

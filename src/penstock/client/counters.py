@@ -42,5 +42,5 @@ class ClientCounters:
             received=session.received,
             repeated=session.repeated,
             reconnects=reconnects,
-            moves=session.moves,
+            moves=session.moves.count,
         )

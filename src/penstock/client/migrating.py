@@ -32,6 +32,8 @@ _ARRIVE_S_MAX: Final = 20.0
 """In which the new broker has to take over; less than the old one waits for an answer."""
 _OVERLAP_S: Final = 0.5
 """How long both connections go on when the new one is ready."""
+_TRAIL_S: Final = 5.0
+"""So much longer a message may take to the new broker than to the old one, and is still known to have come."""
 _LOOK_S: Final = 0.25
 """How often it is looked whether too much waits for that."""
 _LEAVE_S_MAX: Final = 12.0
@@ -68,6 +70,7 @@ class Migrator:
             self._answer(order, problem)
         else:
             (address,) = parse_addresses(order.address)
+            self._cancel()
             newcomer = self._newcomer = self._session.begin_move(order)
             self._task = asyncio.create_task(self._move(newcomer, address), name=f"move to {order.broker}")
 
@@ -81,7 +84,7 @@ class Migrator:
             self._stay("the connection to the old broker was lost", newcomer)
             return False
         self._take_over(*arriving)
-        self._on_changes(self._session.end_overlap())
+        self._task = asyncio.create_task(self._leave(None), name="end of a move")
         return True
 
     def resume_reading(self) -> None:
@@ -106,7 +109,7 @@ class Migrator:
     # Inside.
 
     def _problem_with(self, order: Migrate) -> str:
-        if self._task is not None and not self._task.done():
+        if self._newcomer is not None or self._leaving is not None:
             return "the client is moving already"
         if self._settings.pinned:
             return "the client is pinned"
@@ -171,7 +174,7 @@ class Migrator:
         self._leaving = old
         try:
             async with asyncio.timeout(_LEAVE_S_MAX):
-                while old is not None and not old.closed.is_set() and not self._session.must_hurry:
+                while old is not None and not old.closed.is_set() and not self._session.moves.is_full:
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(old.closed.wait(), _LOOK_S)
         except TimeoutError:
@@ -181,6 +184,8 @@ class Migrator:
                 old.abort()
             self._leaving = None
             self._on_changes(self._session.end_overlap())
+        await asyncio.sleep(_TRAIL_S)
+        self._session.moves.finish()
 
     def _stay(self, reason: str, newcomer: Newcomer) -> None:
         if self._arriving is not None:

@@ -69,11 +69,13 @@ class Moves:
         self.count += 1
         return newcomer, newcomer.welcome, self.overlap
 
-    def finish(self) -> dict[int, Inbox]:
+    def release(self) -> dict[int, Inbox]:
         """The old connection has ended; who got something by that."""
-        overlap, self.overlap = self.overlap, None
-        self.deliver = self._inboxes.deliver
-        return overlap.release() if overlap is not None else {}
+        return self.overlap.release() if self.overlap is not None else {}
+
+    def finish(self) -> None:
+        """Nothing is on its way any more that came over the old connection before."""
+        self.overlap, self.deliver = None, self._inboxes.deliver
 
     def forget_claims(self) -> None:
         """The connection on which the old broker could speak of them is not the session's any more."""

@@ -35,6 +35,7 @@ class Overlap:
         self._seen: dict[tuple[int, bytes], None] = {}
         self._held: deque[tuple[int, Received]] = deque()
         self._held_bytes = 0
+        self._is_released = False
 
     @property
     def is_full(self) -> bool:
@@ -82,6 +83,10 @@ class Overlap:
         for inbox in self._named(numbers):
             if (inbox.number, received.pubend) in self._streams:
                 self._inboxes.deliver(inbox.number.to_bytes(4), received, woken)
+            elif self._is_released:
+                # It may have taken longer to come this way.
+                if not self._has_come(inbox.number, received):
+                    self._inboxes.deliver(inbox.number.to_bytes(4), received, woken)
             else:
                 self._held.append((inbox.number, received))
                 self._held_bytes += len(received.body) + MESSAGE_BYTES
@@ -97,8 +102,11 @@ class Overlap:
     def release(self) -> dict[int, Inbox]:
         """The old connection has brought its last: what did not come there is next; who got something."""
         held, self._held = self._held, deque()
-        seen, self._seen = self._seen, {}
-        return self._deliver([each for each in held if (each[0], each[1].body[:MESSAGE_ID_BYTES]) not in seen])
+        self._is_released = True
+        return self._deliver([each for each in held if not self._has_come(*each)])
+
+    def _has_come(self, number: int, received: Received) -> bool:
+        return (number, received.body[:MESSAGE_ID_BYTES]) in self._seen
 
     def _deliver(self, messages: list[tuple[int, Received]]) -> dict[int, Inbox]:
         self._held_bytes = sum(len(received.body) + MESSAGE_BYTES for _, received in self._held)

@@ -54,7 +54,7 @@ class Session:
         self._reader = FrameReader()
         self._outgoing: list[Frame] = []
         self._inboxes = Inboxes(settings)
-        self._moves = Moves(self._inboxes)
+        self.moves: Final = Moves(self._inboxes)
         self._pubends: dict[int, str] = {}
         self._identifying = Identifying()
         self._last_question = 0
@@ -75,16 +75,6 @@ class Session:
     def is_up(self) -> bool:
         """Whether a broker has welcomed this client, and has not gone since."""
         return self._state == "up"
-
-    @property
-    def moves(self) -> int:
-        """How often a broker has had this client go to another one."""
-        return self._moves.count
-
-    @property
-    def must_hurry(self) -> bool:
-        """Whether an old connection has to end now, since too much waits for its end."""
-        return self._moves.is_full
 
     @property
     def reading(self) -> bool:
@@ -120,7 +110,7 @@ class Session:
             self._outgoing.append(f.Unsubscribe(inbox.number))
         else:
             self._inboxes.forget(inbox)
-        self._moves.withdraw(inbox)
+        self.moves.withdraw(inbox)
         self.on_taken(inbox)
 
     def identify(self, message: Message, *, wall_ms: int) -> tuple[MessageId, bytes]:
@@ -181,7 +171,7 @@ class Session:
         """Bytes from the broker; raises ``ProtocolError`` if they are not what a broker may say."""
         self._heard_ms = now_ms
         changes = Changes()
-        inboxes, deliver, pubends = changes.inboxes, self._moves.deliver, self._pubends
+        inboxes, deliver, pubends = changes.inboxes, self.moves.deliver, self._pubends
         for frame in self._reader.feed(data):
             if type(frame) is Deliver:
                 name = pubends.get(frame.pubend) or self._pubend(frame.pubend)
@@ -200,7 +190,7 @@ class Session:
     def on_disconnected(self) -> Changes:
         """The connection is gone; what is to be said again will be said on the next one."""
         self._questions = {}
-        self._moves.forget_claims()
+        self.moves.forget_claims()
         # All are woken: some may have got messages just before the connection broke.
         return Changes(publishing=True, lost=True, inboxes=self._let_go())
 
@@ -218,11 +208,11 @@ class Session:
         """Another connection is about to be made, where the broker wants this client to be."""
         assert self.welcome is not None, "no broker could have ordered this"
         hello = structs.replace(self._hello, migration=order.session, origin=self.welcome.broker)
-        return self._moves.begin(order, hello, self.welcome)
+        return self.moves.begin(order, hello, self.welcome)
 
     def give_up_move(self) -> None:
         """The new connection will not take over, and durable subscriptions that went ahead come back."""
-        displaced = self._moves.give_up()
+        displaced = self.moves.give_up()
         if self.is_up:
             self._outgoing += [self._inboxes.ask_again(inbox) for inbox in displaced]
 
@@ -233,7 +223,7 @@ class Session:
 
     def take_over(self) -> tuple[Leaver | None, Changes]:
         """The new connection is this session's from now on; the old one, if it is there, is left to the leaver."""
-        newcomer, welcome, overlap = self._moves.make()
+        newcomer, welcome, overlap = self.moves.make()
         moved, leaver = f.Moved(newcomer.order.session), None
         if self.is_up:
             last: list[Frame] = [*self._outgoing, moved]
@@ -251,7 +241,7 @@ class Session:
 
     def end_overlap(self) -> Changes:
         """The old connection has ended, and brings no more."""
-        changes = Changes(inboxes=self._moves.finish())
+        changes = Changes(inboxes=self.moves.release())
         self._inboxes.block_if_full(changes.inboxes)
         return changes
 
@@ -354,7 +344,7 @@ class Session:
 
     def _on_horizons(self, frame: f.Horizons, pubend: str) -> None:
         if frame.is_only:
-            self._moves.begins(self._inboxes.named(frame.numbers), pubend, frame.tick)
+            self.moves.begins(self._inboxes.named(frame.numbers), pubend, frame.tick)
         self._inboxes.on_horizons(frame, pubend)
 
     def _on_subscribed(self, frame: f.Subscribed, changes: Changes) -> None:
@@ -363,7 +353,7 @@ class Session:
             inbox.on_subscribed(frame.selector, frame.pending, frame.starts)
             if inbox.receipts is not None:
                 self._inboxes.reporting.on_moved(inbox)
-            self._moves.on_ready(inbox)
+            self.moves.on_ready(inbox)
             changes.inboxes[inbox.number] = inbox
 
     def _on_refused(self, frame: f.Refused, changes: Changes) -> None:
@@ -374,9 +364,9 @@ class Session:
             self._answer(frame, changes)
         elif frame.request != "subscribe" or (inbox := self._inboxes.get(frame.number)) is None:
             self._end(frame.number, changes)
-        elif self._moves.must_claim_back(inbox, frame.reason):
+        elif self.moves.must_claim_back(inbox, frame.reason):
             self._outgoing.append(self._inboxes.ask_again(inbox))
-        elif not self._moves.is_own_doing(inbox, frame.reason):
+        elif not self.moves.is_own_doing(inbox, frame.reason):
             self._end(frame.number, changes)
             inbox.refuse(frame.reason)
 
@@ -393,7 +383,7 @@ class Session:
         inbox = self._inboxes.get(number)
         if inbox is not None:
             self._inboxes.forget(inbox)
-            self._moves.withdraw(inbox)
+            self.moves.withdraw(inbox)
             changes.inboxes[number] = inbox
 
     def _pubend(self, number: int) -> str:

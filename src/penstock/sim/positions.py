@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from penstock.broker.frames import Acknowledge, Horizons, Subscribed
@@ -48,6 +48,25 @@ class Positions:
         name = self._names.get(number)
         assert name is not None, f"the broker has never said what pubend {number} is"
         return name
+
+    def names(self) -> dict[int, str]:
+        """What the broker of this connection means by which number."""
+        return dict(self._names)
+
+    def heard(self, number: int, pubend: str) -> int:
+        """The tick behind the last message that came for a subscription; 0 if none has."""
+        return self._heard.get((number, pubend), 0)
+
+    def next_tick(self, number: int, pubend: str, otherwise: int) -> int:
+        """The first tick that has not come for a subscription, as far as anything is known of that."""
+        known = self._records[number].positions.get(pubend), self._heard.get((number, pubend))
+        return max([tick for tick in known if tick is not None], default=otherwise)
+
+    def resume(self, names: Mapping[int, str], begun: Iterable[tuple[int, str]]) -> None:
+        """Another connection takes over, on which this was said."""
+        self.connect()
+        self.learn(tuple(names.items()))
+        self._begun = dict.fromkeys(begun)
 
     def stated(self, number: int) -> tuple[tuple[str, int], ...]:
         """What a subscription states when it begins, or is resumed: how far it is, or where it wants to begin."""

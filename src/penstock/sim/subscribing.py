@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from penstock.broker.frames import Subscribe, Subscribed
 from penstock.sim.clock import Clock
@@ -31,12 +31,16 @@ class Subscribing:
 
     def ask_for(self, record: SubscriptionRecord, broker: str) -> Subscribe:
         """What to say to a broker to get it, or to go on with it."""
-        stated = self.positions.stated(record.number)
-        record.open_session(self._clock.now_us, broker, dict(stated))
+        frame = self.continue_at(record)
+        record.open_session(self._clock.now_us, broker, dict(frame.positions))
+        return frame
+
+    def continue_at(self, record: SubscriptionRecord) -> Subscribe:
+        """The same, of which nothing is kept until it is known what becomes of it."""
         return Subscribe(
             record.number,
             record.selector,
-            stated,
+            self.positions.stated(record.number),
             resumes=self.positions.resumes(record.number),
             otherwise=record.otherwise,
             missing=record.missing,
@@ -62,6 +66,26 @@ class Subscribing:
             record.granted, record.pending = frame.selector, frame.pending
             record.begin(self._clock.now_us)
             self.positions.on_subscribed(frame, self._clock.now_us, self._given_up())
+
+    def resume(self, names: Mapping[int, str], begun: Iterable[tuple[int, str]]) -> None:
+        """Another connection takes over, on which this was said."""
+        self.positions.resume(names, begun)
+
+    def move(self, frame: Subscribed, broker: str, asked_us: int, stated: Mapping[str, int]) -> None:
+        """One goes on at another broker, without having been out of force."""
+        record, now_us = self.records[frame.number], self._clock.now_us
+        record.close_session(now_us)
+        record.open_session(asked_us, broker, stated)
+        if not record.is_confirmed:
+            record.begin(now_us)
+        record.granted, record.pending = frame.selector, frame.pending
+        self.positions.on_subscribed(frame, now_us, self._given_up())
+
+    def wait_for(self, number: int, broker: str, stated: Mapping[str, int]) -> None:
+        """One was asked for at another broker, and is in force nowhere until that has answered."""
+        record = self.records[number]
+        self._end(record)
+        record.open_session(self._clock.now_us, broker, stated)
 
     def on_refused(self, number: int, reason: str) -> None:
         """The broker refuses one, or ends it; it is not wanted any more then."""

@@ -19,6 +19,7 @@ from penstock.sim.client import SimClient
 from penstock.sim.clock import Clock
 from penstock.sim.host import CostModel, Host
 from penstock.sim.link import Link
+from penstock.sim.moving import Roads
 from penstock.sim.node import SimBroker
 from penstock.sim.ports import MakeBroker
 from penstock.sim.trace import Trace
@@ -110,6 +111,7 @@ class World:
             credential=credential,
             given_up=self.given_up,
         )
+        client.moving.roads = Roads(lambda to: self.reach(name, to), lambda to: self.links[name, to].unwant())
         self.clients[name] = client
         link = Link(self.clock, self._links_rng, client, far, options=LinkOptions(**options))
         self._linked(name, broker, link)
@@ -121,12 +123,15 @@ class World:
         Its link there is as the one it had first. Loud: the broker where it was is told by the network.
         """
         self.withdraw(client, loud=loud)
-        caller = self.clients[client]
-        caller.is_up = True
+        self.clients[client].is_up = True
+        self.reach(client, broker)
+
+    def reach(self, client: str, broker: str) -> None:
+        """Let a client have a connection to this broker from now on, besides those that it has."""
         link = self.links.get((client, broker))
         if link is None:
             options = next(link.options for (name, _), link in self.links.items() if name == client)
-            link = Link(self.clock, self._links_rng, caller, self.broker(broker), options=options)
+            link = Link(self.clock, self._links_rng, self.clients[client], self.broker(broker), options=options)
             self.links[client, broker] = link
         self._note(f"{client} goes to {broker}")
         link.want()

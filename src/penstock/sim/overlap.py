@@ -1,0 +1,106 @@
+"""What comes to a simulated client over two connections while it moves, put together as the client library does.
+
+By positions where there are some, by the identifiers of messages elsewhere. A connection that repeats something by
+itself is not helped: that is recorded, for the checkers to find.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from penstock.broker.frames import Deliver
+from penstock.model.message_id import MESSAGE_ID_BYTES
+
+if TYPE_CHECKING:
+    from penstock.sim.client import SimClient
+
+__all__ = ["Key", "Overlap"]
+
+_TRAIL_US: Final = 5_000_000
+"""So much longer a message may take to the new broker than to the old one, and is still known to have come."""
+
+Key = tuple[int, str]
+"""A subscription and a pubend."""
+
+
+class Overlap:
+    """The time in which a client has two connections, and the last repetitions after it."""
+
+    def __init__(self, client: SimClient) -> None:
+        self._client = client
+        self._streams: dict[Key, None] = {}
+        self._held: deque[tuple[int, str, Deliver]] = deque()
+        self._seen: dict[tuple[int, bytes], None] = {}
+        positions = client.subscribing.positions
+        guaranteed = [(number, each) for number in client.wanted for each in client.subscriptions[number].positions]
+        self._old_last = {key: positions.heard(*key) - 1 for key in guaranteed}
+        self._new_last: dict[Key, int] = {}
+        self._floors: dict[Key, int] | None = None
+        """When the old connection is gone: below these it had brought everything."""
+        self._ended_us = 0
+        self.is_final = False
+        """Whether the new connection is the client's own."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing can come any more that has come before."""
+        return self._floors == {} and self._client.clock.now_us >= self._ended_us + _TRAIL_US
+
+    def opens(self, key: Key) -> None:
+        """The new connection brings a stream from where it is."""
+        if key not in self._streams:
+            self._streams[key] = None
+            waiting = [each for each in self._held if each[:2] == key]
+            self._held = deque(each for each in self._held if each[:2] != key)
+            for number, pubend, frame in waiting:
+                self.deliver_new(number, pubend, frame)
+
+    def covers(self, key: Key) -> bool:
+        """Whether it does."""
+        return key in self._streams
+
+    def deliver_old(self, number: int, pubend: str, frame: Deliver) -> None:
+        """A message over the old connection."""
+        key = (number, pubend)
+        if self._has_position(key):
+            last, self._old_last[key] = self._old_last.get(key, -1), frame.tick
+            if last < frame.tick < self._heard(key):
+                return
+        else:
+            self._seen[number, frame.body[:MESSAGE_ID_BYTES]] = None
+        self._client.record(number, pubend, frame.tick, frame.body)
+
+    def deliver_new(self, number: int, pubend: str, frame: Deliver) -> None:
+        """A message over the new connection."""
+        key = (number, pubend)
+        if self.is_final and self._has_position(key):
+            self.opens(key)
+        if key not in self._streams and self._floors is None:
+            self._held.append((number, pubend, frame))
+            return
+        last, self._new_last[key] = self._new_last.get(key, -1), frame.tick
+        if self._floors is not None and (number, frame.body[:MESSAGE_ID_BYTES]) in self._seen:
+            return
+        floor = self._heard(key) if self._floors is None else self._floors.get(key, 0)
+        if not last < frame.tick < floor:
+            if self._floors is not None:
+                self._floors.pop(key, None)
+            self._client.record(number, pubend, frame.tick, frame.body)
+
+    def finish(self) -> None:
+        """The old connection has brought its last."""
+        if self._floors is not None:
+            return
+        self._ended_us = self._client.clock.now_us
+        self._floors = {key: self._heard(key) for key in self._streams}
+        for number, pubend, frame in self._held:
+            if (number, frame.body[:MESSAGE_ID_BYTES]) not in self._seen and number in self._client.wanted:
+                self._client.record(number, pubend, frame.tick, frame.body)
+        self._held.clear()
+
+    def _has_position(self, key: Key) -> bool:
+        return key[1] in self._client.subscriptions[key[0]].positions
+
+    def _heard(self, key: Key) -> int:
+        return self._client.subscribing.positions.heard(*key)
