@@ -1,0 +1,154 @@
+"""The time constants of the wandering token, checked, and derived for any number of components ([Token] table 1).
+
+One unit of the paper is Δskip. Table 1 prints Δmin as 600 and as 1.5 · (Δop · N), which is 900 for its N of 150; the
+former is what its figures were made with, so that Δmin is 1.0 · Δop · N here unless more is asked for. Marked as ours:
+the probation and the evidence of variant ``swift``, which answer the paper's open issue of a better reaction to loss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import Field, dataclass, field, fields, replace
+from math import ceil, isfinite
+from typing import Any, Final, Self
+
+from penstock.model.errors import MisuseError
+
+__all__ = ["PAPER", "SWIFT", "VARIANTS", "Constants", "Plan", "TokenError"]
+
+PAPER: Final = "paper"
+SWIFT: Final = "swift"
+VARIANTS: Final = (PAPER, SWIFT)
+
+_TIME_MS_MAX: Final = 400 * 24 * 3_600_000
+"""No constant is longer than this: more than a year is a mistake in units."""
+_SKIPS_PER_OP: Final = 4
+_MAX_PER_MIN: Final = 3
+_PROBATION_SKIPS: Final = 100
+_LOAD_MAX: Final = 0.35
+"""Δop · N is at most this share of Δmax: beyond, tokens that are late would be taken for lost all the time."""
+
+
+class TokenError(MisuseError):
+    """A setting of the wandering token has a value that cannot work."""
+
+
+def _time(default: int, about: str, *, low: int = 1) -> Any:
+    return field(default=default, metadata={"help": about, "unit": "ms", "low": low, "high": _TIME_MS_MAX})
+
+
+def _share(default: float, about: str, *, low: float, high: float) -> Any:
+    return field(default=default, metadata={"help": about, "unit": "", "low": low, "high": high})
+
+
+@dataclass(slots=True, frozen=True)
+class Constants:
+    """The time constants that all components of one group share, and the variant they run."""
+
+    variant: str = SWIFT
+    skip_ms: int = _time(1_000, "a token stays so long where no operation is due (Δskip)")
+    op_ms: int = _time(4_000, "how long an operation takes, and the budget it has (Δop)")
+    min_ms: int = _time(600_000, "least time between two operations of one component (Δmin)")
+    max_ms: int = _time(1_800_000, "without a token for so long, a component suspects that it is lost (Δmax)")
+    growth: float = _share(1.5, "Δgen grows by this with each token that is made (K1 loss)", low=1.0, high=10.0)
+    decay: float = _share(0.05, "share of Δgen - Δmax that each token received takes away (K2 loss)", low=0.0, high=1.0)
+    probation_ms: int = _time(100_000, "swift: a token younger than this only skips (ours)", low=0)
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if each.name != "variant":
+                _check(each, getattr(self, each.name))
+        if self.variant not in VARIANTS:
+            raise TokenError(f"no variant {self.variant!r}, only {' and '.join(VARIANTS)}")
+        if not self.skip_ms <= self.op_ms <= self.min_ms < self.max_ms:
+            raise TokenError(
+                f"skip_ms {self.skip_ms}, op_ms {self.op_ms}, min_ms {self.min_ms} and max_ms {self.max_ms} must grow "
+                "in this order"
+            )
+        if self.probation_ms >= self.max_ms:
+            raise TokenError(f"probation_ms {self.probation_ms} is not below max_ms {self.max_ms}")
+
+    @classmethod
+    def for_size(
+        cls,
+        size: int,
+        *,
+        op_ms: int = 4_000,
+        skip_ms: int = 0,
+        min_ms: int = 0,
+        load: float = 1.0,
+        variant: str = SWIFT,
+    ) -> Self:
+        """The constants of a group of so many components.
+
+        Δmin is at least what is asked for, and what so many operations of Δop take one after the other, at a load of at
+        most this; Δmax is three times as long. Without a Δskip it is a quarter of Δop, as in table 1.
+        """
+        if size < 1:
+            raise TokenError(f"a group of {size} components has none")
+        if not 0 < load <= 1.0:
+            raise TokenError(f"load {load} is not above 0 and at most 1")
+        skip_ms = skip_ms or max(op_ms // _SKIPS_PER_OP, 1)
+        least_ms = max(min_ms, ceil(op_ms * size / load), op_ms)
+        return cls(
+            variant, skip_ms, op_ms, least_ms, _MAX_PER_MIN * least_ms, probation_ms=_probation(skip_ms, least_ms)
+        )
+
+    @classmethod
+    def for_period(cls, size: int, *, min_ms: int, op_ms: int, skip_ms: int = 0, variant: str = SWIFT) -> Self:
+        """The constants of a group in which each wants to operate every Δmin, be that possible or not.
+
+        Where it is not (``k_load`` above 1) the intervals grow by themselves; Δmax grows with the number of components,
+        so that a token that takes longer to come round is not taken for a lost one.
+        """
+        if size < 1:
+            raise TokenError(f"a group of {size} components has none")
+        skip_ms = skip_ms or max(op_ms // _SKIPS_PER_OP, 1)
+        max_ms = max(_MAX_PER_MIN * min_ms, ceil(op_ms * size / _LOAD_MAX))
+        return cls(variant, skip_ms, op_ms, min_ms, max_ms, probation_ms=_probation(skip_ms, min_ms))
+
+    def k_load(self, size: int) -> float:
+        """Δop · N / Δmin: above 1 the group is overloaded."""
+        return self.op_ms * size / self.min_ms
+
+    def of_variant(self, variant: str) -> Self:
+        """The same of another variant."""
+        return replace(self, variant=variant)
+
+
+@dataclass(slots=True, frozen=True)
+class Plan:
+    """What is asked of a group, from which its constants follow for any number of members."""
+
+    op_ms: int = 4_000
+    """Budget of one operation (Δop)."""
+    min_ms: int = 0
+    """Least time between two operations of one member (Δmin); 0 for as short as the number of members allows."""
+    skip_ms: int = 0
+    """Δskip; 0 for a quarter of Δop."""
+    variant: str = SWIFT
+
+    def __post_init__(self) -> None:
+        self.constants(1)
+
+    def constants(self, size: int) -> Constants:
+        """For so many members."""
+        if self.min_ms:
+            return Constants.for_period(
+                size, min_ms=self.min_ms, op_ms=self.op_ms, skip_ms=self.skip_ms, variant=self.variant
+            )
+        return Constants.for_size(size, op_ms=self.op_ms, skip_ms=self.skip_ms, variant=self.variant)
+
+
+def _probation(skip_ms: int, min_ms: int) -> int:
+    # In small groups a hundred skips are longer than a whole round.
+    return min(_PROBATION_SKIPS * skip_ms, min_ms // 2)
+
+
+def _check(each: Field[Any], value: object) -> None:
+    kinds: tuple[type, ...] = (int,) if each.type == "int" else (int, float)
+    if type(value) not in kinds:
+        raise TokenError(f"{each.name} is {value!r}, must be of type {each.type}")
+    assert isinstance(value, int | float)
+    low, high = each.metadata["low"], each.metadata["high"]
+    if not isfinite(value) or not low <= value <= high:
+        raise TokenError(f"{each.name} is {value}, must be {low:g} to {high:g} {each.metadata['unit']}".rstrip())
