@@ -88,5 +88,10 @@ def test_sizes_and_loads_that_cannot_be_are_refused() -> None:
         Plan(op_ms=4_000, min_ms=1_000)
 
 
+@pytest.mark.parametrize(("size", "skips"), [(5, 10), (150, 100), (300, 100), (10_000, 570), (100_000, 1_803)])
+def test_probation_is_long_enough_for_rivals_to_meet_and_shorter_than_half_a_round(size: int, skips: int) -> None:
+    assert Constants.for_size(size).probation_ms == skips * 1_000
+
+
 def test_the_variant_alone_can_be_changed() -> None:
     assert Constants().of_variant(PAPER) == replace(Constants(), variant=PAPER)

@@ -20,6 +20,11 @@ from penstock.lab.gryphon_e3 import E3
 from penstock.lab.gryphon_e4 import E4
 from penstock.lab.gryphon_live import GRYPHON_E1_LIVE, GRYPHON_E2_LIVE
 from penstock.lab.matching_scale import MATCHING_SCALE
+from penstock.lab.token_concurrency import TOKEN_CONCURRENCY
+from penstock.lab.token_intervals import TOKEN_INTERVALS
+from penstock.lab.token_loss import TOKEN_LOSS
+from penstock.lab.token_scale import TOKEN_SCALE
+from penstock.lab.token_video import TOKEN_VIDEO
 from penstock.lab.tracking_accuracy import TRACKING_ACCURACY
 from penstock.lab.tracking_latency import TRACKING_LATENCY
 from penstock.lab.tracking_search import TRACKING_SEARCH
@@ -31,11 +36,13 @@ __all__ = ["EXPERIMENTS", "find_experiment"]
 _GRYPHON: Final = (COLLAPSE_BANDWIDTH, COLLAPSE_RECOVERY, E1, E1_WINDOW, E2, E3, E4, GRYPHON_E1_LIVE, GRYPHON_E2_LIVE)
 _CONGESTION: Final = (SLOW_SHB, BUSY_PHB, SCALE)
 _TRACKING: Final = (TRACKING_ACCURACY, TRACKING_STORAGE, TRACKING_LATENCY, TRACKING_SEARCH, TRACKING_TRUTH)
+_TOKEN: Final = (TOKEN_CONCURRENCY, TOKEN_INTERVALS, TOKEN_LOSS, TOKEN_SCALE, TOKEN_VIDEO)
 EXPERIMENTS: Final = (
     *(MATCHING_SCALE, DELIVERY_CHAOS, DELIVERY_KILL9, ARCHIVE_KILL9),
     *_GRYPHON,
     *_CONGESTION,
     *_TRACKING,
+    *_TOKEN,
 )
 
 

@@ -8,7 +8,7 @@ the probation and the evidence of variant ``swift``, which answer the paper's op
 from __future__ import annotations
 
 from dataclasses import Field, dataclass, field, fields, replace
-from math import ceil, isfinite
+from math import ceil, isfinite, sqrt
 from typing import Any, Final, Self
 
 from penstock.model.errors import MisuseError
@@ -24,6 +24,8 @@ _TIME_MS_MAX: Final = 400 * 24 * 3_600_000
 _SKIPS_PER_OP: Final = 4
 _MAX_PER_MIN: Final = 3
 _PROBATION_SKIPS: Final = 100
+_PROBATION_ROOTS: Final = 5.7
+"""Probation is so many times √N skips where that is longer: rivals have to meet before it is over."""
 _LOAD_MAX: Final = 0.35
 """Δop · N is at most this share of Δmax: beyond, tokens that are late would be taken for lost all the time."""
 
@@ -90,7 +92,7 @@ class Constants:
         skip_ms = skip_ms or max(op_ms // _SKIPS_PER_OP, 1)
         least_ms = max(min_ms, ceil(op_ms * size / load), op_ms)
         return cls(
-            variant, skip_ms, op_ms, least_ms, _MAX_PER_MIN * least_ms, probation_ms=_probation(skip_ms, least_ms)
+            variant, skip_ms, op_ms, least_ms, _MAX_PER_MIN * least_ms, probation_ms=_probation(size, skip_ms, least_ms)
         )
 
     @classmethod
@@ -104,7 +106,7 @@ class Constants:
             raise TokenError(f"a group of {size} components has none")
         skip_ms = skip_ms or max(op_ms // _SKIPS_PER_OP, 1)
         max_ms = max(_MAX_PER_MIN * min_ms, ceil(op_ms * size / _LOAD_MAX))
-        return cls(variant, skip_ms, op_ms, min_ms, max_ms, probation_ms=_probation(skip_ms, min_ms))
+        return cls(variant, skip_ms, op_ms, min_ms, max_ms, probation_ms=_probation(size, skip_ms, min_ms))
 
     def k_load(self, size: int) -> float:
         """Δop · N / Δmin: above 1 the group is overloaded."""
@@ -139,9 +141,10 @@ class Plan:
         return Constants.for_size(size, op_ms=self.op_ms, skip_ms=self.skip_ms, variant=self.variant)
 
 
-def _probation(skip_ms: int, min_ms: int) -> int:
-    # In small groups a hundred skips are longer than a whole round.
-    return min(_PROBATION_SKIPS * skip_ms, min_ms // 2)
+def _probation(size: int, skip_ms: int, min_ms: int) -> int:
+    # Two walks meet within some times √N steps; and in small groups a hundred skips are longer than a whole round.
+    skips = max(_PROBATION_SKIPS, ceil(_PROBATION_ROOTS * sqrt(size)))
+    return min(skips * skip_ms, min_ms // 2)
 
 
 def _check(each: Field[Any], value: object) -> None:

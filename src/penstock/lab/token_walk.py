@@ -1,0 +1,154 @@
+"""A lean simulation of wandering tokens: the walkers that brokers run, and nothing around them ([Token] section 5).
+
+As in the paper, passing a token takes no time, one unit is Δskip of table 1, and all components begin at once with one
+token among them. Ends of holds and timeouts are the only events. Timeouts move with every visit, so that each
+component has one event for its next one, which is put back when its time has not come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from random import Random
+from typing import Final
+
+from penstock.token.settings import Constants
+from penstock.token.tokens import Token
+from penstock.token.walker import Visit, Walker
+
+__all__ = ["UNIT_MS", "Walk", "WalkLog"]
+
+UNIT_MS: Final = 1_000
+"""One time unit of the paper."""
+
+_TIMER, _HOLD = 0, 1
+
+
+@dataclass(slots=True)
+class WalkLog:
+    """What happened, in the order of time."""
+
+    op_ms: list[int] = field(default_factory=list)
+    """When each operation began."""
+    op_at: list[int] = field(default_factory=list)
+    """The component of each."""
+    visits: int = 0
+    """Hand-overs."""
+    discarded: int = 0
+    generated: int = 0
+    emptied_ms: int = -1
+    """When tokens came into a world without any, for the last time; -1 if there was always one."""
+
+
+class Walk:
+    """So many components and their tokens, in virtual time."""
+
+    def __init__(
+        self,
+        size: int,
+        constants: Constants,
+        rng: Random,
+        *,
+        views: Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        self.size, self.constants = size, constants
+        self._rng, self._views = rng, views
+        self.walkers = [Walker(str(number), constants, now_ms=0) for number in range(size)]
+        self.log = WalkLog()
+        self.now_ms = 0
+        self.population = 1
+        self._lives = 0
+        # A hold of an earlier life, before all tokens were lost, ends nothing any more.
+        self._events: list[tuple[int, int, int, int]] = []
+        for number in range(size):
+            heappush(self._events, (constants.max_ms, _TIMER, number, 0))
+        self._arrive(rng.randrange(size), Token(0, "first"))
+
+    def run_until(self, end_ms: int) -> None:
+        """Goes on until a time."""
+        events = self._events
+        while events[0][0] < end_ms:
+            self._step(*heappop(events))
+        self.now_ms = end_ms
+
+    def run_until_stable(self, limit_ms: int) -> int | None:
+        """Goes on until there is exactly one token, and was never none in the last Δmin; when that is, or None."""
+        events, log, min_ms = self._events, self.log, self.constants.min_ms
+        while True:
+            next_ms = min(events[0][0], limit_ms)
+            if self.population == 1:
+                stable_ms = max(log.emptied_ms + min_ms, self.now_ms)
+                # With the time of the next event as well: it may be the very one that makes another token.
+                if stable_ms <= next_ms:
+                    self.now_ms = stable_ms
+                    return stable_ms
+            if next_ms >= limit_ms:
+                return None
+            self._step(*heappop(events))
+
+    def lose_all(self) -> None:
+        """All tokens vanish, and components forget what they have learnt of losses."""
+        for walker in self.walkers:
+            walker.lose(now_ms=self.now_ms)
+        self._lives += 1
+        self.population = 0
+        self._events = [(walker.due_ms, _TIMER, number, 0) for number, walker in enumerate(self.walkers)]
+        self._events.sort()
+
+    def _step(self, at_ms: int, kind: int, number: int, life: int) -> None:
+        self.now_ms = at_ms
+        if kind == _TIMER:
+            self._on_timer(at_ms, number)
+        elif life == self._lives:
+            self._on_release(at_ms, number)
+
+    def _on_timer(self, at_ms: int, number: int) -> None:
+        walker = self.walkers[number]
+        if walker.held is not None:
+            heappush(self._events, (walker.until_ms + int(walker.gen_ms), _TIMER, number, 0))
+        elif walker.due_ms > at_ms:
+            heappush(self._events, (walker.due_ms, _TIMER, number, 0))
+        else:
+            self.log.generated += 1
+            if self.population == 0:
+                self.log.emptied_ms = at_ms
+            self.population += 1
+            self._hold(walker, walker.generate(now_ms=at_ms), number, at_ms)
+            heappush(self._events, (walker.until_ms + int(walker.gen_ms), _TIMER, number, 0))
+
+    def _on_release(self, at_ms: int, number: int) -> None:
+        walker = self.walkers[number]
+        token = walker.release(now_ms=at_ms)
+        while walker.waiting:
+            visit = walker.next_waiting(now_ms=at_ms)
+            assert visit is not None
+            if self._hold(walker, visit, number, at_ms):
+                break
+        self._arrive(self._next_hop(number), token)
+
+    def _next_hop(self, number: int) -> int:
+        if self._views is not None:
+            view = self._views[number]
+            return view[int(self._rng.random() * len(view))]
+        hop = int(self._rng.random() * (self.size - 1))
+        return hop + (hop >= number)
+
+    def _arrive(self, number: int, token: Token) -> None:
+        walker = self.walkers[number]
+        self.log.visits += 1
+        visit = walker.arrive(token, now_ms=self.now_ms)
+        if visit is not None:
+            self._hold(walker, visit, number, self.now_ms)
+
+    def _hold(self, walker: Walker, visit: Visit, number: int, at_ms: int) -> bool:
+        """Whether a visit is a stay: its end is the next event of the token."""
+        if visit is Visit.DISCARD:
+            self.log.discarded += 1
+            self.population -= 1
+            return False
+        if visit is Visit.EXECUTE:
+            self.log.op_ms.append(at_ms)
+            self.log.op_at.append(number)
+        heappush(self._events, (walker.until_ms, _HOLD, number, self._lives))
+        return True
