@@ -210,3 +210,14 @@ def test_the_position_is_that_of_the_stream_that_is_furthest_behind() -> None:
     assert made.position() == 500
     catch_up.stream.learn(silence(500, 599))
     assert made.position() == 600
+
+
+def test_a_token_lifts_the_window_of_catch_ups_and_of_nothing_else() -> None:
+    made = edge()
+    catch_up = caught_up(made, 300)
+    made.lift(5)
+    assert (catch_up.control.window_ms, made.control.nacks.window_ms) == (5, 1)
+    later = caught_up(made, 200, now_ms=9_000)
+    assert later.control.window_ms == 5
+    made.lift(0)
+    assert (catch_up.control.window_ms, later.control.window_ms) == (1, 1)

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.broker import effects
 from penstock.broker.durable import Trim
-from penstock.broker.effects import Close, Commit, Effect, ReadKept, ReadLog, Record, Wake
+from penstock.broker.effects import Close, Commit, Effect, Operate, ReadKept, ReadLog, Record, Wake
 from penstock.model.tick import Tick
 
 EXAMPLES: list[Effect] = [
@@ -19,6 +19,7 @@ EXAMPLES: list[Effect] = [
     Commit(1, (Trim("p", Tick(7)),)),
     ReadLog(1, "p", 0, 9, 100),
     ReadKept(1, ("mark",)),
+    Operate("1/a/1", 5),
 ]
 
 
@@ -42,7 +43,7 @@ def test_effects_of_different_kinds_or_content_differ() -> None:
     assert Wake(1) != Wake(2)
     assert Close(1, "slow", "x") != Close(1, "slow", "y")
     assert Record("a") != Record("a", (("n", 1),))
-    assert len({*EXAMPLES, Wake(2), Record("link-up")}) == 8
+    assert len({*EXAMPLES, Wake(2), Record("link-up")}) == 9
 
 
 def test_a_record_may_have_no_fields() -> None:

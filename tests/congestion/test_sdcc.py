@@ -257,3 +257,15 @@ def test_the_window_stays_within_its_bounds(limit_ms: int, answers: list[tuple[i
         after = recovery.control.window_ms
         assert 100 <= after <= limit_ms
         assert abs(after - before) <= 100 or after == 100
+
+
+def test_a_floor_lifts_the_window_up_to_its_limit_and_only_while_it_is_there() -> None:
+    nacks = control(limit_ms=2_000)
+    assert nacks.window_ms == 100
+    nacks.floor_ms = 1_000
+    assert nacks.window_ms == 1_000
+    nacks.floor_ms = 5_000
+    assert nacks.window_ms == 2_000
+    nacks.floor_ms = 0
+    assert nacks.window_ms == 100
+    nacks.check_invariants()

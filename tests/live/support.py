@@ -224,6 +224,11 @@ class FakeBroker:
         self.asked.append(("operate", operation))
         return self._answer()
 
+    def operated(self, fence: str, *, now_ms: int) -> list[Effect]:
+        self.last_ms = now_ms
+        self.asked.append(("operated", fence))
+        return self._answer()
+
     def retire(self, names: Sequence[str], *, now_ms: int) -> list[Effect]:
         self.last_ms = now_ms
         self.asked.append(("retire", tuple(names)))

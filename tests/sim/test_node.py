@@ -71,6 +71,9 @@ class Core:
     def operate(self, operation: Operation, *, now_ms: int) -> list[Effect]:
         return self.hear("operate", operation, now_ms)
 
+    def operated(self, fence: str, *, now_ms: int) -> list[Effect]:
+        return []
+
     def retire(self, names: Sequence[str], *, now_ms: int) -> list[Effect]:
         return []
 

@@ -34,6 +34,7 @@ from penstock.broker.peers import Peer, PeerKind
 from penstock.broker.readiness import Readiness
 from penstock.broker.rooms import Rooms
 from penstock.broker.settings import BrokerSettings
+from penstock.broker.token_desk import TokenDesk
 from penstock.broker.trace_desk import TraceDesk
 from penstock.model.errors import PeerError
 from penstock.model.ports import Rng
@@ -75,7 +76,8 @@ class Broker:
         self._membership = Membership(rooms, self._neighbourhood)
         self.migrations = Migrations(rooms, edges, release=self._release, end=self._end)
         self._operator = Operator(rooms, self.migrations)
-        self._mechanisms = Mechanisms(rooms, mechanisms, edges, say_to=self._neighbourhood.say_to)
+        self._token = TokenDesk(rooms, edges, life=incarnation, rng=rng)
+        self._mechanisms = Mechanisms(rooms, (*mechanisms, self._token), edges, say_to=self._neighbourhood.say_to)
         if edges.subscriptions:
             self._readiness.need(rooms.filters.version)
         self._figures = Figures(
@@ -200,6 +202,7 @@ class Broker:
         for peer, code, reason in self._membership.apply(settings):
             self._end(peer, code, reason, now_ms)
         self._congestion.tune(now_ms=now_ms)
+        self._mechanisms.carry_out("token", self._token.tune(now_ms=now_ms), now_ms=now_ms)
         self._membership.sweep()
         self._readiness.stir(now_ms=now_ms)
         return self._finish(now_ms)
@@ -214,6 +217,12 @@ class Broker:
         """Filters with these names are kept elsewhere for good: they are given up as far as they are the oldest."""
         self._guaranteed.begin_turn(now_ms=now_ms)
         self._tracker.retire(names)
+        return self._finish(now_ms)
+
+    def operated(self, fence: str, *, now_ms: int) -> list[Effect]:
+        """The heavy work that an ``Operate`` allowed is done."""
+        self._guaranteed.begin_turn(now_ms=now_ms)
+        self._mechanisms.carry_out("token", self._token.on_operated(fence, now_ms=now_ms), now_ms=now_ms)
         return self._finish(now_ms)
 
     def next_deadline(self) -> int | None:

@@ -115,6 +115,10 @@ class Connections:
         """Notes something for the operator."""
         self._effects.append(Record(event, tuple(fields.items())))
 
+    def add_effect(self, effect: Effect) -> None:
+        """Asks something of the shell that has to do with no connection."""
+        self._effects.append(effect)
+
     def waiting_bytes(self) -> int:
         """Data that waits in all outboxes together."""
         return self._tally.data_bytes

@@ -121,6 +121,7 @@ class Edge:
         self._settings, self._rng = settings, rng
         self.stream = self._new_stream(start_tick)
         self.nacks = NackWindow(rng)
+        self._floor_ms = 0
         self.control = EdgeControl(
             settings.congestion,
             start_tick,
@@ -226,6 +227,7 @@ class Edge:
         stream.demand(self.version, first)
         stream.heard = self.stream.heard
         control = NackControl(self._settings.congestion, receive_window_ms=self._settings.receive_window_ms)
+        control.floor_ms = self._floor_ms
         self.catch_ups.append(
             CatchUp(stream, NackWindow(self._rng), control, members, self.confirmed_tick, tests=tests)
         )
@@ -236,6 +238,12 @@ class Edge:
         self.control.tune(settings)
         for catch_up in self.catch_ups:
             catch_up.control.settings = settings
+
+    def lift(self, floor_ms: int) -> None:
+        """The least NACK window of catch-ups from now on."""
+        self._floor_ms = floor_ms
+        for catch_up in self.catch_ups:
+            catch_up.control.floor_ms = floor_ms
 
     def next_deadline(self) -> int | None:
         """When a catch-up may start, or something must be asked for again."""

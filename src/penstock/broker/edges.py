@@ -261,6 +261,13 @@ class Edges:
 
     # --- doubt
 
+    def lift(self, floor_ms: int, *, now_ms: int) -> None:
+        """The least NACK window of catch-ups, while a token allows bulk recovery; 0 for none."""
+        for edge in self.edges.values():
+            edge.lift(floor_ms)
+            if floor_ms and edge.catch_ups:
+                self._look_after(edge, now_ms)
+
     def _look_after(self, edge: Edge, now_ms: int) -> None:
         """Asks for what is in doubt, as far as it has not been asked for lately."""
         asking = edge.questions(now_ms=now_ms, may_ask=self._may_ask)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from penstock.broker.durable import Change
 
-__all__ = ["Close", "Commit", "Effect", "ReadKept", "ReadLog", "Record", "Wake"]
+__all__ = ["Close", "Commit", "Effect", "Operate", "ReadKept", "ReadLog", "Record", "Wake"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -69,4 +69,12 @@ class ReadKept:
     names: tuple[str, ...]
 
 
-Effect: TypeAlias = Wake | Close | Record | Commit | ReadLog | ReadKept
+@dataclass(slots=True, frozen=True)
+class Operate:
+    """The token is here: do what heavy work waits, until that time, and then say ``operated`` with its number."""
+
+    fence: str
+    until_ms: int
+
+
+Effect: TypeAlias = Wake | Close | Record | Commit | ReadLog | ReadKept | Operate

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from penstock.broker.effects import Record
+from penstock.broker.effects import Operate, Record
 from penstock.model.message import Message
 from penstock.model.values import Attributes
 from penstock.selectors.selector import Selector
@@ -33,7 +33,7 @@ class PublishSystem:
     message: Message
 
 
-Answer: TypeAlias = Tell | PublishSystem | Record
+Answer: TypeAlias = Tell | PublishSystem | Record | Operate
 
 
 class Mechanism(Protocol):

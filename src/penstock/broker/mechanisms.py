@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from penstock.broker.edge import HostSubscription
 from penstock.broker.edges import Edges
-from penstock.broker.effects import Record
+from penstock.broker.effects import Operate, Record
 from penstock.broker.frames import ControlFrame, MechanismMessage
 from penstock.broker.mechanism import Answer, Mechanism, PublishSystem, Tell
 from penstock.broker.peers import Peer
@@ -77,8 +77,12 @@ class Mechanisms:
                 self._carry_out(mechanism, mechanism.on_deadline(now_ms=now_ms), now_ms)
 
     def status(self) -> dict[str, dict[str, object]]:
-        """The figures of each."""
-        return {name: each.status() for name, each in self._by_name.items()}
+        """The figures of each that has any."""
+        return {name: figures for name, each in self._by_name.items() if (figures := each.status())}
+
+    def carry_out(self, name: str, answers: list[Answer], *, now_ms: int) -> None:
+        """What a mechanism answers to what the broker itself told it."""
+        self._carry_out(self._by_name[name], answers, now_ms)
 
     def _carry_out(self, mechanism: Mechanism, answers: list[Answer], now_ms: int) -> None:
         rooms = self._rooms
@@ -88,6 +92,8 @@ class Mechanisms:
             elif isinstance(answer, PublishSystem):
                 body = encode_body(self._system_ids.next(now_ms), answer.message)
                 rooms.router.publish(f"${rooms.settings.name}", [body], [decode_attributes(body)], now_ms=now_ms)
+            elif isinstance(answer, Operate):
+                rooms.connections.add_effect(answer)
             else:
                 assert isinstance(answer, Record)
                 rooms.connections.record(answer.event, **dict(answer.fields))

@@ -56,6 +56,9 @@ class BrokerPort(Protocol):
     def retire(self, names: Sequence[str], *, now_ms: int) -> Sequence[Effect]:
         """Filters with these names are kept elsewhere for good."""
 
+    def operated(self, fence: str, *, now_ms: int) -> Sequence[Effect]:
+        """The heavy work that an ``Operate`` allowed is done."""
+
     def next_deadline(self) -> int | None:
         """When to wake it."""
 

@@ -8,6 +8,7 @@ from typing import Self
 from penstock.broker.access import Access
 from penstock.congestion.settings import CongestionSettings
 from penstock.model.errors import MisuseError
+from penstock.token.settings import Plan
 from penstock.tracking.settings import TrackingSettings
 
 __all__ = ["BrokerSettings", "SettingsError", "SettingsInForce"]
@@ -94,6 +95,8 @@ class BrokerSettings:
     """How it is recorded where messages came from and went to."""
     migration_ms: int = 30_000
     """A client that was asked to go to another broker has to be there by then, or counts as one that stays."""
+    token: Plan | None = None
+    """What is asked of the token that walks over all brokers; none walks without it. Shared by all brokers."""
     connections_max: int = 10_000
     """Connections a broker accepts."""
     subscriptions_max: int = 1_000_000

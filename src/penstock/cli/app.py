@@ -21,6 +21,7 @@ from penstock.cli import (
     ship,
     status,
     subscribe,
+    token,
     top,
     trace,
     tune,
@@ -60,6 +61,7 @@ app.command("match", epilog=match.EXAMPLES)(match.match)
 app.command("quotes", epilog=quotes.EXAMPLES)(quotes.quotes)
 app.add_typer(overlay.app, name="overlay")
 app.command("ship", epilog=ship.EXAMPLES)(ship.ship)
+app.add_typer(token.app, name="token")
 app.add_typer(lab.app, name="lab")
 app.add_typer(pipeline.app, name="pipeline")
 

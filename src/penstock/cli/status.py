@@ -23,7 +23,7 @@ from penstock.live.loop import run
 from penstock.live.overlay import BrokerPlace
 from penstock.model.tick import Tick, format_tick, tick_ms
 
-__all__ = ["EXAMPLES", "Asked", "listed", "pubend_rows", "status", "stream_rows", "targets"]
+__all__ = ["EXAMPLES", "Asked", "ask_all", "listed", "pubend_rows", "status", "stream_rows", "targets"]
 
 EXAMPLES = """
 Ends with 1 if a broker could not be asked.
@@ -96,7 +96,7 @@ def status(
     and of congestion control the rates of pubends, who limits them, and how the streams of hosts move.
     """
     given = Party(token, name, ca, certificate, key)
-    answers = run(_ask_all(list(targets(target, given))))
+    answers = run(ask_all(list(targets(target, given))))
     if as_json:
         listed = [
             {"name": each.name, "url": each.url, "status": each.status, "problem": each.problem} for each in answers
@@ -170,7 +170,8 @@ def _party_at(place: BrokerPlace, given: Party) -> Party:
     return Party(given.token, given.name, place.tls.ca, given.certificate, given.key)
 
 
-async def _ask_all(targets: list[tuple[Asked, Party]]) -> list[Asked]:
+async def ask_all(targets: list[tuple[Asked, Party]]) -> list[Asked]:
+    """All brokers at once, each with its status or what was wrong with it."""
     return await asyncio.gather(*(_ask(asked, party) for asked, party in targets))
 
 

@@ -67,6 +67,8 @@ class NackControl:
     def __init__(self, settings: CongestionSettings, *, receive_window_ms: int, group: NackGroup | None = None) -> None:
         self.settings = settings
         """May be replaced at any time."""
+        self.floor_ms = 0
+        """The window is not smaller than this while a token allows bulk recovery."""
         self._group = group or NackGroup()
         self._limit_ms = receive_window_ms
         self._window_ms = min(settings.nack_window_ms, receive_window_ms)
@@ -85,7 +87,8 @@ class NackControl:
         """The NACK window; the receive window if there is no control."""
         if not self.settings.sdcc:
             return self._limit_ms
-        return min(self._group.mean_ms(self), self._limit_ms) if self.settings.nack_group else self._window_ms
+        window_ms = self._group.mean_ms(self) if self.settings.nack_group else self._window_ms
+        return min(max(window_ms, self.floor_ms), self._limit_ms)
 
     @property
     def own_window_ms(self) -> int:

@@ -25,7 +25,10 @@ data_bytes_max = 0              # the size at which publishers have to wait; 0 f
 sample_ms = 500
 [ship]                          # optional: what brokers have on record goes to a lake, see docs/lake.md
 lake = "lake"                   # its folder, relative to this file
+when = "interval"               # or "token": when the wandering token comes by, see docs/token.md
 interval_ms = 60000             # bytes_max, turn_ms (of one turn), retain_ms (of shipped filters at brokers, 0: keep)
+[token]                         # optional: a token walks over all brokers; variant, op_ms, min_ms, skip_ms
+op_ms = 4000                    # the budget of one operation
 [tracking]                      # any setting of TrackingSettings, for all brokers; [brokers.pb1.tracking] for one
 strategy = "bloom"              # or "exact", or "null" for none
 [[links]]
@@ -53,7 +56,8 @@ from penstock.broker.settings import BrokerSettings, SettingsError
 from penstock.congestion import CongestionSettings
 from penstock.live.errors import ConfigError
 from penstock.live.overlay import BrokerPlace, Overlay, Security, TlsFiles
-from penstock.live.shipping.settings import ShipSettings
+from penstock.live.shipping.settings import INTERVAL, VISIT, ShipSettings
+from penstock.live.token_config import with_token
 from penstock.live.toml_table import TomlTable, read_toml
 from penstock.live.tracking_config import with_tracking
 from penstock.live.tuning import read_congestion
@@ -92,7 +96,7 @@ def load_overlay(path: Path | str) -> Overlay:
         source=path,
         digest=root.digest,
     )
-    overlay = with_tracking(overlay, root, tables)
+    overlay = with_token(with_tracking(overlay, root, tables), root)
     if not tables:
         raise root.error("brokers", "there is no broker; add a table [brokers.NAME]")
     for each in (root, security, ship, defaults, tls, *tables.values()):
@@ -188,11 +192,15 @@ class _Brokers:
 
 def _ship(table: TomlTable, path: Path) -> ShipSettings:
     usual = ShipSettings(path.parent / table.text("lake"))
+    when = table.text("when", INTERVAL)
+    if when not in (INTERVAL, VISIT):
+        raise table.error("when", f"{when!r} is neither {INTERVAL!r} nor {VISIT!r}")
     return ShipSettings(
         lake=usual.lake,
         interval_ms=table.integer("interval_ms", usual.interval_ms, low=100),
         bytes_max=table.integer("bytes_max", usual.bytes_max, low=1),
         turn_ms=table.integer("turn_ms", usual.turn_ms, low=1),
+        when=when,
         retain_ms=table.integer("retain_ms", usual.retain_ms),
     )
 

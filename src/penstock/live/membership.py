@@ -111,7 +111,9 @@ def change_between(before: Overlay, after: Overlay) -> OverlayChange:
         links_added=tuple(link for link in after.links if link not in before.links),
         links_removed=tuple(link for link in before.links if link not in after.links),
         shared=tuple(
-            what for what in ("name", "security", "access", "ship") if getattr(before, what) != getattr(after, what)
+            what
+            for what in ("name", "security", "access", "ship", "token")
+            if getattr(before, what) != getattr(after, what)
         ),
     )
 

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from penstock.live.congestion_metrics import congestion_metrics
+from penstock.live.token_metrics import token_metrics
 from penstock.model.tick import Tick, tick_ms
 
 __all__ = ["StatusSource", "registry_of", "rendered"]
@@ -140,6 +141,7 @@ class _Collector:
             yield from _pending_metrics(guaranteed.get("durables", {}))
             yield from _stream_metrics(guaranteed["streams"], now_ms)
         yield from congestion_metrics(broker, series_max=_SERIES_MAX)
+        yield from token_metrics(broker)
         if store := status.get("store"):
             yield from _store_metrics(store)
 

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from penstock.broker.broker import Broker
-from penstock.broker.effects import Close, Effect, Record, Wake
+from penstock.broker.effects import Close, Effect, Operate, Record, Wake
 from penstock.broker.errors import ProtocolError
 from penstock.broker.frames import Frame
 from penstock.broker.operating import Operation
@@ -54,7 +54,7 @@ class BrokerNode:
         self._given = broker
         self.broker: BrokerPort
         self.incarnation = self.clock.started_ms
-        self._storage = Storage(overlay, name, stimulate=self._on_stored, fail=self._on_failed)
+        self._storage = Storage(overlay, name, stimulate=self.stimulate, fail=self._on_failed)
         self._shipping = Shipping(overlay, name, self, clock_ms=self.clock.now_ms, rng=self._rng)
         self.has_failed: Final = asyncio.Event()
         """Set when it is to end, by itself or because the operator wants that."""
@@ -259,9 +259,10 @@ class BrokerNode:
         self._woken[connection.number] = connection
         self._end_turn_later()
 
-    # From the store.
+    # From the store, and from shipping.
 
-    def _on_stored(self, stimulus: Stimulus) -> None:
+    def stimulate(self, stimulus: Stimulus) -> None:
+        """Tell the broker something that no connection has brought."""
         try:
             self._dispatch(stimulus(self.broker, self.clock.now_ms()))
         except Exception as error:  # noqa: BLE001 - the next thing that the store says may still be understood
@@ -289,9 +290,6 @@ class BrokerNode:
             await self.stop()
             raise
         self._admin = admin
-
-    def _make_accepted(self) -> Connection:
-        return self._make("")
 
     def _make(self, dialled: str) -> Connection:
         self._last_number += 1
@@ -328,6 +326,8 @@ class BrokerNode:
             elif isinstance(effect, Record):
                 log(effect.event, (("broker", self.name), *effect.fields))
                 self._shipping.on_record(effect)
+            elif isinstance(effect, Operate):
+                self._shipping.operate(effect)
             else:
                 self._storage.carry_out(effect)
         self._end_turn_later()

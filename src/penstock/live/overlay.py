@@ -17,6 +17,7 @@ from penstock.congestion import CongestionSettings
 from penstock.live.errors import ConfigError, ExposedError, StorageError
 from penstock.live.shipping.arrow import require_pyarrow
 from penstock.live.shipping.settings import ShipSettings
+from penstock.token.settings import Plan
 from penstock.tracking.settings import TrackingSettings
 
 __all__ = ["BrokerPlace", "Overlay", "Security", "TlsFiles", "is_loopback"]
@@ -103,6 +104,8 @@ class Overlay:
     access: Access = field(default_factory=Access)
     ship: ShipSettings | None = None
     """Where to brokers ship what they have on record; None for nowhere."""
+    token: Plan | None = None
+    """What is asked of the token that walks over the brokers; None if none does."""
     source: Path | None = field(default=None, compare=False)
     """The file that says all this."""
     digest: str = field(default="", compare=False)
@@ -137,6 +140,7 @@ class Overlay:
             link_credential=self.security.link_token,
             access=self.access,
             address=place.address,
+            token=self.token,
             tracking=place.tracking if place.data is not None else TrackingSettings(strategy="null"),
             **tunables,
         )

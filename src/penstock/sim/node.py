@@ -7,12 +7,12 @@ reads the wall clock only when it starts.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Final
 
-from penstock.broker.effects import Close, Commit, Effect, ReadKept, ReadLog, Record, Wake
+from penstock.broker.effects import Close, Commit, Effect, Operate, ReadKept, ReadLog, Record, Wake
 from penstock.broker.frames import Frame
 from penstock.broker.operating import Operation
 from penstock.broker.outbox import Outbox
@@ -31,6 +31,7 @@ from penstock.sim.trace import Trace
 __all__ = ["SimBroker"]
 
 _NEVER_US: Final = 2**63
+_OPERATIONS_MAX: Final = 10_000
 
 
 class SimBroker:
@@ -65,6 +66,8 @@ class SimBroker:
             DeviceUser(self._on_committed, self._on_log_full, self._on_log_read, self._on_kept_read),
         )
         """What makes its log durable; to be slowed down or filled by whoever harms the world."""
+        self.operations: deque[tuple[int, str]] = deque(maxlen=_OPERATIONS_MAX)
+        """When it was enabled by a token, in virtual milliseconds, and with which fencing number."""
         self._make, self._seed = make, seed
         self._clock, self._trace, self._checks = clock, trace, checks
         self._core: BrokerPort | None = None
@@ -249,10 +252,25 @@ class SimBroker:
                 self.device.commit(effect)
             elif isinstance(effect, ReadLog | ReadKept):
                 self.device.read(effect)
+            elif isinstance(effect, Operate):
+                self._operate(effect)
             else:
                 assert isinstance(effect, Record)
                 fields = " ".join(f"{name}={value}" for name, value in effect.fields)
                 self._note(f"{effect.event} {fields}".rstrip())
+
+    def _operate(self, effect: Operate) -> None:
+        """Heavy work that takes all the time that it may have."""
+        core, began_ms = self._core, self._now_ms()
+        self._note(f"operates as {effect.fence}")
+        self.operations.append((self._clock.now_us // 1_000, effect.fence))
+
+        def end() -> None:
+            if core is not None and core is self._core:
+                self._note(f"has operated as {effect.fence}")
+                self._after_step(core, core.operated(effect.fence, now_ms=self._now_ms()))
+
+        self._clock.after(max(effect.until_ms - began_ms, 0) * 1_000, end)
 
     def _forget(self, number: int) -> End | None:
         self._outboxes.pop(number, None)

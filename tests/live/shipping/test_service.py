@@ -12,7 +12,7 @@ import pytest
 from live.shipping.lakes import bloom_value, rows_of
 from live.support import FakeBroker, FramePeer, guaranteed, lone, run, until
 from penstock.broker.durable import KeepRecord
-from penstock.broker.effects import Commit, Record
+from penstock.broker.effects import Commit, Operate, Record
 from penstock.broker.frames import Forget, Forgotten, Subscribe, Subscribed
 from penstock.live.errors import ConfigError, StorageError
 from penstock.live.node import BrokerNode
@@ -84,6 +84,44 @@ def test_a_broker_ships_by_itself_every_interval(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with BrokerNode(shipping(tmp_path, interval_ms=100), "b1"):
             await until(lambda: len({row["sequence"] for row in rows_of(tmp_path / "lake", "telemetry")}) >= 3)
+
+    run(scenario())
+
+
+def test_a_broker_ships_when_the_token_is_there_and_says_when_it_is_done(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        fake = FakeBroker()
+        async with BrokerNode(shipping(tmp_path, when="token"), "b1", broker=fake) as node:
+            # An interval passes without shipping: only the token counts.
+            assert not (tmp_path / "lake").exists()
+            now_ms = node.clock.now_ms()
+            node.stimulate(lambda _broker, _now_ms: [Operate("5/b1.1:1/1", now_ms + 1_000)])
+            await until(lambda: ("operated", "5/b1.1:1/1") in fake.asked)
+            assert {row["sequence"] for row in rows_of(tmp_path / "lake", "telemetry")} == {1}
+            assert node.status()["shipping"]["shipped_ms"] >= now_ms
+
+    run(scenario())
+
+
+def test_a_broker_that_ships_by_interval_lets_the_token_pass(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        fake = FakeBroker()
+        async with BrokerNode(shipping(tmp_path), "b1", broker=fake) as node:
+            node.stimulate(lambda _broker, _now_ms: [Operate("5/b1.1:1/1", node.clock.now_ms() + 1_000)])
+            await until(lambda: ("operated", "5/b1.1:1/1") in fake.asked)
+            assert not (tmp_path / "lake").exists()
+
+    run(scenario())
+
+
+def test_a_lake_that_fails_does_not_keep_the_token(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        fake = FakeBroker()
+        (tmp_path / "lake").write_text("not a folder")
+        async with BrokerNode(shipping(tmp_path, when="token"), "b1", broker=fake) as node:
+            node.stimulate(lambda _broker, _now_ms: [Operate("5/b1.1:1/1", node.clock.now_ms() + 1_000)])
+            await until(lambda: ("operated", "5/b1.1:1/1") in fake.asked)
+            assert "cannot be written" in node.status()["shipping"]["problem"]
 
     run(scenario())
 

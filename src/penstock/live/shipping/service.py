@@ -1,4 +1,4 @@
-"""Shipping as part of a node: by interval, when somebody asks for it, and not at all without a lake.
+"""Shipping as part of a node: by interval or token, when somebody asks for it, and not at all without a lake.
 
 A lake that cannot be written is logged once per reason and tried again at the next interval; the broker goes on.
 """
@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, Final, Protocol
 
 from penstock.broker.durable import Recovered
-from penstock.broker.effects import Commit, Record
+from penstock.broker.effects import Commit, Operate, Record
 from penstock.live.errors import ConfigError, StorageError
 from penstock.live.logs import log, log_bug
 from penstock.live.overlay import Overlay
@@ -22,12 +22,12 @@ from penstock.live.shipping.files import LakeFiles
 from penstock.live.shipping.ledger import Event
 from penstock.live.shipping.pending import Pending
 from penstock.live.shipping.rows import POSITION_PREFIX
-from penstock.live.shipping.settings import Budget
+from penstock.live.shipping.settings import INTERVAL, VISIT, Budget
 from penstock.live.shipping.shipper import Shipper
 from penstock.live.shipping.telemetry import samples_of
 from penstock.live.shipping.thread import LakeThread
 from penstock.live.shipping.writer import LakeWriter, Opening
-from penstock.live.storage import Storage
+from penstock.live.storage import Stimulus, Storage
 
 __all__ = ["Shipping", "Ships"]
 
@@ -49,6 +49,9 @@ class Ships(Protocol):
     def retire(self, names: Sequence[str]) -> None:
         """Let the broker give up these filters: they are in the lake."""
 
+    def stimulate(self, stimulus: Stimulus) -> None:
+        """Tell the broker something."""
+
 
 class Shipping:
     """All shipping of one node; does nothing if its overlay has no lake."""
@@ -61,6 +64,7 @@ class Shipping:
         self._writer: LakeWriter | None = None
         self._shipper: Shipper | None = None
         self._task: asyncio.Task[None] | None = None
+        self._operation: asyncio.Task[None] | None = None
         self._problem = ""
         self._shipped_ms = 0
 
@@ -91,7 +95,8 @@ class Shipping:
         self._pending.begin(opening.unsettled, {**positions, **dict.fromkeys(opening.forgotten)})
         storage.watch(self)
         self._shipper = Shipper(writer, self._pending, thread, read=storage.read_kept, clock_ms=self._clock_ms)
-        self._task = asyncio.create_task(self._run(settings.interval_ms / 1_000), name=f"ship {self._name}")
+        if settings.when == INTERVAL:
+            self._task = asyncio.create_task(self._run(settings.interval_ms / 1_000), name=f"ship {self._name}")
 
     async def ship(self, budget: Budget = _NOW) -> dict[str, Any]:
         """Ship what waits, now; answers with figures. Raises ``ShipError``, or ``ConfigError`` without a lake."""
@@ -105,10 +110,11 @@ class Shipping:
 
     async def stop(self) -> None:
         """End, with what is under way finished if that does not take long."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        for task in (self._task, self._operation):
+            if task is not None:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
         if self._thread is not None and self._writer is not None and self._shipper is not None:
             self._remember(Event(self._clock_ms(), "stop"))
             last = self._thread.call(self._writer.close)
@@ -134,6 +140,10 @@ class Shipping:
             neighbour = str(dict(record.fields).get("neighbour", ""))
             self._remember(Event(self._clock_ms(), record.event, neighbour))
 
+    def operate(self, effect: Operate) -> None:
+        """The token is here: ship now, if that is what it is waited for."""
+        self._operation = asyncio.create_task(self._operate(effect), name=f"operate {self._name}")
+
     def status(self) -> Mapping[str, Any] | None:
         """Figures for the operator; None without a lake."""
         if self._settings is None:
@@ -155,13 +165,24 @@ class Shipping:
         # Brokers that start together need not ship together.
         await asyncio.sleep(interval_s * self._rng.random())
         while True:
-            try:
-                await self.ship(self._settings.budget)
-            except ShipError as error:
-                self._complain(str(error))
-            except Exception as error:  # noqa: BLE001 - the next turn may go well
-                log_bug("bug", (("broker", self._name), ("at", "shipping")), error)
+            await self._try_to_ship(self._settings.budget)
             await asyncio.sleep(interval_s)
+
+    async def _operate(self, effect: Operate) -> None:
+        begun_ms, settings = self._clock_ms(), self._settings
+        if self._shipper is not None and settings is not None and settings.when == VISIT:
+            left_ms = max(min(settings.turn_ms, effect.until_ms - begun_ms), 1)
+            await self._try_to_ship(Budget(settings.bytes_max, left_ms))
+            self._note("operated", fence=effect.fence, begun_ms=begun_ms, ended_ms=self._clock_ms())
+        self._node.stimulate(lambda broker, now_ms: broker.operated(effect.fence, now_ms=now_ms))
+
+    async def _try_to_ship(self, budget: Budget) -> None:
+        try:
+            await self.ship(budget)
+        except ShipError as error:
+            self._complain(str(error))
+        except Exception as error:  # noqa: BLE001 - the next turn may go well
+            log_bug("bug", (("broker", self._name), ("at", "shipping")), error)
 
     async def _retire(self, now_ms: int) -> None:
         if self._settings is None or not self._settings.retain_ms or self._thread is None:

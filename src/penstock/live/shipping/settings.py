@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-__all__ = ["Budget", "ShipSettings"]
+__all__ = ["INTERVAL", "VISIT", "Budget", "ShipSettings"]
+
+INTERVAL: Final = "interval"
+VISIT: Final = "token"
+"""When the wandering token comes by."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -29,6 +34,8 @@ class ShipSettings:
     """Bytes that one turn may read."""
     turn_ms: int = 4_000
     """Time that one turn may take."""
+    when: str = INTERVAL
+    """Whether brokers ship by interval, or when the token is with them, which then is about every interval."""
     retain_ms: int = 0
     """How long a broker keeps sealed filters that were shipped, to answer traces itself; 0 for as long as it can."""
 

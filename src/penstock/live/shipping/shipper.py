@@ -1,7 +1,6 @@
 """Ships what has changed at a broker, a batch after the other, within a budget; the event loop is never blocked.
 
-Whoever decides that the time has come calls ``Shipper.ship``: at present an interval or an operator, later the holder
-of a token.
+Whoever decides that the time has come calls ``Shipper.ship``: an interval, a token that has come by, or an operator.
 """
 
 from __future__ import annotations
