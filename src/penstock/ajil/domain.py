@@ -1,0 +1,59 @@
+"""The reaction domain: the top senders in the top groups ([Ajil] section 3.2, figure 1).
+
+A fraction of 0 stands for the single highest (section 4.1). Equal rates are ranked by name, so that nodes with the same
+knowledge agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.ajil.amounts import Floats, Indices
+
+__all__ = ["places", "ranks_within", "top_channels", "top_groups"]
+
+_WHOLE = 1e-9
+"""What a product of fractions may exceed a whole number by."""
+
+
+def places(fraction: float, count: int) -> int:
+    """How many of so many are in the domain: the fraction, rounded up, and at least one."""
+    return max(ceil(fraction * count - _WHOLE), 1)
+
+
+def top_groups(rates: Floats, wanted: Indices, alpha: float, names: Sequence[str]) -> NDArray[np.bool_]:
+    """Of each wanted group, whether it is among the top ones of those that have any traffic."""
+    mine = rates[wanted]
+    active = int(np.count_nonzero(rates))
+    room = places(alpha, active)
+    if room >= active:
+        return np.greater(mine, 0)
+    place = len(rates) - room
+    threshold = np.partition(rates, place)[place]
+    inside: NDArray[np.bool_] = mine > threshold
+    at = mine == threshold
+    if at.any():
+        left = room - int(np.count_nonzero(rates > threshold))
+        tied = sorted(np.flatnonzero(rates == threshold).tolist(), key=lambda each: names[each])
+        inside |= at & np.isin(wanted, tied[:left])
+    return inside
+
+
+def top_channels(ranks: Floats, sizes: Floats, beta: float) -> NDArray[np.bool_]:
+    """Of each channel, whether its rank (from 1) is among the top ones of the senders of its group."""
+    return ranks <= np.maximum(np.ceil(beta * sizes - _WHOLE), 1)
+
+
+def ranks_within(groups: Indices, rates: Floats) -> Floats:
+    """The rank of every channel in its group, from 1 for the highest rate; of equal ones the first comes first."""
+    order = np.lexsort((-rates, groups))
+    sorted_groups = groups[order]
+    starts = np.flatnonzero(np.r_[True, sorted_groups[1:] != sorted_groups[:-1]])
+    lengths = np.diff(np.r_[starts, len(order)])
+    ranks = np.empty(len(order))
+    ranks[order] = np.arange(len(order)) - np.repeat(starts, lengths) + 1
+    return ranks

@@ -1,0 +1,124 @@
+"""What nodes say to each other on the control channel, and how it is written ([Ajil] sections 3.1 and 4.2).
+
+Messages are MessagePack arrays that begin with a tag. Whatever cannot be read, or says what cannot be, is a
+``MalformedError``: a node counts and ignores it. Every message says which policy its sender has, so that who has an
+older one is noticed.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Annotated, Any, Final, TypeAlias
+
+import msgspec
+
+from penstock.ajil.aup import Aup
+from penstock.ajil.errors import AupError, MalformedError
+
+__all__ = [
+    "MESSAGE_BYTES_MAX",
+    "TOP_SENDERS_MAX",
+    "ControlMessage",
+    "Demand",
+    "Entry",
+    "Policy",
+    "Report",
+    "decode",
+    "encode",
+]
+
+MESSAGE_BYTES_MAX: Final = 60_000
+"""Of an encoded message; what fits into one datagram."""
+TOP_SENDERS_MAX: Final = 8
+"""Senders that a report names."""
+_ENTRIES_MAX: Final = 10_000
+_AMOUNT_MAX: Final = 1e15
+
+Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=255)]
+Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=_AMOUNT_MAX)]
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """The traffic of a group, or of the reporter's share of it, in one epoch."""
+
+    group: Name
+    bytes: Amount
+    packets: Amount
+    senders: Number = 0
+    """How many have sent."""
+    top: Annotated[tuple[tuple[Name, Amount, Amount], ...], msgspec.Meta(max_length=TOP_SENDERS_MAX)] = ()
+    """Who has sent most: name, bytes, packets."""
+
+
+class Report(msgspec.Struct, frozen=True, array_like=True, tag="r"):
+    """What a node has seen in an epoch."""
+
+    node: Name
+    version: Number
+    """Of the policy that the node has."""
+    entries: Annotated[tuple[Entry, ...], msgspec.Meta(max_length=_ENTRIES_MAX)]
+    """May be empty: a node that has just come says which policy it has, and is told a newer one."""
+
+
+class Demand(msgspec.Struct, frozen=True, array_like=True, tag="d"):
+    """What a node wants to send in an epoch, under a hard limit."""
+
+    node: Name
+    version: Number
+    serial: Number
+    """Grows with every announcement."""
+    bytes: Amount
+    packets: Amount
+
+
+class Policy(msgspec.Struct, frozen=True, array_like=True, tag="p"):
+    """The policy that a node has."""
+
+    node: Name
+    fields: dict[Name, Any]
+
+    @property
+    def aup(self) -> Aup:
+        """The policy."""
+        try:
+            return Aup(**self.fields)
+        except (AupError, TypeError) as error:
+            raise MalformedError(f"a policy of node {self.node!r}: {error}") from None
+
+    @classmethod
+    def of(cls, node: str, aup: Aup) -> Policy:
+        """The message that says it."""
+        return cls(node, msgspec.to_builtins(aup))
+
+
+ControlMessage: TypeAlias = Report | Demand | Policy
+_DECODER: Final = msgspec.msgpack.Decoder(ControlMessage)
+
+
+def encode(message: ControlMessage) -> bytes:
+    """The message as bytes."""
+    data = msgspec.msgpack.encode(message)
+    assert len(data) <= MESSAGE_BYTES_MAX, f"a {type(message).__name__} of {len(data):,} bytes"
+    return data
+
+
+def decode(data: bytes) -> ControlMessage:
+    """The message that bytes stand for."""
+    if len(data) > MESSAGE_BYTES_MAX:
+        raise MalformedError(f"a control message of {len(data):,} bytes, over the limit of {MESSAGE_BYTES_MAX:,}")
+    try:
+        message: ControlMessage = _DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedError(f"a control message that cannot be read: {error}") from None
+    if isinstance(message, Policy):
+        # A policy that cannot work is refused here, before anybody trusts it.
+        assert message.aup is not None
+    elif isinstance(message, Report):
+        _check_finite(each for entry in message.entries for each in (entry.bytes, entry.packets))
+    return message
+
+
+def _check_finite(amounts: Any) -> None:
+    if not all(map(isfinite, amounts)):
+        raise MalformedError("a control message with an amount that is not finite")

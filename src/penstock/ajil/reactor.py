@@ -1,0 +1,118 @@
+"""The reactor: quotas that are cut in the reaction domain, and raised again ([Ajil] section 4.3, pseudocode 1).
+
+Deviations, each measured:
+- The multiplier persists while a slowdown lasts. The pseudocode sets it to 1 whenever the domain is entered, and then
+  it never damps; line 3's second "/2" is a misprint.
+- A quota may be cut again after it was raised. "Do not decrease after they have increased" (section 5.3), taken
+  strictly, leaves the traffic 13 to 17 % above the limit.
+- Nobody holds for ever. A channel that was cut by much needs much room at once to rise; if there was some room, but
+  never enough, it asks for half as much after a while. No channel begins a slowdown from more than the limit.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.ajil.amounts import Floats
+from penstock.ajil.policy import SlowdownPolicy
+
+__all__ = ["HOLD_EPOCHS_MAX", "MULTIPLIER_MIN", "Reactor"]
+
+MULTIPLIER_MIN: Final = 1 / 64
+"""A slowdown whose multiplier is below this is over."""
+HOLD_EPOCHS_MAX: Final = 32
+"""A channel that had to hold for so long asks for half as much."""
+
+
+class Reactor:
+    """The quotas of one node's channels in one unit, per epoch."""
+
+    def __init__(self) -> None:
+        self.quota: Floats = np.empty(0)
+        """What each channel may send in an epoch; infinite if it is not slowed down."""
+        self.multiplier: Floats = np.empty(0)
+        self.last_cut: Floats = np.empty(0)
+        self._held: Floats = np.empty(0)
+        """For how many epochs in a row each channel could not rise, though the limit was kept."""
+        self.is_slowing = False
+        """Whether any channel is slowed down."""
+
+    def resize(self, channels: int) -> None:
+        """There are so many channels now; new ones are not slowed down."""
+        more = channels - len(self.quota)
+        assert more >= 0, f"{len(self.quota)} channels cannot become {channels}"
+        self.quota = np.concatenate([self.quota, np.full(more, np.inf)])
+        self.multiplier = np.concatenate([self.multiplier, np.ones(more)])
+        self.last_cut = np.concatenate([self.last_cut, np.zeros(more)])
+        self._held = np.concatenate([self._held, np.zeros(more)])
+
+    def release(self, channel: int) -> None:
+        """A channel is no more; its place may be another's."""
+        self.quota[channel], self.multiplier[channel], self.last_cut[channel] = np.inf, 1.0, 0.0
+
+    def cut(
+        self,
+        hit: NDArray[np.bool_],
+        sent: Floats,
+        scale: Floats,
+        policy: SlowdownPolicy,
+        *,
+        estimate: float,
+        limit: float,
+    ) -> None:
+        """The limit is exceeded: the channels that are hit lose some of their quota, or half of it if that will do."""
+        assert estimate > limit
+        slowed = np.isfinite(self.quota)
+        # Who is not slowed down yet begins from what it has sent.
+        base = np.where(slowed, self.quota, np.minimum(sent, limit))
+        full = np.minimum(policy.cut(base, self.multiplier, estimate=estimate, limit=limit) * scale, base)
+        hit = hit & (full > 0)
+        if not hit.any():
+            return
+        gentle = estimate - full / 2 <= limit
+        cut = np.where(gentle, full / 2, full)
+        self.quota = np.where(hit, base - cut, self.quota)
+        self.last_cut = np.where(hit, cut, self.last_cut)
+        self.multiplier = np.where(hit & gentle, self.multiplier / 2, self.multiplier)
+        self._held[hit] = 0
+        self.is_slowing = True
+        self._end_slowdowns()
+
+    def rise(self, *, estimate: float, limit: float) -> None:
+        """The limit is kept: who can take back half of its last cut without exceeding it does so."""
+        if not self.is_slowing:
+            return
+        rising = np.isfinite(self.quota) & (estimate + self.last_cut / 2 <= limit)
+        self._held = np.where(rising, 0, self._held + 1)
+        tired = self._held >= HOLD_EPOCHS_MAX
+        if tired.any():
+            self.last_cut[tired] /= 2
+            self._held[tired] = 0
+        if not rising.any():
+            return
+        self.last_cut = np.where(rising, self.last_cut / 2, self.last_cut)
+        self.quota = np.where(rising, self.quota + self.last_cut, self.quota)
+        self.multiplier = np.where(rising, self.multiplier / 2, self.multiplier)
+        self._end_slowdowns()
+
+    def clear(self) -> None:
+        """Nobody is slowed down any more."""
+        self.quota[:], self.multiplier[:], self.last_cut[:] = np.inf, 1.0, 0.0
+        self.is_slowing = False
+
+    def check_invariants(self) -> None:
+        """Fails if a quota or a multiplier is not sound."""
+        assert (self.quota >= 0).all(), "a quota is negative"
+        slowed = np.isfinite(self.quota)
+        assert (self.last_cut[slowed] >= 0).all(), "a last cut is negative"
+        assert ((self.multiplier >= MULTIPLIER_MIN) & (self.multiplier <= 1)).all(), "a multiplier is out of range"
+        assert self.is_slowing or not slowed.any(), "a channel is slowed down, and nobody knows"
+
+    def _end_slowdowns(self) -> None:
+        over = self.multiplier < MULTIPLIER_MIN
+        if over.any():
+            self.quota[over], self.multiplier[over], self.last_cut[over] = np.inf, 1.0, 0.0
+        self.is_slowing = bool(np.isfinite(self.quota).any())
