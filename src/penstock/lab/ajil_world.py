@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from itertools import pairwise
 from random import Random
 
 import numpy as np
@@ -63,7 +64,7 @@ class AjilWorld:
             AjilNode(name, aup, rng=Random(draws.getrandbits(64)), groups=groups, nodes=names) for name in names.names
         ]
         bounds = np.searchsorted(self._channel_node, np.arange(shape.nodes + 1))
-        self._slices = [slice(int(first), int(last)) for first, last in zip(bounds, bounds[1:], strict=False)]
+        self._slices = [slice(int(first), int(last)) for first, last in pairwise(bounds)]
         for node, part in zip(self.nodes, self._slices, strict=True):
             for number in self.channel_group[part].tolist():
                 node.open_channel(Channel(node.name, groups.names[number]))

@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Final
 
+from penstock.lab.ajil_beyond import AJIL_HARD, AJIL_PRIORITY
+from penstock.lab.ajil_domain import AJIL_DOMAIN, AJIL_FAIRNESS, AJIL_POLICY
+from penstock.lab.ajil_staleness import AJIL_SCALE, AJIL_STALENESS
+from penstock.lab.ajil_waves import AJIL_RAMP, AJIL_SQUARE
 from penstock.lab.archive_kill9 import ARCHIVE_KILL9
 from penstock.lab.congestion_cpu import BUSY_PHB, SLOW_SHB
 from penstock.lab.congestion_scale import SCALE
@@ -37,12 +41,17 @@ _GRYPHON: Final = (COLLAPSE_BANDWIDTH, COLLAPSE_RECOVERY, E1, E1_WINDOW, E2, E3,
 _CONGESTION: Final = (SLOW_SHB, BUSY_PHB, SCALE)
 _TRACKING: Final = (TRACKING_ACCURACY, TRACKING_STORAGE, TRACKING_LATENCY, TRACKING_SEARCH, TRACKING_TRUTH)
 _TOKEN: Final = (TOKEN_CONCURRENCY, TOKEN_INTERVALS, TOKEN_LOSS, TOKEN_SCALE, TOKEN_VIDEO)
+_AJIL: Final = (
+    *(AJIL_RAMP, AJIL_SQUARE, AJIL_DOMAIN, AJIL_STALENESS, AJIL_FAIRNESS),
+    *(AJIL_POLICY, AJIL_SCALE, AJIL_PRIORITY, AJIL_HARD),
+)
 EXPERIMENTS: Final = (
     *(MATCHING_SCALE, DELIVERY_CHAOS, DELIVERY_KILL9, ARCHIVE_KILL9),
     *_GRYPHON,
     *_CONGESTION,
     *_TRACKING,
     *_TOKEN,
+    *_AJIL,
 )
 
 
