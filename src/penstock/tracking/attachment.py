@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.tracking.records import AttachmentRecord, Keep, SinceRecord, encode_record
 
-__all__ = ["AttachmentMap"]
+__all__ = ["AttachmentMap", "ends_ms", "starts_ms"]
 
 _TICK_SHIFT = 16
 
@@ -87,14 +87,14 @@ class AttachmentMap:
             {
                 record.subscriber
                 for record in self._records.values()
-                if _starts_ms(record, pubends) <= last_ms and first_ms <= _ends_ms(record, pubends)
+                if starts_ms(record, pubends) <= last_ms and first_ms <= ends_ms(record, pubends)
             }
         )
 
     def earliest_start_ms(self, *, attached_since_ms: int) -> int | None:
         """How far back those who attached since then began."""
         return min(
-            (_starts_ms(each, None) for each in self._records.values() if each.attached_ms >= attached_since_ms),
+            (starts_ms(each, None) for each in self._records.values() if each.attached_ms >= attached_since_ms),
             default=None,
         )
 
@@ -112,20 +112,20 @@ class AttachmentMap:
         for number, record in list(self._records.items()):
             if record.detached_ms is not None and len(dropped) < wanted:
                 del self._records[number]
-                self.known_since_ms = max(self.known_since_ms, _ends_ms(record, None) + 1)
+                self.known_since_ms = max(self.known_since_ms, ends_ms(record, None) + 1)
                 dropped.append(Keep(f"attachment/{number:012x}", None))
         if dropped:
             dropped.append(Keep("since/attachment", encode_record(SinceRecord(self.known_since_ms))))
         return dropped
 
 
-def _starts_ms(record: AttachmentRecord, pubends: frozenset[str] | None) -> int:
+def starts_ms(record: AttachmentRecord, pubends: frozenset[str] | None) -> int:
     """The earliest time of a message that it may have received from one of the pubends."""
     starts = [tick >> _TICK_SHIFT for pubend, tick in record.starts.items() if pubends is None or pubend in pubends]
     return min([record.attached_ms, *starts])
 
 
-def _ends_ms(record: AttachmentRecord, pubends: frozenset[str] | None) -> int:
+def ends_ms(record: AttachmentRecord, pubends: frozenset[str] | None) -> int:
     """The latest time of a message that it may have received from one of the pubends."""
     if record.detached_ms is None:
         return 2**63

@@ -1,0 +1,215 @@
+"""What a lake knows beside filters and records: brokers, their links, gaps and subscribers (docs/lake.md).
+
+It is small, so that every task has all of it. A broker counts as shipped if any row of it is in the lake; others are
+known by the links of their neighbours only, and cannot be asked.
+
+Deviation from a live trace: which neighbours the messages of an origin came by is not in the lake (``upstream`` is
+empty), so a claim is doubted only if no neighbour has the message.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+from penstock.pipeline.trace.timeline import TIME_MAX
+from penstock.tracking.attachment import AttachmentMap, ends_ms, starts_ms
+from penstock.tracking.hashing import subscriber_key
+from penstock.tracking.records import AttachmentRecord, GapRecord
+from penstock.tracking.spans import Span
+
+__all__ = ["SLACK_MS", "BrokerFacts", "LakeFacts", "Receiver", "attachment_of", "gather_facts", "newest", "spans_of"]
+
+SLACK_MS: Final = 300
+"""Ts + Tj as brokers have it unless they are told otherwise."""
+
+Row: TypeAlias = Mapping[str, Any]
+Receiver: TypeAlias = tuple[str, str]
+"""Broker and subscriber."""
+
+_SPAN: Final = struct.Struct(">qq")
+_ENDS: Final = ("start", "stop")
+
+
+@dataclass
+class BrokerFacts:
+    """One broker that has shipped something."""
+
+    name: str
+    number: int | None = None
+    """As ids have it; none if nothing was ever published there."""
+    known_since_ms: int | None = None
+    """Since when its histories are in the lake; none if it has recorded nothing."""
+    attachments_since_ms: int = 0
+    aliases_since_ms: int = 0
+    per_subscriber: bool = False
+    """Whether each of its subscribers has a history of its own."""
+    gaps: tuple[GapRecord, ...] = ()
+    links: tuple[tuple[str, int], ...] = ()
+    """Its neighbours, with the last time at which the link is known to have been up."""
+    attachments: tuple[AttachmentRecord, ...] = ()
+
+    def neighbours_since(self, timestamp_ms: int, slack_ms: int) -> tuple[str, ...]:
+        """Those with which it had a link at any time since then."""
+        return tuple(name for name, last_ms in self.links if last_ms + slack_ms >= timestamp_ms)
+
+    def attachment_map(self) -> AttachmentMap:
+        """Who was attached, as a live broker has it."""
+        made = AttachmentMap()
+        for record in self.attachments:
+            made.load(record)
+        made.known_since_ms = self.attachments_since_ms
+        return made
+
+    @cached_property
+    def subscribers(self) -> dict[str, tuple[int, list[Span]]]:
+        """In order of name, the key of each subscriber and the times of messages that it may have received."""
+        found: dict[str, tuple[int, list[Span]]] = {}
+        for record in sorted(self.attachments, key=lambda each: each.subscriber):
+            span = starts_ms(record, None), min(ends_ms(record, None), TIME_MAX)
+            if record.subscriber not in found:
+                found[record.subscriber] = subscriber_key(record.subscriber), []
+            found[record.subscriber][1].append(span)
+        return found
+
+
+@dataclass(slots=True)
+class LakeFacts:
+    """All brokers of a lake."""
+
+    brokers: dict[str, BrokerFacts]
+    slack_ms: int = SLACK_MS
+    now_ms: int = TIME_MAX
+    """Later than all that was shipped."""
+    names: dict[int, str] = field(default_factory=dict)
+    """Brokers by number, of which some may not have shipped anything."""
+    receivers: tuple[Receiver, ...] = ()
+    """Everybody who may have received something, in order: traces name them by their places."""
+    places: dict[Receiver, int] = field(default_factory=dict)
+
+    def origin_of(self, number: int) -> str:
+        """The broker that ids with this number name; one that nobody knows by name is called by its number."""
+        return self.names.get(number, f"#{number}")
+
+    def unshipped_links(self, timestamp_ms: int) -> dict[str, tuple[str, ...]]:
+        """Brokers that have shipped nothing, with those that had a link with them since."""
+        found: dict[str, dict[str, None]] = {}
+        for broker in self.brokers.values():
+            for neighbour in broker.neighbours_since(timestamp_ms, self.slack_ms):
+                if neighbour not in self.brokers:
+                    found.setdefault(neighbour, {})[broker.name] = None
+        return {name: tuple(links) for name, links in found.items()}
+
+
+def gather_facts(tables: Mapping[str, Iterable[Row]], *, slack_ms: int = SLACK_MS) -> LakeFacts:
+    """The facts of some rows: of ``gaps``, ``attachments``, ``topology`` and ``histories`` (one row per history).
+
+    Rows of histories need their key only, and may be of exact records; aliases name brokers and numbers.
+    """
+    facts = LakeFacts({}, slack_ms)
+    for row in tables.get("histories", ()):
+        broker = _broker(facts, row)
+        broker.known_since_ms = broker.known_since_ms or 0
+        broker.per_subscriber |= bool(row["part"])
+        if row["phase"] == "publish":
+            broker.number = row["origin"]
+            facts.names[row["origin"]] = broker.name
+    for row in tables.get("aliases", ()):
+        facts.names.setdefault(row["publisher_number"], row["publisher_broker"])
+    _add_gaps(facts, tables.get("gaps", ()))
+    _add_links(facts, tables.get("topology", ()))
+    for row in newest(tables.get("attachments", ()), ("broker", "number")):
+        broker = _broker(facts, row)
+        broker.attachments = (*broker.attachments, attachment_of(row))
+    facts.brokers = dict(sorted(facts.brokers.items()))
+    everybody = {(name, each.subscriber) for name, broker in facts.brokers.items() for each in broker.attachments}
+    facts.receivers = tuple(sorted(everybody))
+    facts.places = {each: place for place, each in enumerate(facts.receivers)}
+    return facts
+
+
+def newest(rows: Iterable[Row], key: Sequence[str]) -> list[Row]:
+    """Of the rows with the same key the one that was shipped last."""
+    found: dict[tuple[Any, ...], Row] = {}
+    for row in sorted(rows, key=lambda row: (row["incarnation"], row["sequence"])):
+        found[tuple(row[name] for name in key)] = row
+    return list(found.values())
+
+
+def attachment_of(row: Row) -> AttachmentRecord:
+    """The attachment that a row of ``attachments`` stands for."""
+    detached = row["detached_at"]
+    return AttachmentRecord(
+        row["number"],
+        row["subscriber"],
+        _ms(row["attached_at"]),
+        None if detached is None else _ms(detached),
+        dict(row["starts"] or {}),
+        dict(row["ends"] or {}),
+    )
+
+
+def spans_of(packed: bytes | None) -> tuple[Span, ...]:
+    """Spans as the lake has them."""
+    return tuple((first, last) for first, last in _SPAN.iter_unpack(packed or b""))
+
+
+def _broker(facts: LakeFacts, row: Row) -> BrokerFacts:
+    name = row["broker"]
+    return facts.brokers.setdefault(name, BrokerFacts(name))
+
+
+def _add_gaps(facts: LakeFacts, rows: Iterable[Row]) -> None:
+    since: dict[tuple[str, str], int] = {}
+    others = []
+    for row in rows:
+        if row["reason"] == "since":
+            # What the broker gave up later is still in the lake: the lowest counts.
+            key = row["broker"], row["history"]
+            known_ms = max((last + 1 for _, last in spans_of(row["spans"])), default=0)
+            since[key] = min(since.get(key, known_ms), known_ms)
+            _broker(facts, row)
+        else:
+            others.append(row)
+    for (name, what), known_ms in since.items():
+        broker = facts.brokers[name]
+        if what == "filter":
+            broker.known_since_ms = known_ms
+        elif what == "attachment":
+            broker.attachments_since_ms = known_ms
+        else:
+            broker.aliases_since_ms = known_ms
+    for row in newest(others, ("broker", "history", "reason")):
+        broker = _broker(facts, row)
+        spans = spans_of(row["spans"])
+        if row["reason"] == "open":
+            spans = tuple((first - facts.slack_ms, last) for first, last in spans)
+        broker.gaps = (*broker.gaps, GapRecord(spans, row["reason"], row["history"]))
+
+
+def _add_links(facts: LakeFacts, rows: Iterable[Row]) -> None:
+    ordered = sorted(rows, key=lambda row: (row["broker"], row["at"], row["incarnation"], row["sequence"]))
+    last_up: dict[str, dict[str, int]] = {}
+    for row in ordered:
+        links = last_up.setdefault(_broker(facts, row).name, {})
+        at_ms = _ms(row["at"])
+        if row["event"] in _ENDS:
+            # How long links of a life lasted that ended in a crash nobody knows: until the next start, at the latest.
+            links |= {name: at_ms for name, until_ms in links.items() if until_ms == TIME_MAX}
+        else:
+            links[row["neighbour"]] = TIME_MAX if row["event"] == "link-up" else at_ms
+    for name, links in last_up.items():
+        facts.brokers[name].links = tuple(links.items())
+
+
+def _ms(time: Any) -> int:
+    """A time of a column as milliseconds; Spark hands out times without a zone, which are UTC here."""
+    from datetime import UTC, datetime, timedelta
+
+    if isinstance(time, int):
+        return time // 1_000
+    aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

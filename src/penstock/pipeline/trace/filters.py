@@ -1,0 +1,158 @@
+"""The filters and exact records that may have seen some messages, each in the buckets of time it belongs to.
+
+A bucket is a stretch of time of one origin, the same for messages and filters: what is in one of them can be traced with
+what is in the other. A filter that reaches over the end of a bucket is in both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.pipeline.trace.stored import EXACT_M
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = [
+    "FILTER_COLUMNS",
+    "Buckets",
+    "bucketed_filters",
+    "bucketed_records",
+    "choose_bucket_ms",
+    "newest_filters",
+    "superseded_filters",
+]
+
+FILTER_COLUMNS: Final = (
+    *("broker", "history", "filter_id", "generation", "is_open", "hash_version", "m", "k", "n", "count"),
+    *("added_ms", "first_ms", "last_ms", "singletons", "bits"),
+)
+"""What a task needs of a filter."""
+
+_KEY: Final = ("broker", "history", "filter_id")
+_VERSION: Final = ("generation", "incarnation", "sequence")
+_BUCKET_IDS: Final = 131_072
+"""Messages of a bucket, about: enough that what a group costs by itself does not count."""
+_BUCKET_SPANS: Final = 16
+"""A bucket is not longer than so many filters last, as each is handed over with its whole."""
+_BUCKET_MS_MIN: Final = 1_000
+
+
+@dataclass(slots=True, frozen=True)
+class Buckets:
+    """How time is divided, and for which of it something is asked."""
+
+    bucket_ms: int
+    origins: tuple[tuple[int, int, int], ...]
+    """Numbers of brokers, with their first and their last bucket."""
+    is_sparse: bool = False
+    """Whether most buckets in between have no messages."""
+
+
+def choose_bucket_ms(ids: int, id_span_ms: int, filter_span_ms: float) -> tuple[int, bool]:
+    """The length of buckets for so many messages over some time, and whether most of them would be empty.
+
+    >>> choose_bucket_ms(10_000_000, 2_000_000, 500.0)
+    (8000, False)
+    >>> choose_bucket_ms(1_000, 31_536_000_000, 500.0)
+    (1000, True)
+    """
+    filter_ms = max(filter_span_ms, _BUCKET_MS_MIN)
+    per_ms = ids / max(id_span_ms, 1)
+    if per_ms * filter_ms < 1:
+        return round(filter_ms), True
+    return round(max(filter_ms, min(_BUCKET_SPANS * max(filter_span_ms, 1), _BUCKET_IDS / per_ms))), False
+
+
+def newest_filters(histories: DataFrame) -> DataFrame:
+    """Of each filter the newest generation, with its times in milliseconds."""
+    old = superseded_filters(histories)
+    return histories.join(old, [*_KEY, *_VERSION], "left_anti").selectExpr(
+        *(name for name in FILTER_COLUMNS if name != "added_ms"), "origin", "unix_millis(added_at) AS added_ms"
+    )
+
+
+def superseded_filters(histories: DataFrame) -> DataFrame:
+    """The rows of filters of which a newer generation is there, by key and version; bits are not read for it."""
+    from pyspark.sql import functions as F
+
+    headers = histories.select(*_KEY, *_VERSION)
+    newest = headers.groupBy(*_KEY).agg(F.max(F.struct(*_VERSION)).alias("newest"), F.count("*").alias("rows"))
+    several = newest.where("rows > 1").drop("rows")
+    return headers.join(several, [*_KEY]).where(F.struct(*_VERSION) < F.col("newest")).select(*_KEY, *_VERSION)
+
+
+def bucketed_filters(filters: DataFrame, buckets: Buckets) -> DataFrame:
+    """Each filter once for every bucket in which it may have seen a message that is asked for."""
+    from pyspark.sql import functions as F
+
+    wide = filters.join(F.broadcast(_origins(filters, buckets)), "origin")
+    ms = buckets.bucket_ms
+    ranges = _sequence("first_ms", "last_ms", ms)
+    # Spans of singletons are 16 bytes each: two numbers with sign, which are times and so not negative.
+    place = "CAST(conv(hex(substring(singletons, place * 16 + {start}, 8)), 16, 10) AS DECIMAL(20, 0))"
+    first, last = (
+        f"CAST(LEAST({place.format(start=start)}, 9000000000000000) AS long)" for start in (1, 9)
+    )
+    singles = (
+        f"CASE WHEN length(singletons) >= 16 THEN flatten(transform(sequence(0L, length(singletons) div 16 - 1), "
+        f"place -> {_sequence(first, last, ms)})) ELSE array() END"
+    )
+    placed = wide.selectExpr(*FILTER_COLUMNS, "origin", f"array_union({ranges}, {singles}) AS buckets")
+    return placed.selectExpr(*FILTER_COLUMNS, "origin", "explode(buckets) AS bucket")
+
+
+def bucketed_records(records: DataFrame, buckets: Buckets) -> DataFrame:
+    """Exact records, those of one history and bucket as one block; of a record that was shipped twice one counts."""
+    from pyspark.sql import functions as F
+
+    own = records.join(F.broadcast(_origins(records, buckets)), "origin")
+    placed = own.selectExpr(
+        *(*_KEY, "origin", "id_high", "id_low", "subscriber_key"),
+        f"shiftrightunsigned(id_low, 16) div {buckets.bucket_ms} AS bucket",
+        "first_bucket",
+        "last_bucket",
+    )
+    inside = placed.where("bucket BETWEEN first_bucket AND last_bucket").drop("first_bucket", "last_bucket")
+    schema = (
+        "broker string, history string, filter_id long, generation long, is_open boolean, hash_version long, "
+        "m long, k long, n long, count long, added_ms long, first_ms long, last_ms long, singletons binary, "
+        "bits binary, origin long, bucket long"
+    )
+    return inside.groupBy("broker", "history", "origin", "bucket").applyInArrow(packed_block, schema)
+
+
+def packed_block(rows: Any) -> Any:
+    """The records of one history and bucket as one row."""
+    import numpy as np
+    import pyarrow as pa
+
+    def column(name: str) -> Any:
+        return rows.column(name).to_numpy().astype(np.int64).view(np.uint64)
+
+    body = np.stack((column("id_high"), column("id_low")), axis=1).astype(">u8").tobytes()
+    if rows.column("subscriber_key").null_count < rows.num_rows:
+        body += column("subscriber_key").astype(">u8").tobytes()
+    first = {name: rows.column(name)[0].as_py() for name in ("broker", "history", "filter_id", "origin", "bucket")}
+    block = {
+        **first,
+        **{"generation": 1, "is_open": False, "hash_version": 1, "m": EXACT_M, "k": 0, "n": 0},
+        **{"count": rows.num_rows, "added_ms": 0, "first_ms": None, "last_ms": None, "singletons": None, "bits": body},
+    }
+    types = {"broker": pa.string(), "history": pa.string(), "is_open": pa.bool_()}
+    types |= {"singletons": pa.binary(), "bits": pa.binary()}
+    names = [*FILTER_COLUMNS, "origin", "bucket"]
+    return pa.table({name: pa.array([block[name]], types.get(name, pa.int64())) for name in names})
+
+
+def _sequence(first: str, last: str, bucket_ms: int) -> str:
+    """The buckets from one time to another, as far as something is asked there."""
+    low, high = f"GREATEST({first} div {bucket_ms}, first_bucket)", f"LEAST({last} div {bucket_ms}, last_bucket)"
+    return f"CASE WHEN {first} IS NOT NULL AND {low} <= {high} THEN sequence({low}, {high}) ELSE array() END"
+
+
+def _origins(frame: DataFrame, buckets: Buckets) -> DataFrame:
+    return frame.sparkSession.createDataFrame(
+        list(buckets.origins), "origin long, first_bucket long, last_bucket long"
+    )

@@ -1,0 +1,267 @@
+"""Traces the messages of one origin in one stretch of time, block by block ([Tracking] section 3.3; spec/spark.md).
+
+Per block: all routing histories are asked at once; the claims, with the era, name the way; subscribers are asked for
+where the message was, or may have been; and probabilities come from the filters that matched. The result is that of the
+live trace (``stored.trace_one``), which also traces the few messages that have an alias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.model.message_id import MessageId
+from penstock.pipeline.trace.deliveries import Block, BrokerDeliveries, log_silence
+from penstock.pipeline.trace.facts import BrokerFacts, LakeFacts
+from penstock.pipeline.trace.paths import PathHistories
+from penstock.pipeline.trace.stored import LakeFilter, spans_of_index, trace_one
+from penstock.pipeline.trace.timeline import TIME_MAX, Timeline
+from penstock.pipeline.trace.ways import Era, Way, WayBook, make_era, way_of
+from penstock.tracking.answers import Trace
+from penstock.tracking.hashing import Column
+from penstock.tracking.keys import Phase
+from penstock.tracking.spans import Span
+
+__all__ = ["BLOCK", "Aliases", "Group", "Traced"]
+
+BLOCK: Final = 65_536
+"""Messages of one block."""
+
+Aliases: TypeAlias = Mapping[tuple[int, int], Sequence[tuple[str, str, int]]]
+"""By the halves of an identifier: who knows the alias, who published the message, and its number."""
+
+
+@dataclass(slots=True)
+class Traced:
+    """The traces of some messages, in columns."""
+
+    rows: NDArray[np.intp]
+    """Their places among those that were given."""
+    ways: list[Way]
+    way: NDArray[np.intp]
+    """By message, its place among the ways."""
+    receivers: NDArray[np.int64]
+    """Places in the lake's list of receivers, message by message, in the order of the trace."""
+    counts: NDArray[np.int64]
+    """Receivers of each message."""
+    checked: NDArray[np.int64]
+    error: NDArray[np.float64]
+    """The probability that anything claimed is false."""
+    expected: NDArray[np.float64]
+    """The false receivers to be expected."""
+
+
+class Group:
+    """Histories of one origin, and all that is known beside."""
+
+    def __init__(
+        self,
+        facts: LakeFacts,
+        filters: Sequence[LakeFilter],
+        origin: int,
+        span: Span,
+        *,
+        book: WayBook | None = None,
+    ) -> None:
+        """Of filters those that may have seen messages of the origin in this time; for aliases also of other origins."""
+        self.facts, self.filters, self.origin = facts, filters, origin
+        self.first_ms, self.last_ms = span
+        self.book = WayBook() if book is None else book
+        self._names = list(self.facts.brokers)
+        self._own = [each for each in self.filters if each.header.key.origin == self.origin]
+        spans = [span for each in self._own for span in spans_of_index(each.header.index)]
+        self._timeline = Timeline(spans, first_ms=self.first_ms, last_ms=self.last_ms)
+        columns = [self._of(name, Phase.ROUTE) for name in self._names]
+        origin_name = self.facts.origin_of(self.origin)
+        columns.append(self._of(origin_name, Phase.PUBLISH))
+        self._path = PathHistories(columns, self._timeline)
+        self._path_logs = [self._timeline.sums(log_silence(filters)) for filters in columns]
+        self._deliveries = {
+            name: BrokerDeliveries(broker, self._of(name, Phase.DELIVER), self._timeline, self.facts.slack_ms)
+            for name, broker in self.facts.brokers.items()
+        }
+        self._eras = Timeline(self._era_spans(), first_ms=self.first_ms, last_ms=self.last_ms)
+        self._made: dict[int, tuple[Era, int]] = {}
+
+    def trace(self, high: Column, low: Column, aliases: Aliases | None = None) -> Iterator[Traced]:
+        """The traces of messages of this origin and time; those with aliases, and odd ones, come last."""
+        order = np.argsort(low, kind="stable")
+        aliased = _aliased(high, low, aliases or {})
+        odd = [order[aliased[order]]]
+        order = order[~aliased[order]]
+        for start in range(0, len(order), BLOCK):
+            rows = order[start : start + BLOCK]
+            times = (low[rows] >> np.uint64(16)).astype(np.int64)
+            eras = self._eras.segments(times)
+            tangled = np.isin(eras, [each for each in np.unique(eras).tolist() if self._era(each)[0].is_tangled])
+            odd.append(rows[tangled])
+            plain = rows[~tangled]
+            if len(plain):
+                yield self._block(plain, high[plain], low[plain], eras[~tangled])
+        left = np.concatenate(odd)
+        if len(left):
+            yield self._one_by_one(left, high[left], low[left], aliases or {})
+
+    # --- a block
+
+    def _block(self, rows: NDArray[np.intp], high: Column, low: Column, eras: NDArray[np.intp]) -> Traced:
+        times = (low >> np.uint64(16)).astype(np.int64)
+        block = Block(high, low, times, self._timeline.segments(times))
+        claims = self._path.claims(high, low, block.segments)
+        ways, way = self._ways(claims, eras)
+        made = Traced(
+            rows,
+            ways,
+            way,
+            receivers=np.zeros(0, dtype=np.int64),
+            counts=np.zeros(len(rows), dtype=np.int64),
+            checked=np.zeros(len(rows), dtype=np.int64),
+            error=np.zeros(len(rows)),
+            expected=np.zeros(len(rows)),
+        )
+        logs = self._path_log(block, ways, way)
+        found: list[tuple[NDArray[np.intp], NDArray[np.int64], str]] = []
+        for column, name in enumerate(self._names):
+            looked = np.array([name in each.looked for each in ways])[way]
+            (here,) = np.nonzero(looked)
+            if not len(here) or not self._deliveries[name].names:
+                continue
+            until_ms = partial(self._until_ms, column, name, here)
+            received = self._deliveries[name].received(block.at(here), until_ms)
+            logs[here] += received.log_right
+            made.checked[here] += received.checked
+            listed = np.array([name in each.listed for each in ways])[way[here]]
+            made.expected[here] += np.where(listed, received.expected, 0.0)
+            row, subscriber = np.nonzero(received.hits & listed[:, None])
+            found.append((here[row], self._numbered(name)[subscriber], name))
+        made.error = -np.expm1(logs)
+        _put_receivers(made, found)
+        return made
+
+    def _until_ms(self, column: int, name: str, here: NDArray[np.intp]) -> NDArray[np.int64]:
+        latest = self._path.added_ms(column, here, now_ms=self.facts.now_ms)
+        if name == self.facts.origin_of(self.origin):
+            latest = np.maximum(latest, self._path.added_ms(len(self._names), here, now_ms=self.facts.now_ms))
+        return np.where(latest < 0, self.facts.now_ms, latest)
+
+    def _path_log(self, block: Block, ways: Sequence[Way], way: NDArray[np.intp]) -> NDArray[np.float64]:
+        logs = np.zeros(len(block.times))
+        for column, name in enumerate(self._names):
+            own = self._path_logs[column]
+            if name == self.facts.origin_of(self.origin):
+                own = own + self._path_logs[-1]
+            if own.any():
+                asked = np.array([name in each.asked for each in ways], dtype=np.float64)
+                logs += asked[way] * own[block.segments]
+        return logs
+
+    def _ways(self, claims: NDArray[np.bool_], eras: NDArray[np.intp]) -> tuple[list[Way], NDArray[np.intp]]:
+        """The different ways of a block, and by message which it is."""
+        codes = _codes(claims, eras)
+        _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+        ways = []
+        for row in first.tolist():
+            routed = [self._names[each] for each in np.nonzero(claims[row, :-1])[0]]
+            era, number = self._era(int(eras[row]))
+            ways.append(self.book.way(era, number, routed, is_published=bool(claims[row, -1])))
+        return ways, inverse
+
+    def _numbered(self, broker: str) -> NDArray[np.int64]:
+        places = self.facts.places
+        return np.array([places[broker, each] for each in self._deliveries[broker].names], dtype=np.int64)
+
+    # --- the rest
+
+    def _one_by_one(self, rows: NDArray[np.intp], high: Column, low: Column, aliases: Aliases) -> Traced:
+        traces: list[Trace] = []
+        for each in zip(high.tolist(), low.tolist(), strict=True):
+            traces.append(trace_one(self.facts, self.filters, MessageId.from_halves(*each), aliases.get(each, ())))
+        receivers = [self.facts.places[receiver] for trace in traces for receiver in trace.receivers]
+        checked = [sum(hop.answer.receivers_checked for hop in trace.hops if hop.answer) for trace in traces]
+        expected = [sum(hop.answer.delivery_fpp for hop in trace.hops if hop.answer) for trace in traces]
+        return Traced(
+            rows,
+            [way_of(trace) for trace in traces],
+            np.arange(len(traces)),
+            np.array(receivers, dtype=np.int64),
+            np.array([len(trace.receivers) for trace in traces], dtype=np.int64),
+            np.array(checked, dtype=np.int64),
+            np.array([trace.error_probability for trace in traces]),
+            np.array(expected, dtype=np.float64),
+        )
+
+    def _of(self, broker: str, phase: Phase) -> list[LakeFilter]:
+        return [each for each in self._own if each.broker == broker and each.header.key.phase is phase]
+
+    def _era(self, place: int) -> tuple[Era, int]:
+        """The era of a segment, with its number in the book."""
+        if place not in self._made:
+            era = make_era(self.facts, self._own, self.origin, self._eras.starts()[place])
+            self._made[place] = era, self.book.era_number(era)
+        return self._made[place]
+
+    def _era_spans(self) -> Iterator[Span]:
+        """Wherever something begins or ends that decides what a silence is worth."""
+        for broker in self.facts.brokers.values():
+            yield from _broker_spans(broker, self.facts.slack_ms)
+        for each in self._own:
+            if each.is_damaged:
+                yield from spans_of_index(each.header.index)
+
+
+def _aliased(high: Column, low: Column, aliases: Aliases) -> NDArray[np.bool_]:
+    found = np.isin(low, np.array([each for _, each in aliases], dtype=np.uint64))
+    for row in np.nonzero(found)[0].tolist():
+        found[row] = (int(high[row]), int(low[row])) in aliases
+    return found
+
+
+def _broker_spans(broker: BrokerFacts, slack_ms: int) -> Iterator[Span]:
+    yield 0, (broker.known_since_ms or 0) - 1
+    yield 0, broker.attachments_since_ms - 1
+    yield 0, broker.aliases_since_ms - 1
+    for _, last_ms in broker.links:
+        yield 0, min(last_ms + slack_ms, TIME_MAX)
+    for gap in broker.gaps:
+        yield from gap.spans
+
+
+def _codes(claims: NDArray[np.bool_], eras: NDArray[np.intp]) -> NDArray[np.int64]:
+    """A number for each message that is the same for those with the same claims in the same era."""
+    codes = eras.astype(np.int64)
+    for start in range(0, claims.shape[1], 32):
+        some = claims[:, start : start + 32]
+        word = some @ (1 << np.arange(some.shape[1], dtype=np.int64))
+        # Few codes differ, so that they can be numbered again before the next columns are added.
+        _, codes = np.unique(codes, return_inverse=True)
+        codes = codes.astype(np.int64) << 32 | word
+    return codes
+
+
+def _put_receivers(made: Traced, found: Sequence[tuple[NDArray[np.intp], NDArray[np.int64], str]]) -> None:
+    """Put the receivers of all brokers into the order of the traces: message by message, as their brokers are listed."""
+    for rows, _, _ in found:
+        made.counts += np.bincount(rows, minlength=len(made.counts))
+    made.receivers = np.zeros(int(made.counts.sum()), dtype=np.int64)
+    if not found:
+        return
+    counts = np.stack([np.bincount(rows, minlength=len(made.counts)) for rows, _, _ in found], axis=1)
+    # By way, the brokers in the order in which they are listed; those that are not have no receivers.
+    ranks = np.array([[_rank(each, name) for _, _, name in found] for each in made.ways])
+    order = np.argsort(ranks, axis=1, kind="stable")[made.way]
+    ordered = np.take_along_axis(counts, order, axis=1)
+    before = np.empty_like(counts)
+    np.put_along_axis(before, order, np.cumsum(ordered, axis=1) - ordered, axis=1)
+    before += (np.cumsum(made.counts) - made.counts)[:, None]
+    for place, (rows, receivers, _) in enumerate(found):
+        within = np.arange(len(rows)) - (np.cumsum(counts[:, place]) - counts[:, place])[rows]
+        made.receivers[before[rows, place] + within] = receivers
+
+
+def _rank(way: Way, broker: str) -> int:
+    return way.listed.index(broker) if broker in way.listed else len(way.listed)

@@ -1,0 +1,227 @@
+"""The bulk trace as a chain of frames: ids and filters, by origin and bucket of time, become traces (spec/spark.md).
+
+A trace names its way, which is all of it but the receivers, and its receivers by number: few ways and receivers are
+different, so both are tables of their own. ``told_ways`` and ``told_receivers`` make them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from penstock.model.errors import MisuseError
+from penstock.pipeline.lake import read_table, table_files
+from penstock.pipeline.trace.facts import SLACK_MS, LakeFacts
+from penstock.pipeline.trace.filters import (
+    FILTER_COLUMNS,
+    Buckets,
+    bucketed_filters,
+    bucketed_records,
+    choose_bucket_ms,
+    newest_filters,
+)
+from penstock.pipeline.trace.group import Aliases, Group, Traced
+from penstock.pipeline.trace.loading import IdSpan, load_aliases, load_facts
+from penstock.pipeline.trace.stored import filters_of
+from penstock.pipeline.trace.ways import WayBook
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["TRACE_SCHEMA", "WAY_SCHEMA", "Prepared", "id_spans", "prepare", "placed_ids", "told_receivers", "told_ways", "traced_group", "traced_ids"]
+
+TRACE_SCHEMA: Final = (
+    "id_high long, id_low long, way long, receivers array<int>, checked int, "
+    "error_probability double, false_receivers double, way_detail string"
+)
+"""A trace: its id, its way and receivers by number, subscribers that were asked for, the probability that anything in it
+is false, and the false receivers to be expected. One trace of each way and group has the way's detail, too."""
+WAY_SCHEMA: Final = (
+    "origin string, published_at string, published string, routed_by array<string>, "
+    "hops array<struct<broker: string, parent: string, claim: string, is_counted: boolean>>, "
+    "probable_false_positives array<string>, unreachable array<string>, unknown array<string>, "
+    "gaps array<struct<broker: string, history: string, reason: string, span: array<long>>>, "
+    "asked int, is_truncated boolean, is_complete boolean"
+)
+
+_BOOK: Final = WayBook()
+"""Of this process: groups have most ways in common."""
+
+
+@dataclass(slots=True, frozen=True)
+class Prepared:
+    """What is known before the first message is traced."""
+
+    spans: tuple[IdSpan, ...]
+    facts: LakeFacts
+    aliases: Aliases
+    buckets: Buckets
+
+    @property
+    def ids(self) -> int:
+        """Messages to be traced."""
+        return sum(each.ids for each in self.spans)
+
+
+def placed_ids(ids: DataFrame) -> DataFrame:
+    """Identifiers with what they say of origin and time; those that are none are left out."""
+    return ids.where("malformed IS NULL").selectExpr(
+        "id_high", "id_low", "id_high & 4294967295L AS origin", "shiftrightunsigned(id_low, 16) AS timestamp_ms"
+    )
+
+
+def id_spans(placed: DataFrame) -> tuple[IdSpan, ...]:
+    """For each origin how many messages are asked for, and of which time."""
+    from pyspark.sql import functions as F
+
+    rows = placed.groupBy("origin").agg(F.count("*"), F.min("timestamp_ms"), F.max("timestamp_ms")).collect()
+    return tuple(sorted((IdSpan(*row) for row in rows), key=lambda each: each.origin))
+
+
+def prepare(spark: SparkSession, lake: str, placed: DataFrame, *, slack_ms: int = SLACK_MS) -> Prepared:
+    """Look at the messages and at the lake, and decide how the work is divided."""
+    table_files(lake, "histories")
+    spans = id_spans(placed)
+    if not spans:
+        return Prepared((), LakeFacts({}, slack_ms), {}, Buckets(1, ()))
+    first_ms, last_ms = min(each.first_ms for each in spans), max(each.last_ms for each in spans)
+    facts = load_facts(spark, lake, first_ms=first_ms, slack_ms=slack_ms)
+    if not facts.brokers:
+        raise MisuseError(f"the lake {lake!r} has no records of any broker: nothing was shipped to it")
+    aliases = load_aliases(spark, lake, first_ms=first_ms, last_ms=last_ms)
+    filter_ms = _filter_span_ms(read_table(spark, lake, "histories"), first_ms, last_ms)
+    bucket_ms, is_sparse = choose_bucket_ms(sum(each.ids for each in spans), last_ms - first_ms, filter_ms)
+    origins = tuple((each.origin, each.first_ms // bucket_ms, each.last_ms // bucket_ms) for each in spans)
+    return Prepared(spans, facts, aliases, Buckets(bucket_ms, origins, is_sparse))
+
+
+def traced_ids(spark: SparkSession, lake: str, placed: DataFrame, prepared: Prepared) -> DataFrame:
+    """The traces of identifiers (``TRACE_SCHEMA``)."""
+    ms = prepared.buckets.bucket_ms
+    ids = placed.selectExpr("id_high", "id_low", "origin", f"timestamp_ms div {ms} AS bucket")
+    filters = _wanted(spark, lake, ids, prepared)
+    facts = spark.sparkContext.broadcast((prepared.facts, prepared.aliases))
+    grouped = ids.groupBy("origin", "bucket").cogroup(filters.groupBy("origin", "bucket"))
+    return grouped.applyInArrow(traced_group(lambda: facts.value), TRACE_SCHEMA)
+
+
+def traced_group(known: Callable[[], tuple[LakeFacts, Aliases]]) -> Callable[[Any, Any, Any], Any]:
+    """The function that traces the messages of one origin and bucket, given the filters."""
+
+    def trace(key: Any, ids: Any, filters: Any) -> Any:
+        facts, aliases = known()
+        if not ids.num_rows:
+            return _arrow([], np.zeros(0, np.int64), np.zeros(0, np.int64))
+        high, low = (ids.column(name).to_numpy().view(np.uint64) for name in ("id_high", "id_low"))
+        rows = filters.select(list(FILTER_COLUMNS)).to_pylist()
+        times = low >> np.uint64(16)
+        span = int(times.min()), int(times.max())
+        own = list(filters_of(rows, now_ms=facts.now_ms))
+        group = Group(facts, own, key[0].as_py(), span, book=_BOOK)
+        return _arrow(list(group.trace(high, low, aliases)), high.view(np.int64), low.view(np.int64))
+
+    return trace
+
+
+def told_ways(traces: DataFrame) -> DataFrame:
+    """The different ways of some traces, each once, with its number."""
+    from pyspark.sql import functions as F
+
+    told = traces.where("way_detail IS NOT NULL").groupBy("way").agg(F.first("way_detail").alias("detail"))
+    return told.select("way", F.from_json("detail", WAY_SCHEMA).alias("told")).select("way", "told.*")
+
+
+def told_receivers(spark: SparkSession, facts: LakeFacts) -> DataFrame:
+    """The receivers that traces name by number."""
+    rows = [(place, broker, subscriber) for place, (broker, subscriber) in enumerate(facts.receivers)]
+    return spark.createDataFrame(rows, "receiver int, broker string, subscriber string")
+
+
+def _wanted(spark: SparkSession, lake: str, ids: DataFrame, prepared: Prepared) -> DataFrame:
+    """The filters and records of all buckets in which something is asked."""
+    from pyspark.sql import functions as F
+
+    buckets = _with_aliases(prepared)
+    filters = bucketed_filters(newest_filters(read_table(spark, lake, "histories")), buckets)
+    if table_files(lake, "records"):
+        filters = filters.unionByName(bucketed_records(read_table(spark, lake, "records"), buckets))
+    extra = _alias_groups(prepared)
+    if extra:
+        groups = spark.createDataFrame(extra, "origin long, bucket long, named long")
+        moved = filters.join(F.broadcast(groups), ["origin", "bucket"]).drop("origin").withColumnRenamed("named", "origin")
+        filters = filters.unionByName(moved)
+    if prepared.buckets.is_sparse:
+        filters = filters.join(F.broadcast(ids.select("origin", "bucket").distinct()), ["origin", "bucket"], "left_semi")
+    return filters
+
+
+def _with_aliases(prepared: Prepared) -> Buckets:
+    """Filters of brokers that published messages of other names are wanted as well."""
+    buckets = prepared.buckets
+    known = {origin: (first, last) for origin, first, last in buckets.origins}
+    for origin, bucket, _ in _alias_groups(prepared):
+        first, last = known.get(origin, (bucket, bucket))
+        known[origin] = min(first, bucket), max(last, bucket)
+    origins = tuple((origin, first, last) for origin, (first, last) in sorted(known.items()))
+    return Buckets(buckets.bucket_ms, origins, buckets.is_sparse)
+
+
+def _alias_groups(prepared: Prepared) -> list[tuple[int, int, int]]:
+    """Where filters of another origin are wanted: its number, the bucket, and the origin that ids name."""
+    groups = {
+        (number, (low >> 16) // prepared.buckets.bucket_ms, high & 0xFFFFFFFF)
+        for (high, low), told in prepared.aliases.items()
+        for _, _, number in told
+        if number != high & 0xFFFFFFFF
+    }
+    return sorted(groups)
+
+
+def _filter_span_ms(histories: DataFrame, first_ms: int, last_ms: int) -> float:
+    """How long filters of some time last, in the mean."""
+    own = histories.where(f"last_ms >= {first_ms} AND first_ms <= {last_ms}")
+    row = own.selectExpr("avg(last_ms - first_ms) AS mean").first()
+    return float(row["mean"] or 0.0) if row is not None else 0.0
+
+
+def _arrow(parts: list[Traced], high: Any, low: Any) -> Any:
+    """Traces as an Arrow table of the schema."""
+    import pyarrow as pa
+
+    told: set[int] = set()
+    tables = [_part(each, high, low, told) for each in parts]
+    if tables:
+        return pa.concat_tables(tables)
+    types = (pa.int64(), pa.int64(), pa.int64(), pa.list_(pa.int32()), pa.int32(), pa.float64(), pa.float64(), pa.string())
+    return pa.table([pa.array([], each) for each in types], names=_NAMES)
+
+
+_NAMES: Final = [each.split()[0] for each in TRACE_SCHEMA.split(", ")]
+
+
+def _part(traced: Traced, high: Any, low: Any, told: set[int]) -> Any:
+    import pyarrow as pa
+
+    numbers = np.array([each.number for each in traced.ways], dtype=np.int64)
+    offsets = np.concatenate(([0], np.cumsum(traced.counts))).astype(np.int32)
+    _, firsts = np.unique(traced.way, return_index=True)
+    details: list[str | None] = [None] * len(traced.rows)
+    for row in firsts.tolist():
+        way = traced.ways[traced.way[row]]
+        if way.number not in told:
+            told.add(way.number)
+            details[row] = way.detail.decode()
+    columns = [
+        pa.array(high[traced.rows]),
+        pa.array(low[traced.rows]),
+        pa.array(numbers[traced.way]),
+        pa.ListArray.from_arrays(pa.array(offsets), pa.array(traced.receivers.astype(np.int32))),
+        pa.array(traced.checked.astype(np.int32)),
+        pa.array(traced.error),
+        pa.array(traced.expected),
+        pa.array(details, pa.string()),
+    ]
+    return pa.table(columns, names=_NAMES)

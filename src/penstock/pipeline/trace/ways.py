@@ -1,0 +1,232 @@
+"""Ways of messages: what the claims of all brokers come to, solved once for all messages with the same claims.
+
+A way is all of a trace but its receivers. Few claims differ in what they come to, so the search of live traces
+(``Reconstruction``) is run once for each combination, and every message just names its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from penstock.model.message_id import MessageId
+from penstock.pipeline.trace.facts import BrokerFacts, LakeFacts
+from penstock.pipeline.trace.stored import LakeFilter
+from penstock.tracking.answers import BrokerAnswer, GapSeen, Trace, Verdict, combined
+from penstock.tracking.keys import HistoryKey, Phase
+from penstock.tracking.reconstruct import Reconstruction
+
+__all__ = ["Era", "Way", "WayBook", "make_era", "way_of"]
+
+_CACHED_MAX: Final = 200_000
+
+
+@dataclass(slots=True, frozen=True)
+class Way:
+    """One way, with what it means for each of the brokers."""
+
+    number: int
+    """A digest of what it is, with sign."""
+    detail: bytes
+    """All of it, as JSON."""
+    asked: tuple[str, ...]
+    """Brokers that have answered."""
+    looked: tuple[str, ...]
+    """Brokers whose subscribers were looked at."""
+    listed: tuple[str, ...]
+    """Those of them whose receivers count, in the order in which they are listed."""
+
+
+@dataclass(slots=True, frozen=True)
+class _Silence:
+    """What it is worth in one era that a broker does not claim a message."""
+
+    neighbours: tuple[str, ...]
+    routed: Verdict
+    published: Verdict
+    """Of the publisher history, if it is the broker that the id names; no else."""
+    has_lost_alias: bool
+    path_gaps: tuple[GapSeen, ...]
+    delivery_gaps: tuple[GapSeen, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class Era:
+    """A stretch of time in which brokers, links and gaps are the same, for messages of one origin."""
+
+    timestamp_ms: int
+    origin: int
+    origin_name: str
+    silences: tuple[tuple[str, _Silence], ...]
+    unshipped: tuple[tuple[str, tuple[str, ...]], ...]
+    is_tangled: bool
+    """Whether gaps differ from subscriber to subscriber: such messages are traced one by one."""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Eras with the same key have the same ways."""
+        return self.origin, self.silences, self.unshipped
+
+
+def make_era(facts: LakeFacts, filters: Sequence[LakeFilter], origin: int, timestamp_ms: int) -> Era:
+    """The era of a timestamp; of filters those of the origin, of which damaged ones are gaps."""
+    name = facts.origin_of(origin)
+    links = facts.unshipped_links(timestamp_ms)
+    if name not in facts.brokers:
+        known = sorted({each.broker for each in filters if each.header.key.origin == origin})
+        links[name] = tuple(dict.fromkeys((*links.get(name, ()), *known)))
+    damaged = [each for each in filters if each.is_damaged and timestamp_ms in each.header.index]
+    silences = []
+    is_tangled = False
+    for broker in facts.brokers.values():
+        silence = _silence(facts, broker, [each for each in damaged if each.broker == broker.name], origin, timestamp_ms)
+        silences.append((broker.name, silence))
+        if broker.per_subscriber:
+            is_tangled |= bool(silence.delivery_gaps) or bool(_part_gaps(broker, origin, timestamp_ms))
+            is_tangled |= any(each.broker == broker.name and each.header.key.part for each in damaged)
+    return Era(timestamp_ms, origin, name, tuple(silences), tuple(sorted(links.items())), is_tangled)
+
+
+class WayBook:
+    """Solves ways, and remembers them."""
+
+    def __init__(self) -> None:
+        self._eras: dict[tuple[Any, ...], int] = {}
+        self._known: dict[tuple[int, tuple[str, ...], bool], Way] = {}
+
+    def era_number(self, era: Era) -> int:
+        """The same for eras with the same ways."""
+        return self._eras.setdefault(era.key, len(self._eras))
+
+    def way(self, era: Era, number: int, routed: Sequence[str], *, is_published: bool) -> Way:
+        """The way of messages that these brokers claim to have routed, and the one that the id names published."""
+        key = number, tuple(routed), is_published
+        way = self._known.get(key)
+        if way is None:
+            if len(self._known) >= _CACHED_MAX:
+                self._known.clear()
+            way = self._known[key] = _solved(era, frozenset(routed), is_published=is_published)
+        return way
+
+
+def way_of(trace: Trace) -> Way:
+    """The way of a trace that was made one by one."""
+    answers = {hop.broker: hop.answer for hop in trace.hops}
+    standing = [hop.broker for hop in trace.hops if hop.is_counted or hop.claim is not Verdict.YES]
+    detail = _detail(trace)
+    names = tuple(name for name, answer in answers.items() if answer is not None)
+    listed = tuple(name for name in standing if answers[name] is not None)
+    return Way(_digest(detail), detail, names, names, listed)
+
+
+def _solved(era: Era, routed: frozenset[str], *, is_published: bool) -> Way:
+    silences = dict(era.silences)
+    # Any message of the origin will do: answers and links are of the era.
+    message_id = MessageId(0, era.origin, max(era.timestamp_ms, 0), 0)
+    search = Reconstruction(message_id, era.origin_name, topology=dict(era.unshipped))
+    asked: list[str] = []
+    looked: list[str] = []
+    while not search.is_done:
+        for ask in search.asks():
+            silence = silences.get(ask.broker)
+            if silence is None:
+                search.on_unreachable(ask.broker)
+                continue
+            published = is_published and ask.broker == era.origin_name
+            answer, is_looked = _answer(ask.broker, silence, is_routed=ask.broker in routed, is_published=published)
+            asked.append(ask.broker)
+            looked += [ask.broker] if is_looked else []
+            search.on_answer(answer)
+    trace = search.result()
+    detail = _detail(trace)
+    counted = [hop.broker for hop in trace.hops if hop.is_counted or hop.claim is not Verdict.YES]
+    return Way(_digest(detail), detail, tuple(asked), tuple(looked), tuple(each for each in counted if each in looked))
+
+
+def _answer(broker: str, silence: _Silence, *, is_routed: bool, is_published: bool) -> tuple[BrokerAnswer, bool]:
+    """What a broker answers, and whether it looks at its subscribers."""
+    routed = Verdict.YES if is_routed else silence.routed
+    published = Verdict.YES if is_published else silence.published
+    is_looked = combined([published, routed]) is not Verdict.NO
+    gaps = list(silence.path_gaps)
+    if is_looked:
+        gaps += [gap for gap in silence.delivery_gaps if gap.history != "attachments"]
+    if silence.has_lost_alias and not (is_routed or is_published):
+        published = combined([published, Verdict.GAP])
+        gaps.append(GapSeen(broker, "aliases", "retention"))
+    if is_looked:
+        gaps += [gap for gap in silence.delivery_gaps if gap.history == "attachments"]
+    return BrokerAnswer(broker, routed, published, neighbours=silence.neighbours, gaps=tuple(gaps)), is_looked
+
+
+def _silence(
+    facts: LakeFacts, broker: BrokerFacts, damaged: Sequence[LakeFilter], origin: int, timestamp_ms: int
+) -> _Silence:
+    is_known = broker.known_since_ms is not None and timestamp_ms >= broker.known_since_ms
+
+    def look(key: HistoryKey) -> tuple[Verdict, list[GapSeen]]:
+        name = str(key)
+        gaps = [
+            GapSeen(broker.name, name, gap.reason, _around(gap.spans, timestamp_ms))
+            for gap in broker.gaps
+            if gap.concerns(name, timestamp_ms)
+        ]
+        gaps += [
+            GapSeen(broker.name, name, "damaged", each.header.index.hull())
+            for each in damaged
+            if each.header.key in (key, key.late)
+        ]
+        return (Verdict.GAP if gaps else Verdict.NO) if is_known else Verdict.UNKNOWN, gaps
+
+    routed, gaps = look(HistoryKey(Phase.ROUTE, origin))
+    published, has_lost_alias = Verdict.NO, False
+    if broker.number == origin:
+        published, more = look(HistoryKey(Phase.PUBLISH, origin))
+        gaps = [*more, *gaps]
+        has_lost_alias = timestamp_ms < broker.aliases_since_ms
+    _, delivery_gaps = look(HistoryKey(Phase.DELIVER, origin))
+    if timestamp_ms < broker.attachments_since_ms:
+        delivery_gaps.append(GapSeen(broker.name, "attachments", "retention"))
+    neighbours = broker.neighbours_since(timestamp_ms, facts.slack_ms)
+    return _Silence(neighbours, routed, published, has_lost_alias, tuple(gaps), tuple(delivery_gaps))
+
+
+def _part_gaps(broker: BrokerFacts, origin: int, timestamp_ms: int) -> list[str]:
+    own = f"{Phase.DELIVER}/{origin}/"
+    return [gap.key for gap in broker.gaps if gap.key.startswith(own) and gap.concerns(gap.key, timestamp_ms)]
+
+
+def _around(spans: Sequence[tuple[int, int]], timestamp_ms: int) -> tuple[int, int]:
+    return next(span for span in spans if span[0] <= timestamp_ms <= span[1])
+
+
+def _detail(trace: Trace) -> bytes:
+    return msgspec.json.encode(
+        {
+            "origin": trace.origin,
+            "published_at": trace.published_at,
+            "published": trace.published,
+            "routed_by": trace.routed_by,
+            "hops": [
+                {"broker": hop.broker, "parent": hop.parent, "claim": hop.claim, "is_counted": hop.is_counted}
+                for hop in trace.hops
+            ],
+            "probable_false_positives": trace.probable_false_positives,
+            "unreachable": trace.unreachable,
+            "unknown": trace.unknown,
+            "gaps": trace.gaps,
+            "asked": trace.asked,
+            "is_truncated": trace.is_truncated,
+            "is_complete": trace.is_complete,
+        }
+    )
+
+
+def _digest(detail: bytes) -> int:
+    return int.from_bytes(blake2b(detail, digest_size=8, person=b"penstock-way").digest(), "big", signed=True)
+
+
