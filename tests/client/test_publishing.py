@@ -376,3 +376,15 @@ def test_a_new_connection_begins_with_all_of_its_credit() -> None:
     queue.on_welcome(credit_bytes=1_000, now_ms=5)
     assert queue.window_bytes == 0
     assert queue.has_room(1_000)
+
+
+def test_a_publisher_that_numbers_durably_goes_on_behind_its_last_number() -> None:
+    queue = PublishQueue(linger_ms=0, batch_bytes=100, published=41)
+    queue.on_welcome(credit_bytes=1_000, now_ms=0)
+    assert (queue.published, queue.settled) == (41, 41)
+    queue.put(b"x", "q", now_ms=0)
+    queue.hurry(now_ms=0)
+    assert sent(queue, 0) == [(42, [1], "q"), (43, [], "")]
+    queue.on_ack(42, 1)
+    assert (queue.settled, queue.acknowledged) == (42, 1)
+    queue.check_invariants()

@@ -394,6 +394,17 @@ def test_sequence_numbers_go_on_over_connections() -> None:
         feed(session, WELCOME)
 
 
+def test_a_publisher_of_the_settings_states_itself_and_its_numbers() -> None:
+    session = Session(ClientSettings(linger_ms=0, publisher=b"writer", published=7), name="me")
+    session.on_connected(now_ms=0)
+    (hello,) = session.take_frames(now_ms=0)
+    assert isinstance(hello, Hello)
+    assert hello.publisher == b"writer"
+    feed(session, WELCOME)
+    session.publish(b"x", "", now_ms=0)
+    assert [frame.first for frame in session.take_frames(now_ms=0) if isinstance(frame, Publish)] == [8]
+
+
 def test_why_publishers_are_held_back_is_known_until_it_is_over() -> None:
     session = session_up()
     feed(session, HeldBack("disk full"))

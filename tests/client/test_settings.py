@@ -21,6 +21,9 @@ from penstock.model.errors import MisuseError
         {"backoff_first_ms": 0},
         {"backoff_first_ms": 100, "backoff_max_ms": 99},
         {"give_up_ms": -1},
+        {"publisher": b"x" * 33},
+        {"published": -1, "publisher": b"x"},
+        {"published": 1},
     ],
 )
 def test_a_setting_that_cannot_work_is_named(change: dict[str, Any]) -> None:

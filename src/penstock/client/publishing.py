@@ -61,7 +61,7 @@ class PublishQueue:
     True
     """
 
-    def __init__(self, *, linger_ms: int, batch_bytes: int) -> None:
+    def __init__(self, *, linger_ms: int, batch_bytes: int, published: int = 0) -> None:
         self._linger_ms, self._batch_bytes = linger_ms, batch_bytes
         self._runs: deque[_Run] = deque()
         # What is on the wire; between two connections, what was. The credit window bounds it.
@@ -70,13 +70,13 @@ class PublishQueue:
         self._asks = False
         self._credit = self._credit_full = 0
         # The last sequence number that any broker has seen of us.
-        self._sent = 0
+        self._sent = published
         self._wire_bytes = 0
         self.window_bytes = 0
         """While the broker holds publishers back: what may be unacknowledged at a time; 0 for all the credit."""
         self.queued_bytes = 0
-        self.published = 0
-        """Sequence number of the newest message; also how many there were."""
+        self.published = published
+        """Sequence number of the newest message; also how many there were, unless another process began with them."""
         self.acknowledged = 0
         """Messages that a broker has taken over."""
         self.lost = 0

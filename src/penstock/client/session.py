@@ -47,7 +47,7 @@ class Session:
     def __init__(
         self, settings: ClientSettings, *, name: str, token: str = "", overlay: str = "", publisher: bytes = b""
     ) -> None:
-        publisher = publisher or secrets.token_bytes(_PUBLISHER_BYTES)
+        publisher = publisher or settings.publisher or secrets.token_bytes(_PUBLISHER_BYTES)
         who = (PROTOCOL_VERSION, "client", name, overlay)
         self._hello = f.Hello(*who, credential=token, publisher=publisher, pinned=settings.pinned)
         self._state: _State = "down"
@@ -61,7 +61,9 @@ class Session:
         self._questions: dict[int, Frame] = {}
         self._heartbeat_ms = 0
         self._sent_ms = self._heard_ms = 0
-        self.publishing: Final = PublishQueue(linger_ms=settings.linger_ms, batch_bytes=settings.batch_bytes)
+        self.publishing: Final = PublishQueue(
+            linger_ms=settings.linger_ms, batch_bytes=settings.batch_bytes, published=settings.published
+        )
         self.welcome: Welcome | None = None
         """What the broker said when it was connected last."""
         self.received = 0

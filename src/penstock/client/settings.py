@@ -9,6 +9,7 @@ from penstock.model.errors import MisuseError
 __all__ = ["ClientSettings"]
 
 _KIBIBYTE = 1024
+_PUBLISHER_BYTES_MAX = 32
 
 
 @dataclass(slots=True, frozen=True)
@@ -41,6 +42,11 @@ class ClientSettings:
     """Whether the client stays at its broker, also if that would have it go to another one."""
     give_up_ms: int | None = None
     """A client that was without a connection for so long fails; none to try for ever."""
+    publisher: bytes = b""
+    """Who publishes, for programs that number their messages durably: what is sent again under the same number, even by
+    another process, is taken once. Of this client alone, by chance, if not given."""
+    published: int = 0
+    """The number of the message that such a program has published last: the next one has the next number."""
 
     def __post_init__(self) -> None:
         for each in ("batch_bytes", "queue_bytes", "queue_messages", "connect_ms", "close_ms", "backoff_first_ms"):
@@ -55,3 +61,7 @@ class ClientSettings:
             )
         if self.give_up_ms is not None and self.give_up_ms < 0:
             raise MisuseError(f"give_up_ms {self.give_up_ms} is negative")
+        if len(self.publisher) > _PUBLISHER_BYTES_MAX:
+            raise MisuseError(f"publisher has {len(self.publisher)} bytes; at most {_PUBLISHER_BYTES_MAX} are allowed")
+        if self.published < 0 or (self.published and not self.publisher):
+            raise MisuseError(f"published is {self.published}, which only a named publisher may say, from 0 on")

@@ -18,7 +18,7 @@ from penstock.live.tls import client_context
 from penstock.pipeline.source.options import Connecting, read_token
 from penstock.pipeline.source.probing import LogClient
 
-__all__ = ["Link", "Linked", "opened"]
+__all__ = ["Link", "Linked", "opened", "tls_context"]
 
 _PAUSE_FIRST_S: Final = 0.05
 _PAUSE_MAX_S: Final = 2.0
@@ -91,11 +91,12 @@ def _open(connecting: Connecting) -> SyncClient:
 
 def _client(connecting: Connecting) -> SyncClient:
     settings = ClientSettings(connect_ms=connecting.connect_ms, give_up_ms=connecting.retry_ms)
-    token, context = read_token(connecting), _context(connecting)
+    token, context = read_token(connecting), tls_context(connecting)
     return SyncClient(connect(connecting.broker, token=token, tls=context, settings=settings))
 
 
-def _context(connecting: Connecting) -> ssl.SSLContext | None:
+def tls_context(connecting: Connecting) -> ssl.SSLContext | None:
+    """By which the broker is checked, if options say so."""
     if not connecting.ca:
         return None
     certificate, key = (Path(each) if each else None for each in (connecting.certificate, connecting.key))

@@ -1,8 +1,14 @@
-"""The data source that Spark knows as ``penstock``: messages of an overlay as rows, in batches and in streams."""
+"""The data source that Spark knows as ``penstock``: messages as rows, and rows as messages, in batches and streams."""
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from penstock.pipeline.source.batch import PenstockReader, PushingReader
@@ -37,6 +43,21 @@ class PenstockSource(DataSource):
         """For ``spark.readStream``."""
         with readable():
             return PenstockStreamReader(*self._checked(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For ``frame.write``."""
+        # Not above: the sink stands on this room, and Spark knows one name for both.
+        from penstock.pipeline.sink.writing import batch_writer
+
+        with readable():
+            return batch_writer(dict(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """For ``frame.writeStream``."""
+        from penstock.pipeline.sink.writing import stream_writer
+
+        with readable():
+            return stream_writer(dict(self.options), schema, overwrite=overwrite)
 
     def _parsed(self) -> SourceOptions:
         return parse_options(dict(self.options))

@@ -1,0 +1,207 @@
+"""Lets staged rows count, all of a batch at once, and publishes what counts: exactly once, whoever is killed when.
+
+1. The journal names the files of the batch: it **counts**. Killed before, nothing has happened; Spark brings it again.
+2. Its rows are published under their numbers. Killed here, whoever comes next publishes the rest; what the broker has
+   already it recognises by writer and number.
+3. The journal says that the batch is settled, and its files are deleted. Spark may bring it again: a number that is
+   not above the last is left out.
+
+The broker remembers a writer's last number for a day after its last message. Rows that were on their way longer ago
+than that could be taken twice: they are refused, unless the user decides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from hashlib import blake2b
+from itertools import islice
+from typing import Final, Protocol
+
+import msgspec
+
+from penstock.model.message import Message
+from penstock.pipeline.lake.errors import LakeBusyError
+from penstock.pipeline.lake.files import LocalFiles
+from penstock.pipeline.sink.errors import SinkError, SinkOptionError, TornError
+from penstock.pipeline.sink.journal import NAMES_MAX, CountedBatch, SinkJournal, load_journal, save_journal
+from penstock.pipeline.sink.options import Forgotten
+from penstock.pipeline.sink.staging import Staged, StagedRows, read_rows
+
+__all__ = ["BATCH_FOLDER", "REMEMBERED_MS", "STREAM_FOLDER", "Committer", "Publishing", "identity_of"]
+
+STREAM_FOLDER: Final = "staged/stream"
+BATCH_FOLDER: Final = "staged/batch"
+REMEMBERED_MS: Final = 23 * 3_600_000
+"""Brokers remember a publisher for a day after its last message; an hour is for clocks that differ."""
+_CHUNK_ROWS: Final = 1_024
+_CHUNK_BYTES: Final = 128 * 1024
+_NOTE_EVERY_MS: Final = 1_000
+_LOCK_PAUSE_S: Final = 0.1
+
+
+class Publishing(Protocol):
+    """A connection to the broker of the pubend, under the writer's identity."""
+
+    overlay: str
+
+    def publish(self, messages: Sequence[Message]) -> None:
+        """Publish messages under the next numbers; when it returns they are with the broker for good."""
+        ...
+
+
+Opening = Callable[[bytes, int], AbstractContextManager[Publishing]]
+"""Connects as a publisher that has published so many messages."""
+
+
+class Committer:
+    """Commits the batches of one staging folder."""
+
+    def __init__(
+        self,
+        files: LocalFiles,
+        pubend: str,
+        opening: Opening,
+        *,
+        forgotten: Forgotten = "fail",
+        lock_s: float = 30.0,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._files, self._pubend, self._opening = files, pubend, opening
+        self._forgotten, self._lock_s, self._now_ms = forgotten, lock_s, now_ms
+
+    def commit_stream(self, number: int, staged: Sequence[Staged]) -> None:
+        """Publish a batch of a stream, unless it or a later one counts already."""
+        query = next((each.query for each in staged if each.query), "")
+        with self._locked():
+            journal = self._published(self._of_query(load_journal(self._files, self._pubend), query))
+            if number > journal.stream:
+                batch = self._counted(journal, staged, CountedBatch(number=number))
+                self._publish(
+                    msgspec.structs.replace(journal, query=query or journal.query, stream=number, batch=batch)
+                )
+            # No task of this stream is at work now but those that nobody waits for.
+            self._files.clear(STREAM_FOLDER)
+
+    def commit_batch(self, name: str, staged: Sequence[Staged]) -> None:
+        """Publish a batch write, unless one of this name counts already; without a name it always does."""
+        with self._locked():
+            journal = self._published(load_journal(self._files, self._pubend))
+            if not name or name not in journal.names:
+                batch = self._counted(journal, staged, CountedBatch(name=name))
+                names = (*journal.names, name)[-NAMES_MAX:] if name else journal.names
+                self._publish(msgspec.structs.replace(journal, batch=batch, names=names))
+            self.discard(staged)
+
+    def discard(self, staged: Sequence[Staged]) -> None:
+        """Delete what will never count."""
+        for each in staged:
+            with suppress(OSError):
+                (self._files.root / each.file.path).unlink()
+
+    def _of_query(self, journal: SinkJournal, query: str) -> SinkJournal:
+        if query and journal.query and query != journal.query:
+            raise SinkOptionError(
+                f"the staging folder {self._files.root} is of another streaming query ({journal.query}), or the "
+                f"checkpoint of this one was lost ({query}): its batches begin anew, and would be taken for published"
+            )
+        return journal
+
+    def _counted(self, journal: SinkJournal, staged: Sequence[Staged], batch: CountedBatch) -> CountedBatch:
+        """A batch with its files and numbers."""
+        files = tuple(each.file for each in staged if each.file.rows)
+        self._files.sync_names([each.path for each in files])
+        before = journal.batch
+        rows, first = sum(each.rows for each in files), before.first + before.rows
+        return msgspec.structs.replace(batch, first=first, rows=rows, touched_ms=self._now_ms(), files=files)
+
+    def _published(self, journal: SinkJournal) -> SinkJournal:
+        """Publish what counts and is not settled, as an earlier life has left it."""
+        if journal.problem:
+            raise SinkError(f"{journal.problem}; begin with another staging folder and checkpoint")
+        if journal.batch.is_settled:
+            return journal
+        age_ms = self._now_ms() - journal.batch.touched_ms
+        if age_ms > REMEMBERED_MS and self._forgotten == "fail":
+            left = journal.batch.rows - journal.batch.settled
+            raise SinkError(
+                f"{left:,} rows were being published {age_ms / 3_600_000:.0f} hours ago, and the broker may not "
+                "remember which of them it has: look, then give option forgotten=publish, or another staging folder"
+            )
+        return self._publish(journal)
+
+    def _publish(self, journal: SinkJournal) -> SinkJournal:
+        """Let the batch count, and publish the rows of it that are not settled."""
+        batch = journal.batch
+        journal = save_journal(self._files, journal)
+        if batch.is_settled:
+            return journal
+        identity, published = identity_of(journal), batch.first + batch.settled - 1
+        with self._opening(identity, published) as publishing:
+            if journal.overlay and journal.overlay != publishing.overlay:
+                raise SinkOptionError(
+                    f"the staging folder {self._files.root} is of overlay {journal.overlay!r}, "
+                    f"not of {publishing.overlay!r}"
+                )
+            journal = msgspec.structs.replace(journal, overlay=publishing.overlay)
+            journal = self._send(journal, publishing)
+        return save_journal(self._files, journal)
+
+    def _send(self, journal: SinkJournal, publishing: Publishing) -> SinkJournal:
+        batch, noted_ms = journal.batch, self._now_ms()
+        settled = batch.settled
+        for chunk in _chunks(self._rows(batch.files), skip=settled):
+            try:
+                publishing.publish(chunk)
+            except TornError as error:
+                save_journal(self._files, msgspec.structs.replace(journal, problem=str(error)))
+                raise
+            settled += len(chunk)
+            now_ms = self._now_ms()
+            progress = msgspec.structs.replace(batch, settled=settled, touched_ms=now_ms)
+            journal = msgspec.structs.replace(journal, batch=progress)
+            if now_ms - noted_ms >= _NOTE_EVERY_MS:
+                journal, noted_ms = save_journal(self._files, journal), now_ms
+        return journal
+
+    def _rows(self, files: Sequence[StagedRows]) -> Iterator[Message]:
+        for each in files:
+            yield from read_rows(self._files.root, each)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Alone; a former life whose process has not ended yet is waited for."""
+        deadline_s = time.monotonic() + self._lock_s
+        with ExitStack() as held:
+            while True:
+                try:
+                    held.enter_context(self._files.lock("_lock", "the staging folder"))
+                    break
+                except LakeBusyError:
+                    if time.monotonic() > deadline_s:
+                        raise
+                time.sleep(_LOCK_PAUSE_S)
+            yield
+
+
+def identity_of(journal: SinkJournal) -> bytes:
+    """By which the broker knows a writer."""
+    return blake2b(f"{journal.writer}/{journal.pubend}".encode(), digest_size=16).digest()
+
+
+def _chunks(messages: Iterator[Message], *, skip: int) -> Iterator[list[Message]]:
+    """Messages by some that fit one frame, without the first ones."""
+    chunk: list[Message] = []
+    size = 0
+    for message in islice(messages, skip, None):
+        size_next = len(message.payload) + sum(
+            len(name) + len(str(value)) for name, value in message.attributes.items()
+        )
+        if chunk and (len(chunk) >= _CHUNK_ROWS or size + size_next > _CHUNK_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(message)
+        size += size_next
+    if chunk:
+        yield chunk

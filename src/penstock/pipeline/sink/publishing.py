@@ -1,0 +1,114 @@
+"""The connection of the sink: to the broker that has the pubend, under the writer's identity, a frame at a time.
+
+Some rows that fit one frame are on their way at a time: when the broker refuses it, no later one has been taken, and
+numbers stay good. While a broker limits its publishers it may want less than that, and then the sink looks closely.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
+
+from penstock.client.address import parse_addresses
+from penstock.client.client import Client, connect
+from penstock.client.errors import ClientError, ConnectionFailedError, RefusedError
+from penstock.client.settings import ClientSettings
+from penstock.client.sync import SyncClient
+from penstock.model.message import Message
+from penstock.pipeline.sink.errors import SinkError, SinkOptionError, TornError
+from penstock.pipeline.source.link import tls_context
+from penstock.pipeline.source.options import Connecting, read_token
+
+__all__ = ["OverlayPublishing", "publishing_at"]
+
+_FRAME_BYTES: Final = 512 * 1024
+_LINGER_MS: Final = 250
+"""What is published together goes in one frame, unless the broker wants less at a time."""
+_PAUSE_S: Final = 0.25
+
+
+class OverlayPublishing:
+    """Publishes to one pubend of one broker."""
+
+    def __init__(self, client: SyncClient, pubend: str, overlay: str) -> None:
+        self._client, self._pubend = client, pubend
+        self.overlay = overlay
+
+    def publish(self, messages: Sequence[Message]) -> None:
+        """Publish messages under the next numbers; when it returns they are with the broker for good."""
+        before = self._client.counters.acknowledged
+        try:
+            self._client.publish_many(messages, pubend=self._pubend)
+            self._client.flush()
+        except RefusedError as error:
+            where = f"broker {self._client.broker} refuses rows for pubend {self._pubend}: {error}"
+            taken = self._client.counters.acknowledged - before
+            if taken:
+                raise TornError(f"{where}; it has taken {taken:,} of the same {len(messages):,}") from None
+            raise SinkError(where) from None
+        except ClientError as error:
+            raise SinkError(f"rows for pubend {self._pubend} wait to be published: {error}") from None
+
+
+@contextmanager
+def publishing_at(connecting: Connecting, pubend: str, identity: bytes, published: int) -> Iterator[OverlayPublishing]:
+    """A connection for as long as the block lasts, to the one of the brokers that has the pubend."""
+    settings = ClientSettings(
+        linger_ms=_LINGER_MS,
+        batch_bytes=_FRAME_BYTES,
+        connect_ms=connecting.connect_ms,
+        give_up_ms=connecting.retry_ms,
+        publisher=identity,
+        published=published,
+    )
+    client = _found(connecting, pubend, settings)
+    try:
+        yield OverlayPublishing(client, pubend, _overlay(client, pubend))
+    finally:
+        client.close(flush=False)
+
+
+def _found(connecting: Connecting, pubend: str, settings: ClientSettings) -> SyncClient:
+    """The client of the broker that has the pubend; brokers that are away are tried again for a while."""
+    deadline_s = time.monotonic() + connecting.retry_ms / 1000
+    while True:
+        known: list[str] = []
+        failure = ""
+        for address in parse_addresses(connecting.broker):
+            at_one = replace(connecting, broker=str(address))
+            inner = _client(at_one, settings)
+            client = SyncClient(inner)
+            try:
+                client.open()
+            except ConnectionFailedError as error:
+                failure = str(error)
+                continue
+            if pubend in inner.pubends:
+                return client
+            known += inner.pubends
+            client.close(flush=False)
+        if not failure:
+            raise SinkOptionError(
+                f"no broker at {connecting.broker} has pubend {pubend!r}; they have: {', '.join(known) or 'none'}"
+            )
+        if time.monotonic() >= deadline_s:
+            raise SinkError(f"no broker with pubend {pubend} can be reached: {failure}")
+        time.sleep(_PAUSE_S)
+
+
+def _client(connecting: Connecting, settings: ClientSettings) -> Client:
+    # Brokers bind an identity to the client that shows it: whoever has no credential goes by its name.
+    name = f"spark-sink-{settings.publisher.hex()[:16]}"
+    token, context = read_token(connecting), tls_context(connecting)
+    return connect(connecting.broker, token=token, name=name, tls=context, settings=settings)
+
+
+def _overlay(client: SyncClient, pubend: str) -> str:
+    """The name of the overlay, in which the pubend must guarantee what it takes."""
+    survey = client.survey()
+    if pubend not in survey.spans and pubend not in survey.unreachable:
+        raise SinkOptionError(f"pubend {pubend!r} is best effort: it recognises nothing that is sent again")
+    return str(client.status()["overlay"])

@@ -1,0 +1,104 @@
+"""Rows on the disk until they are published: written and synced by tasks, read in their order by who commits.
+
+A task that is tried again writes under another name; nobody is told of what the first attempt left behind.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+from uuid import uuid4
+from zlib import crc32
+
+import msgspec
+from pyspark.sql.datasource import WriterCommitMessage
+
+from penstock.broker.codec import FRAME_BYTES_MAX
+from penstock.model.message import Message
+from penstock.pipeline.sink.errors import SinkError
+
+__all__ = ["Staged", "StagedRows", "read_rows", "told", "write_rows"]
+
+_LENGTH_BYTES: Final = 4
+_BLOCK_BYTES: Final = 1024 * 1024
+_ROW_BYTES_MAX: Final = FRAME_BYTES_MAX - 4096
+"""A message with its identifier must fit a frame."""
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(tuple[dict[str, str | int | float | bool | None], bytes, str]).decode
+
+
+class StagedRows(msgspec.Struct, frozen=True):
+    """A file of rows."""
+
+    path: str
+    """Below the staging folder."""
+    rows: int
+    size: int
+    crc: int
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What a task tells the driver: the file it has written, and for which streaming query."""
+
+    file: StagedRows
+    query: str = ""
+
+
+def write_rows(messages: Iterable[Message], root: Path, folder: str) -> StagedRows:
+    """Write messages into a file of their own, which is durable when this returns."""
+    path = f"{folder}/{uuid4().hex}.rows"
+    target = root / path
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as file:
+            rows, size, crc = _written(messages, file)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise SinkError(f"rows cannot be staged: {target}: {error.strerror}") from None
+    return StagedRows(path, rows, size, crc)
+
+
+def _written(messages: Iterable[Message], file: IO[bytes]) -> tuple[int, int, int]:
+    """Writes messages into a file; their number, size and checksum."""
+    rows = size = crc = 0
+    for message in messages:
+        row = _encode((dict(message.attributes), message.payload, message.content_type))
+        if len(row) > _ROW_BYTES_MAX:
+            raise SinkError(f"a row has {len(row):,} bytes; a message has at most {_ROW_BYTES_MAX:,}")
+        data = len(row).to_bytes(_LENGTH_BYTES) + row
+        file.write(data)
+        rows, size, crc = rows + 1, size + len(data), crc32(data, crc)
+    return rows, size, crc
+
+
+def read_rows(root: Path, staged: StagedRows) -> Iterator[Message]:
+    """The messages of a file; raises ``SinkError`` before the first one if it is not as it was written."""
+    place = root / staged.path
+    try:
+        with place.open("rb") as file:
+            if _sums(file) != (staged.size, staged.crc):
+                raise SinkError(f"staged rows are damaged: {place} is not as it was written")
+            file.seek(0)
+            while head := file.read(_LENGTH_BYTES):
+                attributes, payload, content_type = _decode(file.read(int.from_bytes(head)))
+                yield Message(attributes, payload, content_type)
+    except OSError as error:
+        raise SinkError(f"staged rows cannot be read: {place}: {error.strerror}") from None
+
+
+def _sums(file: IO[bytes]) -> tuple[int, int]:
+    """Size and checksum of a file."""
+    size = crc = 0
+    while block := file.read(_BLOCK_BYTES):
+        size, crc = size + len(block), crc32(block, crc)
+    return size, crc
+
+
+def told(messages: Iterable[Any]) -> list[Staged]:
+    """What tasks have told; a task that failed has told nothing."""
+    return [each for each in messages if isinstance(each, Staged)]
