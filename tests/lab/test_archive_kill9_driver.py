@@ -11,7 +11,8 @@ from random import Random
 import msgspec
 import pytest
 
-from penstock.lab.archive_kill9_driver import PHASES, ArchiveDriver, Birth, Phase, descendants, is_in_phase
+from penstock.lab.archive_kill9_driver import PHASES, ArchiveDriver, Birth, Phase, is_in_phase
+from penstock.lab.kill9_process import descendants
 
 LIMIT_S = 60.0
 SHOWS: dict[Phase, tuple[str, object]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from penstock.cli import pipeline_archive, pipeline_sweep
+from penstock.cli import pipeline_archive, pipeline_profile, pipeline_sweep
 
 __all__ = ["app"]
 
@@ -15,3 +15,5 @@ app = typer.Typer(
 )
 app.command("sweep", epilog=pipeline_sweep.EXAMPLES)(pipeline_sweep.sweep)
 app.command("archive", epilog=pipeline_archive.EXAMPLES)(pipeline_archive.archive)
+app.command("profile", epilog=pipeline_profile.PROFILE_EXAMPLES)(pipeline_profile.profile)
+app.command("plan", epilog=pipeline_profile.PLAN_EXAMPLES)(pipeline_profile.plan)

@@ -24,6 +24,7 @@ from penstock.lab.gryphon_e3 import E3
 from penstock.lab.gryphon_e4 import E4
 from penstock.lab.gryphon_live import GRYPHON_E1_LIVE, GRYPHON_E2_LIVE
 from penstock.lab.matching_scale import MATCHING_SCALE
+from penstock.lab.sink_kill9 import SINK_KILL9
 from penstock.lab.token_concurrency import TOKEN_CONCURRENCY
 from penstock.lab.token_intervals import TOKEN_INTERVALS
 from penstock.lab.token_loss import TOKEN_LOSS
@@ -46,7 +47,7 @@ _AJIL: Final = (
     *(AJIL_POLICY, AJIL_SCALE, AJIL_PRIORITY, AJIL_HARD),
 )
 EXPERIMENTS: Final = (
-    *(MATCHING_SCALE, DELIVERY_CHAOS, DELIVERY_KILL9, ARCHIVE_KILL9),
+    *(MATCHING_SCALE, DELIVERY_CHAOS, DELIVERY_KILL9, ARCHIVE_KILL9, SINK_KILL9),
     *_GRYPHON,
     *_CONGESTION,
     *_TRACKING,

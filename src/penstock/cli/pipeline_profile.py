@@ -1,0 +1,207 @@
+"""``penstock pipeline profile`` and ``plan``: what subscriptions cost, from the archive, and where they should live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+import typer
+
+from penstock.cli.console import console, shown_number
+from penstock.cli.pipeline_options import DriverMemory, EventLog, ExecutorMemory, Master, Parallelism
+from penstock.cli.progress import ProgressReporter
+from penstock.pipeline.session import SessionSettings, check_requirements, using_session
+
+if TYPE_CHECKING:
+    from penstock.pipeline.profile.model import Profile
+    from penstock.pipeline.profile.placement import BrokerPlan, Plan
+
+__all__ = ["PLAN_EXAMPLES", "PROFILE_EXAMPLES", "plan", "profile"]
+
+PROFILE_EXAMPLES = """
+Needs the tables `publications` (`penstock pipeline archive`) and `subscriptions` (shipped by brokers). The profile goes
+into the lake's folder `_profile`, from which `penstock pipeline plan` takes it.
+
+Examples:
+
+- `penstock pipeline profile lake`
+- `penstock pipeline profile lake --from 2026-11-15T00:00:00Z --to 2026-11-16T00:00:00Z --json`
+"""
+PLAN_EXAMPLES = """
+A capacity is a multiple of the reference machine (`b1=2`), an output bandwidth (`b1=10mbps`), or that with a matching
+delay, base + for each subscription (`b1=10mbps:100us+2us`). A file has one line per broker: `b1 = "10mbps:100us+2us"`.
+
+Examples:
+
+- `penstock pipeline plan lake --capacities b1=1,b2=2,b3=4`
+- `penstock pipeline plan lake --capacities brokers.toml --compare docs/results/balancing-local.json --json`
+"""
+_SHOWN: Final = 10
+
+Lake = Annotated[str, typer.Argument(metavar="LAKE", help="The folder of the lake.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
+
+
+def profile(  # noqa: PLR0913 - one per option
+    lake: Lake,
+    *,
+    start: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="Only messages from then on; all if not given.")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Only messages before.")] = None,
+    ended: Annotated[bool, typer.Option("--ended", help="Also subscriptions that have ended.")] = False,
+    samples: Annotated[
+        int, typer.Option(metavar="N", min=64, max=1_000_000, help="Messages of which it is kept who wants them.")
+    ] = 16_384,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the profile goes; `LAKE/_profile` else.")
+    ] = None,
+    as_json: AsJson = False,
+    master: Master = "local[*]",
+    driver_memory: DriverMemory = "1g",
+    executor_memory: ExecutorMemory = "1g",
+    parallelism: Parallelism = None,
+    event_log: EventLog = None,
+) -> None:
+    """What every subscription costs, and what it has in common with others, from all archived messages."""
+    check_requirements()
+    from penstock.pipeline.inputs import TimeSpan, check_table
+    from penstock.pipeline.profile.job import run_profile
+    from penstock.pipeline.profile.store import default_folder, profile_summary, save_profile
+
+    span, folder = TimeSpan.parse(start, end), out or default_folder(lake)
+    session = SessionSettings(master, driver_memory, executor_memory, parallelism, event_log, "penstock profile")
+    for name in ("publications", "subscriptions"):
+        check_table(lake, name)
+    with ProgressReporter() as reporter:
+        reporter.stage(f"starting Spark on {session.master}")
+        with using_session(session) as spark:
+            found = run_profile(spark, lake, span, reporter, samples=samples, with_ended=ended)
+    save_profile(found, folder)
+    if as_json:
+        _print_json({**profile_summary(found), "folder": str(folder)})
+        return
+    _show_profile(found)
+    console.line(f"profile: {folder}")
+
+
+def plan(
+    lake: Lake,
+    *,
+    capacities: Annotated[
+        list[str],
+        typer.Option("--capacities", metavar="FILE|b1=..", help="What brokers can do; may be repeated."),
+    ],
+    reference: Annotated[
+        str, typer.Option(metavar="TEXT", help="The machine that bare numbers are multiples of.")
+    ] = "10mbps:100us+1us",
+    profile_folder: Annotated[
+        Path | None, typer.Option("--profile", metavar="DIR", help="Where the profile is; `LAKE/_profile` else.")
+    ] = None,
+    compare: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A result of `balancing-local`, to compare with.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the plan goes; `LAKE/_plan` else.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Place the subscriptions of a profile on brokers of given capacities, and predict their loads."""
+    from penstock.pipeline.profile.capacities import parse_capacities, parse_capacity
+    from penstock.pipeline.profile.comparing import balancing_difference
+    from penstock.pipeline.profile.placement import plan_placement, predicted
+    from penstock.pipeline.profile.store import default_folder, load_profile
+
+    wanted = parse_capacities(capacities, parse_capacity(reference))
+    reached = None if compare is None else balancing_difference(compare)
+    found = load_profile(profile_folder or default_folder(lake))
+    with ProgressReporter(quiet_unless_terminal=True) as reporter:
+        reporter.stage(f"placing {len(found.subscriptions):,} subscriptions on {len(wanted)} brokers", total=100)
+        made = plan_placement(found, wanted, advance=reporter.advance)
+    here = [each.broker for each in found.subscriptions]
+    before = predicted(found, wanted, here) if set(here) & set(wanted) else []
+    folder = out or default_folder(lake).with_name("_plan")
+    summary = _save_plan(found, made, before, reached, folder)
+    if as_json:
+        _print_json(summary)
+        return
+    _show_plan(made, before, summary)
+
+
+def _save_plan(
+    found: Profile, made: Plan, before: Sequence[BrokerPlan], reached: float | None, folder: Path
+) -> dict[str, Any]:
+    from penstock.pipeline.folders import write_folder
+    from penstock.pipeline.profile.placement import max_difference
+
+    summary = {
+        "subscriptions": len(made.placed),
+        "moved": made.moved,
+        "brokers": [asdict(each) for each in made.brokers],
+        "now": [asdict(each) for each in before],
+        "plan_max_difference": made.max_difference,
+        "now_max_difference": max_difference(before) if before else None,
+        "balancing_max_difference": reached,
+        "overloaded": made.overloaded,
+        "folder": str(folder),
+    }
+    placement: dict[str, list[Any]] = {
+        "broker_now": [each.broker for each in found.subscriptions],
+        "number": [each.number for each in found.subscriptions],
+        "subscriber": [each.subscriber for each in found.subscriptions],
+        "selector": [found.selectors[each.selector] for each in found.subscriptions],
+        "broker": list(made.placed),
+    }
+    rows = [asdict(each) for each in made.brokers]
+    brokers = {name: [row[name] for row in rows] for name in rows[0]}
+    text = msgspec.json.format(msgspec.json.encode(summary), indent=1).decode()
+    write_folder(folder, {"placement": placement, "brokers": brokers}, {"plan.json": text})
+    return summary
+
+
+def _print_json(summary: dict[str, Any]) -> None:
+    console.line(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode())
+
+
+def _show_profile(found: Profile) -> None:
+    window = found.window
+    console.line(
+        f"{window.publications:,} messages in {window.seconds:,.0f} s ({shown_number(window.rate)} per second), "
+        f"{len(found.subscriptions):,} subscriptions with {len(found.selectors):,} selectors"
+    )
+    if found.unrecorded:
+        console.note(f"{found.unrecorded:,} subscriptions have no selector on record, and are left out")
+    right = dict.fromkeys(("subscriptions", "covering set", "in msg/s", "out msg/s", "out bytes/s"), "right")
+    console.table("brokers", {"broker": "left", **right}, _rows([asdict(each) for each in found.brokers]))
+    busiest = sorted(range(len(found.selectors)), key=lambda number: (-int(found.bytes[number]), number))[:_SHOWN]
+    columns = {"selector": "left", "msg/s": "right", "bytes/s": "right", "most in common with": "left"}
+    console.table("busiest selectors", columns, (_busy(found, number) for number in busiest))
+    right = dict.fromkeys(("messages", "values", "subscriptions"), "right")
+    console.table("attributes", {"name": "left", **right}, _rows([asdict(each) for each in found.attributes[:_SHOWN]]))
+
+
+def _busy(found: Profile, number: int) -> tuple[str, ...]:
+    other, common = next(iter(found.common.get(number, [])), (None, 0))
+    shared = "" if other is None else f"{found.selectors[other]} ({common / max(1, found.window.sampled):.1%} of all)"
+    rates = shown_number(found.rate(number)), shown_number(found.bytes_rate(number))
+    return found.selectors[number], *rates, shared
+
+
+def _show_plan(made: Plan, before: Sequence[BrokerPlan], summary: dict[str, Any]) -> None:
+    names = ("subscriptions", "in msg/s", "out bytes/s", "delay s", "input", "output")
+    columns = {"broker": "left", **dict.fromkeys(names, "right")}
+    if before:
+        console.table("now, as predicted", columns, _rows([asdict(each) for each in before]))
+    console.table("plan", columns, _rows([asdict(each) for each in made.brokers]))
+    console.line(f"subscriptions to move: {made.moved:,} of {len(made.placed):,}")
+    for name in ("plan_max_difference", "now_max_difference", "balancing_max_difference"):
+        if summary[name] is not None:
+            console.line(f"{name}: {shown_number(summary[name])}")
+    for broker in made.overloaded:
+        console.note(f"broker {broker} would have more to do than it can: all of them together are too weak")
+    console.line(f"plan: {summary['folder']}")
+
+
+def _rows(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    return (tuple(shown_number(value) for value in row.values()) for row in rows)

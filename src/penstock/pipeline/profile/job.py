@@ -1,0 +1,183 @@
+"""Makes a profile of a lake on Spark: a chain of frames, of which the last is small and comes here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from penstock.lab.experiment import Reporter
+from penstock.model.errors import MisuseError
+from penstock.model.values import RESERVED_PREFIX
+from penstock.pipeline.inputs import TimeSpan, check_table, input_table
+from penstock.pipeline.profile.bits import bits_of
+from penstock.pipeline.profile.matching import MATCHED_SCHEMA, matched
+from penstock.pipeline.profile.model import AttributeUse, Profile, ProfiledSubscription, Window
+from penstock.pipeline.progress import watched
+from penstock.selectors.errors import SelectorError
+from penstock.selectors.selector import Selector
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["SAMPLES", "SUBSCRIPTIONS_MAX", "attribute_counts", "current", "publications", "run_profile", "sized"]
+
+SAMPLES: Final = 16_384
+"""Messages of which it is kept who wants them, at most."""
+SUBSCRIPTIONS_MAX: Final = 200_000
+_OVERHEAD_BYTES: Final = 21
+"""Of a message on the wire, beside attributes and payload."""
+
+
+def run_profile(
+    spark: SparkSession,
+    lake: str,
+    span: TimeSpan,
+    reporter: Reporter,
+    *,
+    samples: int = SAMPLES,
+    with_ended: bool = False,
+) -> Profile:
+    """Profile the subscriptions of a lake over the messages that it has of a time."""
+    for name in ("subscriptions", "publications"):
+        check_table(lake, name)
+    with watched(spark, reporter, "reading subscriptions"):
+        rows = current(input_table(spark, lake, "subscriptions"), with_ended=with_ended).collect()
+    subscriptions, selectors, unrecorded = _subscriptions(rows)
+    messages = sized(publications(input_table(spark, lake, "publications"), span))
+    with watched(spark, reporter, "counting publications"):
+        count, first, last, size = _counted(messages)
+    if not count:
+        raise MisuseError(f"the lake {lake} has no publications in this time range")
+    with watched(spark, reporter, f"matching {count:,} publications with {len(selectors):,} selectors"):
+        found = _sampled(messages, count, samples).mapInArrow(_Matching(selectors), MATCHED_SCHEMA).collect()
+    counts, sizes, wanted = _added_up(found, len(selectors))
+    with watched(spark, reporter, "counting attributes"):
+        attributes = attribute_counts(messages).collect()
+    window = Window(first >> 16, last >> 16, count, size, len(wanted))
+    uses = _uses(attributes, subscriptions, selectors)
+    bits = bits_of(len(selectors), wanted)
+    return Profile(lake, window, selectors, counts, sizes, bits, subscriptions, uses, unrecorded)
+
+
+# --- from frame to frame
+
+
+def current(subscriptions: DataFrame, *, with_ended: bool = False) -> DataFrame:
+    """The newest row of each subscription; of those that last, or of all."""
+    from pyspark.sql import Window as SqlWindow
+    from pyspark.sql import functions as sql
+
+    newest = SqlWindow.partitionBy("broker", "number").orderBy(sql.desc("incarnation"), sql.desc("sequence"))
+    rows = subscriptions.withColumn("place", sql.row_number().over(newest)).where("place = 1")
+    kept = rows if with_ended else rows.where("ended_at IS NULL")
+    return kept.select("broker", "number", "subscriber", "is_durable", "selector")
+
+
+def publications(table: DataFrame, span: TimeSpan) -> DataFrame:
+    """The archived messages of a time; those of the system itself are left out, as PRESS leaves them out."""
+    of_applications = f"NOT exists(map_keys(attributes), name -> startswith(name, '{RESERVED_PREFIX}'))"
+    return span.narrowed(table, "tick", ticks=True).where(of_applications)
+
+
+def sized(messages: DataFrame) -> DataFrame:
+    """Messages with their size in place of their payload."""
+    from pyspark.sql import functions as sql
+
+    pairs = (
+        "aggregate(map_entries(attributes), 0L, (sum, pair) -> "
+        "sum + octet_length(pair.key) + coalesce(octet_length(pair.value), 0))"
+    )
+    size = sql.expr(f"coalesce(octet_length(payload), 0) + {pairs} + {_OVERHEAD_BYTES}L")
+    return messages.select("message_id", "tick", "attributes", size.cast("long").alias("bytes"))
+
+
+def attribute_counts(messages: DataFrame) -> DataFrame:
+    """How many messages have each attribute, and with about how many values."""
+    from pyspark.sql import functions as sql
+
+    pairs = messages.select(sql.explode("attributes").alias("name", "value"))
+    return pairs.groupBy("name").agg(
+        sql.count(sql.lit(1)).alias("messages"), sql.approx_count_distinct("value").alias("values")
+    )
+
+
+def _sampled(messages: DataFrame, count: int, samples: int) -> DataFrame:
+    """Messages with the identifiers of some of them, which hashing chooses: the same ones wherever they are."""
+    from pyspark.sql import functions as sql
+
+    every = -(-count // samples) if samples else 0
+    chosen = (
+        f"CASE WHEN pmod(xxhash64(message_id), {every}) = 0 THEN message_id END" if every else "CAST(NULL AS STRING)"
+    )
+    return messages.select("attributes", "bytes", sql.expr(chosen).alias("sample"))
+
+
+class _Matching:
+    """What a task does with its rows; travels with the selectors."""
+
+    def __init__(self, selectors: Sequence[str]) -> None:
+        self._selectors = tuple(selectors)
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        return matched(batches, self._selectors)
+
+
+# --- what came here
+
+
+def _subscriptions(rows: Sequence[Any]) -> tuple[list[ProfiledSubscription], list[str], int]:
+    """Subscriptions in order, their distinct selectors, and how many have none that can be used."""
+    if len(rows) > SUBSCRIPTIONS_MAX:
+        raise MisuseError(f"the lake has {len(rows):,} subscriptions; a profile takes at most {SUBSCRIPTIONS_MAX:,}")
+    numbers: dict[str, int] = {}
+    found: list[ProfiledSubscription] = []
+    unrecorded = 0
+    for row in sorted(rows, key=lambda row: (row["broker"], row["number"])):
+        try:
+            text = str(Selector.parse(row["selector"] or ""))
+        except SelectorError:
+            unrecorded += 1
+            continue
+        number = numbers.setdefault(text, len(numbers))
+        found.append(
+            ProfiledSubscription(row["broker"], row["number"], row["subscriber"], bool(row["is_durable"]), number)
+        )
+    if not found:
+        raise MisuseError("the lake has no subscription with a known selector; --ended looks at former ones too")
+    return found, list(numbers), unrecorded
+
+
+def _counted(messages: DataFrame) -> tuple[int, int, int, int]:
+    from pyspark.sql import functions as sql
+
+    row = messages.agg(sql.count(sql.lit(1)), sql.min("tick"), sql.max("tick"), sql.sum("bytes")).collect()[0]
+    return row[0], row[1] or 0, row[2] or 0, row[3] or 0
+
+
+def _added_up(rows: Sequence[Any], selectors: int) -> tuple[Any, Any, list[bytes]]:
+    """Counts and bytes of each selector, and who wanted the sampled messages, in the order of their identifiers."""
+    counts, sizes = np.zeros(selectors, np.int64), np.zeros(selectors, np.int64)
+    wanted: dict[str, bytes] = {}
+    for row in rows:
+        if row["sample"] is not None:
+            wanted[row["sample"]] = bytes(row["wanted"])
+        else:
+            counts[row["selector"]] += row["messages"]
+            sizes[row["selector"]] += row["bytes"]
+    return counts, sizes, [wanted[name] for name in sorted(wanted)]
+
+
+def _uses(
+    rows: Sequence[Any], subscriptions: Sequence[ProfiledSubscription], selectors: Sequence[str]
+) -> list[AttributeUse]:
+    """Attributes, those first that most subscriptions test."""
+    tested: dict[str, int] = {}
+    names = [{name for each in Selector.parse(text).conjunctions for name in each.names()} for text in selectors]
+    for each in subscriptions:
+        for name in names[each.selector]:
+            tested[name] = tested.get(name, 0) + 1
+    found = {row["name"]: (row["messages"], row["values"]) for row in rows}
+    uses = [AttributeUse(name, *found.get(name, (0, 0)), tested.get(name, 0)) for name in {**found, **tested}]
+    return sorted(uses, key=lambda use: (-use.subscriptions, -use.messages, use.name))
