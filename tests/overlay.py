@@ -227,6 +227,9 @@ class Overlay:
                 else:
                     self._waiting.append((name, effect))
                 continue
+            if isinstance(effect, Operate):
+                self._act(name, self.brokers[name].operated(effect.fence, now_ms=self.now_ms))
+                continue
             self._carry(name, effect.connection)
             if isinstance(effect, Close):
                 self._close(effect)

@@ -172,8 +172,8 @@ class Guaranteed:
     def next_deadline(self) -> int | None:
         """When something is to be said, asked or reported."""
         earliest = self._report_ms
-        for each in (self.carrier, self.edges, self.desk, *self._logs.values()):
-            due_ms = each.next_deadline()
+        parts = (self.carrier.next_deadline(), self.edges.next_deadline(), self.desk.next_deadline())
+        for due_ms in (*parts, *[log.next_deadline() for log in self._logs.values()]):
             if due_ms is not None and (earliest is None or due_ms < earliest):
                 earliest = due_ms
         return earliest

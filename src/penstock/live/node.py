@@ -88,7 +88,7 @@ class BrokerNode:
             self.broker = self._given or Broker(
                 self._settings, incarnation=self.incarnation, rng=self._rng, recovered=recovered
             )
-            self._server = await listen(place, self._make_accepted, self._tls.serving)
+            self._server = await listen(place, lambda: self._make(""), self._tls.serving)
         except BaseException:
             await self._shipping.stop()
             await self._storage.close()
