@@ -15,7 +15,7 @@ from live.support import FAST, until
 from live.support import run as run_live
 from penstock.broker.draining import Target
 from penstock.broker.operating import Drain
-from penstock.client import Client, ClientSettings, Received, Subscription, connect
+from penstock.client import Client, ClientSettings, Received, Subscription, connect, connect_sync
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import BrokerPlace, Overlay
 
@@ -65,14 +65,17 @@ class World:
 
     def has_all(self, name: str) -> bool:
         """Whether the reader has the last that was published of each pubend."""
-        last = {pubend: number for pubend, number in self.got.get(name, [])}
+        last = dict(self.got.get(name, []))
         return last == {pubend: count - 1 for pubend, count in self.published.items()}
 
     def check(self, name: str) -> None:
         """Each message once and in order, of each pubend, from the first that it got to the last."""
         for pubend, count in self.published.items():
-            numbers = [number for each, number in self.got[name] if each == pubend]
+            numbers = self.numbers(name, pubend)
             assert numbers == list(range(numbers[0], count)), f"{name} of {pubend}"
+
+    def numbers(self, name: str, pubend: str) -> list[int]:
+        return [number for each, number in self.got[name] if each == pubend]
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -137,34 +140,79 @@ def test_a_client_that_has_moved_is_looked_for_at_its_new_broker_first_and_then_
     tmp_path: Path, loud: bool
 ) -> None:
     async def scenario() -> None:
+        async with (
+            running(tmp_path) as world,
+            connect(world.url("pb"), settings=QUICK) as feed,
+            connect(world.url("sb1"), name="reader", settings=QUICK) as reader,
+        ):
+            world.read("reader", await reader.subscribe("n >= 0").ready())
+            publishing = asyncio.create_task(world.publish(feed))
+            await until(lambda: len(world.got.get("reader", [])) > 20)
+            world.drain("sb1", "sb2")
+            await until(lambda: reader.broker == "sb2")
+            world.nodes["sb1"].operate(Drain(()))
+            if loud:
+                await world.nodes["sb2"].stop()
+                await until(lambda: reader.broker == "sb1" and reader.is_connected)
+            else:
+                connections = list(world.nodes["sb2"]._connections.values())
+                for connection in [each for each in connections if not each.dialled]:
+                    connection._transport.abort()  # type: ignore[union-attr]
+                await until(lambda: reader.counters.reconnects == 1)
+                assert reader.broker == "sb2"
+            publishing.cancel()
+            await feed.flush()
+            await until(lambda: world.numbers("reader", "pb.a")[-1] == world.published["pb.a"] - 1)
+            numbers = world.numbers("reader", "pb.a")
+            assert numbers == list(range(numbers[0], world.published["pb.a"]))
+
+    run_live(scenario())
+
+
+def test_who_is_pinned_or_publishes_stays_and_the_operator_is_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with (
+            running(tmp_path) as world,
+            connect(world.url("sb1"), name="statue", settings=replace(QUICK, pinned=True)) as statue,
+        ):
+            await statue.subscribe("n >= 0").ready()
+            world.drain("sb1", "sb2")
+            told = world.drained("sb1")
+            assert (told["staying"], told["reasons"]) == ({"pinned": 1}, ["client statue is pinned"])
+            latecomer = connect(world.url("sb1", "sb2"), name="late", settings=QUICK)
+            await latecomer.open()
+            assert latecomer.broker == "sb2", "nobody is let in any more"
+            await latecomer.close()
+            assert statue.broker == "sb1"
+
+    run_live(scenario())
+
+
+def test_the_blocking_client_moves_as_well(tmp_path: Path) -> None:
+    async def scenario() -> None:
         async with running(tmp_path) as world, connect(world.url("pb"), settings=QUICK) as feed:
-            async with connect(world.url("sb1"), name="reader", settings=QUICK) as reader:
-                world.read("reader", await reader.subscribe("n >= 0").ready())
-                publishing = asyncio.create_task(world.publish(feed))
-                await until(lambda: len(world.got.get("reader", [])) > 20)
-                world.drain("sb1", "sb2")
-                await until(lambda: reader.broker == "sb2")
-                world.nodes["sb1"].operate(Drain(()))
-                if loud:
-                    await world.nodes["sb2"].stop()
-                    await until(lambda: reader.broker == "sb1" and reader.is_connected)
-                else:
-                    connections = list(world.nodes["sb2"]._connections.values())
-                    for connection in [each for each in connections if not each.dialled]:
-                        connection._transport.abort()  # type: ignore[union-attr]
-                    await until(lambda: reader.counters.reconnects == 1)
-                    assert reader.broker == "sb2"
-                publishing.cancel()
-                await feed.flush()
-                numbers = [number for pubend, number in world.got["reader"] if pubend == "pb.a"]
-                await until(
-                    lambda: (
-                        world.got["reader"]
-                        and max(number for pubend, number in world.got["reader"] if pubend == "pb.a")
-                        == world.published["pb.a"] - 1
-                    )
-                )
-                numbers = [number for pubend, number in world.got["reader"] if pubend == "pb.a"]
-                assert numbers == list(range(numbers[0], world.published["pb.a"]))
+            loop, got = asyncio.get_running_loop(), list[int]()
+
+            def read() -> str:
+                with connect_sync(world.url("sb1"), settings=QUICK) as client, client.subscribe("n >= 0") as messages:
+                    messages.ready()
+                    for message in messages:
+                        pubend, number = place_of(message)
+                        if number < 0:
+                            return client.broker
+                        if pubend == "pb.a":
+                            got.append(number)
+                raise AssertionError("the end has not come")
+
+            reading = loop.run_in_executor(None, read)
+            publishing = asyncio.create_task(world.publish(feed))
+            await until(lambda: len(got) > 20)
+            world.drain("sb1", "sb3")
+            await until(lambda: world.drained("sb1")["left"] == 1)
+            publishing.cancel()
+            await feed.publish({"n": -1}, pubend="pb.a")
+            assert await reading == "sb3"
+            assert got == list(range(got[0], got[-1] + 1))
+            assert got[-1] >= world.published["pb.a"] - 1
 
     run_live(scenario())

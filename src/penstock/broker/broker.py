@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.broker import frames as f
 from penstock.broker.congestion import Congestion
+from penstock.broker.connections import Connections
 from penstock.broker.desk import Desk
 from penstock.broker.durable import Recovered
 from penstock.broker.effects import Effect
@@ -270,6 +271,11 @@ class Broker:
         return self._guaranteed.take_effects() + self._connections.take_effects()
 
     # --- for the shell
+
+    @property
+    def connections(self) -> Connections:
+        """Who is connected, for those who test it."""
+        return self._connections
 
     def outbox(self, connection: int) -> Outbox:
         """What waits for a connection."""

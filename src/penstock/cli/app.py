@@ -11,10 +11,12 @@ from penstock import __version__
 from penstock.cli import (
     broker,
     demo,
+    drain,
     durable,
     lab,
     match,
     overlay,
+    pin,
     pipeline,
     publish,
     quotes,
@@ -60,6 +62,9 @@ app.command("tune", epilog=tune.EXAMPLES)(tune.tune)
 app.command("match", epilog=match.EXAMPLES)(match.match)
 app.command("quotes", epilog=quotes.EXAMPLES)(quotes.quotes)
 app.add_typer(overlay.app, name="overlay")
+app.command("drain", epilog=drain.EXAMPLES)(drain.drain)
+app.command("pin", epilog=pin.EXAMPLES)(pin.pin)
+app.command("unpin", epilog=pin.EXAMPLES)(pin.unpin)
 app.command("ship", epilog=ship.EXAMPLES)(ship.ship)
 app.add_typer(token.app, name="token")
 app.add_typer(lab.app, name="lab")

@@ -4,7 +4,8 @@
 has changed in the overlay file since the node read it; with POST the node puts that into force. A request brings no
 overlay, only the digest of the file that is meant. ``/tune?name=value`` says what that would change in the parameters
 of congestion control, and lists them; with POST the node changes them. POST to ``/ship`` makes it ship to its lake at
-once. A bearer token protects all pages, if there is one; without it the node binds them to loopback only.
+once; what operators can do besides is in ``operations``. A bearer token protects all pages, if there is one; without it
+the node binds them to loopback only.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from starlette.routing import Route
 from penstock.live.errors import ConfigError
 from penstock.live.membership import OverlayChange
 from penstock.live.metrics import registry_of, rendered
+from penstock.live.operations import Operated, operation_pages
 from penstock.live.shipping.errors import ShipError
 from penstock.live.tuning import Tunable, tune
 
@@ -37,7 +39,7 @@ _CONCURRENT_MAX: Final = 64
 """Requests at a time; more are answered with 503."""
 
 
-class Subject(Tunable, Protocol):
+class Subject(Tunable, Operated, Protocol):
     """What is shown: a node."""
 
     @property
@@ -98,6 +100,9 @@ def application(subject: Subject, *, token: str = "") -> Starlette:
     routes = [Route(path, _guarded(page, token)) for path, page in shown.items()]
     changed = {"/overlay": overlay, "/tune": parameters}
     routes += [Route(path, _guarded(page, token), methods=["GET", "POST"]) for path, page in changed.items()]
+    for path, page in operation_pages(subject).items():
+        methods = ["GET", "POST"] if path == "/drain" else ["POST"]
+        routes.append(Route(path, _guarded(page, token), methods=methods))
     return Starlette(routes=[*routes, Route("/ship", _guarded(ship, token), methods=["POST"])])
 
 

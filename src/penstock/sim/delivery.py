@@ -141,12 +141,16 @@ class DeliveryCampaign:
                 self._change_subscriptions()
             if self._chance.random() < 0.3:
                 self.lives.strike()
+            self._meddle()
             self.world.run_for(self._chance.choice(_PAUSES_MS))
             self._look()
         # Long enough, now and then, that what everybody has is trimmed.
         self.world.run_for(self._chance.choice((LASTS_MS_MAX, LASTS_MS_MAX, 6 * LASTS_MS_MAX)))
         self.faults.repair()
         self.lives.gather()
+
+    def _meddle(self) -> None:
+        """Whatever else is to happen while a blow takes effect."""
 
     def _heal(self) -> str:
         """Lets everything come to rest, twice; says what did not."""

@@ -139,6 +139,11 @@ class Faults:
         if pair in self._world.removed:
             self._world.relink(*pair)
 
+    def cut_client(self, client: str, broker: str) -> None:
+        """Cut the link between these, if there is one."""
+        if (client, broker) in self._world.links:
+            self._cut_link((client, broker), "cut_client", one_way=self._flip())
+
     def _stall(self) -> None:
         self._stall_link(self._chance.choice(self._pairs), "stall")
 
@@ -176,7 +181,7 @@ class Faults:
             self._world.crash(name, loud=True)
             self._restart(name)
             wait_ms = self._chance.choice((1, 5, 40, 400, 1_200))
-            self._world.clock.after(wait_ms * 1_000, partial(self._crash_if_up, name))
+            self._world.clock.after(wait_ms * 1_000, partial(self.crash, name))
 
     def _crash_all(self) -> None:
         """A power cut: only what is on the disks is left of the whole overlay."""
@@ -187,9 +192,10 @@ class Faults:
             self._world.crash(name, loud=self._flip())
             self._later("", partial(self._restart, name))
 
-    def _crash_if_up(self, name: str) -> None:
+    def crash(self, name: str) -> None:
+        """Crash this one, if it is up, and start it again in some time."""
         if self._world.brokers[name].is_up:
-            self._note(f"{name} crashes again")
+            self._note(f"{name} crashes")
             self._world.crash(name, loud=self._flip())
             self._later("", partial(self._restart, name))
 
@@ -220,7 +226,7 @@ class Faults:
         name, device = self._one_device()
         device.slowness = 100.0
         self.note("slow_disk", f"the disk of {name} is 100 times slower, and a crash follows")
-        self._world.clock.after(self._chance.choice((30, 150, 350)) * 1_000, partial(self._crash_if_up, name))
+        self._world.clock.after(self._chance.choice((30, 150, 350)) * 1_000, partial(self.crash, name))
         self._later(f"the disk of {name} is quick again", partial(_quick, device))
 
     def _fill_disk(self) -> None:

@@ -108,7 +108,7 @@ class Moving:
         overlap = self._overlap
         if overlap is None:
             return False
-        if self._arrival is not None:
+        if self._arrival is not None or not overlap.is_final:
             overlap.deliver_old(number, pubend, frame)
         else:
             overlap.deliver_new(number, pubend, frame)
@@ -289,6 +289,9 @@ class Moving:
         if arrival is None or arrival.line is None or arrival.line.welcome is None:
             self._abandon()
             self._displaced, self._claimed = {}, {}
+            if self._leaving is None:
+                # All is stated anew on the next connection.
+                self._overlap = None
             return False
         self._take_over(arrival, is_rescue=True)
         return True
@@ -348,8 +351,11 @@ class Moving:
             for number in arrival.stated
             if self._client.subscriptions[number].durable and number not in displaced
         }
+        overlap = self._overlap
         self._abandon()
-        if self._client.is_connected:
+        if self._client.is_connected and overlap is not None:
+            self._overlap = overlap
+            overlap.stay()
             self._say(MoveFailed(arrival.order.session, reason))
             for number in displaced:
                 if number in self._client.wanted:

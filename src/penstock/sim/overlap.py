@@ -38,6 +38,8 @@ class Overlap:
         self._new_last: dict[Key, int] = {}
         self._floors: dict[Key, int] | None = None
         """When the old connection is gone: below these it had brought everything."""
+        self._stays: dict[Key, int] | None = None
+        """When the client stays with the old connection: below these the new one had brought everything."""
         self._ended_us = 0
         self.is_final = False
         """Whether the new connection is the client's own."""
@@ -45,6 +47,8 @@ class Overlap:
     @property
     def is_over(self) -> bool:
         """Whether nothing can come any more that has come before."""
+        if self._stays is not None:
+            return not self._stays
         return self._floors == {} and self._client.clock.now_us >= self._ended_us + _TRAIL_US
 
     def opens(self, key: Key) -> None:
@@ -65,8 +69,10 @@ class Overlap:
         key = (number, pubend)
         if self._has_position(key):
             last, self._old_last[key] = self._old_last.get(key, -1), frame.tick
-            if last < frame.tick < self._heard(key):
+            if last < frame.tick < (self._heard(key) if self._stays is None else self._stays.get(key, 0)):
                 return
+            if self._stays is not None:
+                self._stays.pop(key, None)
         else:
             self._seen[number, frame.body[:MESSAGE_ID_BYTES]] = None
         self._client.record(number, pubend, frame.tick, frame.body)
@@ -87,6 +93,11 @@ class Overlap:
             if self._floors is not None:
                 self._floors.pop(key, None)
             self._client.record(number, pubend, frame.tick, frame.body)
+
+    def stay(self) -> None:
+        """There will be no new connection: the old one still brings what the new one has brought."""
+        self._stays = {key: self._heard(key) for key in self._streams}
+        self._held.clear()
 
     def finish(self) -> None:
         """The old connection has brought its last."""

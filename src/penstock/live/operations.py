@@ -1,0 +1,81 @@
+"""What operators ask of a node over its admin API: to be emptied of its clients, to end, and to let some stay.
+
+``/drain`` says how far a drain is; POST with ``to=NAME=ADDRESS=CLIENTS`` for each broker that can take clients begins
+one, POST without any lets clients in again. POST to ``/finish`` ends the node in order. POST to ``/pin`` and ``/unpin``
+with ``client=NAME`` lets a client stay where it is, or be moved again; what is pinned so lasts until the node ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from penstock.broker.draining import Target
+from penstock.broker.operating import Drain, Operation, Pin, Unpin
+from penstock.model.errors import MisuseError
+
+__all__ = ["Operated", "operation_pages"]
+
+_NAME_CHARS_MAX: Final = 200
+_TARGETS_MAX: Final = 1_000
+
+
+class Operated(Protocol):
+    """What is operated: a node."""
+
+    def operate(self, operation: Operation) -> None:
+        """Do what the operator wants; raises ``MisuseError`` if that cannot be."""
+
+    def finish(self) -> None:
+        """End in order."""
+
+    def status(self) -> dict[str, Any]:
+        """How it is."""
+
+
+def operation_pages(subject: Operated) -> dict[str, Callable[[Request], Awaitable[Response]]]:
+    """The pages by path; all but ``/drain`` take POST only."""
+
+    def answered(operation: Operation) -> Response:
+        try:
+            subject.operate(operation)
+        except MisuseError as error:
+            return JSONResponse({"result": "refused", "reason": str(error)}, status_code=409)
+        return JSONResponse({"result": "done", "drain": _drain_of(subject)})
+
+    async def drain(request: Request) -> Response:
+        if request.method != "POST":
+            return JSONResponse({"result": "told", "drain": _drain_of(subject)})
+        try:
+            targets = tuple(map(_target, request.query_params.getlist("to")[:_TARGETS_MAX]))
+        except ValueError as error:
+            return JSONResponse({"result": "refused", "reason": str(error)}, status_code=400)
+        return answered(Drain(targets))
+
+    async def finish(_request: Request) -> Response:
+        subject.finish()
+        return JSONResponse({"result": "done"})
+
+    async def pin(request: Request) -> Response:
+        name = request.query_params.get("client", "")
+        if not 0 < len(name) <= _NAME_CHARS_MAX:
+            return JSONResponse({"result": "refused", "reason": f"{name!r} is no name of a client"}, status_code=400)
+        return answered(Pin(name) if request.url.path == "/pin" else Unpin(name))
+
+    return {"/drain": drain, "/finish": finish, "/pin": pin, "/unpin": pin}
+
+
+def _target(text: str) -> Target:
+    broker, _, rest = text.partition("=")
+    address, _, clients = rest.rpartition("=")
+    if not broker or not address or not clients.isdigit():
+        raise ValueError(f"{text!r} is not NAME=ADDRESS=CLIENTS")
+    return Target(broker, address, int(clients))
+
+
+def _drain_of(subject: Operated) -> dict[str, Any]:
+    status = subject.status()["broker"].get("migration", {})
+    return {"clients": subject.status()["broker"].get("clients", 0), **status.get("drain", {})}

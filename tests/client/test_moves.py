@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from client.moving import ORDER, connected, horizon, message, moving, numbers, said, told
+from penstock.broker.frames import (
+    Acknowledge,
+    Frame,
+    Moved,
+    MoveFailed,
+    Refused,
+    StatusReply,
+    StatusRequest,
+    Subscribe,
+    Subscribed,
+)
+from penstock.client.wanted import wanted
+
+CONFIRMED = Subscribed(1, "TRUE", (), (("quotes", 10),))
+TAKEN = Refused("subscribe", 1, "durable subscription 'bill' was taken over or forgotten")
+
+
+def test_the_new_connection_takes_over_and_both_brokers_are_told() -> None:
+    session, inbox = connected()
+    newcomer = moving(session)
+    said(newcomer)
+    told(newcomer, CONFIRMED, horizon(10, 1))
+    leaver, changes = session.take_over()
+    assert leaver is not None
+    assert leaver.take_frames(now_ms=0) == [Moved(7)]
+    assert said(session) == [Moved(7)]
+    assert (session.welcome.broker if session.welcome else "", inbox.state, session.moves.count) == ("new", "ready", 1)
+    assert (changes.lost, session.is_up) == (False, True)
+    told(session, message(12, 1))
+    assert numbers(inbox) == [9, 12]
+    session.check_invariants()
+
+
+def test_what_the_application_waits_for_is_asked_again_there() -> None:
+    session, _ = connected()
+    number = session.ask(StatusRequest)
+    answered = session.ask(StatusRequest)
+    told(session, StatusReply(answered, b"{}"))
+    told(moving(session), CONFIRMED)
+    session.take_over()
+    assert said(session)[-1] == StatusRequest(number)
+
+
+def test_if_the_old_broker_is_lost_the_new_one_takes_over_as_it_is() -> None:
+    session, inbox = connected()
+    moving(session)
+    session.on_disconnected()
+    late = session.subscribe(wanted("n > 3"))
+    leaver, _ = session.take_over()
+    assert leaver is None
+    assert inbox.state == "asked"
+    asked = [frame for frame in said(session) if isinstance(frame, Subscribe)]
+    assert [frame.number for frame in asked] == [1, late.number]
+    told(session, CONFIRMED)
+    assert inbox.state == "ready"
+
+
+def test_a_durable_name_that_went_ahead_is_no_take_over_and_is_claimed_back_if_the_client_stays() -> None:
+    for is_told_late in (False, True):
+        session, inbox = connected(durable="bill")
+        newcomer = moving(session)
+        if not is_told_late:
+            told(session, TAKEN)
+            assert inbox.state == "ready"
+        told(newcomer, message(12, 1))
+        session.give_up_move()
+        session.refuse_move(ORDER, "nobody there")
+        if is_told_late:
+            told(session, TAKEN)
+        frames: list[Frame] = said(session)
+        assert MoveFailed(7, "nobody there") in frames
+        again = [frame for frame in frames if isinstance(frame, Subscribe)]
+        assert again == [Subscribe(1, "TRUE", (("quotes", 13),), resumes=True, durable="bill")]
+        told(session, Subscribed(1, "TRUE"))
+        told(session, TAKEN)
+        assert inbox.is_taken_over, "the next time it is somebody else"
+
+
+def test_what_was_read_is_acknowledged_to_the_new_broker() -> None:
+    session, inbox = connected(durable="bill")
+    newcomer = moving(session)
+    told(newcomer, CONFIRMED, horizon(10, 1))
+    session.take_over()
+    said(session)
+    inbox.pop()
+    assert inbox.receipts is not None
+    inbox.receipts.settle()
+    session.on_moved(inbox)
+    assert said(session) == [Acknowledge(((1, 10),), 1)]
+
+
+def test_a_client_that_stays_drops_what_came_only_over_the_new_connection_and_goes_on() -> None:
+    session, inbox = connected()
+    newcomer = moving(session)
+    told(newcomer, message(3, 0), message(11, 1))
+    session.give_up_move()
+    told(session, message(11), message(12), message(3, 1))
+    assert numbers(inbox) == [9, 11, 12]
+    assert numbers(inbox, "loose") == [3]
+    session.check_invariants()

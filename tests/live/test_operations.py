@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from penstock.broker.draining import Target
+from penstock.broker.operating import Drain, Operation, Pin, Unpin
+from penstock.live.operations import operation_pages
+from penstock.model.errors import MisuseError
+
+
+class Node:
+    def __init__(self) -> None:
+        self.done: list[Operation | str] = []
+
+    def operate(self, operation: Operation) -> None:
+        if operation == Pin("nobody"):
+            raise MisuseError("cannot be")
+        self.done.append(operation)
+
+    def finish(self) -> None:
+        self.done.append("finish")
+
+    def status(self) -> dict[str, Any]:
+        return {"broker": {"clients": 4, "migration": {"drain": {"on": False, "left": 2}}}}
+
+
+def asked(node: Node, method: str, target: str) -> tuple[int, dict[str, Any]]:
+    path, _, query = target.partition("?")
+    scope = {"type": "http", "method": method, "path": path, "query_string": query.encode(), "headers": []}
+    scope |= {"scheme": "http", "server": ("127.0.0.1", 1)}
+
+    async def answered() -> tuple[int, dict[str, Any]]:
+        answer = await operation_pages(node)[path](Request(scope))
+        return answer.status_code, json.loads(bytes(answer.body))
+
+    return asyncio.run(answered())
+
+
+def test_operations_are_carried_out_and_the_drain_is_told() -> None:
+    node = Node()
+    drain = {"clients": 4, "on": False, "left": 2}
+    assert asked(node, "GET", "/drain") == (200, {"result": "told", "drain": drain})
+    assert asked(node, "POST", "/drain?to=sb2=penstock://127.0.0.1:7000=9") == (200, {"result": "done", "drain": drain})
+    for path in ("/drain", "/pin?client=a", "/unpin?client=a", "/finish"):
+        assert asked(node, "POST", path)[0] == 200
+    there = Target("sb2", "penstock://127.0.0.1:7000", 9)
+    assert node.done == [Drain((there,)), Drain(()), Pin("a"), Unpin("a"), "finish"]
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/pin", "'' is no name of a client"),
+        ("/pin?client=nobody", "cannot be"),
+        ("/drain?to=sb2", "'sb2' is not NAME=ADDRESS=CLIENTS"),
+        ("/drain?to=sb2=x=many", "'sb2=x=many' is not NAME=ADDRESS=CLIENTS"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_reason(path: str, reason: str) -> None:
+    node = Node()
+    code, told = asked(node, "POST", path)
+    assert (code in (400, 409), told["result"], told["reason"]) == (True, "refused", reason)
+    assert not node.done
