@@ -70,7 +70,7 @@ def test_an_old_broker_that_does_not_end_the_connection_is_not_waited_for_for_ev
 
     async def test() -> None:
         async with ScriptedBroker() as old, New() as new, connect(old.address, settings=QUICK) as client:
-            await client.subscribe("TRUE").ready()
+            _kept = await client.subscribe("TRUE").ready()
             old.peer.send(order_of(new))
             await until(lambda: old.peer.is_gone)
             assert client.broker == "new"
@@ -121,7 +121,7 @@ def test_a_new_broker_that_is_not_ready_in_time_is_given_up(monkeypatch: pytest.
 
     async def test() -> None:
         async with ScriptedBroker() as old, New() as new, connect(old.address, settings=QUICK) as client:
-            await client.subscribe("TRUE").ready()
+            _kept = await client.subscribe("TRUE").ready()
             new.answers[Subscribe] = lambda _: []
             assert "not ready within" in await refusal(old, order_of(new))
             await until(lambda: new.peer.is_gone)
@@ -154,7 +154,7 @@ def test_if_the_old_broker_dies_in_the_middle_the_new_one_has_the_client(is_read
 def test_if_the_old_broker_dies_before_the_new_one_has_answered_the_client_reconnects() -> None:
     async def test() -> None:
         async with ScriptedBroker() as old, New() as new, connect(old.address, settings=QUICK) as client:
-            await client.subscribe("TRUE").ready()
+            _kept = await client.subscribe("TRUE").ready()
             new.answers[Hello] = lambda _: []
             old.peer.send(order_of(new))
             await until(lambda: new.peers and new.peer.frames)
@@ -176,7 +176,7 @@ def test_who_is_pinned_publishes_or_moves_already_stays() -> None:
                 await publisher.publish({"n": 1})
                 assert await refusal(old, order_of(new)) == "the client publishes"
             async with connect(old.address, settings=QUICK) as mover:
-                await mover.subscribe("TRUE").ready()
+                _kept = await mover.subscribe("TRUE").ready()
                 new.answers[Subscribe] = lambda _: []
                 old.peer.send(order_of(new))
                 await until(lambda: new.peers and new.peer.of(Subscribe))
@@ -195,7 +195,7 @@ def test_who_is_pinned_publishes_or_moves_already_stays() -> None:
 def test_who_begins_to_publish_in_the_middle_stays() -> None:
     async def test() -> None:
         async with ScriptedBroker() as old, New() as new, connect(old.address, settings=QUICK) as client:
-            await client.subscribe("TRUE").ready()
+            _kept = await client.subscribe("TRUE").ready()
             new.answers[Subscribe] = lambda _: []
             old.peer.send(order_of(new))
             await until(lambda: new.peers and new.peer.of(Subscribe))
@@ -213,7 +213,7 @@ def test_a_client_that_is_closed_in_the_middle_leaves_nothing_behind() -> None:
     async def test() -> None:
         async with ScriptedBroker() as old, New() as new:
             client = await connect(old.address, settings=QUICK).open()
-            await client.subscribe("TRUE").ready()
+            _kept = await client.subscribe("TRUE").ready()
             new.answers[Subscribe] = lambda _: []
             old.peer.send(order_of(new))
             await until(lambda: new.peers and new.peer.of(Subscribe))

@@ -175,7 +175,7 @@ def test_who_is_pinned_or_publishes_stays_and_the_operator_is_told(tmp_path: Pat
             running(tmp_path) as world,
             connect(world.url("sb1"), name="statue", settings=replace(QUICK, pinned=True)) as statue,
         ):
-            await statue.subscribe("n >= 0").ready()
+            _kept = await statue.subscribe("n >= 0").ready()
             world.drain("sb1", "sb2")
             told = world.drained("sb1")
             assert (told["staying"], told["reasons"]) == ({"pinned": 1}, ["client statue is pinned"])

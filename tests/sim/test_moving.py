@@ -30,17 +30,21 @@ class Site:
         for client in self.clients:
             client.subscribe("n >= 0", durable=client.name if client.name.startswith("durable") else "")
         assert world.run_until_ready()
+        assert world.run_until(self._has_begun, limit_ms=5_000)
         self.count = 0
-        self.publish_until_ms = world.elapsed_ms + 4_000
+        self.publish_until_ms = world.elapsed_ms + 3_000
         self._publish()
         world.run_for(300)
+
+    def _has_begun(self) -> bool:
+        return all("pb.a" in client.subscriptions[1].positions for client in self.clients)
 
     def _publish(self) -> None:
         for pubend in PUBENDS:
             self.publisher.publish({"n": self.count}, pubend=pubend)
         self.count += 1
         if self.world.elapsed_ms < self.publish_until_ms:
-            self.world.clock.after(4_000, self._publish)
+            self.world.clock.after(8_000, self._publish)
 
     def order(self, old: str = "sb1", new: str = "sb2") -> None:
         core = self.world.broker(old).core
@@ -51,7 +55,7 @@ class Site:
                 core.migrations.move(peer.connection, broker=new, address=new, session=7, total=1, now_ms=now_ms)
 
     def settle(self) -> None:
-        self.world.run_for(12_000)
+        self.world.run_for(9_000)
 
     def numbers(self, client: SimClient, pubend: str) -> list[object]:
         return [each.attributes["n"] for each in client.deliveries if each.pubend == pubend]
@@ -78,7 +82,7 @@ def test_clients_move_while_messages_flow_and_get_each_once_and_in_order() -> No
     assert site.places() == ["sb1", "sb1"]
 
 
-@pytest.mark.parametrize("after_ms", [2, 20, 60, 300, 505, 530])
+@pytest.mark.parametrize("after_ms", [2, 60, 300, 530])
 @pytest.mark.parametrize("victim", ["sb1", "sb2"])
 def test_a_broker_that_crashes_in_the_middle_costs_nothing_that_is_guaranteed(victim: str, after_ms: int) -> None:
     site = Site("plain", "durable")
@@ -90,7 +94,7 @@ def test_a_broker_that_crashes_in_the_middle_costs_nothing_that_is_guaranteed(vi
     site.check("pb.a")
 
 
-@pytest.mark.parametrize("after_ms", [3, 100, 510])
+@pytest.mark.parametrize("after_ms", [3, 510])
 @pytest.mark.parametrize("broker", ["sb1", "sb2"])
 def test_a_link_that_is_cut_in_the_middle_costs_nothing_that_is_guaranteed(broker: str, after_ms: int) -> None:
     site = Site("plain", "durable")

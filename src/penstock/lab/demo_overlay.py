@@ -55,6 +55,8 @@ class OverlayPlan:
     """Settings of all brokers that are to differ from the usual."""
     service: str = "guaranteed"
     """The service class of all pubends: ``guaranteed`` or ``best-effort``."""
+    own: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By broker, what is to be its own: an ``admin_port``, or a setting that differs from those of all."""
 
     def toml(self, ports: Mapping[str, int]) -> str:
         """The overlay file."""
@@ -63,6 +65,7 @@ class OverlayPlan:
             listed = ", ".join(f'"{each}"' for each in pubends)
             lines += [f"[brokers.{name}]", f"port = {ports[name]}", f"pubends = [{listed}]"]
             lines.append(f'service = "{self.service}"')
+            lines += [f"{key} = {value}" for key, value in self.own.get(name, {}).items()]
         for left, right in self.links:
             lines += ["[[links]]", f'between = ["{left}", "{right}"]']
         return "\n".join(lines) + "\n"
