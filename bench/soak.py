@@ -32,6 +32,7 @@ from penstock.sim.campaign import BrokenLawError, Campaign, NoProgressError
 from penstock.sim.congestion_campaign import CongestionCampaign
 from penstock.sim.delivery import DeliveryCampaign
 from penstock.sim.delivery_run import DeliveryRun, Failure
+from penstock.sim.migration_campaign import MigrationCampaign
 from penstock.sim.probes import missed
 
 __all__ = ["DELIVERY", "EXIT_CODES", "main"]
@@ -42,6 +43,7 @@ CAMPAIGNS: Final[dict[str, Callable[[Random], object]]] = {
     "frames": frames_campaign,
     "overlay": lambda rng: Campaign(rng.getrandbits(32)).run(),
     "congestion": lambda rng: CongestionCampaign(rng.getrandbits(32)).run(),
+    "migration": lambda rng: _migration(rng.getrandbits(32)),
 }
 EXIT_CODES: Final = {Failure.CRASH: 3, Failure.BROKEN_LAW: 1, Failure.NO_PROGRESS: 2}
 """The worst first."""
@@ -134,6 +136,14 @@ def _failures_of(name: str, seed: int) -> list[tuple[Failure, str]]:
         told += ["".join(traceback.format_tb(error.__traceback__)[-3:]).rstrip(), _again(name, seed)]
         return [(_kind(error), "\n".join(told))]
     return []
+
+
+def _migration(seed: int) -> None:
+    run = MigrationCampaign(seed).run()
+    if run.failure is Failure.NO_PROGRESS:
+        raise NoProgressError(run.story())
+    if run.failure is not None:
+        raise (RuntimeError if run.failure is Failure.CRASH else BrokenLawError)(run.story())
 
 
 def _kind(error: Exception) -> Failure:

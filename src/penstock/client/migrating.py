@@ -50,12 +50,13 @@ class Migrator:
         *,
         attempt: Callable[[Address, Endpoint], Awaitable[Connection]],
         current: Callable[[], tuple[Connection | None, Address | None]],
+        learn: Callable[[Address], None],
         adopt: Callable[[Connection, Address], None],
         on_changes: Callable[[Changes], None],
     ) -> None:
-        """Use these ways to make a connection, to find the present one, and to have another in its place."""
+        """Use these ways to make a connection, to find the present one, to keep an address, and to change over."""
         self._session, self._settings = session, settings
-        self._attempt, self._current, self._adopt = attempt, current, adopt
+        self._attempt, self._current, self._learn, self._adopt = attempt, current, learn, adopt
         self._on_changes = on_changes
         self._task: asyncio.Task[None] | None = None
         self._newcomer: Newcomer | None = None
@@ -71,6 +72,7 @@ class Migrator:
         else:
             (address,) = parse_addresses(order.address)
             self._cancel()
+            self._learn(address)
             newcomer = self._newcomer = self._session.begin_move(order)
             self._task = asyncio.create_task(self._move(newcomer, address), name=f"move to {order.broker}")
 

@@ -43,6 +43,7 @@ class Supervisor:
             settings,
             attempt=self._attempt,
             current=lambda: (self.connection, self.address),
+            learn=self._learn,
             adopt=self._adopt,
             on_changes=on_changes,
         )
@@ -161,15 +162,20 @@ class Supervisor:
     def _adopt(self, connection: Connection, address: Address) -> None:
         """The client has moved: from now on it is looked for there first."""
         self._hold(connection, address)
+        self._learn(address)
+        # Who waits for the end of the old one has to wait for the end of this one.
+        self._turned.set()
+
+    def _learn(self, address: Address) -> None:
+        """Another address, to be tried when the present one and those that were given have failed."""
         if address not in self._given:
             self._told.pop(address, None)
             self._told[address] = None
             while len(self._told) > _TOLD_MAX:
                 del self._told[next(iter(self._told))]
-        known = dict.fromkeys((address, *self._given, *reversed(self._told)))
-        self._addresses, self._turn = tuple(known), 0
-        # Who waits for the end of the old one has to wait for the end of this one.
-        self._turned.set()
+        present = () if self.address is None else (self.address,)
+        self._addresses = tuple(dict.fromkeys((*present, *self._given, *reversed(self._told))))
+        self._turn = 0
 
     def _pass_on(self, changes: Changes) -> None:
         self._on_changes(changes)
