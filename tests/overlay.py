@@ -14,7 +14,7 @@ from typing import Any
 from penstock.broker import Broker, BrokerSettings, Close, Mechanism, Record
 from penstock.broker import frames as f
 from penstock.broker.codec import FrameReader, encode_frame
-from penstock.broker.effects import Commit, Effect, ReadKept, ReadLog
+from penstock.broker.effects import Commit, Effect, Operate, ReadKept, ReadLog
 from penstock.broker.outbox import CONTROL_FRAME_BYTES
 from penstock.model.body import decode_attributes, encode_body
 from penstock.model.message import Message
