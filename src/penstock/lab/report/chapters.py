@@ -189,6 +189,7 @@ _TRACKING: Final = Chapter(
             },
         ),
         Entry("tracking-search", {"standard_errors": between(-4, 4), "missed": exactly(0)}),
+        Entry("tracking-truth", {"missed": exactly(0)}),
         Entry("tracking-latency", {"cpu_ratio_bloom": at_most(1.05)}, is_live=True),
         Entry("trace-bulk", {"false_negatives": exactly(0)}, is_live=True),
     ),
