@@ -5,7 +5,7 @@ import pytest
 from client.moving import connected, message, moving, numbers, told
 from penstock.broker.codec import encode_frame
 from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import Goodbye, PubendNames, Subscribed
+from penstock.broker.frames import Frame, Goodbye, PubendNames, Subscribed
 from penstock.client.inbox import Inbox
 from penstock.client.leaver import Leaver
 
@@ -20,7 +20,13 @@ def leaving() -> tuple[Leaver, Inbox]:
 
 def test_what_is_left_is_taken_until_the_broker_says_goodbye() -> None:
     leaver, inbox = leaving()
-    frames = (message(1, 1), PubendNames(((2, "more"),)), message(4, 2), message(11), Goodbye("moved", "goes on"))
+    frames: tuple[Frame, ...] = (
+        message(1, 1),
+        PubendNames(((2, "more"),)),
+        message(4, 2),
+        message(11),
+        Goodbye("moved", "goes on"),
+    )
     changes = leaver.on_data(b"".join(map(encode_frame, frames)), now_ms=0, wall_ms=0)
     assert (numbers(inbox, "loose"), numbers(inbox, "more"), numbers(inbox)) == ([1], [4], [9, 11])
     assert changes.goodbye == Goodbye("moved", "goes on")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,7 @@ from penstock.client.reconnect import Reconnect
 from penstock.client.settings import ClientSettings
 
 
-def lost_at(now_ms: int, **changes: int) -> Reconnect:
+def lost_at(now_ms: int, **changes: Any) -> Reconnect:
     settings = ClientSettings(backoff_first_ms=100, backoff_max_ms=1_000, **changes)
     reconnect = Reconnect(settings, Random(3))
     reconnect.on_lost(now_ms=now_ms)

@@ -194,7 +194,7 @@ def test_the_blocking_client_moves_as_well(tmp_path: Path) -> None:
             loop, got = asyncio.get_running_loop(), list[int]()
 
             def read() -> str:
-                with connect_sync(world.url("sb1"), settings=QUICK) as client, client.subscribe("n >= 0") as messages:
+                with connect_sync(world.url("sb1"), settings=QUICK) as client, client.subscribe("n >= -1") as messages:
                     messages.ready()
                     for message in messages:
                         pubend, number = place_of(message)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from client.scripted import body_of, deliver
@@ -58,7 +60,7 @@ def naming(pubend: int, tick: int, number: int = 1) -> Horizons:
     return Horizons(pubend, tick, number.to_bytes(4), is_only=True)
 
 
-def session_up(**changes: int) -> Session:
+def session_up(**changes: Any) -> Session:
     session = Session(ClientSettings(**changes), name="me", token=CREDENTIAL, overlay="test", publisher=PUBLISHER)
     session.on_connected(now_ms=0)
     assert session.take_frames(now_ms=0) == [

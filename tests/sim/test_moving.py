@@ -115,7 +115,7 @@ def test_a_link_that_is_cut_in_the_middle_costs_nothing_that_is_guaranteed(broke
 def test_who_publishes_or_is_pinned_or_has_no_way_there_stays() -> None:
     site = Site("pinned", "wayless")
     pinned, wayless = site.clients
-    pinned.is_pinned, wayless.moving.roads = True, None
+    pinned.moving.is_pinned, wayless.moving.roads = True, None
     site.order()
     site.settle()
     assert site.places() == ["sb1", "sb1"]

@@ -81,23 +81,7 @@ class Broker:
         self._mechanisms = Mechanisms(rooms, (*mechanisms, self._token), edges, say_to=self._neighbourhood.say_to)
         if edges.subscriptions:
             self._readiness.need(rooms.filters.version)
-        self._figures = Figures(
-            rooms,
-            incarnation=incarnation,
-            counts=(
-                *(lambda: self._router.counts, self._guaranteed.counts, lambda: self._log_desk.counts),
-                *(lambda: self._congestion.counts, lambda: self._trace_desk.counts),
-            ),
-            parts={
-                "malformed": lambda: self.malformed,
-                "refused": lambda: self._desk.refused,
-                "guaranteed": self._guaranteed.status,
-                "congestion": self._congestion.status,
-                "tracking": self._tracker.status,
-                "migration": self._operator.status,
-                "mechanisms": self._mechanisms.status,
-            },
-        )
+        self._figures = self._gathered(rooms, incarnation)
         self._beat_ms: int | None = None
         self._credit_ms: int | None = None
         timed = (self._readiness, self._intake, self._guaranteed, self._congestion, self._mechanisms)
@@ -118,6 +102,25 @@ class Broker:
                 self._desk, self._intake, self._guaranteed, self._log_desk, self._neighbourhood, self.migrations
             ),
         }
+
+    def _gathered(self, rooms: Rooms, incarnation: int) -> Figures:
+        return Figures(
+            rooms,
+            incarnation=incarnation,
+            counts=(
+                *(lambda: self._router.counts, self._guaranteed.counts, lambda: self._log_desk.counts),
+                *(lambda: self._congestion.counts, lambda: self._trace_desk.counts),
+            ),
+            parts={
+                "malformed": lambda: self.malformed,
+                "refused": lambda: self._desk.refused,
+                "guaranteed": self._guaranteed.status,
+                "congestion": self._congestion.status,
+                "tracking": self._tracker.status,
+                "migration": self._operator.status,
+                "mechanisms": self._mechanisms.status,
+            },
+        )
 
     # --- stimuli
 

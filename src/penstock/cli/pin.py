@@ -40,6 +40,6 @@ def unpin(file: _File, client: _Client) -> None:
 def _tell(file: str, path: str, client: str) -> None:
     overlay = load_overlay(file)
     answers = ask_all(overlay, overlay.brokers.values(), "POST", path, {"client": client})
-    console.table(f"{path[1:]} {client}", _ANSWERS, [(each.name, each.result, each.reason) for each in answers])
+    console.table(f"{path[1:]} {client}", _ANSWERS, ((each.name, each.result, each.reason) for each in answers))
     if any(each.result != "done" for each in answers):
         raise typer.Exit(FAILURE)

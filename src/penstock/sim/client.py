@@ -76,8 +76,6 @@ class SimClient:
         self._positions = self.subscribing.positions
         self.line: Line | None = None
         """Its connection, if there is one."""
-        self.is_pinned = False
-        """Whether it refuses to go to another broker."""
         self.moving = Moving(self)
         self._handlers: dict[type, Callable[[Any], None]] = {
             Deliver: self._on_deliver,
@@ -332,7 +330,7 @@ class SimClient:
             publisher=self.publishing.publisher,
             migration=migration,
             origin=origin,
-            pinned=self.is_pinned,
+            pinned=self.moving.is_pinned,
         )
 
     def record(self, number: int, pubend: str, tick: int, body: bytes) -> None:

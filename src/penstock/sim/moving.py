@@ -73,6 +73,8 @@ class Moving:
         self._old_names: dict[int, str] = {}
         self._displaced: dict[int, None] = {}
         self._claimed: dict[int, None] = {}
+        self.is_pinned = False
+        """Whether it refuses to go anywhere."""
         self.count = 0
         """How often it has moved."""
         self.failures: list[str] = []
@@ -88,7 +90,7 @@ class Moving:
     def on_order(self, order: Migrate) -> None:
         """The broker wants it to go elsewhere."""
         client = self._client
-        problem = "moving already" if self.is_busy else "pinned" if client.is_pinned else ""
+        problem = "moving already" if self.is_busy else "pinned" if self.is_pinned else ""
         if not problem and (client.publishing.published or self.roads is None):
             problem = "publishes" if client.publishing.published else "knows no way"
         if problem:
