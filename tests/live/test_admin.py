@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from live.support import FakeBroker, lone, run
+from penstock.broker.operating import Operation
 from penstock.congestion import CongestionSettings
 from penstock.live.admin import AdminServer
 from penstock.live.errors import ConfigError, RestartError
@@ -53,6 +54,12 @@ class Subject:
         if digest == "bad":
             raise RestartError("needs a restart of broker b1: port (1 to 2)")
         return OverlayChange() if digest == "same" else OverlayChange(brokers_added=("b9",))
+
+    def operate(self, operation: Operation) -> None:
+        raise NotImplementedError(operation)
+
+    def finish(self) -> None:
+        raise NotImplementedError
 
     async def ship(self) -> dict[str, Any]:
         if self.problem is not None:
