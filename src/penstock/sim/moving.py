@@ -385,6 +385,7 @@ class Moving:
         client = self._client
         assert client.line is not None
         assert client.line.welcome is not None
+        client.subscribing.positions.void(number)
         self._say(client.subscribing.ask_for(client.subscriptions[number], client.line.welcome.broker))
 
     def _say(self, frame: ControlFrame) -> None:

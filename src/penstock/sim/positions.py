@@ -38,6 +38,11 @@ class Positions:
         """Forget what was said on the last connection."""
         self._names, self._numbers, self._begun, self._acknowledged, self._durably = {}, {}, {}, {}, {}
 
+    def void(self, number: int) -> None:
+        """Forget what was said of one subscription on this connection: it is asked for again."""
+        self._begun = {key: None for key in self._begun if key[0] != number}
+        self._durably = {key: tick for key, tick in self._durably.items() if key[0] != number}
+
     def learn(self, names: tuple[tuple[int, str], ...]) -> None:
         """The broker numbers pubends."""
         self._names.update(names)
