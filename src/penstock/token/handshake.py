@@ -26,7 +26,7 @@ _COMMITS_MAX: Final = 16
 """Commits that can be said again; the oldest is forgotten."""
 _TRIES_MAX: Final = 3
 """How often an offer is said before its receiver is given up."""
-_ACCEPTS_MAX: Final = 6
+_ACCEPTS_MAX: Final = 12
 """How often an acceptance is said before it is given up, and the token with it if it was committed."""
 
 

@@ -1,0 +1,226 @@
+"""A program as a member of a group with a wandering token: waits for its turns, and counts ([Token] section 3)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from random import Random, SystemRandom
+from types import TracebackType
+from typing import Any, Final, Self
+
+from penstock.client.errors import ClientClosedError
+from penstock.client.token.carrier import Alone, Carrier, checked_name
+from penstock.client.token.durations import duration_ms
+from penstock.live.clock import Clock
+from penstock.live.logs import log
+from penstock.token.member import Enabled, Member, Output, Send
+from penstock.token.messages import TokenMessageError
+from penstock.token.settings import SWIFT, Plan
+from penstock.token.tokens import Fence
+
+__all__ = ["TokenCounters", "TokenGroup"]
+
+_RETRY_MS_MIN: Final = 40
+"""Answers of other members are waited for at least so long."""
+
+
+@dataclass(slots=True, frozen=True)
+class TokenCounters:
+    """What one member has done and seen so far."""
+
+    operations: int
+    """Turns that were used."""
+    idle: int
+    """Turns in which nothing waited to be done."""
+    overlaps: int
+    """Tokens seen beside another one."""
+    regenerations: int
+    """Tokens made here, since none came for too long."""
+    late: int
+    """Operations that took longer than they were said to."""
+    malformed: int
+    """Messages that were none."""
+
+
+class TokenGroup:
+    """Membership in one group; use it with ``async with``, or ``open`` and ``close``.
+
+    ``every`` is the least time between two turns of a member, ``about`` what an operation takes. If the operations of
+    all members take longer than ``every`` (``k_load`` above 1), turns become rarer by themselves.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        every: str | float,
+        about: str | float,
+        carrier: Carrier | None = None,
+        variant: str = SWIFT,
+        rng: Random | None = None,
+    ) -> None:
+        self.group = checked_name(group, "group")
+        self._carrier: Carrier = carrier or Alone()
+        self._plan = Plan(duration_ms(about, "about"), duration_ms(every, "every"), variant=variant)
+        self._rng = rng or Random(SystemRandom().randrange(2**63))
+        self._clock = Clock()
+        self._member: Member | None = None
+        self._waiting: deque[asyncio.Future[Fence]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle = self._malformed = 0
+
+    # --- coming and going
+
+    async def open(self) -> Self:
+        """Join."""
+        assert self._member is None, "a group is opened once"
+        now_ms = self._clock.now_ms()
+        retry_ms = max(self._plan.constants(1).skip_ms // 2, _RETRY_MS_MIN)
+        self._member = Member(
+            self._carrier.name, self._plan, life=now_ms, rng=self._rng, now_ms=now_ms, retry_ms=retry_ms
+        )
+        try:
+            await self._carrier.open(self.group, self)
+        except BaseException:
+            self._member = None
+            raise
+        self._arm()
+        return self
+
+    async def close(self) -> None:
+        """Leave; who still waits for a turn gets a ``ClientClosedError``."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_exception(ClientClosedError(f"left group {self.group} before its turn came"))
+        self._waiting.clear()
+        if self._member is not None:
+            await self._carrier.close()
+            self._member = None
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # --- turns
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[Fence, None]:
+        """Wait until it is this member's turn; the operation is what happens within.
+
+        ::
+
+            async with group.turn() as fence:
+                await copy_everything(fence)
+        """
+        fence = await self._enabled()
+        try:
+            yield fence
+        finally:
+            self._done(fence)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is a member now."""
+        return self._member is not None
+
+    @property
+    def counters(self) -> TokenCounters:
+        """What this member has done and seen so far."""
+        counts = self._joined().counts
+        return TokenCounters(
+            counts["operations"] - self._idle,
+            self._idle,
+            counts["overlaps"],
+            counts["regenerations"],
+            counts["overruns"],
+            self._malformed,
+        )
+
+    def status(self) -> dict[str, Any]:
+        """All figures: constants, load, counts."""
+        return {"group": self.group, "member": self._carrier.name, **self._joined().status()}
+
+    # --- from the carrier
+
+    def on_message(self, sender: str, payload: bytes) -> None:
+        """A member said something."""
+        if self._member is None:
+            return
+        try:
+            self._carry_out(self._member.on_message(sender, payload, now_ms=self._clock.now_ms()))
+        except TokenMessageError as error:
+            self._malformed += 1
+            log("malformed", (("group", self.group), ("sender", sender), ("reason", str(error))))
+
+    def on_members(self, members: Sequence[str]) -> None:
+        """These are the members now."""
+        if self._member is not None:
+            self._carry_out(self._member.set_members(members, now_ms=self._clock.now_ms()))
+
+    # --- inside
+
+    def _joined(self) -> Member:
+        assert self._member is not None, "the group is not open"
+        return self._member
+
+    async def _enabled(self) -> Fence:
+        self._joined()
+        waiting: asyncio.Future[Fence] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            with suppress(ValueError):
+                self._waiting.remove(waiting)
+            if waiting.done() and not waiting.cancelled():
+                # The turn came in the moment in which nobody wanted it any more.
+                self._done(waiting.result())
+            raise
+
+    def _done(self, fence: Fence) -> None:
+        if self._member is not None:
+            self._carry_out(self._member.done(fence, now_ms=self._clock.now_ms()))
+
+    def _carry_out(self, outputs: list[Output]) -> None:
+        for output in outputs:
+            if isinstance(output, Send):
+                self._carrier.send(output.to, output.payload)
+            elif isinstance(output, Enabled):
+                self._hand_over(output.fence)
+            else:
+                log(output.event, (("group", self.group), ("own", self._carrier.name), *output.fields))
+        self._arm()
+
+    def _hand_over(self, fence: Fence) -> None:
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(fence)
+                return
+        self._idle += 1
+        # Not from within the answer of the member itself.
+        asyncio.get_running_loop().call_soon(self._done, fence)
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due_ms = self._member.next_deadline() if self._member is not None else None
+        if due_ms is not None:
+            delay_s = max(due_ms - self._clock.now_ms(), 0) / 1_000
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._member is not None:
+            self._carry_out(self._member.on_deadline(now_ms=self._clock.now_ms()))

@@ -1,0 +1,116 @@
+"""Members of a group that know each other by a list of addresses, and speak UDP; with a shared key, if there is one.
+
+A datagram is the group, the sender and the payload, and with a key a tag by which others of the group know that it is
+one of them (HMAC-SHA-256, cut to 16 bytes). Repeating an old datagram does no harm: the handshake is made for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from penstock.client.errors import ClientError
+from penstock.client.token.carrier import Receiver, checked_name
+from penstock.model.errors import MisuseError
+
+__all__ = ["OverUdp"]
+
+_TAG_BYTES: Final = 16
+_DATAGRAM_BYTES_MAX: Final = 1_400
+
+
+class _Datagram(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    group: str
+    sender: str
+    to: str
+    payload: bytes
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Datagram)
+
+
+class OverUdp:
+    """A carrier between given peers; members are named by their addresses, which all of them must know them by."""
+
+    def __init__(self, own: str, peers: Iterable[str], *, key: bytes | str = b"") -> None:
+        self.name = checked_name(own, "member")
+        self._own = _parsed(own)
+        self._peers = {checked_name(peer, "peer"): _parsed(peer) for peer in peers if peer != own}
+        self._key = key.encode() if isinstance(key, str) else key
+        self._group = ""
+        self._receiver: Receiver | None = None
+        self._transport: asyncio.DatagramTransport | None = None
+        self.refused = 0
+        """Datagrams that were none of this group."""
+
+    async def open(self, group: str, receiver: Receiver) -> None:
+        """Listen at the own address; raises ``ClientError`` if that cannot be had."""
+        self._group, self._receiver = checked_name(group, "group"), receiver
+        loop = asyncio.get_running_loop()
+        try:
+            self._transport, _ = await loop.create_datagram_endpoint(lambda: _Endpoint(self), local_addr=self._own)
+        except OSError as error:
+            raise ClientError(f"cannot listen at {self.name} (UDP): {error.strerror or error}") from None
+        receiver.on_members([self.name, *self._peers])
+
+    def send(self, to: str, payload: bytes) -> None:
+        """One datagram."""
+        if self._transport is None or to not in self._peers:
+            return
+        data = _encoder.encode(_Datagram(self._group, self.name, to, payload))
+        self._transport.sendto(data + self._tag(data), self._peers[to])
+
+    async def close(self) -> None:
+        """Hear no more."""
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = None
+            await asyncio.sleep(0)
+
+    def on_datagram(self, data: bytes) -> None:
+        """Something has come in: a message, or it is counted as refused."""
+        found = self._opened(data) if len(data) <= _DATAGRAM_BYTES_MAX else None
+        if found is None or self._receiver is None:
+            self.refused += 1
+        else:
+            self._receiver.on_message(found.sender, found.payload)
+
+    def _opened(self, data: bytes) -> _Datagram | None:
+        if self._key:
+            data, tag = data[:-_TAG_BYTES], data[-_TAG_BYTES:]
+            if not hmac.compare_digest(tag, self._tag(data)):
+                return None
+        try:
+            found = _decoder.decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+        is_ours = found.group == self._group and found.to == self.name and found.sender in self._peers
+        return found if is_ours else None
+
+    def _tag(self, data: bytes) -> bytes:
+        return hmac.digest(self._key, data, "sha256")[:_TAG_BYTES] if self._key else b""
+
+
+class _Endpoint(asyncio.DatagramProtocol):
+    def __init__(self, carrier: OverUdp) -> None:
+        self._carrier = carrier
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        del addr
+        self._carrier.on_datagram(data)
+
+    def error_received(self, exc: Exception) -> None:
+        # A peer that is down: what was said to it is lost.
+        del exc
+
+
+def _parsed(address: str) -> tuple[str, int]:
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise MisuseError(f"{address!r} is no address of a member; it looks like 127.0.0.1:9000")
+    return host.strip("[]"), int(port)
