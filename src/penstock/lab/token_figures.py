@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Shares", "concurrency", "intervals", "random_access", "ratio"]
+__all__ = ["Shares", "concurrency", "intervals", "overlap_share", "random_access", "ratio"]
 
 Shares = NDArray[np.float64]
 """By the number of operations at once: the time, in milliseconds."""
@@ -51,6 +51,18 @@ def random_access(size: int, *, min_ms: int, end_ms: int, rng: Random) -> NDArra
     begins = np.cumsum(gaps, axis=1).ravel()
     found: NDArray[np.int64] = np.sort(begins[begins < end_ms])
     return found
+
+
+def overlap_share(spans: Sequence[tuple[float, float]], first: float, last: float) -> float:
+    """The share of the time between two instants in which two or more of these spans were at once."""
+    ends = [(max(begin, first), 1) for begin, end in spans if end > first and begin < last]
+    ends += [(min(end, last), -1) for begin, end in spans if end > first and begin < last]
+    running, since, overlapped = 0, first, 0.0
+    for at, step in sorted(ends):
+        if running > 1:
+            overlapped += at - since
+        running, since = running + step, at
+    return ratio(overlapped, last - first)
 
 
 def ratio(part: float, whole: float) -> float:
