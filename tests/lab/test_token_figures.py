@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from penstock.lab.token_figures import concurrency, intervals, random_access, ratio
+from penstock.lab.token_figures import concurrency, intervals, overlap_share, random_access, ratio
 
 
 def test_time_is_shared_out_by_operations_at_once() -> None:
@@ -53,3 +53,10 @@ def test_random_access_is_about_poisson() -> None:
 def test_a_share_of_nothing_is_none() -> None:
     assert ratio(1, 0) == 0.0
     assert ratio(1, 4) == 0.25
+
+
+def test_spans_that_overlap_are_counted_once_however_many_they_are() -> None:
+    spans = [(0.0, 4.0), (3.0, 6.0), (3.5, 5.0), (6.0, 8.0)]
+    assert overlap_share(spans, 0.0, 10.0) == pytest.approx(0.2)
+    assert overlap_share(spans, 3.5, 4.5) == pytest.approx(1.0)
+    assert overlap_share([], 0.0, 10.0) == 0.0

@@ -26,7 +26,7 @@ from penstock.token.settings import Constants
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["TOKEN_LIVE", "LiveGroup", "Operation", "stabilised_ms"]
+__all__ = ["TOKEN_LIVE", "LiveGroup", "Operation", "free_names", "stabilised_ms"]
 
 _NS: Final = 1_000_000
 _START_S_MAX: Final = 120.0
@@ -157,7 +157,8 @@ def stabilised_ms(operations: Sequence[Operation], killed_ms: float, until_ms: f
     return after[first].begin_ms - killed_ms
 
 
-def _names(members: int) -> list[str]:
+def free_names(members: int) -> list[str]:
+    """Addresses on loopback that nobody uses at the moment, for UDP."""
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(members)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))
@@ -170,7 +171,7 @@ def _names(members: int) -> list[str]:
 def _run(context: Context) -> Mapping[str, float]:
     members, kills, op_ms = context.integer("members"), context.integer("kills"), context.integer("op_ms")
     constants = Constants.for_size(members, op_ms=op_ms, load=0.8, variant=constants_of(context).variant)
-    group = LiveGroup(_names(members), op_ms, constants.min_ms, constants.variant)
+    group = LiveGroup(free_names(members), op_ms, constants.min_ms, constants.variant)
     context.reporter.stage(f"{members} processes, of which the holder is killed", total=kills)
     killed: list[float] = []
     try:
