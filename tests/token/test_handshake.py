@@ -114,6 +114,14 @@ def test_an_end_that_came_back_commits_and_takes_nothing_of_its_former_life() ->
     assert b.accepted == 1
 
 
+def test_an_acceptance_of_a_former_life_is_not_taken_for_one_of_an_offer_with_the_same_number() -> None:
+    _, _, _, accept, _ = passed()
+    later = Handshake(2, retry_ms=10)
+    later.offer(Token(9, "y"), "b", now_ms=0)
+    assert later.on_accept("b", accept) is None
+    assert later.offered == [Token(9, "y")]
+
+
 def test_an_offer_is_repeated_and_then_given_up_so_that_the_token_is_here_again() -> None:
     a, _ = ends()
     a.offer(TOKEN, "b", now_ms=0)

@@ -153,6 +153,19 @@ def test_losses_and_repetitions_on_the_way_are_survived() -> None:
     assert len(net.holders()) <= 2
 
 
+def test_a_member_whose_others_do_not_answer_goes_on_alone() -> None:
+    net = Net(8)
+    net.add(*names(3))
+    net.run(2_000)
+    # Nobody tells the last one that the others are gone.
+    del net.members["m1"], net.members["m2"]
+    since_ms = net.now_ms
+    net.run(10_000)
+    begins = [begin for begin, _, who in net.operations if begin > since_ms + 2_000]
+    assert len(begins) > 10
+    assert net.members["m0"].counts["unanswered"] > 10
+
+
 def test_the_death_of_the_holder_is_healed_in_time() -> None:
     net = Net(4)
     net.add(*names(6))
