@@ -5,7 +5,7 @@ from __future__ import annotations
 from multiprocessing import get_context
 
 from penstock.lab.token_live import free_names
-from penstock.lab.token_live_member import run_member
+from penstock.lab.token_live_member import Told, run_member
 
 
 def test_a_member_alone_tells_when_it_is_ready_and_when_it_operates() -> None:
@@ -16,7 +16,7 @@ def test_a_member_alone_tells_when_it_is_ready_and_when_it_operates() -> None:
     process.start()
     far.close()
     try:
-        told = []
+        told: list[Told] = []
         while len(told) < 6 and pipe.poll(60):
             told.append(pipe.recv())
     finally:

@@ -36,6 +36,12 @@ def test_derived_constants_keep_the_proportions_of_the_paper(size: int) -> None:
     assert constants.probation_ms < constants.max_ms
 
 
+@pytest.mark.parametrize(("size", "times"), [(5, 3.0), (300, 3.0), (1_000, 3.3), (100_000, 4.45), (10**7, 5.0)])
+def test_large_groups_wait_a_little_longer_for_a_lost_token(size: int, times: float) -> None:
+    constants = Constants.for_size(size, op_ms=40)
+    assert constants.max_ms / constants.min_ms == pytest.approx(times, abs=0.01)
+
+
 def test_a_lower_load_and_a_longer_period_are_given_when_asked_for() -> None:
     assert Constants.for_size(150, load=0.8).min_ms == 750_000
     assert Constants.for_size(10, min_ms=100_000).min_ms == 100_000

@@ -8,7 +8,7 @@ the probation and the evidence of variant ``swift``, which answer the paper's op
 from __future__ import annotations
 
 from dataclasses import Field, dataclass, field, fields, replace
-from math import ceil, isfinite, sqrt
+from math import ceil, isfinite, log, sqrt
 from typing import Any, Final, Self
 
 from penstock.model.errors import MisuseError
@@ -23,6 +23,10 @@ _TIME_MS_MAX: Final = 400 * 24 * 3_600_000
 """No constant is longer than this: more than a year is a mistake in units."""
 _SKIPS_PER_OP: Final = 4
 _MAX_PER_MIN: Final = 3
+_MAX_PER_MIN_MOST: Final = 5.0
+_MAX_GROWTH: Final = 0.25
+_LARGE: Final = 300
+"""Above so many members Δmax is a little more than three Δmin, so that hand-overs per operation stay the same."""
 _PROBATION_SKIPS: Final = 100
 _PROBATION_ROOTS: Final = 5.7
 """Probation is so many times √N skips where that is longer: rivals have to meet before it is over."""
@@ -83,7 +87,8 @@ class Constants:
         """The constants of a group of so many components.
 
         Δmin is at least what is asked for, and what so many operations of Δop take one after the other, at a load of at
-        most this; Δmax is three times as long. Without a Δskip it is a quarter of Δop, as in table 1.
+        most this; Δmax is three times as long, and somewhat more in groups above 300. Without a Δskip it is a quarter
+        of Δop, as in table 1.
         """
         if size < 1:
             raise TokenError(f"a group of {size} components has none")
@@ -92,7 +97,12 @@ class Constants:
         skip_ms = skip_ms or max(op_ms // _SKIPS_PER_OP, 1)
         least_ms = max(min_ms, ceil(op_ms * size / load), op_ms)
         return cls(
-            variant, skip_ms, op_ms, least_ms, _MAX_PER_MIN * least_ms, probation_ms=_probation(size, skip_ms, least_ms)
+            variant,
+            skip_ms,
+            op_ms,
+            least_ms,
+            int(_max_per_min(size) * least_ms),
+            probation_ms=_probation(size, skip_ms, least_ms),
         )
 
     @classmethod
@@ -139,6 +149,11 @@ class Plan:
                 size, min_ms=self.min_ms, op_ms=self.op_ms, skip_ms=self.skip_ms, variant=self.variant
             )
         return Constants.for_size(size, op_ms=self.op_ms, skip_ms=self.skip_ms, variant=self.variant)
+
+
+def _max_per_min(size: int) -> float:
+    # Rivals live for about √N steps in large groups: so fewer of them must come about.
+    return min(_MAX_PER_MIN + _MAX_GROWTH * log(max(size, _LARGE) / _LARGE), _MAX_PER_MIN_MOST)
 
 
 def _probation(size: int, skip_ms: int, min_ms: int) -> int:
