@@ -159,8 +159,24 @@ def test_a_channel_that_never_finds_enough_room_asks_for_less_after_a_while() ->
     assert channels.quotas[0] == 25
 
 
-def test_nobody_begins_from_more_than_the_limit() -> None:
+def test_nobody_waits_for_more_room_than_the_limit() -> None:
     reactor = Reactor()
     reactor.resize(1)
     reactor.cut(np.array([True]), np.array([9000.0]), np.ones(1), LocalPercentage(0.5), estimate=9000, limit=600)
-    assert reactor.quota.tolist() == [300]
+    assert (reactor.quota.tolist(), reactor.last_cut.tolist()) == ([4500], [600])
+    reactor.rise(estimate=300, limit=600)
+    assert reactor.quota.tolist() == [4800]
+
+
+def test_a_channel_with_which_something_waits_keeps_its_quota_and_begins_anew() -> None:
+    reactor = Reactor()
+    reactor.resize(2)
+    both = np.array([True, True])
+    reactor.cut(both, np.full(2, 400.0), np.ones(2), GlobalPercentage(), estimate=800, limit=600)
+    for _ in range(7):
+        reactor.rise(estimate=500, limit=600, waiting=np.array([True, False]))
+        reactor.check_invariants()
+    assert reactor.quota[1] == np.inf
+    assert 390 < reactor.quota[0] < 400
+    assert reactor.multiplier[0] == 1
+    assert reactor.last_cut[0] == reactor.quota[0] / 5, "there is room for a fifth more of everything"

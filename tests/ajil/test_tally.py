@@ -88,3 +88,13 @@ def test_the_next_epoch_begins_with_nothing_and_silence_is_counted() -> None:
     tally.leave("g")
     assert tally.groups == []
     tally.check_invariants()
+
+
+def test_an_epoch_of_another_length_is_brought_to_the_nominal_one() -> None:
+    _, tally = node("g")
+    tally.sent("g", "n1", 300, 3)
+    tally.wanted(0, 600, 6)
+    tally.scale(0.5)
+    seen = tally.observation()
+    assert seen.amounts.tolist() == [[150], [1.5]]
+    assert seen.wanted.tolist() == [[300], [3]]

@@ -24,6 +24,8 @@ __all__ = ["ROWS_MAX", "Monitor"]
 
 ROWS_MAX: Final = 200_000
 """Rates that a monitor stores."""
+_HEARD_MAX: Final = ROWS_MAX // 2
+"""Of these so many may be shares that others report; the rest is for what this node sees itself."""
 _NEVER: Final = 2**62
 """The epoch of what was not heard, or has timed out."""
 
@@ -78,6 +80,9 @@ class Monitor:
 
     def hear(self, reporter: str, entry: Entry, *, epoch: int) -> None:
         """A report on one group."""
+        if self._shares is not None and len(self._shares) >= _HEARD_MAX:
+            self.ignored += 1
+            return
         try:
             row = self.row(entry.group, reporter)
         except LimitError:
@@ -91,6 +96,10 @@ class Monitor:
         """Reports on several groups, as arrays."""
         self._store(rows, amounts, epoch)
         self._told[rows] = amounts[Unit.PACKETS]
+
+    def tell(self, rows: Indices, packets: Floats) -> None:
+        """This node has reported so much on some of its groups."""
+        self._told[rows] = packets
 
     def _store(self, rows: Indices, amounts: Floats, epoch: int) -> None:
         if self.smoothing < 1:

@@ -187,7 +187,10 @@ class AjilNode:
         self.epoch += 1
         self.monitor.observe(seen.rows, seen.amounts, epoch=self.epoch)
         demand = self._announce(seen) if self.aup.mode == "hard" else None
-        return EpochEnd(self._chosen(seen), demand, self._policy_to_announce())
+        chosen = self._chosen(seen)
+        if len(chosen):
+            self.monitor.tell(seen.rows[chosen], seen.amounts[Unit.PACKETS, chosen])
+        return EpochEnd(chosen, demand, self._policy_to_announce())
 
     def react(self, seen: Observation) -> None:
         """Others' reports on the same epoch had time to arrive: quotas follow what is known now."""
@@ -195,6 +198,8 @@ class AjilNode:
         if self.aup.mode == "hard":
             self._share_out()
             return
+        # Channels that were opened since then have sent nothing in that epoch.
+        seen.fit(len(self.channels))
         for unit in _UNITS:
             self._react(unit, seen)
 
@@ -206,7 +211,7 @@ class AjilNode:
         self.estimates[unit] = estimate
         reactor = self.reactors[unit]
         if estimate <= limit:
-            reactor.rise(estimate=estimate, limit=limit)
+            reactor.rise(estimate=estimate, limit=limit, waiting=seen.waiting)
         elif len(self.channels):
             hit, scale = self._domain(unit, seen, limit)
             policy = self.aup.slowdown_policy(unit)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from penstock.ajil.amounts import Floats, Indices
 
 __all__ = ["Observation"]
@@ -27,3 +30,24 @@ class Observation:
     """How many senders the group of each channel has."""
     wanted: Floats
     """Two rows: what each channel would have sent without any limit."""
+    waiting: NDArray[np.bool_] | None = None
+    """With which channels something waits to be sent; None if what may not be sent is dropped."""
+
+    def fit(self, channels: int) -> None:
+        """Makes room for channels that were opened later: they have sent nothing."""
+        more = channels - len(self.sizes)
+        if more > 0:
+            nothing = np.zeros((2, more))
+            self.sent = np.concatenate([self.sent, nothing], axis=1)
+            self.wanted = np.concatenate([self.wanted, nothing], axis=1)
+            self.ranks = np.concatenate([self.ranks, nothing + np.inf], axis=1)
+            self.sizes = np.concatenate([self.sizes, np.ones(more)])
+            if self.waiting is not None:
+                self.waiting = np.concatenate([self.waiting, np.zeros(more, dtype=bool)])
+
+    def forget(self, place: int) -> None:
+        """A channel was closed: it has sent nothing, for whoever comes to its place."""
+        if place < len(self.sizes):
+            self.sent[:, place], self.wanted[:, place], self.ranks[:, place] = 0, 0, np.inf
+            if self.waiting is not None:
+                self.waiting[place] = False

@@ -6,7 +6,7 @@ Deviations, each measured:
 - A quota may be cut again after it was raised. "Do not decrease after they have increased" (section 5.3), taken
   strictly, leaves the traffic 13 to 17 % above the limit.
 - Nobody holds for ever. A channel that was cut by much needs much room at once to rise; if there was some room, but
-  never enough, it asks for half as much after a while. No channel begins a slowdown from more than the limit.
+  never enough, it asks for half as much after a while, and for no more than the limit to begin with.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Reactor:
         assert estimate > limit
         slowed = np.isfinite(self.quota)
         # Who is not slowed down yet begins from what it has sent.
-        base = np.where(slowed, self.quota, np.minimum(sent, limit))
+        base = np.where(slowed, self.quota, sent)
         full = np.minimum(policy.cut(base, self.multiplier, estimate=estimate, limit=limit) * scale, base)
         hit = hit & (full > 0)
         if not hit.any():
@@ -75,14 +75,18 @@ class Reactor:
         gentle = estimate - full / 2 <= limit
         cut = np.where(gentle, full / 2, full)
         self.quota = np.where(hit, base - cut, self.quota)
-        self.last_cut = np.where(hit, cut, self.last_cut)
+        # Nobody finds room for more than the limit.
+        self.last_cut = np.where(hit, np.minimum(cut, limit), self.last_cut)
         self.multiplier = np.where(hit & gentle, self.multiplier / 2, self.multiplier)
         self._held[hit] = 0
         self.is_slowing = True
         self._end_slowdowns()
 
-    def rise(self, *, estimate: float, limit: float) -> None:
-        """The limit is kept: who can take back half of its last cut without exceeding it does so."""
+    def rise(self, *, estimate: float, limit: float, waiting: NDArray[np.bool_] | None = None) -> None:
+        """The limit is kept: who can take back half of its last cut without exceeding it does so.
+
+        With the channels that are marked, something waits to be sent.
+        """
         if not self.is_slowing:
             return
         rising = np.isfinite(self.quota) & (estimate + self.last_cut / 2 <= limit)
@@ -96,7 +100,17 @@ class Reactor:
         self.last_cut = np.where(rising, self.last_cut / 2, self.last_cut)
         self.quota = np.where(rising, self.quota + self.last_cut, self.quota)
         self.multiplier = np.where(rising, self.multiplier / 2, self.multiplier)
+        if waiting is not None:
+            self._begin_anew(waiting & (self.multiplier < MULTIPLIER_MIN), estimate, limit)
         self._end_slowdowns()
+
+    def _begin_anew(self, again: NDArray[np.bool_], estimate: float, limit: float) -> None:
+        if again.any():
+            room = limit - estimate
+            share = min(room / estimate, 1.0) if estimate > 0 else 1.0
+            # Something in any case: a quota of nothing would ask for nothing.
+            self.last_cut[again] = np.maximum(self.quota[again] * share, room / 16)
+            self.multiplier[again] = 1.0
 
     def clear(self) -> None:
         """Nobody is slowed down any more."""

@@ -7,6 +7,7 @@ group beyond the bound are counted as one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -34,9 +35,9 @@ class Tally:
         self._quiet: dict[str, int] = {}
 
     def join(self, group: str) -> None:
-        """From now on this group is counted."""
+        """From now on this group is counted, if it was not."""
         self._counts.setdefault(group, {})
-        self._quiet[group] = 0
+        self._quiet.setdefault(group, 0)
 
     def leave(self, group: str) -> None:
         """This group is not counted any more."""
@@ -47,6 +48,16 @@ class Tally:
     def groups(self) -> list[str]:
         """The groups that are counted."""
         return list(self._counts)
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._counts
+
+    def forget(self, place: int) -> None:
+        """A channel is no more; what it wanted does not count."""
+        self._wanted.pop(place, None)
 
     def sent(self, group: str, sender: str, size: int, packets: int = 1) -> None:
         """Somebody has sent something in a group."""
@@ -65,12 +76,21 @@ class Tally:
         counts[0] += size
         counts[1] += packets
 
+    def scale(self, factor: float) -> None:
+        """The epoch was longer or shorter than it should be: all that was counted is brought to the nominal length."""
+        for counts in (each for senders in self._counts.values() for each in senders.values()):
+            counts[0] *= factor
+            counts[1] *= factor
+        for counts in self._wanted.values():
+            counts[0] *= factor
+            counts[1] *= factor
+
     def quiet_epochs(self, group: str) -> int:
         """For how many epochs nobody has sent anything in a group."""
         return self._quiet[group]
 
-    def observation(self) -> Observation:
-        """The epoch as arrays."""
+    def observation(self, waiting: Iterable[int] | None = None) -> Observation:
+        """The epoch as arrays; with these channels something waits, if what may not be sent is delayed."""
         node, groups = self._node, self.groups
         monitor = node.monitor
         rows = np.array([monitor.row(each, node.name) for each in groups], dtype=np.int64)
@@ -87,7 +107,11 @@ class Tally:
         wanted = np.zeros((2, channels))
         for place, counts in self._wanted.items():
             wanted[:, place] = counts
-        return Observation(rows, amounts, members, sent, ranks, sizes, np.maximum(wanted, sent))
+        marked = None
+        if waiting is not None:
+            marked = np.zeros(channels, dtype=bool)
+            marked[list(waiting)] = True
+        return Observation(rows, amounts, members, sent, ranks, sizes, np.maximum(wanted, sent), marked)
 
     def _rank(self, group: str, places: list[int], sent: Floats, ranks: Floats, sizes: Floats) -> None:
         """Ranks the channels of this node in a group among all of its senders that are known."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.ajil.settings import LimitSettings
 from penstock.broker import frames as f
 from penstock.broker.congestion import Congestion
 from penstock.broker.connections import Connections
@@ -23,6 +24,7 @@ from penstock.broker.figures import Figures
 from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.handlers import Handler, client_handlers, link_handlers, only, stream_handlers, trace_handlers
 from penstock.broker.intake import Intake
+from penstock.broker.limiter import Limiter
 from penstock.broker.log_desk import LogDesk
 from penstock.broker.mechanism import Mechanism
 from penstock.broker.mechanisms import Mechanisms
@@ -72,13 +74,15 @@ class Broker:
         self._log_desk = LogDesk(rooms, self._guaranteed.logs, refuse=self._desk.refuse)
         carrier, edges = self._guaranteed.carrier, self._guaranteed.edges
         self._congestion = Congestion(rooms, self._guaranteed.logs, edges, carrier)
-        self._intake = Intake(rooms, self._guaranteed, self._congestion, refuse=self._desk.refuse)
+        self._limiter = Limiter(settings.name, settings.limit or LimitSettings(), rng=rng)
+        self._intake = Intake(rooms, self._guaranteed, self._congestion, self._limiter, refuse=self._desk.refuse)
         self._neighbourhood = Neighbourhood(rooms, self._readiness, self._guaranteed, incarnation=incarnation)
         self._membership = Membership(rooms, self._neighbourhood)
         self.migrations = Migrations(rooms, edges, release=self._release, end=self._end)
         self._operator = Operator(rooms, self.migrations)
         self._token = TokenDesk(rooms, edges, life=incarnation, rng=rng)
-        self._mechanisms = Mechanisms(rooms, (*mechanisms, self._token), edges, say_to=self._neighbourhood.say_to)
+        own = (self._token,) if settings.limit is None else (self._token, self._limiter)
+        self._mechanisms = Mechanisms(rooms, (*mechanisms, *own), edges, say_to=self._neighbourhood.say_to)
         if edges.subscriptions:
             self._readiness.need(rooms.filters.version)
         self._figures = self._gathered(rooms, incarnation)
@@ -207,6 +211,9 @@ class Broker:
             self._end(peer, code, reason, now_ms)
         self._congestion.tune(now_ms=now_ms)
         self._mechanisms.carry_out("token", self._token.tune(now_ms=now_ms), now_ms=now_ms)
+        if settings.limit is not None:
+            self._neighbourhood.flood(self._mechanisms.add(self._limiter))
+            self._limiter.apply(settings.limit)
         self._membership.sweep()
         self._readiness.stir(now_ms=now_ms)
         return self._finish(now_ms)

@@ -16,8 +16,10 @@ from penstock.broker.errors import ProtocolError
 from penstock.broker.frames import HeldBack, Publish, PublishAck
 from penstock.broker.gate import Gate, Held
 from penstock.broker.guaranteed import Guaranteed
+from penstock.broker.limiter import Limiter
 from penstock.broker.peers import Batch, Peer, Session
 from penstock.broker.rooms import Rooms
+from penstock.broker.turnstile import Turnstile
 from penstock.model.body import decode_attributes
 from penstock.model.errors import MisuseError
 from penstock.model.message import Message
@@ -28,6 +30,11 @@ __all__ = ["Intake"]
 
 _KNOWN_NAMES_MAX: Final = 10_000
 """Names of attributes that are remembered as good."""
+_WINDOW_S: Final = 0.5
+"""Of what a publisher that is slowed down may publish in so much time, it may have some on its way."""
+_RATE_S_MAX: Final = 1e9
+_WINDOW_BYTES_MIN: Final = 2_000
+"""And so much in any case."""
 
 
 class Intake:
@@ -38,6 +45,7 @@ class Intake:
         rooms: Rooms,
         guaranteed: Guaranteed,
         congestion: Congestion,
+        limiter: Limiter,
         *,
         refuse: Callable[[Peer, str, int, str], None],
     ) -> None:
@@ -50,6 +58,7 @@ class Intake:
         self._refuse = refuse
         self._now_ms = 0
         self._gate = Gate(congestion.controls, self._admit)
+        self._limiter, self._turnstile = limiter, Turnstile(limiter)
         self._release_ms: int | None = None
         self._unsettled: deque[tuple[int, int, Batch]] = deque()
         """Commit, connection and batch of what is not durable yet, in the order of commits."""
@@ -84,6 +93,10 @@ class Intake:
         commit: int | None = 0
         if problem or pubend is None:
             self._refuse(peer, "publish", session.published, problem)
+        elif self._limiter.is_active or not self._turnstile.is_open:
+            held = Held(batch, peer.connection, session.publisher_id, pubend, frame.first, frame.bodies, decoded)
+            self._let_on(self._turnstile.offer(held, self._sender(session), now_ms=now_ms), now_ms)
+            return
         elif self._guaranteed.hosts(pubend):
             held = Held(batch, peer.connection, session.publisher_id, pubend, frame.first, frame.bodies, decoded)
             self._now_ms = now_ms
@@ -91,9 +104,30 @@ class Intake:
         else:
             self._router.publish(pubend, frame.bodies, decoded, now_ms=now_ms)
         if commit is None:
-            self._release_ms = self._gate.next_deadline(now_ms=now_ms)
+            self._plan_release(now_ms)
         else:
             self._on_taken(peer.connection, batch, commit, now_ms)
+
+    def _sender(self, session: Session) -> str:
+        """The publisher as a sender of groups: unique in the overlay, and to be read by people."""
+        return f"{session.client}@{self._settings.name}/{session.publisher}"
+
+    def _let_on(self, parts: list[Held], now_ms: int) -> None:
+        """What has passed the turnstile goes on to the gate of its pubend, or away."""
+        self._now_ms = now_ms
+        for part in parts:
+            commit: int | None = 0
+            if self._guaranteed.hosts(part.pubend):
+                commit = self._gate.offer(part, now_ms=now_ms)
+            else:
+                self._router.publish(part.pubend, part.bodies, part.decoded, now_ms=now_ms)
+            if commit is not None:
+                self._on_taken(part.connection, part.batch, commit, now_ms)
+        self._plan_release(now_ms)
+
+    def _plan_release(self, now_ms: int) -> None:
+        wishes = (self._gate.next_deadline(now_ms=now_ms), self._turnstile.next_deadline(now_ms=now_ms))
+        self._release_ms = min([each for each in wishes if each is not None], default=None)
 
     def _admit(self, pubend: str, publisher: bytes, frame: Publish, decoded: list[dict[str, AttributeValue]]) -> int:
         return self._guaranteed.publish(pubend, publisher, frame, decoded, now_ms=self._now_ms)
@@ -147,6 +181,7 @@ class Intake:
         for each in (self._due, self._withheld, self._later, self._told):
             each.pop(connection, None)
         self._gate.leave(connection)
+        self._turnstile.leave(connection)
 
     # --- acknowledgements and credit
 
@@ -164,7 +199,7 @@ class Intake:
             self._now_ms = now_ms
             for held, commit in self._gate.release(now_ms=now_ms):
                 self._on_taken(held.connection, held.batch, commit, now_ms)
-            self._release_ms = self._gate.next_deadline(now_ms=now_ms)
+            self._let_on(self._turnstile.release(now_ms=now_ms), now_ms)
         for connection in [connection for connection, due_ms in self._later.items() if due_ms <= now_ms]:
             self._acknowledge(connection)
 
@@ -180,7 +215,8 @@ class Intake:
 
     def give_credit(self) -> bool:
         """Acknowledges what is settled, with credit unless publishers have to wait; False while they do."""
-        if not self._due and not self._withheld and not self._told and self._gate.is_open:
+        is_open = self._gate.is_open and self._turnstile.is_open
+        if not self._due and not self._withheld and not self._told and is_open:
             return True
         reason = self._reason_to_wait()
         if bool(reason) != bool(self._reason):
@@ -213,6 +249,10 @@ class Intake:
         for pubend, connections in waiting.items():
             self._tell(connections, self._congestion.limit(pubend, len(connections)))
             limited |= connections
+        for connection, (reason, rate_s) in self._turnstile.reasons().items():
+            window_bytes = max(int(min(rate_s, _RATE_S_MAX) * _WINDOW_S), _WINDOW_BYTES_MIN) if reason else 0
+            self._tell({connection: None}, HeldBack(reason, window_bytes))
+            limited[connection] = None
         self._tell({each: None for each in self._told if each not in limited}, HeldBack(""))
 
     def hold_back(self, reason: str) -> None:

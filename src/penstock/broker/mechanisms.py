@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from penstock.broker.edge import HostSubscription
 from penstock.broker.edges import Edges
 from penstock.broker.effects import Operate, Record
+from penstock.broker.filters import HostChange
 from penstock.broker.frames import ControlFrame, MechanismMessage
 from penstock.broker.mechanism import Answer, Mechanism, PublishSystem, Tell
 from penstock.broker.peers import Peer
@@ -29,17 +30,26 @@ class Mechanisms:
         *,
         say_to: Callable[[str | None, ControlFrame], None],
     ) -> None:
-        self._rooms, self._say_to = rooms, say_to
-        self._by_name = {each.name: each for each in mechanisms}
+        self._rooms, self._edges, self._say_to = rooms, edges, say_to
+        self._by_name: dict[str, Mechanism] = {}
         self._system_ids = MessageIdSource(publisher=0, broker=rooms.settings.number)
-        for place, mechanism in enumerate(mechanisms):
-            if mechanism.selector is not None:
-                # Connections of mechanisms are numbered downwards from -1: no shell ever sees them.
-                connection = -1 - place
-                key = rooms.subscribers.add(connection, 0, mechanism.selector)
-                rooms.filters.want(mechanism.selector)
-                if not all(map(is_reserved, mechanism.selector.conjunctions)):
-                    edges.subscribe(HostSubscription(key, connection, 0, rooms.filters.version), now_ms=0)
+        for mechanism in mechanisms:
+            self.add(mechanism)
+
+    def add(self, mechanism: Mechanism) -> HostChange | None:
+        """One more, unless it is there; answers with what must be flooded of the filter, if that changed."""
+        if mechanism.name in self._by_name:
+            return None
+        # Connections of mechanisms are numbered downwards from -1: no shell ever sees them.
+        connection = -1 - len(self._by_name)
+        self._by_name[mechanism.name] = mechanism
+        if mechanism.selector is None:
+            return None
+        key = self._rooms.subscribers.add(connection, 0, mechanism.selector)
+        change = self._rooms.filters.want(mechanism.selector)
+        if not all(map(is_reserved, mechanism.selector.conjunctions)):
+            self._edges.subscribe(HostSubscription(key, connection, 0, self._rooms.filters.version), now_ms=0)
+        return change
 
     def on_neighbour(self, name: str, *, up: bool, now_ms: int) -> None:
         """A link came up or went down."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Self
 
+from penstock.ajil.settings import LimitSettings
 from penstock.broker.access import Access
 from penstock.congestion.settings import CongestionSettings
 from penstock.model.errors import MisuseError
@@ -97,6 +98,8 @@ class BrokerSettings:
     """A client that was asked to go to another broker has to be there by then, or counts as one that stays."""
     token: Plan | None = None
     """What is asked of the token that walks over all brokers; none walks without it. Shared by all brokers."""
+    limit: LimitSettings | None = None
+    """The limit on all that is published in the overlay; None if there is none, and none can be heard of."""
     connections_max: int = 10_000
     """Connections a broker accepts."""
     subscriptions_max: int = 1_000_000

@@ -1,0 +1,47 @@
+"""What one channel may still send in an epoch: its quota, spread over the epoch ([Ajil] section 4.2).
+
+Whole packets seldom fill a quota; what is left of it, up to one packet, counts in the next epoch, so that the rate is
+the quota on average. Under a hard limit nothing is carried over.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+__all__ = ["Allowance"]
+
+
+class Allowance:
+    """One quota in bytes and one in packets, for one epoch after the other."""
+
+    def __init__(self) -> None:
+        self._quota = (inf, inf)
+        self._used = [0.0, 0.0]
+        self._largest = 0
+
+    def start(self, quota_bytes: float, quota_packets: float, *, carries: bool = True) -> None:
+        """An epoch begins."""
+        carried = [0.0, 0.0]
+        if carries:
+            for place, most in ((0, self._largest), (1, 1)):
+                left = self._quota[place] - self._used[place]
+                carried[place] = min(left, most) if left < inf else 0.0
+        self._quota = (quota_bytes, quota_packets)
+        self._used = [-carried[0], -carried[1]]
+
+    def change(self, quota_bytes: float, quota_packets: float) -> None:
+        """The quota of this epoch is another one; what was used stays used."""
+        self._quota = (quota_bytes, quota_packets)
+
+    def take(self, size: int, *, part: float = 1.0) -> bool:
+        """Whether a packet may be sent now, when this part of the epoch has passed; if so, it counts."""
+        self._largest = max(self._largest, size)
+        if not self.fits(size, part=part):
+            return False
+        self._used[0] += size
+        self._used[1] += 1
+        return True
+
+    def fits(self, size: int, *, part: float = 1.0) -> bool:
+        """Whether a packet could be sent now."""
+        return self._used[0] + size <= self._quota[0] * part and self._used[1] + 1 <= self._quota[1] * part

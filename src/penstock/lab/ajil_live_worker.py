@@ -1,0 +1,98 @@
+"""One process of the live multicast experiment: sends its share of the load to all groups, within its quotas.
+
+Started by ``ajil-live-multicast`` with a plan as JSON on its command line; at the end it prints what it did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from typing import Any
+
+import msgspec
+
+from penstock.ajil import Aup
+from penstock.live.multicast import MulticastNode
+
+__all__ = ["WorkerPlan", "WorkerResult", "main", "work"]
+
+
+class WorkerPlan(msgspec.Struct, frozen=True):
+    """What a worker is to do; times are of the wall clock, so that all processes agree."""
+
+    name: str
+    groups: list[str]
+    control: str
+    key: str
+    interface: str
+    aup: dict[str, Any]
+    """Empty for a worker that has to learn it."""
+    packet_bytes: int
+    base_packets_s: float
+    peak_packets_s: float
+    surge_from_s: float
+    surge_to_s: float
+    end_s: float
+
+
+class WorkerResult(msgspec.Struct, frozen=True):
+    """What a worker did."""
+
+    name: str
+    sent: int
+    dropped: int
+    waiting: int
+    learned_epochs: float
+    """Epochs from its start until it knew the policy; negative if it never did."""
+    slowed: int
+    """Epochs at whose end one of its channels was slowed down."""
+
+
+async def work(plan: WorkerPlan) -> WorkerResult:
+    """Sends until the end."""
+    node = MulticastNode(
+        plan.groups,
+        Aup(**plan.aup),
+        name=plan.name,
+        control=plan.control,
+        key=plan.key.encode(),
+        interface=plan.interface,
+    )
+    # The header of a packet has the sender's name.
+    payload = bytes(plan.packet_bytes - 4 - len(plan.name))
+    slowed = 0
+
+    def count_slowed(_seen: object) -> None:
+        nonlocal slowed
+        slowed += bool(node.status()["slowed"])
+
+    node.on_epoch = count_slowed
+    async with node:
+        started_s, learned_s, due = time.time(), -1.0, 0.0
+        last_s = started_s
+        while (now_s := time.time()) < plan.end_s:
+            in_surge = plan.surge_from_s <= now_s < plan.surge_to_s
+            due += (now_s - last_s) * (plan.peak_packets_s if in_surge else plan.base_packets_s)
+            last_s = now_s
+            for _ in range(int(due)):
+                number = (node.counts["sent"] + node.counts["dropped"]) % len(plan.groups)
+                node.send_nowait(plan.groups[number], payload)
+            due -= int(due)
+            if learned_s < 0 and node.aup.version > 0:
+                learned_s = now_s
+            await asyncio.sleep(0.01)
+        length_s = node.aup.epoch_ms / 1000
+        learned = -1.0 if learned_s < 0 else (learned_s - started_s) / length_s
+        waiting = int(node.status()["waiting_bytes"])
+        return WorkerResult(plan.name, node.counts["sent"], node.counts["dropped"], waiting, learned, slowed)
+
+
+def main() -> None:
+    """Run the plan on the command line."""
+    plan = msgspec.json.decode(sys.argv[1], type=WorkerPlan)
+    sys.stdout.write(msgspec.json.encode(asyncio.run(work(plan))).decode() + "\n")
+
+
+if __name__ == "__main__":
+    main()

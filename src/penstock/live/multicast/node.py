@@ -1,0 +1,347 @@
+"""A member of multicast groups that keeps the common limit: real UDP, IPv4 or IPv6 ([Ajil] sections 3 and 4.2).
+
+Data go to the groups as they are. Reports, announcements and policies go to one control group, sealed. What is over a
+channel's quota is dropped, or waits in a bounded buffer, as the policy says. Nothing is repeated and nothing is
+acknowledged: whatever gets lost is made up for by the next report.
+
+Epochs begin at whole multiples of their length by the wall clock, as the paper has it (synchronised clocks); their
+length is measured by the monotonic clock, so that a step of the wall clock makes one epoch at most half as long again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
+from random import Random
+from types import TracebackType
+from typing import Any, Final, Self
+
+from penstock.ajil import UNLIMITED, AjilNode, Aup, Channel, MalformedError, Observation, Policy, Report, Tally, Unit
+from penstock.ajil.allowance import Allowance
+from penstock.ajil.messages import ControlMessage, decode, encode
+from penstock.live.multicast.address import GroupAddress, interface_number, receiving_socket, sending_socket
+from penstock.live.multicast.packets import Packet, decode_packet, encode_packet
+from penstock.live.multicast.seal import ForgedError, ReplayedError, Seal
+from penstock.model.errors import MisuseError
+
+__all__ = ["CONTROL_GROUP", "MulticastNode"]
+
+CONTROL_GROUP: Final = "239.255.77.77:7771"
+_STEPS: Final = 10
+"""Times in an epoch at which what waits may go on."""
+_REACT_PART: Final = 0.15
+"""When this part of the next epoch has passed, the reports on the last one have arrived."""
+_ENTRIES_MAX: Final = 20
+"""Groups in one report datagram, so that it is not cut into pieces on its way."""
+_INBOX_MAX: Final = 10_000
+_READ_MAX: Final = 200
+"""Datagrams taken from a socket at a time."""
+
+
+class MulticastNode:
+    """Joins groups, sends within its quotas, and tells others what it sees; use it with ``async with``."""
+
+    def __init__(
+        self,
+        groups: Iterable[str],
+        aup: Aup = UNLIMITED,
+        *,
+        name: str = "",
+        control: str = CONTROL_GROUP,
+        key: bytes = b"",
+        interface: str = "",
+        hops: int = 1,
+        buffer_bytes: int = 1024 * 1024,
+    ) -> None:
+        self.name = name or f"{socket.gethostname()}-{secrets.token_hex(4)}"
+        if len(self.name.encode()) > 255:
+            raise MisuseError(f"the name {self.name[:20]!r}... has more than 255 bytes")
+        self._groups = {str(address): address for address in map(GroupAddress.parse, groups)}
+        self._control = GroupAddress.parse(control)
+        self._interface, self._hops, self._buffer_max = interface, hops, buffer_bytes
+        self._node = AjilNode(self.name, aup, rng=Random(secrets.randbits(64)))
+        self._tally = Tally(self._node)
+        self._places: dict[str, int] = {}
+        self._allowances: dict[str, Allowance] = {}
+        self._budget = Allowance()
+        for group in self._groups:
+            self._tally.join(group)
+            self._places[group] = self._node.open_channel(Channel(self.name, group))
+            self._allowances[group] = Allowance()
+        self._seal = Seal(key, secrets.randbits(64), now_ms=lambda: time.time_ns() // 1_000_000)
+        self._sockets: list[socket.socket] = []
+        self._senders: dict[socket.AddressFamily, socket.socket] = {}
+        self._waiting: dict[str, deque[bytes]] = {group: deque() for group in self._groups}
+        self._waiting_bytes = 0
+        self._room = asyncio.Event()
+        self._inbox: deque[Packet] = deque()
+        self._arrived = asyncio.Event()
+        self._began_s = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self.on_epoch: Callable[[Observation], None] | None = None
+        """Called with what was seen, at the end of every epoch."""
+        self.counts = dict.fromkeys(
+            (
+                *("sent", "sent_bytes", "received", "received_bytes", "dropped", "inbox_dropped"),
+                *("reports_sent", "reports_heard", "malformed", "forged", "replayed", "send_errors"),
+            ),
+            0,
+        )
+
+    # --- life
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        try:
+            for group, address in self._groups.items():
+                self._listen(loop, address, lambda data, group=group: self._on_packet(group, data))  # type: ignore[misc]
+            self._listen(loop, self._control, self._on_control)
+            for family in {each.family for each in (*self._groups.values(), self._control)}:
+                self._senders[family] = sending_socket(family, self._interface, hops=self._hops)
+        except BaseException:
+            self._close(loop)
+            raise
+        self._say(Report(self.name, self.aup.version, ()))
+        self._start_epoch()
+        self._task = asyncio.create_task(self._run(), name=f"multicast {self.name}")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        self._close(asyncio.get_running_loop())
+
+    def _listen(self, loop: asyncio.AbstractEventLoop, group: GroupAddress, handle: Callable[[bytes], None]) -> None:
+        made = receiving_socket(group, self._interface)
+        self._sockets.append(made)
+        loop.add_reader(made.fileno(), self._read, made, handle)
+
+    def _close(self, loop: asyncio.AbstractEventLoop) -> None:
+        for each in self._sockets:
+            loop.remove_reader(each.fileno())
+            each.close()
+        for each in self._senders.values():
+            each.close()
+        self._sockets, self._senders = [], {}
+
+    # --- sending
+
+    async def send(self, group: str, payload: bytes) -> bool:
+        """Send to a group, now or as soon as the quota allows; False if the policy is to drop it.
+
+        Waits while the buffer of what waits is full.
+        """
+        while not self._takes(len(payload)):
+            self._room.clear()
+            await self._room.wait()
+        return self.send_nowait(group, payload)
+
+    def send_nowait(self, group: str, payload: bytes) -> bool:
+        """The same without waiting: False as well if the buffer of what waits is full."""
+        name = str(GroupAddress.parse(group)) if group not in self._groups else group
+        if name not in self._groups:
+            raise MisuseError(f"group {group} was not joined; joined are {', '.join(self._groups) or 'none'}")
+        datagram = encode_packet(self.name.encode(), payload)
+        self._tally.wanted(self._places[name], len(datagram))
+        if not self._waiting[name] and self._may_send(name, len(datagram)):
+            self._put(name, datagram)
+            return True
+        if self.aup.slowdown == "drop" or not self._takes(len(payload)):
+            self.counts["dropped"] += 1
+            return False
+        self._waiting[name].append(datagram)
+        self._waiting_bytes += len(datagram)
+        return True
+
+    def _takes(self, size: int) -> bool:
+        return self._waiting_bytes == 0 or self._waiting_bytes + size <= self._buffer_max
+
+    def _may_send(self, group: str, size: int) -> bool:
+        part = self._part()
+        allowance = self._allowances[group]
+        if not allowance.fits(size, part=part) or not self._budget.take(size, part=part):
+            return False
+        return allowance.take(size, part=part)
+
+    def _part(self) -> float:
+        """How much of a quota may be used by now: the steps of the epoch that have begun."""
+        passed = (time.monotonic() - self._began_s) * 1000 / self.aup.epoch_ms
+        return min((int(passed * _STEPS) + 1) / _STEPS, 1.0)
+
+    def _put(self, group: str, datagram: bytes) -> None:
+        address = self._groups[group]
+        try:
+            self._senders[address.family].sendto(datagram, address.target(interface_number(self._interface)))
+        except OSError:
+            # A full socket, or no way there for now: like a loss on the way.
+            self.counts["send_errors"] += 1
+            return
+        self.counts["sent"] += 1
+        self.counts["sent_bytes"] += len(datagram)
+        self._tally.sent(group, self.name, len(datagram))
+
+    def _release(self) -> None:
+        """Sends what may go on by now."""
+        for group, waiting in self._waiting.items():
+            while waiting and self._may_send(group, len(waiting[0])):
+                datagram = waiting.popleft()
+                self._waiting_bytes -= len(datagram)
+                self._put(group, datagram)
+        self._room.set()
+
+    # --- receiving
+
+    async def receive(self) -> Packet:
+        """The next packet that others have sent to a group of this node."""
+        while not self._inbox:
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self._inbox.popleft()
+
+    def __aiter__(self) -> AsyncIterator[Packet]:
+        return self._packets()
+
+    async def _packets(self) -> AsyncIterator[Packet]:
+        while True:
+            yield await self.receive()
+
+    def _read(self, made: socket.socket, handle: Callable[[bytes], None]) -> None:
+        for _ in range(_READ_MAX):
+            try:
+                data = made.recv(65_536)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                self.counts["send_errors"] += 1
+                return
+            try:
+                handle(data)
+            except ForgedError:
+                self.counts["forged"] += 1
+            except ReplayedError:
+                self.counts["replayed"] += 1
+            except MalformedError:
+                self.counts["malformed"] += 1
+
+    def _on_packet(self, group: str, data: bytes) -> None:
+        packet = decode_packet(group, data)
+        if packet.sender == self.name:
+            return
+        self.counts["received"] += 1
+        self.counts["received_bytes"] += len(data)
+        self._tally.sent(group, packet.sender, len(data))
+        if len(self._inbox) >= _INBOX_MAX:
+            self.counts["inbox_dropped"] += 1
+            self._inbox.popleft()
+        self._inbox.append(packet)
+        self._arrived.set()
+
+    def _on_control(self, data: bytes) -> None:
+        message = decode(self._seal.open(data))
+        if message.node == self.name:
+            return
+        self.counts["reports_heard"] += 1
+        self._node.hear(message)
+
+    # --- the policy
+
+    @property
+    def aup(self) -> Aup:
+        """The policy in force here."""
+        return self._node.aup
+
+    def limit(self, aup: Aup) -> bool:
+        """Put a policy into force here, and tell all others; False if a newer one is in force."""
+        is_new = self._node.adopt(aup)
+        if is_new:
+            self._say(Policy.of(self.name, aup))
+        return is_new
+
+    def status(self) -> dict[str, Any]:
+        """How it is: the policy, the estimate, who is slowed down, and what was counted."""
+        seconds = self.aup.epoch_ms / 1000
+        return {
+            "name": self.name,
+            "policy": self.aup.describe(),
+            "version": self.aup.version,
+            "estimate_bytes_s": round(float(self._node.estimates[Unit.BYTES]) / seconds),
+            "slowed": [
+                {"group": each.channel.group, "unit": each.unit.words, "quota_s": round(each.quota_s)}
+                for each in self._node.slowed()
+            ],
+            "waiting_bytes": self._waiting_bytes,
+            **self.counts,
+        }
+
+    # --- epochs
+
+    async def _run(self) -> None:
+        while True:
+            await self._steps()
+            seen = self._end_epoch()
+            self._start_epoch()
+            await asyncio.sleep(_REACT_PART * self.aup.epoch_ms / 1000)
+            self._node.react(seen)
+            self._set_quotas(Allowance.change)
+
+    async def _steps(self) -> None:
+        """Waits for the end of the epoch, and lets go on what waits."""
+        length_s = self.aup.epoch_ms / 1000
+        wall_s = time.time()
+        left_s = length_s - wall_s % length_s
+        # The end by the wall clock, or what would be a strange epoch otherwise.
+        end_s = min(max(time.monotonic() + left_s, self._began_s + length_s / 2), self._began_s + 1.5 * length_s)
+        while (now_s := time.monotonic()) < end_s:
+            self._release()
+            await asyncio.sleep(min(length_s / _STEPS, max(end_s - now_s, 0.001)))
+
+    def _end_epoch(self) -> Observation:
+        self._tally.scale(self.aup.epoch_ms / 1000 / max(time.monotonic() - self._began_s, 1e-3))
+        delayed = [self._places[group] for group, waiting in self._waiting.items() if waiting]
+        seen = self._tally.observation(None if self.aup.slowdown == "drop" else delayed)
+        end = self._node.end_epoch(seen)
+        for first in range(0, len(end.reported), _ENTRIES_MAX):
+            report = self._tally.report(end.reported[first : first + _ENTRIES_MAX])
+            if report is not None:
+                self._say(report)
+        for message in (end.demand, end.policy):
+            if message is not None:
+                self._say(message)
+        if self.on_epoch is not None:
+            self.on_epoch(seen)
+        self._tally.clear()
+        return seen
+
+    def _start_epoch(self) -> None:
+        self._began_s = time.monotonic()
+        carries = self.aup.mode != "hard"
+        self._set_quotas(lambda allowance, *quotas: allowance.start(*quotas, carries=carries))
+        self._release()
+
+    def _set_quotas(self, give: Callable[[Allowance, float, float], None]) -> None:
+        node = self._node
+        for group, allowance in self._allowances.items():
+            place = self._places[group]
+            give(allowance, node.quota(place, Unit.BYTES), node.quota(place, Unit.PACKETS))
+        give(self._budget, float(node.budgets[Unit.BYTES]), float(node.budgets[Unit.PACKETS]))
+
+    def _say(self, message: ControlMessage) -> None:
+        sender = self._senders.get(self._control.family)
+        if sender is None:
+            return
+        try:
+            datagram = self._seal.seal(encode(message))
+            sender.sendto(datagram, self._control.target(interface_number(self._interface)))
+        except OSError:
+            self.counts["send_errors"] += 1
+            return
+        self.counts["reports_sent"] += 1

@@ -1,0 +1,75 @@
+"""The seal on control datagrams: who has the shared key can write them, and none counts twice.
+
+A datagram is a mark, the sender's number, a counter, a tag and the message. The tag is an HMAC (SHA-256, cut to 16
+bytes) over all the rest. The counter starts with the time in milliseconds and only grows: a datagram whose counter is
+not above the last of its sender was played back, or overtaken on its way, and is dropped like one that got lost; one
+from too long ago is dropped even by a receiver that has just started. Without a key the seal finds damage only.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from hashlib import sha256
+from hmac import compare_digest
+from hmac import digest as hmac_digest
+from typing import Final
+
+from penstock.ajil.errors import MalformedError
+from penstock.model.errors import MisuseError
+
+__all__ = ["KEY_BYTES_MIN", "ForgedError", "ReplayedError", "Seal"]
+
+KEY_BYTES_MIN: Final = 8
+_MARK: Final = b"Aj1"
+_HEADER: Final = len(_MARK) + 8 + 8
+_TAG: Final = 16
+_AGE_MS_MAX: Final = 60_000
+"""A datagram may be so old, or so far ahead: clocks are synchronised, but not perfectly."""
+_SENDERS_MAX: Final = 10_000
+
+
+class ForgedError(MalformedError):
+    """A datagram whose tag is not the one that the key gives."""
+
+
+class ReplayedError(MalformedError):
+    """A datagram that was heard before, or is too old to tell."""
+
+
+class Seal:
+    """Seals what one node says, and opens what others say."""
+
+    def __init__(self, key: bytes, sender: int, *, now_ms: Callable[[], int]) -> None:
+        if key and len(key) < KEY_BYTES_MIN:
+            raise MisuseError(f"the key has {len(key)} bytes, must have at least {KEY_BYTES_MIN}")
+        self._key, self._sender, self._now_ms = key, sender.to_bytes(8), now_ms
+        self._counter = 0
+        self._heard: OrderedDict[bytes, int] = OrderedDict()
+
+    def seal(self, message: bytes) -> bytes:
+        """The datagram that carries a message."""
+        # Above all that this node has sealed, and above what it sealed before a restart, unless clocks went back.
+        self._counter = max(self._counter + 1, self._now_ms() << 16)
+        header = _MARK + self._sender + self._counter.to_bytes(8)
+        return header + self._tag(header + message) + message
+
+    def open(self, datagram: bytes) -> bytes:
+        """The message in a datagram; raises ``MalformedError`` if it is none, forged, or played back."""
+        if len(datagram) < _HEADER + _TAG or not datagram.startswith(_MARK):
+            raise MalformedError("a datagram that is no control message")
+        header, tag, message = datagram[:_HEADER], datagram[_HEADER : _HEADER + _TAG], datagram[_HEADER + _TAG :]
+        if not compare_digest(tag, self._tag(header + message)):
+            raise ForgedError("a control message with a false tag")
+        sender, counter = header[len(_MARK) : -8], int.from_bytes(header[-8:])
+        age_ms = self._now_ms() - (counter >> 16)
+        if counter <= self._heard.get(sender, -1) or abs(age_ms) > _AGE_MS_MAX:
+            raise ReplayedError("a control message that was played back")
+        self._heard[sender] = counter
+        self._heard.move_to_end(sender)
+        if len(self._heard) > _SENDERS_MAX:
+            self._heard.popitem(last=False)
+        return message
+
+    def _tag(self, data: bytes) -> bytes:
+        return hmac_digest(self._key or b"no key", data, sha256)[:_TAG]

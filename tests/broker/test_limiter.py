@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from random import Random
+
+from penstock.ajil import Aup, Entry, Policy, Report, encode
+from penstock.ajil.settings import LimitSettings
+from penstock.broker.effects import Record
+from penstock.broker.limiter import GROUPS_MAX, OTHER_GROUPS, Limiter
+from penstock.broker.mechanism import Answer, PublishSystem
+from penstock.model.body import encode_body
+from penstock.model.message import Message
+from penstock.model.message_id import MessageIdSource
+
+AUP = Aup(limit_bytes_s=10_000, alpha=1, beta=1, report_fraction=1.0, version=1, author="file")
+IDS = MessageIdSource(publisher=1, broker=2)
+BODY = bytes(100)
+
+
+def limiter(aup: Aup = AUP, name: str = "pb") -> Limiter:
+    return Limiter(name, LimitSettings(aup), rng=Random(1))
+
+
+def tell(each: Limiter, payload: bytes) -> list[Answer]:
+    body = encode_body(IDS.next(5), Message.system({"$class": "AJIL"}, payload))
+    return each.on_publication({"$class": "AJIL"}, body, now_ms=0)
+
+
+def epoch(each: Limiter, now_ms: int, sent: dict[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+    """One epoch of a second, in tenths; how many messages each publisher could send in each group."""
+    passed = dict.fromkeys(sent, 0)
+    for tenth in range(10):
+        at_ms = now_ms + 100 * tenth
+        if each.next_deadline() is not None and (each.next_deadline() or 0) <= at_ms:
+            each.on_deadline(now_ms=at_ms)
+        for (sender, topic), count in sent.items():
+            bodies, decoded = [BODY] * (count // 10), [{"topic": topic}] * (count // 10)
+            each.want(sender, bodies, decoded)
+            passed[sender, topic] += each.admit(sender, bodies, decoded, now_ms=at_ms)
+    return passed
+
+
+def test_without_a_limit_nothing_is_counted_and_nobody_is_woken() -> None:
+    each = limiter(Aup())
+    assert not each.is_active
+    assert each.next_deadline() is None
+
+
+def test_a_publisher_over_the_limit_is_slowed_down_in_its_group() -> None:
+    each = limiter()
+    load = {("feed@pb/1", "IBM"): 150, ("feed@pb/1", "SUN"): 0}
+    passed = [epoch(each, 1000 * number, load)["feed@pb/1", "IBM"] for number in range(1, 8)]
+    assert passed[0] == 150
+    assert passed[-1] <= 110
+    (slowed,) = each.status()["slowed"]  # type: ignore[misc]
+    assert (slowed["publisher"], slowed["group"]) == ("feed@pb/1", "IBM")
+    reason, rate_s = each.reason("feed@pb/1", {"topic": "IBM"})
+    assert reason.startswith("group 'IBM' is slowed down to")
+    assert reason.endswith("to keep the limit of 10 KB/s (global, alpha 1, beta 1)")
+    assert 5_000 < rate_s < 12_000
+
+
+def test_shares_of_other_brokers_count() -> None:
+    each = limiter()
+    load = {("feed@pb/1", "IBM"): 60}
+    for number in range(1, 6):
+        tell(each, encode(Report("pb2", 1, (Entry("IBM", 9000.0, 90.0, 1, (("other@pb2/1", 9000.0, 90.0),)),))))
+        passed = epoch(each, 1000 * number, load)
+    assert passed["feed@pb/1", "IBM"] < 60
+    assert each.status()["estimate_bytes_s"] > 10_000  # type: ignore[operator]
+
+
+def test_reports_and_policies_are_publications_of_the_reserved_space() -> None:
+    each = limiter()
+    epoch(each, 1000, {("feed@pb/1", "IBM"): 50})
+    answers = each.on_deadline(now_ms=2000)
+    assert answers
+    for answer in answers:
+        assert isinstance(answer, PublishSystem)
+        assert answer.message.attributes["$class"] == "AJIL"
+
+
+def test_a_newer_policy_that_is_heard_counts_at_once_and_is_on_record() -> None:
+    each = limiter()
+    answers = tell(each, encode(Policy.of("pb2", AUP.successor("ann", limit_bytes_s=500.0))))
+    assert each.aup.limit_bytes_s == 500
+    assert isinstance(answers[0], Record)
+    assert answers[0].event == "limit-changed"
+    assert not each.apply(LimitSettings(AUP)), "what the file said is older"
+
+
+def test_what_is_no_message_is_counted_and_ignored() -> None:
+    each = limiter()
+    assert tell(each, b"noise") == []
+    assert each.on_publication({}, b"not even a body", now_ms=0) == []
+    assert each.counts["malformed"] == 2
+
+
+def test_a_link_that_comes_up_is_told_which_policy_is_here() -> None:
+    each = limiter()
+    assert len(each.on_neighbour("b", up=True, now_ms=0)) == 1
+    assert each.on_neighbour("b", up=False, now_ms=0) == []
+    assert each.on_message("b", b"", now_ms=0) == []
+
+
+def test_a_publisher_that_leaves_leaves_nothing_behind() -> None:
+    each = limiter()
+    for number in range(1, 5):
+        epoch(each, 1000 * number, {("feed@pb/1", "IBM"): 200})
+    assert each.status()["slowed_channels"] == 1
+    each.leave("feed@pb/1")
+    assert each.status()["slowed_channels"] == 0
+    passed = epoch(each, 6000, {("new@pb/2", "IBM"): 50})
+    assert passed["new@pb/2", "IBM"] == 50
+
+
+def test_messages_without_the_attribute_are_a_group_too() -> None:
+    each = limiter()
+    assert each.admit("feed@pb/1", [BODY], [{"other": 1}], now_ms=0) == 1
+
+
+def test_groups_beyond_the_bound_are_one() -> None:
+    each = limiter()
+    for number in range(GROUPS_MAX + 3):
+        each.admit("feed@pb/1", [BODY], [{"topic": f"t{number}"}], now_ms=0)
+    groups = [channel.group for channel in each._node.channels if channel is not None]
+    assert groups[-1] == OTHER_GROUPS
+    assert len(groups) == GROUPS_MAX + 1
+
+
+def test_under_a_hard_limit_a_broker_has_its_share() -> None:
+    each = limiter(Aup(limit_bytes_s=10_000, mode="hard", version=1))
+    load = {("feed@pb/1", "IBM"): 200}
+    passed = [epoch(each, 1000 * number, load)["feed@pb/1", "IBM"] for number in range(1, 7)]
+    assert passed[0] == 0
+    assert 80 <= passed[-1] <= 100
+    assert "has a share of" in each.reason("feed@pb/1", {"topic": "IBM"})[0]
+
+
+def test_quiet_groups_are_forgotten() -> None:
+    each = limiter()
+    epoch(each, 1000, {("feed@pb/1", "IBM"): 10})
+    for number in range(2, 260):
+        each.on_deadline(now_ms=1000 * number)
+        each.on_deadline(now_ms=1000 * number + 500)
+    assert len(each._tally) == 0
+    assert all(channel is None for channel in each._node.channels)

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from random import Random
+
+from penstock.ajil import Aup
+from penstock.ajil.settings import LimitSettings
+from penstock.broker.gate import Held
+from penstock.broker.limiter import Limiter
+from penstock.broker.peers import Batch
+from penstock.broker.turnstile import Turnstile
+
+HARD = Aup(limit_bytes_s=1_000, mode="hard", version=1)
+
+
+def held(first: int, count: int, connection: int = 1) -> Held:
+    bodies = [bytes(100)] * count
+    return Held(Batch(first + count - 1, 100 * count), connection, b"", "pb.a", first, bodies, [{"topic": "t"}] * count)
+
+
+def turnstile(aup: Aup = HARD) -> tuple[Turnstile, Limiter]:
+    limiter = Limiter("pb", LimitSettings(aup), rng=Random(1))
+    return Turnstile(limiter), limiter
+
+
+def test_what_may_not_go_on_waits_and_is_told_why() -> None:
+    stile, limiter = turnstile()
+    assert stile.offer(held(1, 3), "feed@pb/1", now_ms=0) == []
+    assert not stile.is_open
+    assert "has a share of" in stile.reasons()[1][0]
+    assert stile.next_deadline(now_ms=0) == 1
+    limiter._budget.change(200, 100)
+    (part,) = stile.release(now_ms=10)
+    assert (part.first, len(part.bodies)) == (1, 2)
+    limiter._budget.change(1000, 100)
+    (rest,) = stile.release(now_ms=20)
+    assert (rest.first, len(rest.bodies)) == (3, 1)
+    assert stile.is_open
+    assert stile.next_deadline(now_ms=20) is None
+
+
+def test_a_batch_is_settled_with_its_last_part_only() -> None:
+    stile, limiter = turnstile()
+    limiter._budget.change(200, 100)
+    whole = held(1, 3)
+    (part,) = stile.offer(whole, "feed@pb/1", now_ms=0)
+    assert part.batch is not whole.batch
+    limiter._budget.change(1000, 100)
+    (rest,) = stile.release(now_ms=20)
+    assert rest.batch is whole.batch
+
+
+def test_a_publisher_keeps_its_order_and_others_do_not_wait_for_it() -> None:
+    stile, limiter = turnstile(Aup(limit_bytes_s=1_000, version=1))
+    limiter.want("slow@pb/1", [b""], [{"topic": "t"}])
+    limiter._allowances[0].change(0, 0)
+    assert stile.offer(held(1, 1), "slow@pb/1", now_ms=0) == []
+    assert stile.offer(held(2, 1), "slow@pb/1", now_ms=0) == []
+    assert len(stile.offer(held(1, 2, connection=2), "fast@pb/2", now_ms=0)) == 1
+    limiter._allowances[0].change(1000, 10)
+    assert [each.first for each in stile.release(now_ms=0)] == [1, 2]
+
+
+def test_a_limit_that_is_lifted_lets_everything_through() -> None:
+    stile, limiter = turnstile()
+    stile.offer(held(1, 3), "feed@pb/1", now_ms=0)
+    assert not stile.is_open
+    limiter.apply(LimitSettings(HARD.successor("ann", limit_bytes_s=None)))
+    assert sum(len(each.bodies) for each in stile.release(now_ms=5)) == 3
+
+
+def test_what_a_publisher_that_left_had_waiting_is_gone() -> None:
+    stile, _ = turnstile()
+    stile.offer(held(1, 3), "feed@pb/1", now_ms=0)
+    stile.leave(1)
+    stile.leave(7)
+    assert stile.is_open
