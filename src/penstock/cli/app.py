@@ -14,7 +14,9 @@ from penstock.cli import (
     drain,
     durable,
     lab,
+    limit,
     match,
+    multicast,
     overlay,
     pin,
     pipeline,
@@ -59,6 +61,8 @@ app.command("status", epilog=status.EXAMPLES)(status.status)
 app.command("trace", epilog=trace.EXAMPLES)(trace.trace)
 app.command("top", epilog=top.EXAMPLES)(top.top)
 app.command("tune", epilog=tune.EXAMPLES)(tune.tune)
+app.add_typer(limit.app, name="limit")
+app.add_typer(multicast.app, name="multicast")
 app.command("match", epilog=match.EXAMPLES)(match.match)
 app.command("quotes", epilog=quotes.EXAMPLES)(quotes.quotes)
 app.add_typer(overlay.app, name="overlay")

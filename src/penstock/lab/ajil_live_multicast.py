@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from asyncio.subprocess import Process
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,8 +35,8 @@ _LIMIT_BYTES_S: Final = 60_000
 _PACKET_BYTES: Final = 200
 _BASE, _PEAK = 2 / 3, 1.25
 """Load before and in the surge, as a share of the limit, as in figure 2."""
-_START_S: Final = 3.0
-"""Time in which all processes come up."""
+_START_S: Final = 1.0
+"""Time in which all processes read their plans."""
 _SETTLE_EPOCHS_MAX: Final = 10
 _KEY: Final = "a key for this run only"
 
@@ -69,14 +70,20 @@ class _Run:
             version=1,
             author="lab",
         )
-        self.start_s = time.time() + _START_S
-        self.surge_s = (self.start_s + context.number("before_s"), 0.0)
-        self.surge_s = (self.surge_s[0], self.surge_s[0] + context.number("surge_s"))
-        self.end_s = self.surge_s[1] + context.number("after_s")
+        self.start_s = self.end_s = 0.0
+        self.surge_s = (0.0, 0.0)
         self.traffic: list[tuple[float, float]] = []
         """When an epoch ended, and what arrived in it, as a share of the limit."""
 
-    def _plan(self, name: str, *, share: float, knows: bool) -> WorkerPlan:
+    def _set_times(self) -> None:
+        """All processes are ready."""
+        context = self._context
+        self.start_s = time.time() + _START_S
+        first_s = self.start_s + context.number("before_s")
+        self.surge_s = (first_s, first_s + context.number("surge_s"))
+        self.end_s = self.surge_s[1] + context.number("after_s")
+
+    def _plan(self, name: str, *, share: float, knows: bool, join_s: float) -> WorkerPlan:
         packets_s = share * _LIMIT_BYTES_S / _PACKET_BYTES
         return WorkerPlan(
             name=name,
@@ -86,6 +93,7 @@ class _Run:
             interface=self._context.text("interface"),
             aup=msgspec.to_builtins(self._aup) if knows else {},
             packet_bytes=_PACKET_BYTES,
+            join_s=join_s,
             base_packets_s=packets_s * _BASE,
             peak_packets_s=packets_s * _PEAK,
             surge_from_s=self.surge_s[0],
@@ -103,36 +111,41 @@ class _Run:
             interface=self._context.text("interface"),
         )
         receiver.on_epoch = self._on_epoch
+        workers = [await self._start() for _ in range(self._workers + 1)]
+        self._set_times()
+        self._context.reporter.stage("epochs", total=int((self.end_s - time.time()) * 1000 / _EPOCH_MS))
+        # The loudest has twice the share of the quietest: who is in the domain is not left to chance.
+        weights = np.linspace(1.0, 2.0, self._workers)
+        middle_s = (self.surge_s[0] + self.surge_s[1]) / 2
+        plans = [
+            self._plan(f"worker-{number}", share=float(share), knows=True, join_s=0.0)
+            for number, share in enumerate(weights / weights.sum())
+        ]
+        plans.append(self._plan("late", share=0.02, knows=False, join_s=middle_s))
         async with receiver:
-            # The loudest has twice the share of the quietest: who is in the domain is not left to chance.
-            weights = np.linspace(1.0, 2.0, self._workers)
-            shares = weights / weights.sum()
-            tasks = [
-                asyncio.create_task(self._worker(self._plan(f"worker-{number}", share=float(share), knows=True)))
-                for number, share in enumerate(shares)
-            ]
-            middle_s = (self.surge_s[0] + self.surge_s[1]) / 2
-            await asyncio.sleep(max(middle_s - time.time(), 0))
-            late = asyncio.create_task(self._worker(self._plan("late", share=0.02, knows=False)))
-            results = [await each for each in tasks]
-            joined = await late
+            *results, late = await asyncio.gather(*map(self._worker, workers, plans))
             await asyncio.sleep(_EPOCH_MS / 1000)
-            return results, joined, receiver.counts["received"]
+            return results, late, receiver.counts["received"]
 
     def _on_epoch(self, seen: Observation) -> None:
         share = float(seen.amounts[0].sum()) / (_LIMIT_BYTES_S * _EPOCH_MS / 1000)
         self.traffic.append((time.time(), share))
         self._context.reporter.advance()
 
-    async def _worker(self, plan: WorkerPlan) -> WorkerResult:
+    async def _start(self) -> Process:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            "-m",
-            "penstock.lab.ajil_live_worker",
-            msgspec.json.encode(plan).decode(),
+            *("-m", "penstock.lab.ajil_live_worker"),
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
-        told, _ = await process.communicate()
+        assert process.stdout is not None
+        if await process.stdout.readline() != b"ready\n":
+            raise ParameterError("a process of the experiment did not start")
+        return process
+
+    async def _worker(self, process: Process, plan: WorkerPlan) -> WorkerResult:
+        told, _ = await process.communicate(msgspec.json.encode(plan) + b"\n")
         if process.returncode:
             raise ParameterError(f"a process of the experiment ended with {process.returncode}")
         return msgspec.json.decode(told, type=WorkerResult)
@@ -140,7 +153,7 @@ class _Run:
 
 def _measure(context: Context) -> Mapping[str, float]:
     run = _Run(context)
-    context.reporter.stage("epochs", total=int((run.end_s - time.time()) * 1000 / _EPOCH_MS))
+    context.reporter.stage("processes start")
     results, late, received = asyncio.run(run.run())
     times, shares = np.array([each[0] for each in run.traffic]), np.array([each[1] for each in run.traffic])
     surge = shares[(times > run.surge_s[0] + _EPOCH_MS / 1000) & (times <= run.surge_s[1])]

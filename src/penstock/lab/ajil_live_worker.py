@@ -1,6 +1,7 @@
 """One process of the live multicast experiment: sends its share of the load to all groups, within its quotas.
 
-Started by ``ajil-live-multicast`` with a plan as JSON on its command line; at the end it prints what it did.
+Started by ``ajil-live-multicast``. It says that it is ready, reads its plan as a line of JSON, waits for its time to
+join, and prints at the end what it did: so the time that processes need to start does not matter.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     aup: dict[str, Any]
     """Empty for a worker that has to learn it."""
     packet_bytes: int
+    join_s: float
     base_packets_s: float
     peak_packets_s: float
     surge_from_s: float
@@ -50,7 +52,8 @@ class WorkerResult(msgspec.Struct, frozen=True):
 
 
 async def work(plan: WorkerPlan) -> WorkerResult:
-    """Sends until the end."""
+    """Joins when it is time, and sends until the end."""
+    await asyncio.sleep(max(plan.join_s - time.time(), 0))
     node = MulticastNode(
         plan.groups,
         Aup(**plan.aup),
@@ -89,8 +92,10 @@ async def work(plan: WorkerPlan) -> WorkerResult:
 
 
 def main() -> None:
-    """Run the plan on the command line."""
-    plan = msgspec.json.decode(sys.argv[1], type=WorkerPlan)
+    """Says that it is ready, and runs the plan that it is given."""
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    plan = msgspec.json.decode(sys.stdin.readline(), type=WorkerPlan)
     sys.stdout.write(msgspec.json.encode(asyncio.run(work(plan))).decode() + "\n")
 
 

@@ -3,9 +3,10 @@
 ``/metrics`` for Prometheus, ``/health`` (200, or 503 on the way out) and ``/status`` as JSON. ``/overlay`` says what
 has changed in the overlay file since the node read it; with POST the node puts that into force. A request brings no
 overlay, only the digest of the file that is meant. ``/tune?name=value`` says what that would change in the parameters
-of congestion control, and lists them; with POST the node changes them. POST to ``/ship`` makes it ship to its lake at
-once; what operators can do besides is in ``operations``. A bearer token protects all pages, if there is one; without it
-the node binds them to loopback only.
+of congestion control, and lists them; with POST the node changes them. ``/limit`` shows the limit on all that is
+published, and who is slowed down; with POST it is changed. POST to ``/ship`` makes it ship to its lake at once; what
+operators can do besides is in ``operations``. A bearer token protects all pages, if there is one; without it the node
+binds them to loopback only.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 import uvicorn
+from msgspec import to_builtins
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from penstock.live.errors import ConfigError
+from penstock.live.limiting import set_limit
 from penstock.live.membership import OverlayChange
 from penstock.live.metrics import registry_of, rendered
 from penstock.live.operations import Operated, operation_pages
@@ -98,12 +101,27 @@ def application(subject: Subject, *, token: str = "") -> Starlette:
 
     shown = {"/metrics": metrics, "/health": health, "/status": status}
     routes = [Route(path, _guarded(page, token)) for path, page in shown.items()]
-    changed = {"/overlay": overlay, "/tune": parameters}
+    changed = {"/overlay": overlay, "/tune": parameters, "/limit": _limit_page(subject)}
     routes += [Route(path, _guarded(page, token), methods=["GET", "POST"]) for path, page in changed.items()]
     for path, page in operation_pages(subject).items():
         methods = ["GET", "POST"] if path == "/drain" else ["POST"]
         routes.append(Route(path, _guarded(page, token), methods=methods))
     return Starlette(routes=[*routes, Route("/ship", _guarded(ship, token), methods=["POST"])])
+
+
+def _limit_page(subject: Subject) -> Callable[[Request], Awaitable[Response]]:
+    async def limit(request: Request) -> Response:
+        if request.method == "POST":
+            try:
+                set_limit(subject, request.query_params.get("aup", ""))
+            except ConfigError as error:
+                return JSONResponse({"result": "refused", "reason": str(error)}, status_code=409)
+        settings = subject.overlay.limit
+        figures = subject.status()["broker"]["mechanisms"].get("ajil", {})
+        told = {"policy": {} if settings is None else to_builtins(settings.aup), "limit": figures}
+        return JSONResponse({"result": "applied" if request.method == "POST" else "unchanged", **told})
+
+    return limit
 
 
 class AdminServer:

@@ -31,6 +31,8 @@ interval_ms = 60000             # bytes_max, turn_ms (of one turn), retain_ms (o
 op_ms = 4000                    # the budget of one operation
 [tracking]                      # any setting of TrackingSettings, for all brokers; [brokers.pb1.tracking] for one
 strategy = "bloom"              # or "exact", or "null" for none
+[limit]                         # optional: one limit on all that is published, see `live/limiting.py`
+rate = "600KB"                  # bytes per second
 [[links]]
 between = ["pb1", "ib1"]        # the first dials the second
 [[clients]]
@@ -55,6 +57,7 @@ from penstock.broker.access import Access, Rule
 from penstock.broker.settings import BrokerSettings, SettingsError
 from penstock.congestion import CongestionSettings
 from penstock.live.errors import ConfigError
+from penstock.live.limiting import with_limit
 from penstock.live.overlay import BrokerPlace, Overlay, Security, TlsFiles
 from penstock.live.shipping.settings import INTERVAL, VISIT, ShipSettings
 from penstock.live.token_config import with_token
@@ -96,7 +99,7 @@ def load_overlay(path: Path | str) -> Overlay:
         source=path,
         digest=root.digest,
     )
-    overlay = with_token(with_tracking(overlay, root, tables), root)
+    overlay = with_limit(with_token(with_tracking(overlay, root, tables), root), root)
     if not tables:
         raise root.error("brokers", "there is no broker; add a table [brokers.NAME]")
     for each in (root, security, ship, defaults, tls, *tables.values()):

@@ -112,7 +112,7 @@ def change_between(before: Overlay, after: Overlay) -> OverlayChange:
         links_removed=tuple(link for link in before.links if link not in after.links),
         shared=tuple(
             what
-            for what in ("name", "security", "access", "ship", "token")
+            for what in ("name", "security", "access", "ship", "token", "limit")
             if getattr(before, what) != getattr(after, what)
         ),
     )

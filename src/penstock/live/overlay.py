@@ -11,6 +11,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from penstock.ajil.settings import LimitSettings
 from penstock.broker.access import Access
 from penstock.broker.settings import BrokerSettings
 from penstock.congestion import CongestionSettings
@@ -106,6 +107,8 @@ class Overlay:
     """Where to brokers ship what they have on record; None for nowhere."""
     token: Plan | None = None
     """What is asked of the token that walks over the brokers; None if none does."""
+    limit: LimitSettings | None = None
+    """The limit on all that is published; None for none."""
     source: Path | None = field(default=None, compare=False)
     """The file that says all this."""
     digest: str = field(default="", compare=False)
@@ -141,6 +144,7 @@ class Overlay:
             access=self.access,
             address=place.address,
             token=self.token,
+            limit=self.limit,
             tracking=place.tracking if place.data is not None else TrackingSettings(strategy="null"),
             **tunables,
         )

@@ -65,6 +65,10 @@ class TomlTable:
     def __contains__(self, key: str) -> bool:
         return key in self._values
 
+    def keys(self) -> tuple[str, ...]:
+        """The keys that are there."""
+        return tuple(self._values)
+
     def text(self, key: str, default: str | None = None) -> str:
         """The string there; without a default it must be there."""
         value = self._get(key, str, default)

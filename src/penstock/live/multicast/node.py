@@ -251,6 +251,9 @@ class MulticastNode:
             return
         self.counts["reports_heard"] += 1
         self._node.hear(message)
+        if isinstance(message, Report) and message.version < self.aup.version and not message.entries:
+            # Who has just come is not left alone until the epoch ends.
+            self.announce()
 
     # --- the policy
 
@@ -265,6 +268,15 @@ class MulticastNode:
         if is_new:
             self._say(Policy.of(self.name, aup))
         return is_new
+
+    def announce(self) -> None:
+        """Tell all others once more which policy is in force here."""
+        self._say(Policy.of(self.name, self.aup))
+
+    @property
+    def members_heard(self) -> int:
+        """How many other members were heard of late."""
+        return self._node.nodes_heard
 
     def status(self) -> dict[str, Any]:
         """How it is: the policy, the estimate, who is slowed down, and what was counted."""

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.ajil.errors import MalformedError
+from penstock.live.multicast.seal import ForgedError, ReplayedError, Seal
+from penstock.model.errors import MisuseError
+
+KEY = b"a shared key"
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    now_ms = 1_700_000_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def pair(key: bytes = KEY, other: bytes = KEY) -> tuple[Seal, Seal, Clock]:
+    clock = Clock()
+    return Seal(key, 1, now_ms=clock), Seal(other, 2, now_ms=clock), clock
+
+
+def test_who_has_the_key_reads_what_was_sealed() -> None:
+    one, other, _ = pair()
+    assert other.open(one.seal(b"hello")) == b"hello"
+    assert other.open(one.seal(b"again")) == b"again"
+
+
+def test_who_has_another_key_does_not() -> None:
+    one, other, _ = pair(other=b"another key")
+    with pytest.raises(ForgedError):
+        other.open(one.seal(b"hello"))
+
+
+def test_a_datagram_counts_once() -> None:
+    one, other, _ = pair()
+    first, second = one.seal(b"1"), one.seal(b"2")
+    other.open(first)
+    other.open(second)
+    for old in (first, second):
+        with pytest.raises(ReplayedError):
+            other.open(old)
+
+
+def test_an_old_datagram_is_refused_by_who_never_heard_it() -> None:
+    one, _, clock = pair()
+    old = one.seal(b"hello")
+    clock.now_ms += 61_000
+    with pytest.raises(ReplayedError):
+        Seal(KEY, 3, now_ms=clock).open(old)
+
+
+def test_a_step_back_of_the_clock_does_not_stop_a_sender() -> None:
+    one, other, clock = pair()
+    other.open(one.seal(b"1"))
+    clock.now_ms -= 10_000
+    assert other.open(one.seal(b"2")) == b"2"
+
+
+@given(st.integers(0, 60), st.integers(1, 255))
+def test_damage_is_found(place: int, change: int) -> None:
+    one, other, _ = pair()
+    data = bytearray(one.seal(b"some message of some length, to be damaged"))
+    data[place % len(data)] ^= change
+    with pytest.raises(MalformedError):
+        other.open(bytes(data))
+
+
+@given(st.binary(max_size=80))
+def test_noise_is_refused(data: bytes) -> None:
+    with pytest.raises(MalformedError):
+        pair()[0].open(data)
+
+
+def test_without_a_key_the_seal_still_finds_damage_and_repetition() -> None:
+    one, other, _ = pair(b"", b"")
+    data = one.seal(b"hello")
+    assert other.open(data) == b"hello"
+    with pytest.raises(ReplayedError):
+        other.open(data)
+
+
+def test_a_short_key_is_refused() -> None:
+    with pytest.raises(MisuseError, match="must have at least 8"):
+        Seal(b"short", 1, now_ms=Clock())
