@@ -33,6 +33,7 @@ from penstock.lab.token_loss import TOKEN_LOSS
 from penstock.lab.token_scale import TOKEN_SCALE
 from penstock.lab.token_shipping import TOKEN_SHIPPING
 from penstock.lab.token_video import TOKEN_VIDEO
+from penstock.lab.trace_bulk import TRACE_BULK
 from penstock.lab.tracking_accuracy import TRACKING_ACCURACY
 from penstock.lab.tracking_latency import TRACKING_LATENCY
 from penstock.lab.tracking_search import TRACKING_SEARCH
@@ -43,7 +44,10 @@ __all__ = ["EXPERIMENTS", "find_experiment"]
 
 _GRYPHON: Final = (COLLAPSE_BANDWIDTH, COLLAPSE_RECOVERY, E1, E1_WINDOW, E2, E3, E4, GRYPHON_E1_LIVE, GRYPHON_E2_LIVE)
 _CONGESTION: Final = (SLOW_SHB, BUSY_PHB, SCALE)
-_TRACKING: Final = (TRACKING_ACCURACY, TRACKING_STORAGE, TRACKING_LATENCY, TRACKING_SEARCH, TRACKING_TRUTH)
+_TRACKING: Final = (
+    *(TRACKING_ACCURACY, TRACKING_STORAGE, TRACKING_LATENCY, TRACKING_SEARCH, TRACKING_TRUTH),
+    TRACE_BULK,
+)
 _TOKEN: Final = (TOKEN_CONCURRENCY, TOKEN_INTERVALS, TOKEN_LOSS, TOKEN_SCALE, TOKEN_VIDEO, TOKEN_LIVE, TOKEN_SHIPPING)
 _AJIL: Final = (
     *(AJIL_RAMP, AJIL_SQUARE, AJIL_DOMAIN, AJIL_STALENESS, AJIL_FAIRNESS),

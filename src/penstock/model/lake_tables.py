@@ -58,6 +58,9 @@ class Column:
     kind: Kind
     help: str
     """What it holds, in a few words."""
+    since: int = 1
+    """The version of the table that had it first; files of earlier versions are read with the default."""
+    default: str | int | float | bool | None = None
 
 
 @dataclass(slots=True, frozen=True)

@@ -15,6 +15,7 @@ from penstock.live.shipping.ledger import Event
 from penstock.live.shipping.writer import Load
 from penstock.model.message_id import MessageId
 from penstock.pipeline.trace.facts import LakeFacts, gather_facts
+from penstock.pipeline.trace.filters import FILTER_COLUMNS
 from penstock.pipeline.trace.stored import LakeFilter, filters_of
 from penstock.tracking.aliases import AliasBook
 from penstock.tracking.answering import Answerer
@@ -23,8 +24,8 @@ from penstock.tracking.attachment import AttachmentMap
 from penstock.tracking.hashing import subscriber_key
 from penstock.tracking.reconstruct import Reconstruction
 from penstock.tracking.recorder import Recorder
-from penstock.tracking.recovery import recover
 from penstock.tracking.records import Keep
+from penstock.tracking.recovery import recover
 from penstock.tracking.settings import TrackingSettings
 from penstock.tracking.sizing import FilterShape
 
@@ -236,11 +237,12 @@ def facts_in(lake: Path) -> LakeFacts:
     return gather_facts({**tables, "histories": histories}, slack_ms=SLACK_MS)
 
 
-def filters_in(lake: Path, facts: LakeFacts) -> list[LakeFilter]:
-    """The filters of a lake, read without Spark."""
+def filter_rows(lake: Path) -> list[dict[str, Any]]:
+    """The filters of a lake as rows, as tasks get them."""
     rows = []
     for row in rows_of(lake, "histories", key=lambda row: (row["broker"], row["history"], row["filter_id"])):
-        rows.append({**row, "added_ms": int(row["added_at"].timestamp() * 1_000 + 0.5)})
+        wanted = {**row, "added_ms": int(row["added_at"].timestamp() * 1_000 + 0.5)}
+        rows.append({name: wanted[name] for name in (*FILTER_COLUMNS, "origin")})
     blocks: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows_of(lake, "records"):
         blocks.setdefault((row["broker"], row["history"], row["filter_id"]), []).append(row)
@@ -249,7 +251,12 @@ def filters_in(lake: Path, facts: LakeFacts) -> list[LakeFilter]:
         keys = [row["subscriber_key"] for row in block]
         packed = b"" if keys[0] is None else b"".join((key % 2**64).to_bytes(8) for key in keys)
         rows.append({**block[0], "m": 0, "count": len(block), "bits": ids + packed})
-    return list(filters_of(rows, now_ms=facts.now_ms))
+    return rows
+
+
+def filters_in(lake: Path, facts: LakeFacts) -> list[LakeFilter]:
+    """The filters of a lake, read without Spark."""
+    return list(filters_of(filter_rows(lake), now_ms=facts.now_ms))
 
 
 def shown(trace: Trace) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from penstock.model.errors import MisuseError
 from penstock.model.message_id import MessageId
 from penstock.pipeline.trace.ids import given_ids
 from penstock.pipeline.trace.job import placed_ids, prepare, told_receivers, told_ways, traced_ids
+from penstock.pipeline.trace.loading import LakeReader
 from pipeline.trace.recorded import SLACK_MS, RecordedOverlay, shown
 
 if TYPE_CHECKING:
@@ -35,8 +36,9 @@ def eventful(**settings: Any) -> RecordedOverlay:
 
 def traces(spark: SparkSession, lake: Path, ids: list[MessageId]) -> dict[str, dict[str, Any]]:
     placed = placed_ids(given_ids(spark, [str(each) for each in ids]))
-    prepared = prepare(spark, str(lake), placed, slack_ms=SLACK_MS)
-    frame = traced_ids(spark, str(lake), placed, prepared).localCheckpoint()
+    reader = LakeReader(spark, str(lake))
+    prepared = prepare(reader, placed, slack_ms=SLACK_MS)
+    frame = traced_ids(reader, placed, prepared).localCheckpoint()
     ways = {row.way: row.asDict(recursive=True) for row in told_ways(frame).collect()}
     receivers = {row.receiver: [row.broker, row.subscriber] for row in told_receivers(spark, prepared.facts).collect()}
     found = {}
@@ -64,6 +66,6 @@ def test_traces_of_a_lake_are_those_of_the_brokers(
 def test_a_lake_without_records_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     placed = placed_ids(given_ids(spark, [str(MessageId(1, 1, 5, 0))]))
     with pytest.raises(MisuseError, match="nothing was shipped to it"):
-        prepare(spark, str(tmp_path), placed)
+        prepare(LakeReader(spark, str(tmp_path)), placed)
     with pytest.raises(MisuseError, match="there is no lake"):
-        prepare(spark, str(tmp_path / "none"), placed)
+        prepare(LakeReader(spark, str(tmp_path / "none")), placed)

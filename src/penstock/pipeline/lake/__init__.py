@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.pipeline.lake.care import TableCare, check_lake, check_table, set_aside
 from penstock.pipeline.lake.compaction import CompactionPolicy, Compactor
 from penstock.pipeline.lake.errors import LakeBusyError, LakeError, LakeMismatchError
 from penstock.pipeline.lake.files import LocalFiles, files_at
@@ -18,10 +19,14 @@ __all__ = [
     "LakeMismatchError",
     "LocalFiles",
     "StagedFile",
+    "TableCare",
     "TableStore",
     "arrow_schema",
+    "check_lake",
+    "check_table",
     "files_at",
     "read_table",
+    "set_aside",
     "snapshot",
     "spark_schema",
     "table_files",

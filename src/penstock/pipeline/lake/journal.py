@@ -98,7 +98,7 @@ def load_journal(files: LocalFiles, table: LakeTable) -> Journal | None:
             f"the journal {place} is of format {journal.format} and of table {journal.table!r}; "
             f"expected are format {_FORMAT} and table {table.name!r}"
         )
-    if journal.version != table.version:
+    if journal.version > table.version:
         raise LakeMismatchError(
             f"the columns of {files.location(table.name)} are of version {journal.version}; "
             f"this Penstock has version {table.version}"

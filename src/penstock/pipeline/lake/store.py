@@ -22,6 +22,8 @@ from penstock.pipeline.lake.journal import Batch, Compaction, Journal, Move, jou
 __all__ = ["StagedFile", "TableStore"]
 
 _STAGING: Final = "_staging"
+_SHIPPED: Final = "shipped"
+"""The stream of tables that brokers write."""
 _COMPACTIONS_MAX: Final = 256
 """Compactions whose inputs are still kept."""
 
@@ -68,6 +70,17 @@ class TableStore:
             )
         if found is None:
             found = Journal.fresh(self.table, stream)
+            self.files.write(journal_path(self.table), _encoded(found))
+        self._journal = found
+        self._recover()
+
+    def open_shipped(self) -> None:
+        """Take up a table that brokers write: their files count by themselves, only compactions need the journal."""
+        found = load_journal(self.files, self.table)
+        if found is not None and found.stream != _SHIPPED:
+            raise LakeMismatchError(f"the table {self.files.location(self.table.name)} is not written by brokers")
+        if found is None:
+            found = Journal.fresh(self.table, _SHIPPED)
             self.files.write(journal_path(self.table), _encoded(found))
         self._journal = found
         self._recover()
@@ -171,7 +184,7 @@ class TableStore:
         self.files.clear(f"{self.table.name}/{_STAGING}")
 
     def _write(self, journal: Journal) -> None:
-        changed = replace(journal, sequence=journal.sequence + 1)
+        changed = replace(journal, sequence=journal.sequence + 1, version=self.table.version)
         self.files.write(journal_path(self.table), _encoded(changed))
         self._journal = changed
 

@@ -1,7 +1,7 @@
 """Who received messages at one broker, for a block of messages at once ([Tracking] section 3.3).
 
-Only subscribers are asked for whose attachments may have covered a message: its timestamp, up to when a filter was added
-to that has it, with the skew around both.
+Only subscribers are asked for whose attachments may have covered a message: its timestamp, up to when a filter was
+added to that has it, with the skew around both.
 """
 
 from __future__ import annotations
@@ -85,7 +85,10 @@ class BrokerDeliveries:
         hits = np.zeros((len(self.names), size), dtype=np.bool_)
         checked, logs, expected = np.zeros(size, dtype=np.int64), np.zeros(size), np.zeros(size)
         for places, part in self._batches(covered, size):
-            asked = np.stack([np.ones(size, dtype=np.bool_) if covered[each] is None else covered[each] for each in places])
+            asked = np.ones((len(places), size), dtype=np.bool_)
+            for place, own in enumerate(covered[each] for each in places):
+                if own is not None:
+                    asked[place] = own
             claimed = self._claimed(self._slices[part], places, block)
             claimed &= asked
             hits[places] = claimed
@@ -146,8 +149,8 @@ class BrokerDeliveries:
         for row, each in enumerate(zip(block.high.tolist(), block.low.tolist(), strict=True)):
             rows.setdefault(each, []).append(row)
         places = {key: place for place, key in enumerate(self._keys.tolist())}
-        for each in self._exact:
-            highs, lows, keys = each.stored.exact().columns()
+        for filter_ in self._exact:
+            highs, lows, keys = filter_.stored.exact().columns()
             assert keys is not None, "a record of a delivery names its subscriber"
             for high, low, key in zip(highs.tolist(), lows.tolist(), keys.tolist(), strict=True):
                 place = places.get(key)

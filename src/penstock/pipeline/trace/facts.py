@@ -212,4 +212,4 @@ def _ms(time: Any) -> int:
     if isinstance(time, int):
         return time // 1_000
     aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-    return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    return int((aware - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1))

@@ -1,7 +1,7 @@
 """The filters and exact records that may have seen some messages, each in the buckets of time it belongs to.
 
-A bucket is a stretch of time of one origin, the same for messages and filters: what is in one of them can be traced with
-what is in the other. A filter that reaches over the end of a bucket is in both.
+A bucket is a stretch of time of one origin, the same for messages and filters: messages of one bucket are traced with
+the filters of that bucket. A filter that reaches over the end of a bucket is in both.
 """
 
 from __future__ import annotations
@@ -75,26 +75,30 @@ def newest_filters(histories: DataFrame) -> DataFrame:
 
 def superseded_filters(histories: DataFrame) -> DataFrame:
     """The rows of filters of which a newer generation is there, by key and version; bits are not read for it."""
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions
 
     headers = histories.select(*_KEY, *_VERSION)
-    newest = headers.groupBy(*_KEY).agg(F.max(F.struct(*_VERSION)).alias("newest"), F.count("*").alias("rows"))
+    newest = headers.groupBy(*_KEY).agg(
+        functions.max(functions.struct(*_VERSION)).alias("newest"), functions.count("*").alias("rows")
+    )
     several = newest.where("rows > 1").drop("rows")
-    return headers.join(several, [*_KEY]).where(F.struct(*_VERSION) < F.col("newest")).select(*_KEY, *_VERSION)
+    return (
+        headers.join(several, [*_KEY])
+        .where(functions.struct(*_VERSION) < functions.col("newest"))
+        .select(*_KEY, *_VERSION)
+    )
 
 
 def bucketed_filters(filters: DataFrame, buckets: Buckets) -> DataFrame:
     """Each filter once for every bucket in which it may have seen a message that is asked for."""
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions
 
-    wide = filters.join(F.broadcast(_origins(filters, buckets)), "origin")
+    wide = filters.join(functions.broadcast(_origins(filters, buckets)), "origin")
     ms = buckets.bucket_ms
     ranges = _sequence("first_ms", "last_ms", ms)
     # Spans of singletons are 16 bytes each: two numbers with sign, which are times and so not negative.
     place = "CAST(conv(hex(substring(singletons, place * 16 + {start}, 8)), 16, 10) AS DECIMAL(20, 0))"
-    first, last = (
-        f"CAST(LEAST({place.format(start=start)}, 9000000000000000) AS long)" for start in (1, 9)
-    )
+    first, last = (f"CAST(LEAST({place.format(start=start)}, 9000000000000000) AS long)" for start in (1, 9))
     singles = (
         f"CASE WHEN length(singletons) >= 16 THEN flatten(transform(sequence(0L, length(singletons) div 16 - 1), "
         f"place -> {_sequence(first, last, ms)})) ELSE array() END"
@@ -105,9 +109,9 @@ def bucketed_filters(filters: DataFrame, buckets: Buckets) -> DataFrame:
 
 def bucketed_records(records: DataFrame, buckets: Buckets) -> DataFrame:
     """Exact records, those of one history and bucket as one block; of a record that was shipped twice one counts."""
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions
 
-    own = records.join(F.broadcast(_origins(records, buckets)), "origin")
+    own = records.join(functions.broadcast(_origins(records, buckets)), "origin")
     placed = own.selectExpr(
         *(*_KEY, "origin", "id_high", "id_low", "subscriber_key"),
         f"shiftrightunsigned(id_low, 16) div {buckets.bucket_ms} AS bucket",
@@ -137,8 +141,18 @@ def packed_block(rows: Any) -> Any:
     first = {name: rows.column(name)[0].as_py() for name in ("broker", "history", "filter_id", "origin", "bucket")}
     block = {
         **first,
-        **{"generation": 1, "is_open": False, "hash_version": 1, "m": EXACT_M, "k": 0, "n": 0},
-        **{"count": rows.num_rows, "added_ms": 0, "first_ms": None, "last_ms": None, "singletons": None, "bits": body},
+        "generation": 1,
+        "is_open": False,
+        "hash_version": 1,
+        "m": EXACT_M,
+        "k": 0,
+        "n": 0,
+        "count": rows.num_rows,
+        "added_ms": 0,
+        "first_ms": None,
+        "last_ms": None,
+        "singletons": None,
+        "bits": body,
     }
     types = {"broker": pa.string(), "history": pa.string(), "is_open": pa.bool_()}
     types |= {"singletons": pa.binary(), "bits": pa.binary()}
@@ -153,6 +167,4 @@ def _sequence(first: str, last: str, bucket_ms: int) -> str:
 
 
 def _origins(frame: DataFrame, buckets: Buckets) -> DataFrame:
-    return frame.sparkSession.createDataFrame(
-        list(buckets.origins), "origin long, first_bucket long, last_bucket long"
-    )
+    return frame.sparkSession.createDataFrame(list(buckets.origins), "origin long, first_bucket long, last_bucket long")

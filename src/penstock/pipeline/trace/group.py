@@ -68,7 +68,7 @@ class Group:
         *,
         book: WayBook | None = None,
     ) -> None:
-        """Of filters those that may have seen messages of the origin in this time; for aliases also of other origins."""
+        """Of filters those that may have seen messages of the origin in this time; with aliases of others, too."""
         self.facts, self.filters, self.origin = facts, filters, origin
         self.first_ms, self.last_ms = span
         self.book = WayBook() if book is None else book
@@ -244,7 +244,7 @@ def _codes(claims: NDArray[np.bool_], eras: NDArray[np.intp]) -> NDArray[np.int6
 
 
 def _put_receivers(made: Traced, found: Sequence[tuple[NDArray[np.intp], NDArray[np.int64], str]]) -> None:
-    """Put the receivers of all brokers into the order of the traces: message by message, as their brokers are listed."""
+    """Put the receivers of all brokers into the order of the traces: by message, as their brokers are listed."""
     for rows, _, _ in found:
         made.counts += np.bincount(rows, minlength=len(made.counts))
     made.receivers = np.zeros(int(made.counts.sum()), dtype=np.int64)

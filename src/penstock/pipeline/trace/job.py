@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from penstock.model.errors import MisuseError
-from penstock.pipeline.lake import read_table, table_files
 from penstock.pipeline.trace.facts import SLACK_MS, LakeFacts
 from penstock.pipeline.trace.filters import (
     FILTER_COLUMNS,
@@ -24,21 +23,33 @@ from penstock.pipeline.trace.filters import (
     newest_filters,
 )
 from penstock.pipeline.trace.group import Aliases, Group, Traced
-from penstock.pipeline.trace.loading import IdSpan, load_aliases, load_facts
+from penstock.pipeline.trace.loading import IdSpan, LakeReader, load_aliases, load_facts
 from penstock.pipeline.trace.stored import filters_of
 from penstock.pipeline.trace.ways import WayBook
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["TRACE_SCHEMA", "WAY_SCHEMA", "Prepared", "id_spans", "prepare", "placed_ids", "told_receivers", "told_ways", "traced_group", "traced_ids"]
+__all__ = [
+    "TRACE_SCHEMA",
+    "WAY_SCHEMA",
+    "Prepared",
+    "id_spans",
+    "placed_ids",
+    "prepare",
+    "told_receivers",
+    "told_ways",
+    "traced_group",
+    "traced_ids",
+    "way_book",
+]
 
 TRACE_SCHEMA: Final = (
     "id_high long, id_low long, way long, receivers array<int>, checked int, "
     "error_probability double, false_receivers double, way_detail string"
 )
-"""A trace: its id, its way and receivers by number, subscribers that were asked for, the probability that anything in it
-is false, and the false receivers to be expected. One trace of each way and group has the way's detail, too."""
+"""A trace: its id, its way and receivers by number, subscribers that were asked for, the probability that anything in
+it is false, and the false receivers to be expected. One trace of each way and group has the way's detail, too."""
 WAY_SCHEMA: Final = (
     "origin string, published_at string, published string, routed_by array<string>, "
     "hops array<struct<broker: string, parent: string, claim: string, is_counted: boolean>>, "
@@ -49,6 +60,11 @@ WAY_SCHEMA: Final = (
 
 _BOOK: Final = WayBook()
 """Of this process: groups have most ways in common."""
+
+
+def way_book() -> WayBook:
+    """The ways that this process knows; a function, as tasks would take a value with them as it is at the start."""
+    return _BOOK
 
 
 @dataclass(slots=True, frozen=True)
@@ -75,35 +91,39 @@ def placed_ids(ids: DataFrame) -> DataFrame:
 
 def id_spans(placed: DataFrame) -> tuple[IdSpan, ...]:
     """For each origin how many messages are asked for, and of which time."""
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions
 
-    rows = placed.groupBy("origin").agg(F.count("*"), F.min("timestamp_ms"), F.max("timestamp_ms")).collect()
+    rows = (
+        placed.groupBy("origin")
+        .agg(functions.count("*"), functions.min("timestamp_ms"), functions.max("timestamp_ms"))
+        .collect()
+    )
     return tuple(sorted((IdSpan(*row) for row in rows), key=lambda each: each.origin))
 
 
-def prepare(spark: SparkSession, lake: str, placed: DataFrame, *, slack_ms: int = SLACK_MS) -> Prepared:
+def prepare(reader: LakeReader, placed: DataFrame, *, slack_ms: int = SLACK_MS) -> Prepared:
     """Look at the messages and at the lake, and decide how the work is divided."""
-    table_files(lake, "histories")
+    histories = reader.table("histories")
     spans = id_spans(placed)
     if not spans:
         return Prepared((), LakeFacts({}, slack_ms), {}, Buckets(1, ()))
     first_ms, last_ms = min(each.first_ms for each in spans), max(each.last_ms for each in spans)
-    facts = load_facts(spark, lake, first_ms=first_ms, slack_ms=slack_ms)
+    facts = load_facts(reader, first_ms=first_ms, slack_ms=slack_ms)
     if not facts.brokers:
-        raise MisuseError(f"the lake {lake!r} has no records of any broker: nothing was shipped to it")
-    aliases = load_aliases(spark, lake, first_ms=first_ms, last_ms=last_ms)
-    filter_ms = _filter_span_ms(read_table(spark, lake, "histories"), first_ms, last_ms)
+        raise MisuseError(f"the lake {reader.lake!r} has no records of any broker: nothing was shipped to it")
+    aliases = load_aliases(reader, first_ms=first_ms, last_ms=last_ms)
+    filter_ms = _filter_span_ms(histories, first_ms, last_ms)
     bucket_ms, is_sparse = choose_bucket_ms(sum(each.ids for each in spans), last_ms - first_ms, filter_ms)
     origins = tuple((each.origin, each.first_ms // bucket_ms, each.last_ms // bucket_ms) for each in spans)
     return Prepared(spans, facts, aliases, Buckets(bucket_ms, origins, is_sparse))
 
 
-def traced_ids(spark: SparkSession, lake: str, placed: DataFrame, prepared: Prepared) -> DataFrame:
+def traced_ids(reader: LakeReader, placed: DataFrame, prepared: Prepared) -> DataFrame:
     """The traces of identifiers (``TRACE_SCHEMA``)."""
     ms = prepared.buckets.bucket_ms
     ids = placed.selectExpr("id_high", "id_low", "origin", f"timestamp_ms div {ms} AS bucket")
-    filters = _wanted(spark, lake, ids, prepared)
-    facts = spark.sparkContext.broadcast((prepared.facts, prepared.aliases))
+    filters = _wanted(reader, ids, prepared)
+    facts = reader.spark.sparkContext.broadcast((prepared.facts, prepared.aliases))
     grouped = ids.groupBy("origin", "bucket").cogroup(filters.groupBy("origin", "bucket"))
     return grouped.applyInArrow(traced_group(lambda: facts.value), TRACE_SCHEMA)
 
@@ -120,7 +140,7 @@ def traced_group(known: Callable[[], tuple[LakeFacts, Aliases]]) -> Callable[[An
         times = low >> np.uint64(16)
         span = int(times.min()), int(times.max())
         own = list(filters_of(rows, now_ms=facts.now_ms))
-        group = Group(facts, own, key[0].as_py(), span, book=_BOOK)
+        group = Group(facts, own, key[0].as_py(), span, book=way_book())
         return _arrow(list(group.trace(high, low, aliases)), high.view(np.int64), low.view(np.int64))
 
     return trace
@@ -128,10 +148,10 @@ def traced_group(known: Callable[[], tuple[LakeFacts, Aliases]]) -> Callable[[An
 
 def told_ways(traces: DataFrame) -> DataFrame:
     """The different ways of some traces, each once, with its number."""
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions
 
-    told = traces.where("way_detail IS NOT NULL").groupBy("way").agg(F.first("way_detail").alias("detail"))
-    return told.select("way", F.from_json("detail", WAY_SCHEMA).alias("told")).select("way", "told.*")
+    told = traces.where("way_detail IS NOT NULL").groupBy("way").agg(functions.first("way_detail").alias("detail"))
+    return told.select("way", functions.from_json("detail", WAY_SCHEMA).alias("told")).select("way", "told.*")
 
 
 def told_receivers(spark: SparkSession, facts: LakeFacts) -> DataFrame:
@@ -140,21 +160,27 @@ def told_receivers(spark: SparkSession, facts: LakeFacts) -> DataFrame:
     return spark.createDataFrame(rows, "receiver int, broker string, subscriber string")
 
 
-def _wanted(spark: SparkSession, lake: str, ids: DataFrame, prepared: Prepared) -> DataFrame:
+def _wanted(reader: LakeReader, ids: DataFrame, prepared: Prepared) -> DataFrame:
     """The filters and records of all buckets in which something is asked."""
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions
 
     buckets = _with_aliases(prepared)
-    filters = bucketed_filters(newest_filters(read_table(spark, lake, "histories")), buckets)
-    if table_files(lake, "records"):
-        filters = filters.unionByName(bucketed_records(read_table(spark, lake, "records"), buckets))
+    filters = bucketed_filters(newest_filters(reader.table("histories")), buckets)
+    if not reader.is_empty("records"):
+        filters = filters.unionByName(bucketed_records(reader.table("records"), buckets))
     extra = _alias_groups(prepared)
     if extra:
-        groups = spark.createDataFrame(extra, "origin long, bucket long, named long")
-        moved = filters.join(F.broadcast(groups), ["origin", "bucket"]).drop("origin").withColumnRenamed("named", "origin")
+        groups = reader.spark.createDataFrame(extra, "origin long, bucket long, named long")
+        moved = (
+            filters.join(functions.broadcast(groups), ["origin", "bucket"])
+            .drop("origin")
+            .withColumnRenamed("named", "origin")
+        )
         filters = filters.unionByName(moved)
     if prepared.buckets.is_sparse:
-        filters = filters.join(F.broadcast(ids.select("origin", "bucket").distinct()), ["origin", "bucket"], "left_semi")
+        filters = filters.join(
+            functions.broadcast(ids.select("origin", "bucket").distinct()), ["origin", "bucket"], "left_semi"
+        )
     return filters
 
 
@@ -195,7 +221,16 @@ def _arrow(parts: list[Traced], high: Any, low: Any) -> Any:
     tables = [_part(each, high, low, told) for each in parts]
     if tables:
         return pa.concat_tables(tables)
-    types = (pa.int64(), pa.int64(), pa.int64(), pa.list_(pa.int32()), pa.int32(), pa.float64(), pa.float64(), pa.string())
+    types = (
+        pa.int64(),
+        pa.int64(),
+        pa.int64(),
+        pa.list_(pa.int32()),
+        pa.int32(),
+        pa.float64(),
+        pa.float64(),
+        pa.string(),
+    )
     return pa.table([pa.array([], each) for each in types], names=_NAMES)
 
 

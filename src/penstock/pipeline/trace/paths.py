@@ -1,4 +1,4 @@
-"""Which brokers claim to have published or routed messages, for a block of messages at once ([Tracking] section 3.3)."""
+"""Which brokers claim to have published or routed messages, for a block of them at once ([Tracking] section 3.3)."""
 
 from __future__ import annotations
 
@@ -53,9 +53,7 @@ class PathHistories:
         self._columns = len(columns)
         column_of = {id(each): place for place, filters in enumerate(columns) for each in filters}
         self._slices = timed_slices([each for filters in columns for each in filters], timeline)
-        self._bits = [
-            _by_column([column_of[id(each)] for each in timed.filters]) for timed in self._slices
-        ]
+        self._bits = [_by_column([column_of[id(each)] for each in timed.filters]) for timed in self._slices]
         """By slice, for each column the word of its filters."""
         self._exact = [
             [each for each in filters if each.header.kind == "exact" and not each.is_damaged] for filters in columns

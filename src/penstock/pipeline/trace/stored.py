@@ -1,7 +1,7 @@
 """Filters of the lake as tracking knows them, and what brokers would answer that had nothing else ([Tracking] 3.3).
 
-``trace_one`` is the live trace on what is in the lake: brokers answer as they do live, one message at a time. It is what
-the bulk trace must agree with, and how the few messages are traced that are too complicated for it.
+``trace_one`` is the live trace on what is in the lake: brokers answer as they do live, one message at a time. It is
+what the bulk trace must agree with, and how the few messages are traced that are too complicated for it.
 """
 
 from __future__ import annotations

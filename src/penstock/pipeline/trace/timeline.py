@@ -1,4 +1,4 @@
-"""Which of many things concern a timestamp, for many timestamps at once: spans cut time into segments ([Tracking] 3.1)."""
+"""Which of many things concern a timestamp, for many timestamps at once: spans cut time ([Tracking] 3.1)."""
 
 from __future__ import annotations
 

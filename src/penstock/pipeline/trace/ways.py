@@ -83,7 +83,9 @@ def make_era(facts: LakeFacts, filters: Sequence[LakeFilter], origin: int, times
     silences = []
     is_tangled = False
     for broker in facts.brokers.values():
-        silence = _silence(facts, broker, [each for each in damaged if each.broker == broker.name], origin, timestamp_ms)
+        silence = _silence(
+            facts, broker, [each for each in damaged if each.broker == broker.name], origin, timestamp_ms
+        )
         silences.append((broker.name, silence))
         if broker.per_subscriber:
             is_tangled |= bool(silence.delivery_gaps) or bool(_part_gaps(broker, origin, timestamp_ms))
@@ -228,5 +230,3 @@ def _detail(trace: Trace) -> bytes:
 
 def _digest(detail: bytes) -> int:
     return int.from_bytes(blake2b(detail, digest_size=8, person=b"penstock-way").digest(), "big", signed=True)
-
-

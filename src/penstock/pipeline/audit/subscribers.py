@@ -1,0 +1,133 @@
+"""Who asked for what, from where on, and how far it has acknowledged: the other half of an audit (docs/lake.md).
+
+A subscription may have been attached several times, at several brokers. It should have received what all of its
+selectors match, from its first tick on; what none of them matches it should not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+from penstock.matching import MatchIndex
+from penstock.model.values import AttributeValue
+from penstock.pipeline.trace.facts import newest
+from penstock.selectors import Selector
+
+__all__ = ["Attached", "Audited", "Subscribers", "gather_subscribers", "read_values"]
+
+Row: TypeAlias = Mapping[str, Any]
+
+_INTEGER: Final = re.compile(r"-?\d{1,400}")
+_NUMBER: Final = re.compile(r"-?(?:\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+|inf|nan)")
+_TRUTHS: Final = {"true": True, "false": False}
+
+
+@dataclass(slots=True, frozen=True)
+class Attached:
+    """One time that a subscription was attached."""
+
+    broker: str
+    began_ms: int
+    selector: int | None
+    """Its place among the selectors; none if it was not recorded."""
+    starts: Mapping[str, int]
+
+    def start(self, pubend: str, slack_ms: int) -> int:
+        """The tick from which on it was to receive a pubend; where it does not say, the time it began counts."""
+        return self.starts.get(pubend, (self.began_ms + slack_ms) << 16)
+
+
+@dataclass(slots=True)
+class Audited:
+    """A subscriber: a durable subscription, or a client with others."""
+
+    name: str
+    is_durable: bool = False
+    attached: list[Attached] = field(default_factory=list)
+    acknowledged: dict[str, int] = field(default_factory=dict)
+    """By pubend, the tick below which everything is acknowledged."""
+
+    def is_due(self, pubend: str, tick: int, slack_ms: int) -> bool:
+        """Whether its interest had begun."""
+        return any(each.start(pubend, slack_ms) <= tick for each in self.attached)
+
+    def deliveries_max(self, pubend: str, tick: int, slack_ms: int) -> int:
+        """How often it may have received a message: once for each time it was attached with that before it."""
+        return sum(each.start(pubend, -slack_ms) <= tick for each in self.attached)
+
+    def hosts(self) -> set[str]:
+        """The brokers where it was."""
+        return {each.broker for each in self.attached}
+
+
+@dataclass
+class Subscribers:
+    """All subscribers of a lake, with the index of what they asked for."""
+
+    by_name: dict[str, Audited]
+    selectors: tuple[str, ...]
+    text_names: frozenset[str] = frozenset()
+    """Attributes that are text, whatever they look like."""
+    slack_ms: int = 0
+
+    @cached_property
+    def _index(self) -> MatchIndex:
+        index = MatchIndex()
+        for number, text in enumerate(self.selectors):
+            index.add(number, Selector.parse(text))
+        return index
+
+    def matching(self, attributes: Mapping[str, str | None]) -> frozenset[int]:
+        """The places of the selectors that match."""
+        values = read_values(attributes, self.text_names)
+        return frozenset(int(each) for each in self._index.find(values).ids())
+
+    def durable(self) -> list[Audited]:
+        """The durable subscriptions, in order."""
+        return [each for _, each in sorted(self.by_name.items()) if each.is_durable]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The index is made again where it is needed.
+        return {name: value for name, value in self.__dict__.items() if name != "_index"}
+
+
+def gather_subscribers(
+    subscriptions: Iterable[Row], positions: Iterable[Row], *, slack_ms: int, text_names: Iterable[str] = ()
+) -> Subscribers:
+    """The subscribers of rows of ``subscriptions`` and ``positions``, whose times are microseconds."""
+    places: dict[str, int] = {}
+    by_name: dict[str, Audited] = {}
+    rows = newest(subscriptions, ("broker", "number"))
+    for row in sorted(rows, key=lambda row: (row["began_at"], row["broker"], row["number"])):
+        each = by_name.setdefault(row["subscriber"], Audited(row["subscriber"]))
+        each.is_durable |= bool(row["is_durable"])
+        text = row["selector"]
+        place = None if text is None else places.setdefault(text, len(places))
+        each.attached.append(Attached(row["broker"], row["began_at"] // 1_000, place, dict(row["starts"] or {})))
+    for row in newest(positions, ("pubend", "subscription")):
+        if row["subscription"] in by_name and not row["is_forgotten"]:
+            by_name[row["subscription"]].acknowledged[row["pubend"]] = row["acknowledged"]
+    return Subscribers(by_name, tuple(places), frozenset(text_names), slack_ms)
+
+
+def read_values(
+    attributes: Mapping[str, str | None], text_names: frozenset[str] = frozenset()
+) -> dict[str, AttributeValue]:
+    """Attributes from the archive, which has them as text: what looks like a number or a truth is one.
+
+    >>> read_values({"a": "5", "b": "5.0", "c": "true", "d": "x", "e": "7"}, frozenset({"e"}))
+    {'a': 5, 'b': 5.0, 'c': True, 'd': 'x', 'e': '7'}
+    """
+    return {name: text if name in text_names else _value(text) for name, text in attributes.items()}
+
+
+def _value(text: str | None) -> AttributeValue:
+    if text is None or text in _TRUTHS:
+        return _TRUTHS.get(text) if text is not None else None
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    return float(text) if _NUMBER.fullmatch(text) else text

@@ -1,0 +1,133 @@
+"""Looks after the files of a lake: what can be read, of which version it is, and what is set aside.
+
+A file says of which table and version it is. Files of older versions are read, with defaults for columns that they do
+not have; those of newer versions are refused by name, since nobody here knows what is in them. Files that cannot be
+read at all are left out and named; whoever reads must take what they had for unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.model.errors import MisuseError
+from penstock.model.lake_tables import TABLE_KEY, TABLES, VERSION_KEY, LakeTable, find_table, unescaped_value
+from penstock.pipeline.lake.errors import LakeMismatchError
+from penstock.pipeline.lake.files import LocalFiles, files_at
+from penstock.pipeline.lake.journal import snapshot
+from penstock.pipeline.lake.schemas import arrow_schema
+
+__all__ = ["ASIDE", "TableCare", "check_file", "check_lake", "check_table", "partition_of", "read_file", "set_aside"]
+
+ASIDE: Final = "_aside"
+"""The folder of a lake for files that cannot be read; nobody looks there."""
+
+
+@dataclass(slots=True)
+class TableCare:
+    """What the files of one table are like."""
+
+    table: str
+    files: int = 0
+    rows: int = 0
+    size_bytes: int = 0
+    versions: dict[int, int] = field(default_factory=dict)
+    """Files by version of their columns."""
+    good: list[str] = field(default_factory=list)
+    """Files that can be read, below the lake."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """Files that cannot, with the reason."""
+
+
+def check_lake(lake: str) -> list[TableCare]:
+    """All tables of a lake that have files."""
+    return [care for table in TABLES if (care := check_table(lake, table.name)).files]
+
+
+def check_table(lake: str, name: str) -> TableCare:
+    """What the files of a table are like; raises ``LakeMismatchError`` for one of a newer version."""
+    files, table = files_at(lake), find_table(name)
+    if not files.root.is_dir():
+        raise MisuseError(f"there is no lake at {lake!r}: no such folder")
+    care = TableCare(name)
+    for path, size in snapshot(files, table).items():
+        care.files, care.size_bytes = care.files + 1, care.size_bytes + size
+        rows, version, problem = check_file(Path(files.location(path)), table)
+        if problem:
+            care.problems[path] = problem
+        else:
+            care.rows += rows
+            care.versions[version] = care.versions.get(version, 0) + 1
+            care.good.append(path)
+    return care
+
+
+def check_file(path: Path, table: LakeTable) -> tuple[int, int, str]:
+    """Rows and version of a file, and what is wrong with it; raises ``LakeMismatchError`` for a newer version."""
+    try:
+        with pq.ParquetFile(path) as file:
+            rows, schema = file.metadata.num_rows, file.schema_arrow
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        return 0, 0, _first_line(error)
+    told: Mapping[bytes, bytes] = schema.metadata or {}
+    name = told.get(TABLE_KEY.encode(), table.name.encode()).decode(errors="replace")
+    version = told.get(VERSION_KEY.encode(), b"1").decode(errors="replace")
+    if name != table.name:
+        return rows, 0, f"is of table {name!r}, not {table.name!r}"
+    if not version.isdecimal():
+        return rows, 0, f"has the version {version!r}, which is no number"
+    if int(version) > table.version:
+        raise LakeMismatchError(
+            f"{path} has columns of version {version} of table {table.name!r}; this Penstock knows them up to version "
+            f"{table.version}: use a newer one"
+        )
+    missing = [each.name for each in table.columns if each.since <= int(version) and each.name not in schema.names]
+    return rows, int(version), f"has no column {missing[0]}" if missing else ""
+
+
+def read_file(path: Path, table: LakeTable) -> tuple[Any, str]:
+    """The rows of a file as an Arrow table in the columns of today, or none and what is wrong with it."""
+    _, _, problem = check_file(path, table)
+    if problem:
+        return None, problem
+    try:
+        with pq.ParquetFile(path) as file:
+            read = file.read()
+        columns = []
+        for column, wanted in zip(table.columns, arrow_schema(table), strict=True):
+            if column.name in read.schema.names:
+                columns.append(read.column(column.name).cast(wanted.type))
+            else:
+                columns.append(pa.array([column.default] * read.num_rows, wanted.type))
+        return pa.Table.from_arrays(columns, schema=arrow_schema(table)), ""
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        return None, _first_line(error)
+
+
+def set_aside(files: LocalFiles, problems: Mapping[str, str]) -> list[str]:
+    """Move files that cannot be read out of the way of all readers; answers with where they are now."""
+    moves = [(path, f"{ASIDE}/{path}") for path in sorted(problems)]
+    files.move(moves)
+    return [new for _, new in moves]
+
+
+def partition_of(path: str, name: str) -> str | None:
+    """The value of a partition column in the path of a file.
+
+    >>> partition_of("histories/date=2026-11-15/broker=b%201/x.parquet", "broker")
+    'b 1'
+    """
+    for part in path.split("/")[:-1]:
+        key, equals, value = part.partition("=")
+        if equals and key == name:
+            return unescaped_value(value)
+    return None
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,42 @@
+"""What cannot be read, or was given up, is unknown and never denied (on Spark: ``test_job``)."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from penstock.pipeline.lake.retention import Known
+from penstock.pipeline.trace.facts import BrokerFacts, LakeFacts
+from penstock.pipeline.trace.loading import doubt_unreadable, forget
+from penstock.pipeline.trace.timeline import TIME_MAX
+
+
+def facts() -> LakeFacts:
+    return LakeFacts({"b": BrokerFacts("b", known_since_ms=100), "c": BrokerFacts("c", known_since_ms=100)})
+
+
+@pytest.mark.parametrize("table", ["histories", "records", "gaps"])
+def test_a_file_of_records_that_cannot_be_read_is_a_gap_of_its_broker(table: str) -> None:
+    known = facts()
+    doubt_unreadable(known, [f"{table}/date=2026-11-15/broker=b/1.parquet"])
+    assert known.brokers["b"].gaps[0].concerns("route/5", 10**12)
+    assert not known.brokers["c"].gaps
+
+
+def test_who_was_attached_or_published_elsewhere_is_unknown() -> None:
+    known = facts()
+    paths = [
+        "attachments/date=2026-11-15/broker=b/1.parquet",
+        "aliases/date=2026-11-15/broker=d/1.parquet",
+        "x.parquet",
+    ]
+    doubt_unreadable(known, paths)
+    assert (known.brokers["b"].attachments_since_ms, known.brokers["d"].aliases_since_ms) == (TIME_MAX, TIME_MAX)
+
+
+def test_what_was_given_up_is_unknown() -> None:
+    known = facts()
+    forget(known, Known(filters={"b": 500, "c": 50, "d": 7}, aliases={"b": 9}))
+    assert [each.known_since_ms for each in known.brokers.values()] == [500, 100, 7]
+    assert known.brokers["b"].aliases_since_ms == 9
