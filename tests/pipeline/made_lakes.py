@@ -74,3 +74,32 @@ def quote_lake(lake: Path, *, seed: int = 1, messages: int = 600, subscriptions:
     put(lake, "subscriptions", wanted[::2], broker="b1")
     put(lake, "subscriptions", wanted[1::2], broker="b2")
     return workload
+
+
+def sample(step: int, metric: str, value: float, *, life: int = 1, **labels: str) -> dict[str, Any]:
+    """A figure of a broker, so many times ten seconds after noon."""
+    at = T0 + timedelta(seconds=10 * step)
+    shown = list(labels.items())
+    return {"incarnation": life, "sequence": step, "at": at, "metric": metric, "labels": shown, "value": value}
+
+
+def telemetry_lake(lake: Path) -> None:
+    """Ten minutes of two brokers: one starts anew, is congested for a while, and balances twice."""
+    rows: list[dict[str, Any]] = []
+    for step in range(60):
+        life = 1 if step < 30 else 2
+        rows.append(sample(step, "penstock_published_total", 100.0 * (step if life == 1 else step - 30), life=life))
+        rows.append(sample(step, "penstock_pubend_rate", 10.0 + step % 7, life=life, pubend="q"))
+        rows.append(sample(step, "penstock_pubend_limited", float(20 <= step < 30), life=life, pubend="q"))
+        state = "BUSY" if step in (40, 41, 42, 50) else "OK"
+        names = {"mechanism": "balancing", "figure": "state", "is": state}
+        rows.append(sample(step, "penstock_mechanism_state", 1.0, life=life, **names))
+        figures = {"mechanism": "balancing", "figure": "counts.sessions"}
+        rows.append(sample(step, "penstock_mechanism", float(step >= 40) + float(step >= 50), life=life, **figures))
+        holding = {"mechanism": "token", "figure": "holding"}
+        rows.append(sample(step, "penstock_mechanism", float(step == 5), life=life, **holding))
+    put(lake, "telemetry", rows, broker="b1")
+    # The last batch was shipped twice, as after the loss of a ledger.
+    put(lake, "telemetry", [{**row, "sequence": 1000 + row["sequence"]} for row in rows[-5:]], broker="b1", file="g")
+    lags = [sample(step, "penstock_host_lag_seconds", step / 10, pubend="q", host="b2") for step in range(60)]
+    put(lake, "telemetry", lags, broker="b2")

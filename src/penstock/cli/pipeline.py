@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import typer
 
-from penstock.cli import pipeline_archive, pipeline_lake, pipeline_profile, pipeline_sweep, pipeline_trace
+from penstock.cli import (
+    pipeline_archive,
+    pipeline_lake,
+    pipeline_profile,
+    pipeline_sweep,
+    pipeline_telemetry,
+    pipeline_trace,
+)
 
 __all__ = ["app"]
 
@@ -22,3 +29,4 @@ app.command("audit", epilog=pipeline_lake.AUDIT_EXAMPLES)(pipeline_lake.audit)
 app.command("compact", epilog=pipeline_lake.COMPACT_EXAMPLES)(pipeline_lake.compact)
 app.command("check", epilog=pipeline_lake.CHECK_EXAMPLES)(pipeline_lake.check)
 app.command("retain", epilog=pipeline_lake.RETAIN_EXAMPLES)(pipeline_lake.retain)
+app.command("telemetry", epilog=pipeline_telemetry.EXAMPLES)(pipeline_telemetry.telemetry)

@@ -32,9 +32,9 @@ __all__ = ["DEMO_PLAN", "BrokerProcessError", "DemoOverlay", "OverlayPlan", "fre
 _HOST: Final = "127.0.0.1"
 _PORTS: Final = range(10_000, 30_000)
 """Below the ports that systems give to outgoing connections, one of which could take a port between choice and use."""
-_START_S_MAX: Final = 60.0
+_START_S_MAX: Final = 240.0
 _STOP_S_MAX: Final = 15.0
-_LINK_S_MAX: Final = 30.0
+_LINK_S_MAX: Final = 120.0
 _POLL_S: Final = 0.02
 _COMMAND: Final = (sys.executable, "-c", "from penstock.cli import main; main()", "broker")
 _QUOTED_LINES: Final = 15

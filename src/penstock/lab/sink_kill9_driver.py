@@ -27,7 +27,8 @@ PHASES: Final[tuple[Phase, ...]] = ("start", "batch", "staging", "publishing", "
 """Before any batch; while a batch runs; when its first rows are staged; when it counts and is being published; when it
 is published and Spark has not noted so."""
 
-_COMMAND: Final = (sys.executable, "-m", "penstock.pipeline.sink.relay")
+_COMMAND: Final = ("nice", "-n", "10", sys.executable, "-m", "penstock.pipeline.sink.relay")
+"""Three Javas start at once with every life: on a small machine brokers would wait for them for minutes."""
 _EXECUTOR: Final = "CoarseGrainedExecutorBackend"
 _START_S_MAX: Final = 12.0
 _BATCH_S_MAX: Final = 1.5

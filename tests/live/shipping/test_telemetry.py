@@ -24,6 +24,15 @@ class Talking(FakeBroker):
             "outboxes": {"b2": 77},
             "congestion": {"pubends": {"p": figures}, "streams": {"q": stream}},
             "tracking": {"strategy": "bloom", "histories": 3, "recorded": {"publish": 8}},
+            "mechanisms": {
+                "walks": {
+                    "state": "BUSY",
+                    "steps": 2,
+                    "counts": {"in": 3, "deep": {"er": 4}},
+                    "why": "x" * 41,
+                    "no": None,
+                }
+            },
         }
 
 
@@ -47,6 +56,18 @@ def test_metrics_and_what_rooms_say_become_samples() -> None:
     assert found["penstock_congestion_stream_recovering", (("pubend", "q"),)] == 1
     assert found["penstock_tracking_histories", ()] == 3
     assert found["penstock_tracking_recorded", (("of", "publish"),)] == 8
+
+
+def test_figures_within_figures_of_mechanisms_and_their_states_become_samples() -> None:
+    found = {
+        (name, labels): value for (name, labels), value in sampled().items() if name.startswith("penstock_mechanism")
+    }
+    assert found == {
+        ("penstock_mechanism", (("mechanism", "walks"), ("figure", "steps"))): 2,
+        ("penstock_mechanism", (("mechanism", "walks"), ("figure", "counts.in"))): 3,
+        ("penstock_mechanism", (("mechanism", "walks"), ("figure", "counts.deep.er"))): 4,
+        ("penstock_mechanism_state", (("mechanism", "walks"), ("figure", "state"), ("is", "BUSY"))): 1,
+    }
 
 
 def test_what_is_no_figure_is_no_sample() -> None:

@@ -17,6 +17,11 @@ SAMPLES_MAX: Final = 10_000
 """Samples of one moment; of more the last ones are left out, and counted in ``penstock_samples_left_out``."""
 
 
+_DEPTH_MAX: Final = 3
+_STATE_CHARS_MAX: Final = 40
+"""A longer text is no state."""
+
+
 class _Known:
     """A status that somebody has asked for already."""
 
@@ -35,6 +40,8 @@ def samples_of(status: dict[str, Any], *, now_ms: int) -> list[Sample]:
         (sample.name, sample.labels, float(sample.value)) for family in registry.collect() for sample in family.samples
     ]
     found += _room_samples(status["broker"])
+    for mechanism, figures in status["broker"].get("mechanisms", {}).items():
+        found += _mechanism_samples(mechanism, figures)
     if len(found) > SAMPLES_MAX:
         left_out = len(found) - SAMPLES_MAX
         found[SAMPLES_MAX:] = [("penstock_samples_left_out", {}, float(left_out))]
@@ -52,6 +59,18 @@ def _room_samples(broker: Mapping[str, Any]) -> Iterator[Sample]:
                 yield from _figures("penstock_tracking", {name: value}, {"of": str(label)})
         else:
             yield from _figures("penstock_tracking", {name: figures}, {})
+
+
+def _mechanism_samples(mechanism: str, figures: Mapping[str, Any], path: str = "") -> Iterator[Sample]:
+    """Figures within figures, which metrics leave out, by their path; and states, each a figure that is 1."""
+    for name, value in figures.items():
+        labels = {"mechanism": mechanism, "figure": f"{path}{name}"}
+        if isinstance(value, Mapping) and path.count(".") < _DEPTH_MAX:
+            yield from _mechanism_samples(mechanism, value, f"{path}{name}.")
+        elif isinstance(value, str) and 0 < len(value) <= _STATE_CHARS_MAX:
+            yield "penstock_mechanism_state", {**labels, "is": value}, 1.0
+        elif path and isinstance(value, int | float):
+            yield "penstock_mechanism", labels, float(value)
 
 
 def _figures(prefix: str, figures: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[Sample]:
