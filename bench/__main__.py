@@ -16,6 +16,7 @@ from bench import (
     durable,
     live,
     matching,
+    plan,
     routing_histories,
     simulator,
     spark_source,
@@ -48,6 +49,7 @@ BENCHES: dict[str, _Bench] = {
     "tracking": tracking.run,
     "routing-histories": routing_histories.run,
     "tracing": tracing.run,
+    "plan": plan.run,
 }
 
 

@@ -1,20 +1,13 @@
-"""``penstock pipeline telemetry``: what is wrong is told before Spark starts; what is found is written and shown."""
+"""``penstock pipeline telemetry``: what is wrong is told before Spark starts (with it: ``test_scenario_telemetry``)."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from penstock.cli.app import app
-from penstock.pipeline.folders import read_folder_table
-from pipeline.made_lakes import telemetry_lake
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
@@ -36,17 +29,3 @@ def test_mistakes_are_told_before_anything_starts(tmp_path: Path, options: list[
     result = run(str(tmp_path), *options)
     assert result.exit_code == 2
     assert says in result.stderr
-
-
-def test_a_page_and_tables_are_written(spark: SparkSession, tmp_path: Path) -> None:
-    telemetry_lake(tmp_path / "lake")
-    result = run(
-        str(tmp_path / "lake"), "--master", spark.sparkContext.master, "--out", str(tmp_path / "out"), "--json"
-    )
-    assert result.exit_code == 0, result.stderr
-    summary = json.loads(result.stdout)
-    assert summary["samples"] == 420
-    assert len(summary["episodes"]) == 4
-    assert read_folder_table(tmp_path / "out", "episodes")["kind"][1] == "congestion: pubend limited"
-    assert "<svg" in (tmp_path / "out/telemetry.html").read_text()
-    assert list((tmp_path / "out_tidy").glob("*.parquet"))

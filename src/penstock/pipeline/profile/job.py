@@ -135,9 +135,8 @@ def _subscriptions(rows: Sequence[Any]) -> tuple[list[ProfiledSubscription], lis
     found: list[ProfiledSubscription] = []
     unrecorded = 0
     for row in sorted(rows, key=lambda row: (row["broker"], row["number"])):
-        try:
-            text = str(Selector.parse(row["selector"] or ""))
-        except SelectorError:
+        text = _canonical(row["selector"])
+        if text is None:
             unrecorded += 1
             continue
         number = numbers.setdefault(text, len(numbers))
@@ -147,6 +146,14 @@ def _subscriptions(rows: Sequence[Any]) -> tuple[list[ProfiledSubscription], lis
     if not found:
         raise MisuseError("the lake has no subscription with a known selector; --ended looks at former ones too")
     return found, list(numbers), unrecorded
+
+
+def _canonical(selector: str | None) -> str | None:
+    """A selector as all who mean the same write it; none if it is not on record, or is none."""
+    try:
+        return None if selector is None else str(Selector.parse(selector))
+    except SelectorError:
+        return None
 
 
 def _counted(messages: DataFrame) -> tuple[int, int, int, int]:

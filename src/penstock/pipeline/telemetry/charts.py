@@ -60,7 +60,8 @@ def draw_lines(figure: Figure, lines: Sequence[Line], unit: str, span: tuple[int
         axes.plot(times, [value for _, value in line.points], style, marker=marker, c=colour, label=line.name)
     left_out = len(lines) - len(busiest)
     axes.set_ylabel(unit)
-    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+    if all(value >= 0 for line in busiest for _, value in line.points):
+        axes.set_ylim(bottom=0)
     _time_axis(axes, span)
     title = f"{left_out} lower lines left out" if left_out else None
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize="small", title=title)
