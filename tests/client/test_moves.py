@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from client.moving import ORDER, connected, horizon, message, moving, numbers, said, told
+from client.moving import ORDER, connected, horizon, message, moving, numbers, said, told, welcome
 from penstock.broker.frames import (
     Acknowledge,
-    Frame,
     Moved,
     MoveFailed,
     Refused,
@@ -66,13 +65,17 @@ def test_a_durable_name_that_went_ahead_is_no_take_over_and_is_claimed_back_if_t
             told(session, TAKEN)
             assert inbox.state == "ready"
         told(newcomer, message(12, 1))
-        session.give_up_move()
+        must_come_back = session.give_up_move()
         session.refuse_move(ORDER, "nobody there")
         if is_told_late:
-            told(session, TAKEN)
-        frames: list[Frame] = said(session)
-        assert MoveFailed(7, "nobody there") in frames
-        again = [frame for frame in frames if isinstance(frame, Subscribe)]
+            assert not must_come_back
+            must_come_back = told(session, TAKEN).must_come_back
+        assert must_come_back
+        assert said(session) == [MoveFailed(7, "nobody there")]
+        session.on_disconnected()
+        session.on_connected(now_ms=200)
+        told(session, welcome("old"))
+        again = [frame for frame in said(session) if isinstance(frame, Subscribe)]
         assert again == [Subscribe(1, "TRUE", (("quotes", 13),), resumes=True, durable="bill")]
         told(session, Subscribed(1, "TRUE"))
         told(session, TAKEN)

@@ -42,5 +42,7 @@ class Changes:
     goodbye: Goodbye | None = None
     order: Migrate | None = None
     """The broker wants this client to go to another one."""
+    must_come_back: bool = False
+    """Durable names have to be claimed back, on a new connection: what is still said on this one is about the past."""
     lost: bool = False
     """The connection is gone."""

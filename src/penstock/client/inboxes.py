@@ -100,12 +100,6 @@ class Inboxes:
             if (inbox := self._by_number.get(number)) is not None:
                 inbox.on_subscribed(said.selector, said.pending, said.starts)
 
-    def ask_again(self, inbox: Inbox) -> Subscribe:
-        """A durable subscription has to be asked for again on the same connection, and how."""
-        self._void(inbox)
-        self.reporting.on_moved(inbox)
-        return subscribe_frame(inbox)
-
     def named(self, numbers: bytes) -> list[Inbox]:
         """The subscriptions that take messages, of those that a frame names."""
         each = (self._by_bytes.get(numbers[start : start + 4]) for start in range(0, len(numbers), 4))

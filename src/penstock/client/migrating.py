@@ -191,13 +191,17 @@ class Migrator:
 
     def _stay(self, reason: str, newcomer: Newcomer) -> None:
         if self._arriving is not None:
-            connection = self._arriving[0]
-            connection.close()
+            arriving = self._arriving[0]
+            arriving.close()
             # Who does not take the last words is not waited for.
-            asyncio.get_running_loop().call_later(self._settings.close_ms / 1000, connection.abort)
+            asyncio.get_running_loop().call_later(self._settings.close_ms / 1000, arriving.abort)
         self._newcomer = self._arriving = None
-        self._session.give_up_move()
+        must_come_back = self._session.give_up_move()
         self._answer(newcomer.order, reason)
+        connection, _ = self._current()
+        if must_come_back and connection is not None:
+            connection.pump()
+            connection.fail("again", "durable subscriptions are claimed back")
 
     def _answer(self, order: Migrate, reason: str) -> None:
         _log.debug("stays where it is, and does not go to %s: %s", order.broker, reason)

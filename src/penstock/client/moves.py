@@ -1,7 +1,8 @@
 """What a session keeps of a move to another broker: the newcomer, the overlap, and durable names to claim back.
 
 The new broker claims the names of durable subscriptions, so the old one says that they were taken over. While the
-client moves, that is its own doing. If it stays after all, it claims them back at the old broker, once for each.
+client moves, that is its own doing. If it stays after all, it claims them back at the old broker, on a new connection:
+on the one it has, what was said of all subscriptions while these were gone is still on its way.
 """
 
 from __future__ import annotations
@@ -87,6 +88,8 @@ class Moves:
             return False
         if self.newcomer is not None and self.newcomer.claims(inbox):
             self._displaced[inbox.number] = inbox
+            # What the old broker says of all subscriptions from now on is not meant for this one.
+            inbox.positions.on_disconnected()
             return True
         return False
 

@@ -212,11 +212,9 @@ class Session:
         hello = structs.replace(self._hello, migration=order.session, origin=self.welcome.broker)
         return self.moves.begin(order, hello, self.welcome)
 
-    def give_up_move(self) -> None:
-        """The new connection will not take over, and durable subscriptions that went ahead come back."""
-        displaced = self.moves.give_up()
-        if self.is_up:
-            self._outgoing += [self._inboxes.ask_again(inbox) for inbox in displaced]
+    def give_up_move(self) -> bool:
+        """The new connection will not take over; whether durable names that went ahead must be claimed back."""
+        return bool(self.moves.give_up())
 
     def refuse_move(self, order: f.Migrate, reason: str) -> None:
         """Tells the broker why this client stays where it is."""
@@ -367,7 +365,7 @@ class Session:
         elif frame.request != "subscribe" or (inbox := self._inboxes.get(frame.number)) is None:
             self._end(frame.number, changes)
         elif self.moves.must_claim_back(inbox, frame.reason):
-            self._outgoing.append(self._inboxes.ask_again(inbox))
+            changes.must_come_back = True
         elif not self.moves.is_own_doing(inbox, frame.reason):
             self._end(frame.number, changes)
             inbox.refuse(frame.reason)

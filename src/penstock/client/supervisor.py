@@ -181,6 +181,8 @@ class Supervisor:
         self._on_changes(changes)
         if changes.order is not None:
             self._migrator.on_order(changes.order)
+        if changes.must_come_back and self.connection is not None:
+            self.connection.fail("again", "durable subscriptions are claimed back")
 
     def _catch_up(self, connection: Connection) -> None:
         """What the application did since the welcome has still been told to the connection before this one."""

@@ -139,10 +139,11 @@ class Moving:
             return False
         if arrival is not None and number in arrival.stated:
             self._displaced[number] = None
+            # What the old broker says of all subscriptions from now on is not meant for this one.
+            self._client.subscribing.positions.void(number)
             return True
         if number in self._claimed:
-            del self._claimed[number]
-            self._ask_again(number)
+            self._come_back()
             return True
         return False
 
@@ -359,9 +360,8 @@ class Moving:
             self._overlap = overlap
             overlap.stay()
             self._say(MoveFailed(arrival.order.session, reason))
-            for number in displaced:
-                if number in self._client.wanted:
-                    self._ask_again(number)
+            if any(number in self._client.wanted for number in displaced):
+                self._come_back()
 
     def drop(self, *, loud: bool) -> None:
         """The client loses all its connections."""
@@ -381,12 +381,11 @@ class Moving:
                 arrival.line.is_over = True
                 arrival.line.end.abort(loud=loud)
 
-    def _ask_again(self, number: int) -> None:
-        client = self._client
-        assert client.line is not None
-        assert client.line.welcome is not None
-        client.subscribing.positions.void(number)
-        self._say(client.subscribing.ask_for(client.subscriptions[number], client.line.welcome.broker))
+    def _come_back(self) -> None:
+        """Claim durable names back on a connection of its own: what is still said on this one is about the past."""
+        line = self._client.line
+        assert line is not None
+        self._client.clock.after(0, lambda: self._client.on_silent(line.end))
 
     def _say(self, frame: ControlFrame) -> None:
         assert self._client.line is not None
