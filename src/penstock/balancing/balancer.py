@@ -1,0 +1,341 @@
+"""The balancer of an edge broker: detection, mediation, estimation and offload, composed ([PADRES] figure 2).
+
+Driven by values: measurements, letters and PIE messages, arrivals and the time come in; publications and notes go out.
+What it needs to know of its broker it asks through ``BalancedHost``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.balancing.detection import Action, Triggers, actions, balanced_with
+from penstock.balancing.estimators import DelayFit, Figures, figures_of
+from penstock.balancing.mediation import Mediator, Phase, Session
+from penstock.balancing.messages import Done, End, Letter, Moving, Refusal, Reply, Request, Watch
+from penstock.balancing.metrics import Load, LoadMeter, Measurement, Metric
+from penstock.balancing.offload import ALGORITHMS, Coverage, Offload
+from penstock.balancing.peers import Peers
+from penstock.balancing.pie import PIE, MalformedError, Pie
+from penstock.balancing.ports import BalancedHost, Command, Note, Publish
+from penstock.balancing.reporting import (
+    Estimate,
+    decision_figures,
+    decision_notes,
+    load_figures,
+    mean_accuracy,
+    session_figures,
+)
+from penstock.balancing.settings import BalancingSettings
+from penstock.balancing.standing import Standing
+from penstock.balancing.states import State, Stimulus
+from penstock.balancing.trails import Trails
+from penstock.model.ports import Rng
+from penstock.model.values import Attributes
+from penstock.selectors.errors import SelectorError
+from penstock.selectors.selector import Selector
+
+__all__ = ["Balancer"]
+
+_KEPT: Final = 1_000
+
+
+class Balancer:
+    """Balances one edge broker with others."""
+
+    def __init__(self, name: str, cluster: str, settings: BalancingSettings, host: BalancedHost, rng: Rng) -> None:
+        self._name, self._cluster, self._settings = name, cluster, settings
+        self._host, self._rng = host, rng
+        self._triggers = Triggers.local(settings)
+        self._meter = LoadMeter(window_ms=settings.smoothing_ms, output_bandwidth=settings.output_bandwidth)
+        self._fit = DelayFit(is_proportional=settings.delay_model == "proportional")
+        self.standing = Standing(settings, self._triggers)
+        self._peers = Peers(peer_ms=settings.peer_ms)
+        self._mediator = Mediator(name, settings)
+        self._trails = Trails(return_ms=settings.return_ms)
+        self._watched: dict[str, int] = {}
+        """Clusters besides its own, and until when."""
+        self._fruitless: dict[tuple[str, Metric], tuple[int, float]] = {}
+        self._expected: tuple[bool, Load] | None = None
+        self._pie_ms: int | None = None
+        self._detection_ms = 0
+        self.estimates: deque[Estimate] = deque(maxlen=_KEPT)
+        self.counts = {
+            **dict.fromkeys(("pies", "letters", "malformed", "sessions", "fruitless", "migrations", "arrivals"), 0)
+        }
+        self._last: dict[str, object] = {}
+
+    # --- stimuli
+
+    @property
+    def load(self) -> Load:
+        """How busy this broker is."""
+        return self._meter.load
+
+    @property
+    def session(self) -> Session | None:
+        """The session under way."""
+        return self._mediator.session
+
+    def figures(self) -> Figures:
+        """What the load follows from."""
+        return figures_of(self._meter, self._fit)
+
+    def measure(self, measurement: Measurement) -> None:
+        """The shell, or the broker itself, has counted."""
+        if self._meter.add(measurement):
+            self._fit.add(self._meter.subscriptions_mean, self._meter.delay_s)
+
+    def on_publication(self, attributes: Attributes, payload: bytes, *, now_ms: int) -> list[Command]:
+        """A PIE message or a letter; what is malformed is counted, and nothing else."""
+        try:
+            if attributes.get("$class") == PIE:
+                pie = Pie.from_attributes(attributes)
+                if pie.broker != self._name and not pie.is_global:
+                    self._peers.hear(pie, now_ms=now_ms)
+                return []
+            letter = Letter.read(attributes, payload)
+        except MalformedError as error:
+            self.counts["malformed"] += 1
+            return [Note("balancing-malformed", (("problem", str(error)),))]
+        if letter.to != self._name:
+            return []
+        return self._on_letter(letter, now_ms)
+
+    def on_arrived(self, session: int, *, now_ms: int) -> list[Command]:
+        """A subscriber has moved here."""
+        self.counts["arrivals"] += 1
+        return self._done(now_ms) if self._mediator.on_arrived(session) else []
+
+    def on_left(self) -> None:
+        """A subscriber has moved away."""
+        self.counts["migrations"] += 1
+
+    def on_failed(self, session: int, client: str, reason: str) -> list[Command]:
+        """A subscriber that was told to move did not."""
+        note = Note("balancing-stays", (("session", session), ("client", client), ("reason", reason)))
+        return [note, *self._send(self._mediator.on_failed(session))]
+
+    def next_deadline(self) -> int | None:
+        """When it wants to be woken."""
+        if self._pie_ms is None or (self._phase is Phase.SAMPLING and self._host.is_sampled()):
+            return 0
+        wishes = [self._pie_ms, self._detection_ms, self._mediator.next_deadline()]
+        return min(each for each in wishes if each is not None)
+
+    def on_deadline(self, *, now_ms: int) -> list[Command]:
+        """It is that time."""
+        if self._pie_ms is None:
+            # Not all at once: requests that cross are refused on both sides.
+            self._pie_ms = now_ms + self._rng.randrange(self._settings.pie_ms)
+            self._detection_ms = now_ms + self._settings.detection_ms + self._rng.randrange(self._settings.detection_ms)
+        commands = self._on_session_deadline(now_ms)
+        if now_ms >= self._detection_ms:
+            self._detection_ms = now_ms + self._settings.detection_ms
+            commands += self._detect(now_ms)
+        if now_ms >= self._pie_ms or self.standing.changed:
+            self._pie_ms = now_ms + self._settings.pie_ms
+            commands += self._tell(now_ms)
+        return commands
+
+    # --- load information and detection
+
+    def peers(self, *, now_ms: int) -> dict[str, Pie]:
+        """The edges it may be balanced with: of its own cluster, and of those it watches."""
+        self._watched = {name: until for name, until in self._watched.items() if until > now_ms}
+        return self._peers.known(now_ms=now_ms, clusters=(self._cluster, *self._watched))
+
+    def _tell(self, now_ms: int) -> list[Command]:
+        self.standing.changed = False
+        self.counts["pies"] += 1
+        balanced = balanced_with(self.load, self.peers(now_ms=now_ms), self._triggers)
+        return [Publish(Pie(self._name, self._cluster, self.standing.state, self.load, balanced).attributes())]
+
+    def _detect(self, now_ms: int) -> list[Command]:
+        if self.standing.state is State.BUSY:
+            return []
+        load, before = self.load, self.standing.state
+        self.standing.look(load, now_ms=now_ms)
+        if before is State.STABILIZING and self.standing.state is not before:
+            self._compare(now_ms)
+        if self._mediator.session is not None or not self.standing.may_offload(load, now_ms=now_ms):
+            return []
+        overload = self.standing.overload(now_ms=now_ms)
+        found = actions(load, self.peers(now_ms=now_ms), self._triggers, overload=overload)
+        return self._send(self._mediator.ask([each for each in found if self._promises(each, now_ms)], now_ms=now_ms))
+
+    def _promises(self, action: Action, now_ms: int) -> bool:
+        """Whether it makes sense to ask: not where nothing could be done lately, unless that has become worse."""
+        until_ms, difference = self._fruitless.get((action.partner, action.metric), (0, 0.0))
+        return now_ms >= until_ms or action.difference > difference + self._triggers.of(action.metric) / 2
+
+    def _compare(self, now_ms: int) -> None:
+        if self._expected is not None:
+            is_offloader, estimated = self._expected
+            self.estimates.append(Estimate(now_ms, is_offloader, estimated, self.load))
+            self._expected = None
+
+    # --- sessions
+
+    @property
+    def _phase(self) -> Phase | None:
+        session = self._mediator.session
+        return session.phase if session else None
+
+    def _on_letter(self, letter: Letter, now_ms: int) -> list[Command]:
+        content, mediator = letter.content, self._mediator
+        if isinstance(content, Watch):
+            until_ms = now_ms + self._settings.global_session_ms
+            self._watched = dict.fromkeys(content.clusters[:_KEPT], until_ms)
+            self._host.watch(tuple(self._watched))
+            return []
+        if isinstance(content, Request):
+            return self._on_request(letter, now_ms)
+        if isinstance(content, Reply):
+            return self._on_reply(letter, content, now_ms)
+        if isinstance(content, Refusal):
+            return self._send(mediator.on_refusal(letter, now_ms=now_ms))
+        if isinstance(content, Moving):
+            self._trails.learn(content.trails, letter.sender, now_ms=now_ms)
+            return self._done(now_ms) if mediator.on_moving(letter, content, now_ms=now_ms) else []
+        return self._on_end(letter, content, now_ms)
+
+    def _on_request(self, letter: Letter, now_ms: int) -> list[Command]:
+        reply = None
+        if self.standing.state is State.OK and self._mediator.session is None:
+            covering = self._host.covering_set(self._settings.covering_max)
+            reply = Reply(self.figures(), self._host.address, covering)
+        accepted, letters = self._mediator.on_request(letter, self.standing.state, reply, now_ms=now_ms)
+        if accepted:
+            self.standing.apply(Stimulus.ACCEPTS, now_ms=now_ms)
+        return self._send(letters) + self._tell_change(now_ms)
+
+    def _on_reply(self, letter: Letter, reply: Reply, now_ms: int) -> list[Command]:
+        strays = self._mediator.on_reply(letter, reply, now_ms=now_ms)
+        if strays:
+            return self._send(strays)
+        session = self._mediator.session
+        assert session is not None
+        try:
+            covering = [Selector.parse(text) for text in reply.covering[: self._settings.covering_max]]
+        except SelectorError as error:
+            self.counts["malformed"] += 1
+            return self._send(self._mediator.finish(End(f"covering set: {error}"))[1])
+        if not self.standing.start_offloading(self.load, now_ms=now_ms):
+            return self._send(self._mediator.finish(End("not needed any more"))[1])
+        self.counts["sessions"] += 1
+        partner = session.partner
+        self._host.begin_sampling(
+            covering,
+            self._settings.samples_max,
+            lambda client: self._trails.may_go(client, partner, now_ms=now_ms),
+        )
+        return self._tell_change(now_ms)
+
+    def _on_end(self, letter: Letter, content: Done | End | Refusal, now_ms: int) -> list[Command]:
+        session = self._mediator.on_end(letter)
+        if session is None:
+            return []
+        return self._close(session, f"{content.kind} by {letter.sender}", now_ms)
+
+    def _on_session_deadline(self, now_ms: int) -> list[Command]:
+        session = self._mediator.session
+        if session is None:
+            return []
+        if session.phase is Phase.SAMPLING and (now_ms >= session.due_ms or self._host.is_sampled()):
+            return self._offload(session, now_ms)
+        if now_ms < session.due_ms:
+            return []
+        if session.phase is Phase.ASKING:
+            return self._send(self._mediator.give_up_asking(now_ms=now_ms))
+        self._mediator.counts["timeouts"] += 1
+        if session.phase is Phase.RECEIVING:
+            return self._done(now_ms)
+        session, letters = self._mediator.finish(End("nothing was heard for too long"))
+        return self._send(letters) + self._close(session, "timeout", now_ms)
+
+    def _offload(self, session: Session, now_ms: int) -> list[Command]:
+        """Sampling is over: decide who moves, and tell them."""
+        assert session.action is not None
+        assert session.reply is not None
+        action, work = session.action, self._decide(session)
+        address = session.reply.address
+        chosen = [
+            connection
+            for place, count in work.moves.items()
+            for connection in work.profile.interests[place].subscribers[:count]
+        ]
+        if not chosen:
+            self.counts["fruitless"] += 1
+            until_ms = now_ms + self._settings.fruitless_ms
+            self._fruitless[action.partner, action.metric] = (until_ms, action.difference)
+            session, letters = self._mediator.finish(End("nothing to move"))
+            return self._send(letters) + self._close(session, "nothing to move", now_ms)
+        trails = self._trails.of(map(self._host.client_of, chosen), now_ms=now_ms)
+        session.estimated = work.partner.load()
+        self._expected = (True, work.host.load())
+        letters = self._mediator.moving(Moving(len(chosen), trails, session.estimated), now_ms=now_ms)
+        self._last = decision_figures(session, work)
+        commands = [*self._send(letters), *decision_notes(session, work)]
+        told = self._host.move(chosen, session.partner, address, session.number, now_ms=now_ms)
+        for _ in range(len(chosen) - told):
+            commands += self._send(self._mediator.on_failed(session.number))
+        return commands
+
+    def _decide(self, session: Session) -> Offload:
+        assert session.action is not None
+        assert session.reply is not None
+        profile, action = self._host.end_sampling(), session.action
+        partner = [one for each in session.reply.covering for one in Selector.parse(each).conjunctions]
+        coverage = Coverage(profile.interests, partner)
+        figures, reply = self.figures(), session.reply.figures
+        work = Offload(profile, figures, reply, self._settings, self._triggers, is_overload=action.is_overload)
+        if profile.press.taken:
+            ALGORITHMS[action.metric](work, coverage)
+        return work
+
+    def _done(self, now_ms: int) -> list[Command]:
+        """All have come that will."""
+        session = self._mediator.session
+        assert session is not None
+        session, letters = self._mediator.finish(Done(session.arrived))
+        self._expected = (False, session.estimated)
+        return self._send(letters) + self._close(session, f"{session.arrived} arrived", now_ms)
+
+    def _close(self, session: Session, why: str, now_ms: int) -> list[Command]:
+        if session.phase is Phase.SAMPLING:
+            self._host.end_sampling()
+        if session.phase is Phase.ASKING:
+            # The candidate ended what had not begun: it counts as a refusal.
+            return []
+        self.standing.apply(Stimulus.ENDS, now_ms=now_ms)
+        fields = (("session", session.number), ("partner", session.partner), ("why", why))
+        return [Note("balancing-ended", fields), *self._tell_change(now_ms)]
+
+    def _tell_change(self, now_ms: int) -> list[Command]:
+        if not self.standing.changed or self._pie_ms is None:
+            return []
+        self._pie_ms = now_ms + self._settings.pie_ms
+        return self._tell(now_ms)
+
+    # --- what goes out
+
+    def _send(self, letters: Sequence[Letter]) -> list[Command]:
+        self.counts["letters"] += len(letters)
+        return [Publish(each.attributes(), each.payload()) for each in letters]
+
+    def status(self) -> dict[str, object]:
+        """Figures for the operator."""
+        session, load = self._mediator.session, self.load
+        return {
+            "role": "edge",
+            "cluster": self._cluster,
+            "state": self.standing.state.value,
+            **load_figures(load),
+            "peers": len(self._peers),
+            "session": None if session is None else session_figures(session),
+            "last": self._last,
+            "accuracy": {metric.value: mean_accuracy(self.estimates, metric) for metric in Metric},
+            "counts": {**self.counts, **self._mediator.counts},
+        }

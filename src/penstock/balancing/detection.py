@@ -1,0 +1,118 @@
+"""Detection: is this broker overloaded, and with whom is it out of balance? ([PADRES] section 3.2).
+
+The result is the broker-action list, largest difference first. Only differences by which this side is the busier one
+are acted upon: the other side sees the others. Partners that said that they are not OK are left out (ours): to ask
+them costs two messages, and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from penstock.balancing.metrics import Load, Metric
+from penstock.balancing.pie import Pie
+from penstock.balancing.settings import BalancingSettings
+from penstock.balancing.states import State
+
+__all__ = ["Action", "Band", "Triggers", "actions", "balanced_with", "band_of", "relief_of"]
+
+
+class Band(Enum):
+    """How busy somebody is."""
+
+    CALM = "calm"
+    LOADED = "loaded"
+    OVERLOADED = "overloaded"
+
+
+@dataclass(slots=True, frozen=True)
+class Triggers:
+    """From what difference on somebody is out of balance."""
+
+    ratio: float
+    delay: float
+    delay_norm_s: float
+
+    @classmethod
+    def local(cls, settings: BalancingSettings) -> Triggers:
+        """Between the edges of a cluster."""
+        return cls(settings.local_ratio_trigger, settings.local_delay_trigger, settings.delay_norm_s)
+
+    @classmethod
+    def of_clusters(cls, settings: BalancingSettings) -> Triggers:
+        """Between clusters."""
+        return cls(settings.global_ratio_trigger, settings.global_delay_trigger, settings.delay_norm_s)
+
+    def of(self, metric: Metric) -> float:
+        """The trigger of one metric."""
+        return self.delay if metric is Metric.DELAY else self.ratio
+
+    def difference(self, metric: Metric, one: Load, other: Load) -> float:
+        """By how much the one is above the other (equation 1 for delays)."""
+        return one.value(metric, delay_norm_s=self.delay_norm_s) - other.value(metric, delay_norm_s=self.delay_norm_s)
+
+
+@dataclass(slots=True, frozen=True)
+class Action:
+    """What to do, and with whom."""
+
+    partner: str
+    metric: Metric
+    difference: float
+    is_overload: bool = False
+    """Whether it is to get below the overload threshold, and not only to be balanced."""
+
+
+def band_of(load: Load, settings: BalancingSettings, *, overload: float | None = None) -> Band:
+    """How busy a broker with this load is; overloaded above the higher threshold, or above another one."""
+    highest = load.highest()
+    if highest > (settings.higher_overload if overload is None else overload):
+        return Band.OVERLOADED
+    return Band.LOADED if highest > settings.lower_overload else Band.CALM
+
+
+def relief_of(load: Load, overload: float) -> Metric | None:
+    """What an overloaded broker has to balance: its output, or what goes with matching; none if it is not."""
+    if max(load.input, load.cpu, load.memory) > overload:
+        return Metric.DELAY
+    return Metric.OUTPUT if load.output > overload else None
+
+
+def actions(own: Load, peers: Mapping[str, Pie], triggers: Triggers, *, overload: float) -> list[Action]:
+    """The broker-action list; above the overload threshold everything is about getting below it."""
+    available = [each for each in peers.values() if each.state is State.OK]
+    relief = relief_of(own, overload)
+    if relief is not None:
+        found = [
+            Action(each.broker, relief, triggers.difference(relief, own, each.load), is_overload=True)
+            for each in available
+        ]
+    else:
+        found = [
+            Action(each.broker, metric, difference)
+            for each in available
+            for metric in Metric
+            if (difference := triggers.difference(metric, own, each.load)) > triggers.of(metric)
+        ]
+    # Differences of several metrics are compared by how far beyond their triggers they are; then by who has most room.
+    return sorted(
+        found,
+        key=lambda each: (
+            -each.difference / triggers.of(each.metric),
+            peers[each.partner].load.highest(),
+            each.partner,
+        ),
+    )
+
+
+def balanced_with(own: Load, peers: Mapping[str, Pie], triggers: Triggers) -> tuple[str, ...]:
+    """The peers that no metric tells apart from this broker."""
+    return tuple(
+        sorted(
+            each.broker
+            for each in peers.values()
+            if all(abs(triggers.difference(metric, own, each.load)) <= triggers.of(metric) for metric in Metric)
+        )
+    )

@@ -1,0 +1,141 @@
+"""What a broker's load will be after subscribers came or went ([PADRES] section 4.2).
+
+The paper's d'm = dm · (n + Δn) / n is a line through the origin. A live index is not linear in n: there d = a + b · n
+is fitted to what was measured. Ir and Or follow from their definitions. CPU is taken to change as the input utilisation
+does, memory with the subscriptions (both ours: the paper does not say).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from math import isfinite
+from typing import Any, Final
+
+from penstock.balancing.metrics import Load, LoadMeter
+
+__all__ = ["DelayFit", "Figures", "accuracy", "figures_of"]
+
+_FORGET: Final = 0.97
+"""What a measurement counts when the next one comes: a line is fitted to about the last thirty."""
+_SPREAD_MIN: Final = 0.05
+"""Subscriptions must have varied by this share before a line is believed."""
+
+
+@dataclass(slots=True, frozen=True)
+class Figures:
+    """What one broker's load follows from; numbers, or arrays for many cases at once."""
+
+    rate_msg_s: Any
+    """Publications that come in."""
+    subscriptions: Any
+    """In the matching engine."""
+    bytes_out_s: Any
+    bandwidth: float
+    """Bytes per second that it can send."""
+    delay_base_s: float
+    """Matching delay with no subscription at all: a of the line."""
+    delay_slope_s: float
+    """Matching delay for each subscription: b of the line."""
+    cpu: Any = 0.0
+    memory: Any = 0.0
+    memory_per_subscription: float = 0.0
+
+    @property
+    def delay_s(self) -> Any:
+        """Matching delay."""
+        return self.delay_base_s + self.delay_slope_s * self.subscriptions
+
+    @property
+    def input(self) -> Any:
+        """Ir."""
+        return self.rate_msg_s * self.delay_s
+
+    @property
+    def output(self) -> Any:
+        """Or."""
+        return self.bytes_out_s / self.bandwidth
+
+    def load(self) -> Load:
+        """As a load, of single numbers."""
+        return Load(float(self.input), float(self.output), float(self.delay_s), float(self.cpu), float(self.memory))
+
+    def changed(self, *, rate: Any = 0.0, subscriptions: Any = 0, bytes_out: Any = 0.0) -> Figures:
+        """The same broker with so much more, or less."""
+        after = replace(
+            self,
+            rate_msg_s=self.rate_msg_s + rate,
+            subscriptions=self.subscriptions + subscriptions,
+            bytes_out_s=self.bytes_out_s + bytes_out,
+        )
+        return replace(
+            after,
+            cpu=self.cpu + (after.input - self.input),
+            memory=self.memory + self.memory_per_subscription * subscriptions,
+        )
+
+    def is_sound(self) -> bool:
+        """Whether these can be the figures of a broker: what others say is not believed blindly."""
+        values = [getattr(self, each.name) for each in fields(self)]
+        if not all(isinstance(each, int | float) and isfinite(each) and 0 <= each <= 1e15 for each in values):
+            return False
+        return self.bandwidth > 0
+
+
+class DelayFit:
+    """A line through measured matching delays, over the number of subscriptions; old ones fade."""
+
+    def __init__(self, *, is_proportional: bool = False) -> None:
+        self._is_proportional = is_proportional
+        self._weight = self._n = self._d = self._nn = self._nd = 0.0
+
+    def add(self, subscriptions: float, delay_s: float) -> None:
+        """Take a measurement in."""
+        if subscriptions <= 0 or delay_s <= 0:
+            return
+        self._weight = self._weight * _FORGET + 1
+        self._n = self._n * _FORGET + subscriptions
+        self._d = self._d * _FORGET + delay_s
+        self._nn = self._nn * _FORGET + subscriptions * subscriptions
+        self._nd = self._nd * _FORGET + subscriptions * delay_s
+
+    def line(self, subscriptions: float, delay_s: float) -> tuple[float, float]:
+        """Base and slope of the line, which goes through the present point; zeros if nothing is known.
+
+        Not enough variation, or a slope that makes no sense, leaves the line of the paper.
+        """
+        if not self._weight:
+            return 0.0, 0.0
+        mean_n, mean_d = self._n / self._weight, self._d / self._weight
+        if subscriptions <= 0 or delay_s <= 0:
+            subscriptions, delay_s = mean_n, mean_d
+        slope = delay_s / subscriptions
+        spread = self._nn / self._weight - mean_n**2
+        if not self._is_proportional and spread > (_SPREAD_MIN * mean_n) ** 2:
+            fitted = (self._nd / self._weight - mean_n * mean_d) / spread
+            # Neither falling nor below zero at the left: noise must not promise what cannot be.
+            slope = min(max(fitted, 0.0), slope)
+        return delay_s - slope * subscriptions, slope
+
+
+def figures_of(meter: LoadMeter, fit: DelayFit) -> Figures:
+    """What the load of a broker follows from, as measured."""
+    base, slope = fit.line(meter.subscriptions_mean, meter.delay_s)
+    latest = meter.latest
+    return Figures(
+        rate_msg_s=meter.rate_msg_s,
+        subscriptions=latest.subscriptions if latest else 0,
+        bytes_out_s=meter.bytes_out_s,
+        bandwidth=meter.output_bandwidth,
+        delay_base_s=base,
+        delay_slope_s=slope,
+        cpu=meter.load.cpu,
+        memory=meter.load.memory,
+        memory_per_subscription=latest.memory_per_subscription if latest else 0.0,
+    )
+
+
+def accuracy(estimated: float, actual: float) -> float:
+    """How right an estimate was, as a fraction: 1 is exact; below zero counts as zero."""
+    if estimated == actual:
+        return 1.0
+    return max(0.0, 1.0 - abs(estimated - actual) / max(abs(actual), 1e-12))

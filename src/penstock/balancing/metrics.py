@@ -1,0 +1,145 @@
+"""The load of a broker: utilisation of input and output, matching delay, CPU and memory ([PADRES] section 3.2).
+
+Ir = rate of incoming messages × average matching delay; Or = output bytes used / output bandwidth. Shells and brokers
+count upwards; a meter keeps the counts of the last while and looks at their differences, so that nothing depends on how
+often it is asked.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+from math import isfinite
+from typing import Final
+
+__all__ = ["HostFigures", "Load", "LoadMeter", "Measurement", "Metric"]
+
+_MEASUREMENTS_MAX: Final = 10_000
+
+
+class Metric(Enum):
+    """What is balanced."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    DELAY = "delay"
+
+
+@dataclass(slots=True, frozen=True)
+class Load:
+    """How busy a broker or a cluster is: utilisations as fractions, the matching delay in seconds."""
+
+    input: float = 0.0
+    output: float = 0.0
+    delay_s: float = 0.0
+    cpu: float = 0.0
+    memory: float = 0.0
+
+    def highest(self) -> float:
+        """The highest utilisation."""
+        return max(self.input, self.output, self.cpu, self.memory)
+
+    def value(self, metric: Metric, *, delay_norm_s: float) -> float:
+        """A metric as it is compared: delays are normalised (equation 1)."""
+        if metric is Metric.INPUT:
+            return self.input
+        return self.output if metric is Metric.OUTPUT else self.delay_s / delay_norm_s
+
+    def is_finite(self) -> bool:
+        """Whether all of it are numbers that make sense."""
+        every = (self.input, self.output, self.delay_s, self.cpu, self.memory)
+        return all(isfinite(each) and each >= 0 for each in every)
+
+
+@dataclass(slots=True, frozen=True)
+class HostFigures:
+    """What a shell knows of the machine; what it leaves out, the broker counts itself."""
+
+    cpu: float = 0.0
+    """Utilisation since the last time."""
+    memory: float = 0.0
+    """The share of the memory there is that is taken."""
+    memory_per_subscription: float = 0.0
+    messages_in: int | None = None
+    """Publications that have reached the machine, also those that still wait."""
+    matched: int | None = None
+    """Publications on which time was spent."""
+    matching_ns: int | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Measurement:
+    """What was counted since the broker started, and how it is now."""
+
+    at_ms: int
+    messages_in: int
+    """Publications that came in."""
+    bytes_out: int
+    """Bytes sent to clients."""
+    matched: int
+    """Publications whose matching was timed."""
+    matching_ns: int
+    """Time spent on those."""
+    subscriptions: int
+    """In the matching engine, now."""
+    cpu: float = 0.0
+    memory: float = 0.0
+    memory_per_subscription: float = 0.0
+    """The share of the memory that one takes."""
+
+
+class LoadMeter:
+    """Averages measurements over a while."""
+
+    def __init__(self, *, window_ms: int, output_bandwidth: float) -> None:
+        self._window_ms = window_ms
+        self.output_bandwidth = output_bandwidth
+        """What can be sent to clients, in bytes per second."""
+        self._kept: deque[Measurement] = deque(maxlen=_MEASUREMENTS_MAX)
+        self.rate_msg_s = 0.0
+        """Publications that come in."""
+        self.bytes_out_s = 0.0
+        """Bytes sent to clients."""
+        self.delay_s = 0.0
+        """Average matching delay."""
+        self.subscriptions_mean = 0.0
+        """Average over the same while."""
+        self.load = Load()
+
+    @property
+    def latest(self) -> Measurement | None:
+        """The last measurement."""
+        return self._kept[-1] if self._kept else None
+
+    def add(self, measurement: Measurement) -> bool:
+        """Take one in; whether a load could be made of it. Counts that fall begin anew: the shell was restarted."""
+        kept = self._kept
+        if kept and (measurement.at_ms <= kept[-1].at_ms or measurement.messages_in < kept[-1].messages_in):
+            kept.clear()
+        kept.append(measurement)
+        while len(kept) > 2 and kept[1].at_ms <= measurement.at_ms - self._window_ms:
+            kept.popleft()
+        if len(kept) < 2:
+            return False
+        self._average()
+        return True
+
+    def _average(self) -> None:
+        first, last = self._kept[0], self._kept[-1]
+        seconds = (last.at_ms - first.at_ms) / 1000
+        self.rate_msg_s = (last.messages_in - first.messages_in) / seconds
+        self.bytes_out_s = max(last.bytes_out - first.bytes_out, 0) / seconds
+        if last.matched > first.matched:
+            self.delay_s = (last.matching_ns - first.matching_ns) / (last.matched - first.matched) / 1e9
+        elif not last.subscriptions:
+            self.delay_s = 0.0
+        later = list(self._kept)[1:]
+        self.subscriptions_mean = sum(each.subscriptions for each in later) / len(later)
+        self.load = Load(
+            input=self.rate_msg_s * self.delay_s,
+            output=self.bytes_out_s / self.output_bandwidth,
+            delay_s=self.delay_s,
+            cpu=sum(each.cpu for each in later) / len(later),
+            memory=last.memory,
+        )

@@ -1,0 +1,286 @@
+"""One offload decision under way: candidates, both brokers' figures, and what has been chosen so far.
+
+[PADRES] section 5. Candidates are unique subscriptions (*interests*) with the subscribers that have them. A step moves
+some subscribers of one interest, and both brokers' figures are estimated anew. The number to move is bounded: the
+partner must not become overloaded on any resource, and the metric of interest ends balanced or just below the
+partner's. Everything about all candidates is computed in whole rows.
+
+Ours: a step must not drive one of the other metrics apart, beyond a share of its trigger or of what it was: so the
+three algorithms cannot undo each other. Relief from overload is exempt, as in the paper: who is overloaded accepts
+nothing back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.balancing.cards import ReportCard
+from penstock.balancing.detection import Triggers
+from penstock.balancing.estimators import Figures
+from penstock.balancing.metrics import Metric
+from penstock.balancing.press import Press, Words
+from penstock.balancing.settings import BalancingSettings
+from penstock.selectors.normal_form import Conjunction
+from penstock.selectors.selector import Selector
+
+__all__ = ["Interest", "Offload", "Profile"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(slots=True, frozen=True)
+class Interest:
+    """A unique subscription, or set of subscriptions of one client, with all who have it."""
+
+    name: str
+    subscribers: tuple[int, ...]
+    """Those that may move, by connection."""
+    stays: bool = False
+    """Whether somebody has it who does not move."""
+    subscriptions: int = 1
+    """Of each of the subscribers."""
+    selectors: tuple[Selector, ...] = ()
+
+    @property
+    def conjunctions(self) -> tuple[Conjunction, ...]:
+        """All that its selectors are made of."""
+        return tuple(one for each in self.selectors for one in each.conjunctions)
+
+
+@dataclass(slots=True, frozen=True)
+class Profile:
+    """What PRESS found: the interests of this broker, their bit vectors, and how large a message is."""
+
+    interests: Sequence[Interest]
+    press: Press
+    message_bytes: float
+    input_msg_s: float = 0.0
+    """Publications that came in while it sampled; 0 for the rate measured all along."""
+
+
+@dataclass(slots=True)
+class Offload:
+    """Who moves, decided step by step."""
+
+    profile: Profile
+    host: Figures
+    partner: Figures
+    settings: BalancingSettings
+    triggers: Triggers
+    is_overload: bool = False
+    cards: list[ReportCard] = field(default_factory=list)
+    moves: dict[int, int] = field(default_factory=dict)
+    """By the place of the interest: how many of its subscribers move."""
+    css: Words = field(init=False)
+    """The publications that the partner gets anyway."""
+    left: npt.NDArray[np.int64] = field(init=False)
+    """Subscribers of each interest that could still move."""
+    stays: npt.NDArray[np.bool_] = field(init=False)
+    sizes: npt.NDArray[np.int64] = field(init=False)
+    rates: Floats = field(init=False)
+    outputs: Floats = field(init=False)
+    """Output bandwidth of one subscriber of each interest."""
+    input_msg_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        profile = self.profile
+        self.input_msg_s = profile.input_msg_s or float(self.host.rate_msg_s)
+        self.css = profile.press.css.copy()
+        self.left = np.array([len(each.subscribers) for each in profile.interests], np.int64)
+        self.stays = np.array([each.stays for each in profile.interests], np.bool_)
+        self.sizes = np.array([each.subscriptions for each in profile.interests], np.int64)
+        self.rates = profile.press.rates(self.input_msg_s)
+        self.outputs = self.rates * profile.message_bytes
+        if self.partner.delay_slope_s <= 0:
+            # A broker that never had subscribers knows nothing of itself: it is taken for one like this.
+            self.partner = _with_line(self.partner, self.host.delay_slope_s)
+
+    # --- as it is now
+
+    @property
+    def present(self) -> npt.NDArray[np.bool_]:
+        """The interests that somebody at this broker has."""
+        return self.stays | (self.left > 0)
+
+    @property
+    def moved(self) -> int:
+        """Subscribers chosen so far."""
+        return sum(self.moves.values())
+
+    def difference(self, metric: Metric) -> float:
+        """By how much this broker is above the partner."""
+        return float(self._difference(metric, self.host, self.partner))
+
+    def is_host_overloaded(self, metric: Metric) -> bool:
+        """Whether this broker is above the lower threshold of what the metric stands for."""
+        low, host = self.settings.lower_overload, self.host
+        if metric is Metric.OUTPUT:
+            return bool(host.output > low)
+        return bool(max(host.input, host.cpu, host.memory) > low)
+
+    def is_done(self, metric: Metric) -> bool:
+        """Whether the metric is balanced, or the order has flipped; not while relief from overload is needed."""
+        if self.moved >= self.settings.moves_max:
+            return True
+        if self.is_overload and self.is_host_overloaded(metric):
+            return False
+        return self.difference(metric) <= self.settings.balance_threshold
+
+    def added(self) -> Floats:
+        """By how much each interest would raise the input of the partner."""
+        return self.profile.press.added_rates(self.input_msg_s, self.css)
+
+    def reduced(self) -> Floats:
+        """By how much the input of this broker falls if nobody has an interest any more."""
+        reduced = self.profile.press.reduced_rates(self.input_msg_s, self.present)
+        return np.where(self.stays, 0.0, reduced)
+
+    # --- how many of each would move
+
+    def counts(self, metric: Metric) -> tuple[npt.NDArray[np.int64], Floats]:
+        """For each interest how many subscribers should move, 0 for none, and the difference that this leaves."""
+        added, reduced = self.added(), self.reduced()
+        cap = np.minimum(self.left, self._cap(added))
+        cap = np.minimum(cap, self.settings.moves_max - self.moved)
+        if not self.is_overload:
+            cap = np.minimum(cap, self._guard_cap(metric, added))
+        ideal = self._ideal(metric, added)
+        now = abs(self.difference(metric))
+        best = np.zeros(len(self.left), np.int64)
+        best_difference = np.full(len(self.left), self.difference(metric))
+        best_distance = np.full(len(self.left), now)
+        for choice in (np.floor(ideal), np.ceil(ideal), cap):
+            count = np.clip(choice, 0, cap).astype(np.int64)
+            host, partner = self._after(count, added, reduced)
+            difference = np.asarray(self._difference(metric, host, partner))
+            better = (count > 0) & (np.abs(difference) < best_distance - 1e-12)
+            if not self.is_overload:
+                better &= self._is_guarded(metric, host, partner)
+            best = np.where(better, count, best)
+            best_difference = np.where(better, difference, best_difference)
+            best_distance = np.where(better, np.abs(difference), best_distance)
+        return best, best_difference
+
+    def relief(self, place: int) -> tuple[int, float]:
+        """How many subscribers of one interest must go until CPU, memory and input are below the lower threshold.
+
+        Whatever that does to the difference; no more than the partner can bear.
+        """
+        added, reduced, low = self.added(), self.reduced(), self.settings.lower_overload
+        most = min(int(self.left[place]), int(self._cap(added)[place]), self.settings.moves_max - self.moved)
+        if most <= 0:
+            return 0, self.difference(Metric.DELAY)
+        counts = np.arange(1, most + 1)
+        leaves = (counts == self.left[place]) & ~self.stays[place]
+        size, output = self.sizes[place] * counts, self.outputs[place] * counts
+        host = self.host.changed(rate=-np.where(leaves, reduced[place], 0.0), subscriptions=-size, bytes_out=-output)
+        enough = np.flatnonzero((host.input <= low) & (host.cpu <= low) & (host.memory <= low))
+        chosen = int(enough[0]) if len(enough) else most - 1
+        partner = self.partner.changed(rate=added[place], subscriptions=size, bytes_out=output)
+        differences = np.asarray(self._difference(Metric.DELAY, host, partner))
+        return int(counts[chosen]), float(differences[chosen])
+
+    def take(self, place: int, count: int, difference: float, *, is_covered: bool) -> None:
+        """Some subscribers of an interest move: both brokers are estimated anew."""
+        assert 0 < count <= self.left[place]
+        added, reduced = self.added(), self.reduced()
+        leaves = count == self.left[place] and not self.stays[place]
+        rate = float(reduced[place]) if leaves else 0.0
+        size, output = int(self.sizes[place]) * count, float(self.outputs[place]) * count
+        self.host = self.host.changed(rate=-min(rate, self.host.rate_msg_s), subscriptions=-size, bytes_out=-output)
+        self.partner = self.partner.changed(rate=float(added[place]), subscriptions=size, bytes_out=output)
+        self.css |= self.profile.press.bits[:, place]
+        self.left[place] -= count
+        self.moves[place] = self.moves.get(place, 0) + count
+        name = self.profile.interests[place].name
+        self.cards.append(ReportCard(name, count, difference, is_covered, rate, float(self.outputs[place])))
+
+    def _after(self, count: npt.NDArray[np.int64], added: Floats, reduced: Floats) -> tuple[Figures, Figures]:
+        leaves = (count == self.left) & ~self.stays
+        size, output = self.sizes * count, self.outputs * count
+        return (
+            self.host.changed(
+                rate=-np.minimum(np.where(leaves, reduced, 0.0), self.host.rate_msg_s),
+                subscriptions=-size,
+                bytes_out=-output,
+            ),
+            self.partner.changed(rate=np.where(count > 0, added, 0.0), subscriptions=size, bytes_out=output),
+        )
+
+    def _cap(self, added: Floats) -> npt.NDArray[np.int64]:
+        """How many subscribers of each interest the partner can take before a resource is overloaded."""
+        partner, low = self.partner, self.settings.lower_overload
+        rate = partner.rate_msg_s + added
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # CPU moves with the input utilisation: whichever has less room decides.
+            room = min(low - partner.input, low - partner.cpu) + partner.input
+            most = (np.nan_to_num(room / rate, nan=np.inf, posinf=np.inf) - partner.delay_s) / partner.delay_slope_s
+            caps = [most / self.sizes, (low * partner.bandwidth - partner.bytes_out_s) / self.outputs]
+            if partner.memory_per_subscription > 0:
+                caps.append((low - partner.memory) / (partner.memory_per_subscription * self.sizes))
+        least: Floats = np.nan_to_num(np.minimum.reduce(caps), nan=0.0, posinf=1e9)
+        whole: npt.NDArray[np.int64] = np.clip(np.floor(least + 1e-9), 0, 10**9).astype(np.int64)
+        return whole
+
+    def _guard_cap(self, metric: Metric, added: Floats) -> npt.NDArray[np.int64]:
+        """How many subscribers of each interest may move before another metric is driven apart."""
+        caps = []
+        for other in Metric:
+            if other is not metric:
+                allowed = max(abs(self.difference(other)), self.settings.guard_share * self.triggers.of(other))
+                caps.append(self._ideal(other, added, beyond=allowed))
+        whole: npt.NDArray[np.int64] = np.floor(np.minimum.reduce(caps) + 1e-9).astype(np.int64)
+        return np.maximum(whole, 0)
+
+    def _ideal(self, metric: Metric, added: Floats, *, beyond: float = 0.0) -> Floats:
+        """The number of subscribers, not whole, with which the partner would be above by this, if not all leave."""
+        host, partner, norm_s = self.host, self.partner, self.triggers.delay_norm_s
+        gap: Any
+        if metric is Metric.DELAY:
+            gap = (host.delay_s - partner.delay_s) / norm_s
+            effect = (host.delay_slope_s + partner.delay_slope_s) * self.sizes / norm_s
+        elif metric is Metric.OUTPUT:
+            gap = host.output - partner.output
+            effect = self.outputs * (1 / host.bandwidth + 1 / partner.bandwidth)
+        else:
+            rate = partner.rate_msg_s + added
+            gap = host.input - rate * partner.delay_s
+            effect = self.sizes * (host.rate_msg_s * host.delay_slope_s + rate * partner.delay_slope_s)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ideal: Floats = np.nan_to_num((gap + beyond) / effect, nan=0.0, posinf=1e9, neginf=0.0)
+        return ideal
+
+    def _is_guarded(self, metric: Metric, host: Figures, partner: Figures) -> npt.NDArray[np.bool_]:
+        """Where no other metric is driven apart."""
+        sound = np.ones(len(self.left), np.bool_)
+        for other in Metric:
+            if other is not metric:
+                allowed = max(abs(self.difference(other)), self.settings.guard_share * self.triggers.of(other))
+                sound &= np.abs(np.asarray(self._difference(other, host, partner))) <= allowed + 1e-12
+        return sound
+
+    def _difference(self, metric: Metric, host: Figures, partner: Figures) -> Floats | float:
+        if metric is Metric.INPUT:
+            return host.input - partner.input  # type: ignore[no-any-return]
+        if metric is Metric.OUTPUT:
+            return host.output - partner.output  # type: ignore[no-any-return]
+        return (host.delay_s - partner.delay_s) / self.triggers.delay_norm_s  # type: ignore[no-any-return]
+
+
+def _with_line(figures: Figures, slope: float) -> Figures:
+    return Figures(
+        figures.rate_msg_s,
+        figures.subscriptions,
+        figures.bytes_out_s,
+        figures.bandwidth,
+        0.0,
+        max(slope, 1e-12),
+        figures.cpu,
+        figures.memory,
+        figures.memory_per_subscription,
+    )

@@ -1,0 +1,97 @@
+"""What operators see of balancing: loads, sessions, who moved where and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.balancing.estimators import accuracy
+from penstock.balancing.mediation import Session
+from penstock.balancing.metrics import Load, Metric
+from penstock.balancing.offload import Offload
+from penstock.balancing.ports import Note
+
+__all__ = [
+    "Estimate",
+    "decision_figures",
+    "decision_notes",
+    "load_figures",
+    "mean_accuracy",
+    "session_figures",
+]
+
+_CARDS_NOTED: Final = 20
+"""Report cards of one session that are written to the log."""
+
+
+@dataclass(slots=True, frozen=True)
+class Estimate:
+    """What the load after a session was thought to be, and what it was."""
+
+    at_ms: int
+    is_offloader: bool
+    estimated: Load
+    actual: Load
+
+
+def load_figures(load: Load) -> dict[str, float]:
+    """A load, rounded for reading."""
+    return {
+        "input": round(load.input, 4),
+        "output": round(load.output, 4),
+        "delay_s": round(load.delay_s, 6),
+        "cpu": round(load.cpu, 4),
+        "memory": round(load.memory, 4),
+    }
+
+
+def session_figures(session: Session) -> dict[str, object]:
+    """How far a session is."""
+    return {
+        "number": session.number,
+        "partner": session.partner,
+        "phase": session.phase.value,
+        "total": session.total,
+        "arrived": session.arrived,
+    }
+
+
+def decision_figures(session: Session, work: Offload) -> dict[str, object]:
+    """What was decided in a session, with the first report cards."""
+    assert session.action is not None
+    return {
+        "session": session.number,
+        "partner": session.partner,
+        "metric": session.action.metric.value,
+        "difference": round(session.action.difference, 4),
+        "overload": session.action.is_overload,
+        "moved": work.moved,
+        "cards": [each.fields() for each in work.cards[:_CARDS_NOTED]],
+    }
+
+
+def decision_notes(session: Session, work: Offload) -> list[Note]:
+    """The same for the log: one note for the session, one for each of the first report cards."""
+    assert session.action is not None
+    head: tuple[tuple[str, str | int], ...] = (
+        ("session", session.number),
+        ("partner", session.partner),
+        ("metric", session.action.metric.value),
+        ("difference", f"{session.action.difference:+.4f}"),
+        ("moves", work.moved),
+    )
+    cards = [
+        Note("balancing-card", (("session", session.number), *each.fields().items()))
+        for each in work.cards[:_CARDS_NOTED]
+    ]
+    return [Note("balancing-offloads", head), *cards]
+
+
+def mean_accuracy(estimates: Iterable[Estimate], metric: Metric) -> float | None:
+    """How right the estimates were on the whole; none if there were none."""
+    found = [
+        accuracy(each.estimated.value(metric, delay_norm_s=1), each.actual.value(metric, delay_norm_s=1))
+        for each in estimates
+    ]
+    return round(sum(found) / len(found), 4) if found else None

@@ -1,0 +1,70 @@
+"""Where a broker or a cluster stands: its state, and when it is steady after a session ([PADRES] section 3.2)."""
+
+from __future__ import annotations
+
+from penstock.balancing.detection import Band, Triggers, band_of
+from penstock.balancing.metrics import Load, Metric
+from penstock.balancing.settings import BalancingSettings
+from penstock.balancing.states import State, Stimulus, after
+
+__all__ = ["Standing"]
+
+
+class Standing:
+    """The state of one broker or cluster; only the table changes it."""
+
+    def __init__(self, settings: BalancingSettings, triggers: Triggers) -> None:
+        self._settings, self._triggers = settings, triggers
+        self.state = State.OK
+        self.since_ms = 0
+        """Since when it is in this state."""
+        self.changed = False
+        """Whether it has changed since somebody looked."""
+        self._former: Load | None = None
+
+    def apply(self, stimulus: Stimulus, *, now_ms: int) -> bool:
+        """Whether the stimulus led to another state."""
+        following = after(self.state, stimulus)
+        if following is None:
+            return False
+        self.state, self.since_ms, self.changed = following, now_ms, True
+        self._former = None
+        return True
+
+    def look(self, load: Load, *, now_ms: int, is_loaded: bool | None = None) -> None:
+        """A detection run: overload, relief from it, and steadiness. Loaded by a law of its own, if that is given."""
+        loaded = band_of(load, self._settings) is not Band.CALM if is_loaded is None else is_loaded
+        self.apply(Stimulus.LOADED if loaded else Stimulus.RELIEVED, now_ms=now_ms)
+        if self.state is State.STABILIZING:
+            has_waited = now_ms - self.since_ms >= self._settings.stabilize_ms
+            if has_waited and self._is_steady(load):
+                self.apply(Stimulus.STEADY, now_ms=now_ms)
+        self._former = load
+
+    def overload(self, *, now_ms: int) -> float:
+        """The threshold above which it must get rid of something now.
+
+        The paper's inert period between the two thresholds has no end: a broker could stay there, out of balance, for
+        ever. Ours ends.
+        """
+        is_inert = self.state is State.NOT_AVAILABLE and now_ms - self.since_ms >= self._settings.inert_ms
+        return self._settings.lower_overload if is_inert else self._settings.higher_overload
+
+    def start_offloading(self, load: Load, *, now_ms: int) -> bool:
+        """Whether a session in which it offloads may begin now; if so, it has."""
+        return self.apply(self._stimulus(load, now_ms), now_ms=now_ms)
+
+    def may_offload(self, load: Load, *, now_ms: int) -> bool:
+        """Whether it could."""
+        return after(self.state, self._stimulus(load, now_ms)) is not None
+
+    def _stimulus(self, load: Load, now_ms: int) -> Stimulus:
+        band = band_of(load, self._settings, overload=self.overload(now_ms=now_ms))
+        return Stimulus.OFFLOADS_OVERLOADED if band is Band.OVERLOADED else Stimulus.OFFLOADS
+
+    def _is_steady(self, load: Load) -> bool:
+        former = self._former
+        if former is None:
+            return False
+        limit = self._settings.stabilize_share
+        return all(abs(self._triggers.difference(metric, load, former)) <= limit for metric in Metric)

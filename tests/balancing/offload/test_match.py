@@ -1,0 +1,64 @@
+"""The match algorithm: least traffic first, until delays are balanced or the overload is over."""
+
+from __future__ import annotations
+
+import pytest
+
+from balancing.offload.test_instance import BYTES_S, IDLE, work_of
+from penstock.balancing.estimators import Figures
+from penstock.balancing.metrics import Metric
+from penstock.balancing.offload.coverage import Coverage
+from penstock.balancing.offload.match import offload_match
+
+HOST = Figures(10.0, 100, 12_000.0, BYTES_S, 0.0, 0.0002)
+
+
+def uncovered(work: object) -> Coverage:
+    return Coverage(work.profile.interests, [])  # type: ignore[attr-defined]
+
+
+def test_those_of_least_traffic_move_first() -> None:
+    work = work_of([20, 20, 60], ["0000000111", "0000000000", "0000000001"], HOST, IDLE)
+    offload_match(work, uncovered(work))
+    # Half of the hundred balances a partner without any; the last ones move in part.
+    assert list(work.moves.items()) == [(1, 20), (2, 30)]
+    assert work.difference(Metric.DELAY) == pytest.approx(0.0, abs=0.005)
+
+
+def test_of_equal_traffic_those_move_first_that_add_less_at_the_partner() -> None:
+    work = work_of([50, 50], ["0000000010", "0000000001"], HOST, IDLE, css="0000000001")
+    offload_match(work, uncovered(work))
+    assert next(iter(work.moves)) == 1
+
+
+def test_relief_from_overload_goes_on_beyond_balance() -> None:
+    # Ten messages a second of 40 ms each are 0.4 here; CPU says 1.0.
+    busy = Figures(10.0, 100, 0.0, BYTES_S, 0.0, 0.0004, 1.0, 0.0)
+    slower = Figures(0.0, 60, 0.0, BYTES_S, 0.0, 0.0004)
+    work = work_of([1] * 100, ["0000000000"] * 99 + ["1111111111"], busy, slower)
+    offload_match(work, uncovered(work))
+    assert work.moved == 20, "balanced: eighty at each"
+    work = work_of([1] * 100, ["0000000000"] * 99 + ["1111111111"], busy, slower)
+    work.is_overload = True
+    offload_match(work, uncovered(work))
+    assert work.moved == 25, "below the lower threshold: 0.1 less of CPU"
+    assert work.host.cpu == pytest.approx(0.9)
+
+
+def test_the_loads_of_all_prefixes_are_those_of_single_steps() -> None:
+    vectors = ["0000000000", "0000000001", "0000000011", "0000000111", "1110000000"]
+    work, single = (work_of([3, 4, 5, 6, 7], vectors, HOST, IDLE, css="0000000010") for _ in range(2))
+    offload_match(work, uncovered(work))
+    for place, count in work.moves.items():
+        single.take(place, count, 0.0, is_covered=False)
+    assert work.host.input == pytest.approx(single.host.input)
+    assert work.host.bytes_out_s == pytest.approx(single.host.bytes_out_s)
+    assert work.partner.rate_msg_s == pytest.approx(single.partner.rate_msg_s)
+    assert work.host.rate_msg_s == pytest.approx(single.host.rate_msg_s)
+    assert work.css.tolist() == single.css.tolist()
+
+
+def test_nothing_moves_without_anybody_to_move() -> None:
+    work = work_of([0], ["1111111111"], HOST, IDLE)
+    offload_match(work, uncovered(work))
+    assert not work.moves

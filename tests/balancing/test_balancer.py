@@ -1,0 +1,238 @@
+"""The balancer of an edge: driven by values, through whole sessions, and by partners that misbehave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from balancing.model import Model, ModelHost
+from penstock.balancing.balancer import Balancer
+from penstock.balancing.estimators import Figures
+from penstock.balancing.mediation import Phase
+from penstock.balancing.messages import Done, End, Letter, Moving, Reply, Request
+from penstock.balancing.metrics import Load, Metric
+from penstock.balancing.pie import Pie
+from penstock.balancing.ports import Note, Publish
+from penstock.balancing.settings import BalancingSettings
+from penstock.balancing.states import State
+
+SETTINGS = BalancingSettings(is_on=True, detection_ms=1_000, pie_ms=2_000, peer_ms=10_000, smoothing_ms=3_000)
+
+
+def pair(count: int, **changes: Any) -> Model:
+    """Two equal edges; all subscribers are at the first one."""
+    settings = BalancingSettings(
+        **{each: getattr(SETTINGS, each) for each in BalancingSettings.__dataclass_fields__} | changes
+    )
+    model = Model({"h": {"a": 1.0, "b": 1.0}}, settings=settings)
+    for each in model.subscribers(count):
+        model.hosts["a"].add(each)
+    return model
+
+
+def letters_of(model: Model, kind: str) -> list[Publish]:
+    return [each for each in model.published if each.attributes.get("$kind") == kind]
+
+
+def test_two_edges_share_what_one_had() -> None:
+    model = pair(120)
+    model.run(120)
+    assert len(model.hosts["a"].clients) + len(model.hosts["b"].clients) == 120
+    assert all(model.spread(metric) <= 0.1 for metric in Metric)
+    assert model.returns() == 0
+    assert len(letters_of(model, "done")) >= 1
+    states = {balancer.standing.state for balancer in model.edges.values()}
+    assert states <= {State.OK, State.STABILIZING}
+
+
+def test_an_overloaded_edge_is_relieved() -> None:
+    model = pair(260)
+    assert model.load("a").input > 0.95
+    model.run(60)
+    assert model.load("a").highest() < 0.95
+    assert dict(model.notes[0].fields)["metric"] == "delay"
+
+
+def test_sessions_and_report_cards_are_visible() -> None:
+    model = pair(120)
+    model.run(60)
+    events = [note.event for note in model.notes]
+    assert "balancing-offloads" in events
+    assert "balancing-card" in events
+    assert "balancing-ended" in events
+    status = model.edges["a"].status()
+    last = status["last"]
+    assert isinstance(last, dict)
+    assert last["partner"] == "b"
+    assert last["cards"]
+    counts = status["counts"]
+    assert isinstance(counts, dict)
+    assert counts["sessions"] >= 1
+
+
+def test_estimates_are_compared_with_what_came_of_them() -> None:
+    model = pair(120)
+    model.run(120)
+    estimates = [each for balancer in model.edges.values() for each in balancer.estimates]
+    assert {each.is_offloader for each in estimates} == {True, False}
+    assert all(each.estimated.is_finite() for each in estimates)
+
+
+# --- partners that misbehave
+
+
+class Alone:
+    """A balancer whose partner is whoever the test plays."""
+
+    def __init__(self) -> None:
+        self.model = Model({"h": {"a": 1.0}}, settings=SETTINGS)
+        for each in self.model.subscribers(100):
+            self.model.hosts["a"].add(each)
+        self.balancer: Balancer = self.model.edges["a"]
+        self.host: ModelHost = self.model.hosts["a"]
+
+    def run(self, seconds: int) -> list[Publish]:
+        before = len(self.model.published)
+        self.model.run(seconds)
+        return self.model.published[before:]
+
+    def pie(self, name: str = "b", load: Load | None = None, **changes: Any) -> None:
+        attributes = {**Pie(name, "h", State.OK, load or Load()).attributes(), **changes}
+        self.model.carry_out(self.balancer.on_publication(attributes, b"", now_ms=self.model.now_ms))
+
+    def send(self, letter: Letter) -> list[Publish]:
+        before = len(self.model.published)
+        commands = self.balancer.on_publication(letter.attributes(), letter.payload(), now_ms=self.model.now_ms)
+        self.model.carry_out(commands)
+        return self.model.published[before:]
+
+    def until_asked(self) -> Publish:
+        for _ in range(30):
+            self.pie()
+            asked = [each for each in self.run(1) if each.attributes.get("$kind") == "request"]
+            if asked:
+                return asked[0]
+        raise AssertionError("nobody was asked")
+
+    def reply(self, asked: Publish, figures: Figures | None = None, covering: tuple[str, ...] = ()) -> list[Publish]:
+        session = asked.attributes["$session"]
+        assert isinstance(session, int)
+        figures = figures or Figures(0.0, 0, 0.0, 75_000.0, 0.0, 0.0002)
+        return self.send(Letter("b", "a", session, Reply(figures, "b", covering)))
+
+
+def test_a_partner_that_vanishes_after_its_reply_ends_the_session_by_time() -> None:
+    alone = Alone()
+    asked = alone.until_asked()
+    alone.reply(asked)
+    assert alone.balancer.standing.state is State.BUSY
+    alone.model.moving.clear()
+    said = alone.run(1)
+    assert [each.attributes["$kind"] for each in said if "$kind" in each.attributes] == ["moving"]
+    assert alone.balancer.session is not None
+    total = alone.balancer.session.total
+    alone.model.moving.clear()
+    alone.run(total // 2 + 12)
+    assert alone.balancer.session is None
+    assert alone.balancer.standing.state is State.STABILIZING
+
+
+def test_a_session_in_which_nobody_asked_is_ended_at_once() -> None:
+    alone = Alone()
+    alone.run(3)
+    (said,) = alone.send(Letter("b", "a", 77, Reply(Figures(0.0, 0, 0.0, 1.0, 0.0, 0.1), "b")))
+    assert (said.attributes["$kind"], said.attributes["$to"], said.attributes["$session"]) == ("end", "b", 77)
+    assert alone.balancer.standing.state is State.OK
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"$input": float("nan")}, {"$input": 1e9}, {"$state": "x"}, {"$balanced": 5}, {"$broker": None}, {"$kind": "x"}],
+)
+def test_hostile_load_information_is_survived(changes: dict[str, Any]) -> None:
+    alone = Alone()
+    alone.pie("mallory", **changes)
+    alone.run(10)
+    assert alone.balancer.standing.state is State.OK
+    assert (
+        "mallory" not in alone.balancer.peers(now_ms=alone.model.now_ms) or "$balanced" in changes or "$kind" in changes
+    )
+
+
+def test_a_covering_set_that_cannot_be_read_ends_the_session() -> None:
+    alone = Alone()
+    said = alone.reply(alone.until_asked(), covering=("((((",))
+    assert [each.attributes["$kind"] for each in said] == ["end"]
+    assert alone.balancer.standing.state is State.OK
+    assert alone.balancer.counts["malformed"] == 1
+
+
+def test_an_acceptor_to_whom_nobody_comes_ends_by_time() -> None:
+    alone = Alone()
+    alone.run(5)
+    said = alone.send(Letter("b", "a", 5, Request("input")))
+    assert said[0].attributes["$kind"] == "reply"
+    assert alone.balancer.standing.state is State.BUSY
+    alone.send(Letter("b", "a", 5, Moving(10)))
+    assert alone.balancer.session is not None
+    assert alone.balancer.session.phase is Phase.RECEIVING
+    said = alone.run(11)
+    assert [each.attributes["$kind"] for each in said if "$kind" in each.attributes] == ["done"]
+    assert alone.balancer.standing.state is State.STABILIZING
+
+
+def test_an_acceptor_whose_partner_vanishes_ends_by_time() -> None:
+    alone = Alone()
+    alone.run(5)
+    alone.send(Letter("b", "a", 5, Request("input")))
+    alone.run(41)
+    assert alone.balancer.session is None
+    assert alone.balancer.standing.state is State.STABILIZING
+
+
+def test_a_second_request_is_refused_with_the_state() -> None:
+    alone = Alone()
+    alone.run(5)
+    alone.send(Letter("b", "a", 5, Request("input")))
+    said = alone.send(Letter("c", "a", 6, Request("input")))
+    assert said[0].attributes["$kind"] == "refusal"
+
+
+def test_the_end_of_another_session_changes_nothing() -> None:
+    alone = Alone()
+    alone.run(5)
+    alone.send(Letter("b", "a", 5, Request("input")))
+    alone.send(Letter("c", "a", 5, Done(1)))
+    alone.send(Letter("b", "a", 6, End()))
+    assert alone.balancer.standing.state is State.BUSY
+    alone.send(Letter("b", "a", 5, End()))
+    assert alone.balancer.standing.state is State.STABILIZING
+
+
+def test_where_nothing_can_be_moved_it_is_not_tried_again_and_again() -> None:
+    alone = Alone()
+    full = Figures(0.0, 0, 75_000.0, 75_000.0, 0.0, 0.0002, 0.9, 0.9)
+    asked = alone.until_asked()
+    said = alone.reply(asked, full)
+    said += alone.run(1)
+    assert [each.attributes["$kind"] for each in said if "$kind" in each.attributes] == ["end"]
+    assert alone.balancer.counts["fruitless"] == 1
+    later = []
+    for _ in range(50):
+        alone.pie()
+        later += [each for each in alone.run(1) if each.attributes.get("$kind") == "request"]
+    assert asked.payload not in [each.payload for each in later], "other metrics may be tried"
+
+
+def test_a_subscriber_that_stays_is_told_to_the_partner() -> None:
+    alone = Alone()
+    alone.reply(alone.until_asked())
+    alone.run(1)
+    session = alone.balancer.session
+    assert session is not None
+    total = session.total
+    commands = alone.balancer.on_failed(session.number, "s1", "it is pinned")
+    assert isinstance(commands[0], Note)
+    assert isinstance(commands[1], Publish)
+    assert session.total == total - 1

@@ -1,0 +1,82 @@
+"""Letters between brokers, and letters that cannot be right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.balancing.estimators import Figures
+from penstock.balancing.messages import Content, Done, End, Letter, Moving, Refusal, Reply, Request, Watch
+from penstock.balancing.metrics import Load
+from penstock.balancing.pie import MalformedError
+from penstock.model.message import Message
+
+FIGURES = Figures(20.0, 100, 500.0, 1000.0, 0.005, 0.0002, 0.5, 0.25, 0.001)
+CONTENTS: list[Content] = [
+    Request("input"),
+    Reply(FIGURES, "host:1", ("a = 1", "b > 2")),
+    Refusal("BUSY", "in a session"),
+    Moving(3, {"s1": ("e1", "e2"), "s2": ()}, Load(0.5, 0.25, 0.02)),
+    Done(3),
+    End("nothing to move"),
+    Watch(("c2",)),
+]
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_a_letter_survives_the_way(content: Content) -> None:
+    letter = Letter("e1", "e2", 452_000_000_000_001, content, is_global=True)
+    Message.system(letter.attributes(), letter.payload())
+    assert Letter.read(letter.attributes(), letter.payload()) == letter
+
+
+@pytest.mark.parametrize(
+    ("changes", "payload"),
+    [
+        ({"$kind": "attack"}, b""),
+        ({"$kind": None}, b""),
+        ({"$session": "one"}, None),
+        ({"$session": -1}, None),
+        ({"$session": 1e300}, None),
+        ({"$from": ""}, None),
+        ({"$to": 5}, None),
+        ({}, b""),
+        ({}, b"\xc1"),
+        ({}, b"\x93" * 5000),
+    ],
+)
+def test_what_cannot_be_right_is_refused(changes: dict[str, Any], payload: bytes | None) -> None:
+    letter = Letter("e1", "e2", 1, Moving(3))
+    with pytest.raises(MalformedError):
+        Letter.read({**letter.attributes(), **changes}, letter.payload() if payload is None else payload)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1.0, 1e18])
+def test_figures_that_no_broker_has_are_refused(bad: float) -> None:
+    letter = Letter("e1", "e2", 1, Reply(Figures(bad, 1, 1.0, 1.0, 0.0, 0.1)))
+    with pytest.raises(MalformedError, match="figures"):
+        Letter.read(letter.attributes(), letter.payload())
+    moving = Letter("e1", "e2", 1, Moving(1, {}, Load(bad if bad < 1e6 else float("nan"))))
+    with pytest.raises(MalformedError, match="cannot move"):
+        Letter.read(moving.attributes(), moving.payload())
+
+
+def test_a_number_that_cannot_move_is_refused() -> None:
+    letter = Letter("e1", "e2", 1, Moving(-1))
+    with pytest.raises(MalformedError, match="-1 subscribers cannot move"):
+        Letter.read(letter.attributes(), letter.payload())
+
+
+@given(st.binary(max_size=200), st.sampled_from([content.kind for content in CONTENTS]))
+def test_noise_is_refused_or_read_and_nothing_else(noise: bytes, kind: str) -> None:
+    attributes = {**Letter("e1", "e2", 1, Done()).attributes(), "$kind": kind}
+    try:
+        letter = Letter.read(attributes, noise)
+    except MalformedError:
+        return
+    assert letter.content.kind == kind
+    msgspec.msgpack.encode(letter.content)

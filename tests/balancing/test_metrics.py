@@ -1,0 +1,59 @@
+"""The load of a broker, from counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.balancing.metrics import Load, LoadMeter, Measurement, Metric
+
+
+def measured(at_s: float, messages: int, **others: float) -> Measurement:
+    """With a matching delay of 20 ms."""
+    values = {"bytes_out": 0, "subscriptions": 10, **others}
+    return Measurement(
+        round(at_s * 1000),
+        messages,
+        int(values["bytes_out"]),
+        messages,
+        messages * 20_000_000,
+        int(values["subscriptions"]),
+        values.get("cpu", 0.0),
+        values.get("memory", 0.0),
+    )
+
+
+def test_utilisations_follow_their_definitions() -> None:
+    meter = LoadMeter(window_ms=10_000, output_bandwidth=1000)
+    assert not meter.add(measured(0, 0))
+    assert meter.add(measured(5, 100, bytes_out=1500, cpu=0.5, memory=0.25))
+    assert meter.rate_msg_s == 20
+    assert meter.load == Load(pytest.approx(0.4), pytest.approx(0.3), pytest.approx(0.02), 0.5, 0.25)
+    assert meter.load.highest() == 0.5
+
+
+def test_only_the_last_while_counts() -> None:
+    meter = LoadMeter(window_ms=10_000, output_bandwidth=1000)
+    for second in range(0, 21, 5):
+        meter.add(measured(second, 100 * second if second <= 10 else 1000))
+    assert meter.rate_msg_s == 0
+    assert meter.delay_s == pytest.approx(0.02), "nothing was matched since: the last delay holds"
+    meter.add(measured(25, 1000, subscriptions=0))
+    assert meter.delay_s == 0
+
+
+def test_counts_that_fall_begin_anew() -> None:
+    meter = LoadMeter(window_ms=10_000, output_bandwidth=1000)
+    meter.add(measured(0, 1000))
+    assert not meter.add(measured(1, 5))
+    assert meter.add(measured(2, 15))
+    assert meter.rate_msg_s == 10
+
+
+def test_delays_are_compared_as_shares_of_the_norm() -> None:
+    load = Load(input=0.5, output=0.25, delay_s=0.02)
+    assert load.value(Metric.DELAY, delay_norm_s=0.1) == pytest.approx(0.2)
+    assert load.value(Metric.INPUT, delay_norm_s=0.1) == 0.5
+    assert load.value(Metric.OUTPUT, delay_norm_s=0.1) == 0.25
+    assert load.is_finite()
+    assert not Load(input=float("nan")).is_finite()
+    assert not Load(output=-1.0).is_finite()
