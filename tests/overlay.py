@@ -11,6 +11,7 @@ from itertools import count, pairwise
 from random import Random
 from typing import Any
 
+from penstock.balancing.metrics import HostFigures
 from penstock.broker import Broker, BrokerSettings, Close, Mechanism, Record
 from penstock.broker import frames as f
 from penstock.broker.codec import FrameReader, encode_frame
@@ -193,6 +194,10 @@ class Overlay:
     def inject(self, connection: int, frames: list[f.Frame]) -> None:
         broker = self.clients[connection].broker
         self._act(broker, self.brokers[broker].receive(connection, _over_the_wire(frames), now_ms=self.now_ms))
+
+    def measure(self, name: str, figures: HostFigures) -> None:
+        """Has a broker told what its machine is like."""
+        self._act(name, self.brokers[name].measured(figures, now_ms=self.now_ms))
 
     def wait(self, milliseconds: int) -> None:
         """Lets time pass, with every deadline in its turn."""

@@ -13,7 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from penstock.ajil.settings import LimitSettings
+from penstock.balancing.metrics import HostFigures
 from penstock.broker import frames as f
+from penstock.broker.balancing import Balancing
 from penstock.broker.congestion import Congestion
 from penstock.broker.connections import Connections
 from penstock.broker.desk import Desk
@@ -63,7 +65,7 @@ class Broker:
     ) -> None:
         recovered = recovered or Recovered()
         rooms = Rooms(settings, incarnation=incarnation, kept=recovered.kept)
-        self.settings = rooms.settings
+        self.settings, self.rooms = rooms.settings, rooms
         self._connections, self._topology, self._filters = rooms.connections, rooms.topology, rooms.filters
         self._subscribers, self._router = rooms.subscribers, rooms.router
         self._readiness = Readiness(wait_ms=settings.subscribe_wait_ms)
@@ -81,8 +83,11 @@ class Broker:
         self.migrations = Migrations(rooms, edges, release=self._release, end=self._end)
         self._operator = Operator(rooms, self.migrations)
         self._token = TokenDesk(rooms, edges, life=incarnation, rng=rng)
-        own = (self._token,) if settings.limit is None else (self._token, self._limiter)
-        self._mechanisms = Mechanisms(rooms, (*mechanisms, *own), edges, say_to=self._neighbourhood.say_to)
+        self.balancing = Balancing(rooms, self.migrations, rng) if settings.balancing.is_on else None
+        limiter = None if settings.limit is None else self._limiter
+        own = [each for each in (self.balancing, self._token, limiter) if each is not None]
+        talk = self._neighbourhood
+        self._mechanisms = Mechanisms(rooms, (*own, *mechanisms), edges, say_to=talk.say_to, flood=talk.flood)
         if edges.subscriptions:
             self._readiness.need(rooms.filters.version)
         self._figures = self._gathered(rooms, incarnation)
@@ -234,6 +239,13 @@ class Broker:
         """The heavy work that an ``Operate`` allowed is done."""
         self._guaranteed.begin_turn(now_ms=now_ms)
         self._mechanisms.carry_out("token", self._token.on_operated(fence, now_ms=now_ms), now_ms=now_ms)
+        return self._finish(now_ms)
+
+    def measured(self, figures: HostFigures, *, now_ms: int) -> list[Effect]:
+        """What the machine is like, measured by the shell about every ``balancing.measure_ms``."""
+        self._guaranteed.begin_turn(now_ms=now_ms)
+        if self.balancing is not None:
+            self.balancing.measured(figures, now_ms=now_ms)
         return self._finish(now_ms)
 
     def next_deadline(self) -> int | None:

@@ -82,6 +82,13 @@ class Connections:
             self._overflowed[peer.connection] = peer
         return False
 
+    def carry_first(self, peer: Peer, frame: DataFrame) -> None:
+        """Queues a data frame of the system's own ahead of other data."""
+        peer.said = True
+        self._woken[peer.connection] = None
+        if not peer.outbox.push_control(frame):
+            self._overflowed[peer.connection] = peer
+
     def take_overflowed(self) -> list[Peer]:
         """The peers that do not read what they are sent, and must go."""
         if not self._overflowed:

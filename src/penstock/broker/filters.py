@@ -8,8 +8,9 @@ which hosts lie behind which link is answered anew (decision record 3).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from penstock.broker.errors import ProtocolError
@@ -121,6 +122,10 @@ class Filters:
                     left[conjunction] = None
             entered.update(dict.fromkeys(change.entered))
         return self._next(tuple(entered), tuple(left))
+
+    def covering(self, is_left_out: Callable[[Conjunction], bool], count_max: int) -> Iterator[str]:
+        """The covering set of what this broker's clients want, as texts; without some, and no more than so many."""
+        return islice((str(each) for each in self._wanted if not is_left_out(each)), count_max)
 
     def _next(self, entered: tuple[Conjunction, ...], left: tuple[Conjunction, ...]) -> HostChange | None:
         if not entered and not left:

@@ -31,8 +31,6 @@ from penstock.model.values import AttributeValue
 
 __all__ = ["Guaranteed"]
 
-_REPORT_MS: Final = 1_000
-"""How often positions are told, to clients and towards the pubends."""
 _DURABLES_SHOWN: Final = 100
 _FRAME_BYTES: Final = 64 * 1024
 """Data in one knowledge message; more is said in several."""
@@ -201,7 +199,7 @@ class Guaranteed:
         self._tracker.begin_turn(now_ms=now_ms)
         self.desk.begin_turn(now_ms)
         if self._report_ms is None:
-            self._started_ms, self._report_ms = now_ms, now_ms + _REPORT_MS
+            self._started_ms, self._report_ms = now_ms, now_ms + self._settings.report_ms
             for log in self._logs.values():
                 if (birth := log.begin(now_ms=now_ms)) is not None:
                     self._commits.add(birth)
@@ -217,7 +215,7 @@ class Guaranteed:
         return effects
 
     def _report(self, now_ms: int) -> None:
-        self._report_ms = now_ms + _REPORT_MS
+        self._report_ms = now_ms + self._settings.report_ms
         self._forget_gone()
         self.positions.tell()
         # After a start some clients of the former life may still be on their way back: what was said of them holds.

@@ -15,7 +15,7 @@ from penstock.model.message import Message
 from penstock.model.values import Attributes
 from penstock.selectors.selector import Selector
 
-__all__ = ["Answer", "Mechanism", "PublishSystem", "Tell"]
+__all__ = ["Answer", "Mechanism", "PublishSystem", "Select", "Tell"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -33,7 +33,14 @@ class PublishSystem:
     message: Message
 
 
-Answer: TypeAlias = Tell | PublishSystem | Record | Operate
+@dataclass(slots=True, frozen=True)
+class Select:
+    """From now on, hear of publications of the reserved space that this selects, and of no others."""
+
+    selector: Selector
+
+
+Answer: TypeAlias = Tell | PublishSystem | Record | Operate | Select
 
 
 class Mechanism(Protocol):

@@ -9,12 +9,13 @@ from penstock.broker.edges import Edges
 from penstock.broker.effects import Operate, Record
 from penstock.broker.filters import HostChange
 from penstock.broker.frames import ControlFrame, MechanismMessage
-from penstock.broker.mechanism import Answer, Mechanism, PublishSystem, Tell
+from penstock.broker.mechanism import Answer, Mechanism, PublishSystem, Select, Tell
 from penstock.broker.peers import Peer
 from penstock.broker.rooms import Rooms
 from penstock.broker.subscribers import is_reserved
 from penstock.model.body import decode_attributes, encode_body
 from penstock.model.message_id import MessageIdSource
+from penstock.selectors.selector import Selector
 
 __all__ = ["Mechanisms"]
 
@@ -29,8 +30,11 @@ class Mechanisms:
         edges: Edges,
         *,
         say_to: Callable[[str | None, ControlFrame], None],
+        flood: Callable[[HostChange | None], None] = lambda _: None,
     ) -> None:
-        self._rooms, self._edges, self._say_to = rooms, edges, say_to
+        self._rooms, self._edges, self._say_to, self._flood = rooms, edges, say_to, flood
+        self._selected: dict[str, tuple[int, int, Selector]] = {}
+        """By mechanism: key and connection of its subscription, and what it selects."""
         self._by_name: dict[str, Mechanism] = {}
         self._system_ids = MessageIdSource(publisher=0, broker=rooms.settings.number)
         for mechanism in mechanisms:
@@ -47,6 +51,7 @@ class Mechanisms:
             return None
         key = self._rooms.subscribers.add(connection, 0, mechanism.selector)
         change = self._rooms.filters.want(mechanism.selector)
+        self._selected[mechanism.name] = (key, connection, mechanism.selector)
         if not all(map(is_reserved, mechanism.selector.conjunctions)):
             self._edges.subscribe(HostSubscription(key, connection, 0, self._rooms.filters.version), now_ms=0)
         return change
@@ -104,6 +109,18 @@ class Mechanisms:
                 rooms.router.publish(f"${rooms.settings.name}", [body], [decode_attributes(body)], now_ms=now_ms)
             elif isinstance(answer, Operate):
                 rooms.connections.add_effect(answer)
+            elif isinstance(answer, Select):
+                self._select(mechanism, answer.selector)
             else:
                 assert isinstance(answer, Record)
                 rooms.connections.record(answer.event, **dict(answer.fields))
+
+    def _select(self, mechanism: Mechanism, selector: Selector) -> None:
+        """Another selector instead of the one that a mechanism had; the new one is in force before the old one goes."""
+        assert all(map(is_reserved, selector.conjunctions)), f"{mechanism.name} selects outside of the reserved space"
+        rooms = self._rooms
+        key, connection, former = self._selected[mechanism.name]
+        self._selected[mechanism.name] = (rooms.subscribers.add(connection, 0, selector), connection, selector)
+        self._flood(rooms.filters.want(selector))
+        rooms.subscribers.remove(key)
+        self._flood(rooms.filters.unwant([former]))

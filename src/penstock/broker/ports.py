@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from penstock.balancing.metrics import HostFigures
 from penstock.broker.effects import Effect
 from penstock.broker.frames import Frame
 from penstock.broker.operating import Operation
@@ -58,6 +59,9 @@ class BrokerPort(Protocol):
 
     def operated(self, fence: str, *, now_ms: int) -> Sequence[Effect]:
         """The heavy work that an ``Operate`` allowed is done."""
+
+    def measured(self, figures: HostFigures, *, now_ms: int) -> Sequence[Effect]:
+        """What the machine is like."""
 
     def next_deadline(self) -> int | None:
         """When to wake it."""

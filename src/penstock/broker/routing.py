@@ -52,7 +52,16 @@ class Router:
         self._stamp = (-1, -1, -1)
         self.heard: deque[tuple[int, bytes]] = deque()
         """Messages for mechanisms, whose connections have numbers below zero."""
-        self.counts = {"published": 0, "forwarded": 0, "delivered": 0, "off_tree": 0, "repeated": 0}
+        self.bytes_out = 0
+        """Bytes of messages for clients, so far."""
+        self.counts = {
+            "published": 0,
+            "forwarded": 0,
+            "system_forwarded": 0,
+            "delivered": 0,
+            "off_tree": 0,
+            "repeated": 0,
+        }
 
     def place_in(self, pubend: str) -> Branches:
         """This broker's place in the tree of a pubend, in the graph as it is now."""
@@ -116,6 +125,7 @@ class Router:
             elif carry(peers[connection], frame):
                 delivered += 1
         self.counts["delivered"] += delivered
+        self.bytes_out += delivered * frame.size
 
     def _pass_on(
         self,
@@ -137,7 +147,11 @@ class Router:
                 frame = frames[chosen] = Forward(
                     pubend, [ticks[place] for place in chosen], [bodies[place] for place in chosen]
                 )
-            if self._connections.carry(peer, frame):
+            # What mechanisms publish goes ahead of data, so that how busy links are does not keep it back.
+            if pubend.startswith("$"):
+                self._connections.carry_first(peer, frame)
+                self.counts["system_forwarded"] += len(chosen)
+            elif self._connections.carry(peer, frame):
                 self.counts["forwarded"] += len(chosen)
 
     def _children_in(self, pubend: str) -> list[tuple[Peer, int]]:

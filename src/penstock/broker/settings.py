@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Self
 
 from penstock.ajil.settings import LimitSettings
+from penstock.balancing.settings import BalancingSettings
 from penstock.broker.access import Access
 from penstock.congestion.settings import CongestionSettings
 from penstock.model.errors import MisuseError
@@ -68,6 +69,8 @@ class BrokerSettings:
     """Control frames that may wait for one connection; a peer that lets more wait is disconnected."""
     held_back_bytes: int = 128 * _MEBIBYTE
     """When this much data waits in all outboxes together, publishers get no more credit until it is less."""
+    report_ms: int = 1_000
+    """How often clients are told how far streams are, and pubends how far clients are."""
     silence_ms: int = 1_000
     """A guaranteed stream in which nothing was published for so long says so."""
     lease_ms: int = 5_000
@@ -92,6 +95,8 @@ class BrokerSettings:
     """``hold``: publishers wait until subscribers have caught up; ``lapse``: the oldest is given up, with an alarm."""
     congestion: CongestionSettings = field(default_factory=CongestionSettings)
     """How pubends follow the slowest broker, and how fast lost messages are asked for again."""
+    balancing: BalancingSettings = field(default_factory=BalancingSettings)
+    """How load is shared with other brokers; off unless it is asked for."""
     tracking: TrackingSettings = field(default_factory=TrackingSettings)
     """How it is recorded where messages came from and went to."""
     migration_ms: int = 30_000
@@ -124,6 +129,7 @@ class BrokerSettings:
             "acknowledge_ms",
             "credit_bytes",
             "connections_max",
+            "report_ms",
             "silence_ms",
             "lease_ms",
             "receive_window_ms",

@@ -7,7 +7,7 @@ fan-out to five hundred subscribers encodes one message once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from penstock.broker.frames import Deliver
 from penstock.matching.chain import Ids
-from penstock.matching.index import MatchIndex
+from penstock.matching.index import Matches, MatchIndex
 from penstock.model.values import RESERVED_PREFIX, Attributes
 from penstock.selectors.normal_form import Conjunction
 from penstock.selectors.selector import Selector
@@ -25,6 +25,8 @@ __all__ = ["Subscribers", "is_reserved"]
 _NUMBERS_BYTES_MAX: Final = 4 * 65_535
 _BULK: Final = 96
 """From so many matches on, arrays gather them faster than a dictionary does."""
+_TIMED_EVERY: Final = 16
+_NOBODY: Final = np.zeros(0, np.uint32)
 
 
 class Subscribers:
@@ -40,6 +42,12 @@ class Subscribers:
         self._number_of: npt.NDArray[np.uint32] = np.zeros(64, np.uint32)
         self._connections: list[int] = []
         self._numbers: list[bytes] = []
+        self.sampler: Callable[[Attributes, Ids, int], None] | None = None
+        """Is told of every publication, the subscriptions that want it and its size, while somebody samples."""
+        self.stopwatch: Callable[[], int] | None = None
+        """By which matching is timed now and then, in nanoseconds; none where time is modelled."""
+        self.matched = self.timed = self.timed_ns = 0
+        """Publications looked up, those of them that were timed, and how long these took."""
 
     def __len__(self) -> int:
         return self._next - len(self._free)
@@ -89,7 +97,9 @@ class Subscribers:
 
         Not for subscriptions that begin later than its tick; with members, only for those, from their ticks on.
         """
-        found = (self._system if system else self._index).find(attributes)
+        found = self._system.find(attributes) if system else self._looked_up(attributes)
+        if self.sampler is not None and not system and members is None:
+            self.sampler(attributes, found.ids() if found else _NOBODY, len(body))
         if not found:
             return []
         ids = found.ids()
@@ -110,6 +120,21 @@ class Subscribers:
             else:
                 known[1].append(connection)
         return list(frames.values())
+
+    @property
+    def ordinary(self) -> int:
+        """Subscriptions that want what applications publish."""
+        return len(self._index)
+
+    def _looked_up(self, attributes: Attributes) -> Matches:
+        self.matched += 1
+        if self.stopwatch is None or self.matched % _TIMED_EVERY:
+            return self._index.find(attributes)
+        started_ns = self.stopwatch()
+        found = self._index.find(attributes)
+        self.timed += 1
+        self.timed_ns += self.stopwatch() - started_ns
+        return found
 
     def check_invariants(self) -> None:
         """Fails if the index and the lists beside it contradict each other."""
