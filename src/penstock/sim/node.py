@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Final
 
+from penstock.balancing.metrics import HostFigures
 from penstock.broker.effects import Close, Commit, Effect, Operate, ReadKept, ReadLog, Record, Wake
 from penstock.broker.frames import Frame
 from penstock.broker.operating import Operation
@@ -160,6 +161,12 @@ class SimBroker:
         core = self._core
         if core is not None:
             self._after_step(core, core.operate(operation, now_ms=self._now_ms()))
+
+    def measure(self, figures: HostFigures) -> None:
+        """Tell the broker what its host is like, if it is up."""
+        core = self._core
+        if core is not None:
+            self._after_step(core, core.measured(figures, now_ms=self._now_ms()))
 
     def on_connected(self, end: End, *, dialled: str) -> None:
         """Tell the broker of a new connection."""

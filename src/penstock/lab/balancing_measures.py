@@ -1,0 +1,108 @@
+"""What is measured in every balancing experiment: convergence, spread, delays, overhead, accuracy, returns.
+
+Definitions of the specification: converged is the first time from which every metric difference stays within the
+trigger until the next change of load; an oscillation is a subscriber that moved back to a broker it had left, with no
+change of load in between; overhead and accuracy are fractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from penstock.balancing.estimators import accuracy
+from penstock.balancing.metrics import Load, Metric
+from penstock.balancing.reporting import Estimate
+from penstock.lab.balancing_overlay import BalancingOverlay, Sample
+
+__all__ = [
+    "accuracies",
+    "converged_at",
+    "mean_delay_ms",
+    "oscillations",
+    "overhead",
+    "spread",
+    "spreads_at",
+]
+
+_NORM_S: Final = 0.1
+_NOISE_S: Final = 30.0
+"""A difference that is beyond the trigger for no longer than this is the noise of a measurement."""
+
+
+def spread(loads: Iterable[Load], metric: Metric) -> float:
+    """The largest difference between any two."""
+    values = [load.value(metric, delay_norm_s=_NORM_S) for load in loads]
+    return max(values) - min(values) if values else 0.0
+
+
+def spreads_at(samples: Sequence[Sample], first_s: float, last_s: float) -> dict[Metric, float]:
+    """The mean spread of each metric in a time."""
+    chosen = [each for each in samples if first_s <= each.at_s <= last_s]
+    return {
+        metric: sum(spread(each.loads.values(), metric) for each in chosen) / max(len(chosen), 1) for metric in Metric
+    }
+
+
+def converged_at(samples: Sequence[Sample], trigger: float, first_s: float, last_s: float) -> float:
+    """From when on, in a time, all differences stay within the trigger; its end if they never do."""
+    chosen = [each for each in samples if first_s <= each.at_s <= last_s]
+    found, beyond_s = first_s, None
+    for sample in chosen:
+        if max(spread(sample.loads.values(), metric) for metric in Metric) <= trigger:
+            beyond_s = None
+            continue
+        beyond_s = sample.at_s if beyond_s is None else beyond_s
+        if sample.at_s - beyond_s >= _NOISE_S or sample is chosen[-1]:
+            found = sample.at_s
+    return min(found, last_s)
+
+
+def mean_delay_ms(samples: Sequence[Sample], first_s: float, last_s: float, broker: str = "") -> float:
+    """The mean delay of deliveries in a time: at one broker, or at all weighed by their subscribers."""
+    total = count = 0.0
+    for sample in samples:
+        if first_s <= sample.at_s <= last_s:
+            for name, delay_ms in sample.delay_ms.items():
+                if delay_ms and broker in ("", name):
+                    weight = max(sample.subscribers[name], 1)
+                    total, count = total + weight * delay_ms, count + weight
+    return total / count if count else 0.0
+
+
+def overhead(samples: Sequence[Sample], first_s: float, last_s: float) -> float:
+    """Messages of balancing as a fraction of all messages, in a time."""
+    chosen = [each for each in samples if first_s <= each.at_s <= last_s]
+    if len(chosen) < 2:
+        return 0.0
+    control = chosen[-1].control - chosen[0].control
+    messages = chosen[-1].messages - chosen[0].messages
+    return control / max(control + messages, 1)
+
+
+def accuracies(estimates: Iterable[Estimate], first_ms: float = 0) -> dict[Metric, float]:
+    """How right estimates were on the whole, by metric; of those made from some time on."""
+    chosen = [each for each in estimates if each.at_ms >= first_ms]
+    return {
+        metric: sum(
+            accuracy(
+                each.estimated.value(metric, delay_norm_s=_NORM_S), each.actual.value(metric, delay_norm_s=_NORM_S)
+            )
+            for each in chosen
+        )
+        / max(len(chosen), 1)
+        for metric in Metric
+    }
+
+
+def oscillations(overlay: BalancingOverlay, changes_s: Sequence[float]) -> int:
+    """Subscribers that came back to a broker they had left, within a time without a change of load."""
+    found = 0
+    start_us = overlay.world.clock.now_us - overlay.world.elapsed_ms * 1_000
+    for member in overlay.members:
+        seen: dict[str, int] = {}
+        for at_us, broker in member.trail:
+            epoch = sum((at_us - start_us) / 1e6 >= change_s for change_s in changes_s)
+            found += seen.get(broker) == epoch
+            seen[broker] = epoch
+    return found

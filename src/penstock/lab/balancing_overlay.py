@@ -1,0 +1,322 @@
+"""The overlays of the load balancing paper with its quote workload, watched from outside ([PADRES] section 6).
+
+Brokers are the real ones, on modelled machines; every pubend is guaranteed, so that what migrations lose or repeat is
+found by comparing with an oracle. Publishers publish one company each, at a rate of their own; subscribers have one
+subscription each and join one broker. Congestion control is off: the paper has none, and it would hide the overload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice, pairwise
+from random import Random
+from typing import Any, Final
+
+import numpy as np
+
+from penstock.balancing.balancer import Balancer
+from penstock.balancing.metrics import Load
+from penstock.balancing.reporting import Estimate
+from penstock.balancing.settings import BalancingSettings
+from penstock.broker.balancing import Balancing
+from penstock.broker.broker import Broker
+from penstock.broker.settings import BrokerSettings
+from penstock.congestion.settings import CongestionSettings
+from penstock.matching.index import MatchIndex
+from penstock.model.body import decode_attributes
+from penstock.selectors.selector import Selector
+from penstock.sim.balancing_hosts import Machine, PoweredHost, power
+from penstock.sim.client import SimClient
+from penstock.sim.crowd import Member, OutputPort
+from penstock.sim.workloads.quotes import Publication, QuoteWorkload
+from penstock.sim.world import START_MS, World
+
+__all__ = ["BalancingOverlay", "BalancingPlan", "Sample", "Verdict"]
+
+_PUBEND: Final = "quotes"
+_DAYS: Final = 400
+_SAMPLE_S: Final = 5
+_PUBLISHERS_FROM_S: Final = 5.0
+_QUIET_MS: Final = 600_000
+"""Heartbeats of so many clients would only cost time."""
+_REPORT_MS: Final = 5_000
+
+
+@dataclass(slots=True, frozen=True)
+class BalancingPlan:
+    """What an overlay looks like, and who joins it."""
+
+    heads: Mapping[str, Machine]
+    """In the order of the chain that they form; the first one hosts the publishers."""
+    edges: Mapping[str, tuple[str, Machine]]
+    """By name: the head of its cluster, and the machine."""
+    joined: str
+    """The edge that all subscribers join."""
+    subscribers: int = 2_000
+    joins_s: tuple[float, float] = (10.0, 1010.0)
+    zero_share: float = 0.25
+    """Of the subscribers, how many want what is never published."""
+    publishers: int = 40
+    rate_max_msg_s: float = 1.0
+    """Rates are drawn between 0 and this."""
+
+
+@dataclass(slots=True, frozen=True)
+class Sample:
+    """How the edges are at one moment."""
+
+    at_s: float
+    loads: Mapping[str, Load]
+    subscribers: Mapping[str, int]
+    delay_ms: Mapping[str, float]
+    """By broker: mean delay of what arrived at its clients since the last sample."""
+    messages: int
+    """Publications carried and delivered, by all, so far."""
+    control: int
+    """Messages of balancing, so far."""
+    sessions: int
+    migrations: int
+    states: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What subscribers got, held against what was published."""
+
+    deliveries: int = 0
+    lost: int = 0
+    duplicated: int = 0
+    reordered: int = 0
+
+
+@dataclass(slots=True)
+class _Publisher:
+    client: SimClient
+    quotes: Iterable[Publication]
+    interval_us: float
+
+
+class BalancingOverlay:
+    """One overlay at work."""
+
+    def __init__(self, plan: BalancingPlan, settings: BalancingSettings, *, seed: int, scale: float = 1.0) -> None:
+        """Make an overlay; scaled, each subscriber costs as much as so many: for quick runs with few of them."""
+        self.plan, self.seed, self._scale = plan, seed, scale
+        self.world = World(seed, trace_lines=100)
+        self._rng = Random(f"{seed}/balancing")
+        self._settings = settings
+        self._is_publishing = True
+        self.hosts: dict[str, PoweredHost] = {}
+        self.ports: dict[str, OutputPort] = {}
+        heads = list(plan.heads)
+        links = list(pairwise(heads)) + [(head, edge) for edge, (head, _) in plan.edges.items()]
+        machines = {**plan.heads, **{edge: machine for edge, (_, machine) in plan.edges.items()}}
+        for number, (name, machine) in enumerate(machines.items(), start=1):
+            self._add_broker(number, name, machine, [pair for pair in links if name in pair])
+        for near, far in links:
+            # Whoever is further out dials.
+            self.world.add_link(far, near, window_bytes=1 << 30)
+        self.members: list[Member] = []
+        self.samples: list[Sample] = []
+        self._counted: dict[str, int] = {}
+        self._markets = QuoteWorkload(self._rng, plan.publishers, days=_DAYS)
+        self.publishers = self._publishers()
+        self._journal: list[tuple[str, int, bytes]] = []
+        self.world.broker(next(iter(plan.heads))).disk.journal = self._journal
+        self._plan_joins()
+
+    def _add_broker(self, number: int, name: str, machine: Machine, links: Sequence[tuple[str, str]]) -> None:
+        plan = self.plan
+        neighbours = tuple(far if near == name else near for near, far in links)
+        cluster = plan.edges[name][0] if name in plan.edges else name
+        changes: dict[str, Any] = {
+            each: getattr(self._settings, each) for each in BalancingSettings.__dataclass_fields__
+        }
+        changes |= {"is_on": True, "cluster": cluster, "output_bandwidth": round(machine.bytes_s / self._scale)}
+        changes["role"] = "edge" if name in plan.edges else "head"
+        settings = BrokerSettings(
+            name=name,
+            number=number,
+            pubends=(_PUBEND,) if name == next(iter(plan.heads)) else (),
+            neighbours=neighbours,
+            heartbeat_ms=_QUIET_MS,
+            silent_ms=10 * _QUIET_MS,
+            report_ms=_REPORT_MS,
+            acknowledge_ms=_REPORT_MS,
+            silence_ms=_REPORT_MS,
+            lease_ms=_QUIET_MS,
+            link_outbox_bytes=1 << 32,
+            client_outbox_bytes=1 << 32,
+            held_back_bytes=1 << 40,
+            receive_window_ms=3_600_000,
+            receive_window_bytes=1 << 28,
+            cache_bytes=1 << 24,
+            retain_ms=36_000_000,
+            congestion=CongestionSettings(pdcc=False, sample_ms=_REPORT_MS),
+            balancing=BalancingSettings(**changes),
+        )
+        broker = self.world.add_broker(settings)
+        self.hosts[name] = power(broker, machine, self.world.clock, scale=self._scale)
+        self.ports[name] = OutputPort(self.world.clock, settings.balancing.output_bandwidth)
+
+    # --- who publishes and who subscribes
+
+    def _publishers(self) -> list[_Publisher]:
+        by_symbol: dict[str, list[Publication]] = {}
+        for quote in self._markets.publications(self.plan.publishers * _DAYS):
+            by_symbol.setdefault(str(quote["symbol"]), []).append(quote)
+        head, made = next(iter(self.plan.heads)), []
+        for number, quotes in enumerate(by_symbol.values()):
+            rate = self._rng.uniform(0, self.plan.rate_max_msg_s)
+            client = self.world.add_client(f"publisher-{number}", head)
+            start = self._rng.randrange(len(quotes))
+            made.append(_Publisher(client, islice(cycle(quotes), start, None), 1e6 / max(rate, 1e-3)))
+        return made
+
+    def start(self) -> None:
+        """Let the overlay get ready, and publishers begin five seconds after the start of the world."""
+        assert self.world.run_until_ready(), "an overlay without harm gets ready"
+        clock = self.world.clock
+        begin_us = (START_MS * 1_000) + round(_PUBLISHERS_FROM_S * 1e6)
+        for publisher in self.publishers:
+            quotes = iter(publisher.quotes)
+            self._publish_at(
+                publisher, quotes, max(begin_us, clock.now_us) + self._rng.random() * publisher.interval_us
+            )
+
+    def _publish_at(self, publisher: _Publisher, quotes: Any, at_us: float) -> None:
+        def publish() -> None:
+            if not self._is_publishing:
+                return
+            publisher.client.publish(next(quotes), b"", _PUBEND)
+            self._publish_at(publisher, quotes, at_us + publisher.interval_us)
+
+        self.world.clock.at(max(int(at_us), self.world.clock.now_us), publish)
+
+    def stop(self) -> None:
+        """Publish nothing any more, and move nobody: what is on its way arrives."""
+        self._is_publishing = False
+
+    def double_half(self) -> None:
+        """Half of the publishers publish twice as much from now on."""
+        for publisher in self._rng.sample(self.publishers, len(self.publishers) // 2):
+            publisher.interval_us /= 2
+
+    def _plan_joins(self) -> None:
+        plan, clock = self.plan, self.world.clock
+        brokers = {name: (self.world.broker(name), self.ports[name]) for name in plan.edges}
+        zero = round(plan.subscribers * plan.zero_share)
+        selectors = list(self._markets.subscriptions(plan.subscribers - zero))
+        # Nothing is ever published that these want: every one of another company that does not exist.
+        selectors += [f"class = 'STOCK' AND symbol = '-{number:04d}'" for number in range(zero)]
+        self._rng.shuffle(selectors)
+        first_s, last_s = plan.joins_s
+        for number, selector in enumerate(selectors):
+            member = Member(f"s{number:04d}", selector, clock=clock, brokers=brokers)
+            self.members.append(member)
+            at_us = START_MS * 1_000 + round(self._rng.uniform(first_s, last_s) * 1e6)
+            clock.at(at_us, lambda member=member: member.join(plan.joined))  # type: ignore[misc]
+
+    # --- time
+
+    @property
+    def now_s(self) -> float:
+        """Virtual time since the world began."""
+        return self.world.elapsed_ms / 1000
+
+    def run_until(self, end_s: float) -> None:
+        """Let time pass, and take samples."""
+        end_ms = round(end_s * 1000)
+        while self.world.elapsed_ms < end_ms:
+            self.world.run_for(min(_SAMPLE_S * 1000, end_ms - self.world.elapsed_ms))
+            self.samples.append(self._sample())
+
+    # --- what is seen of it
+
+    def balancing(self, name: str) -> Balancing:
+        """The balancing of one broker."""
+        found = self._core(name).balancing
+        assert found is not None
+        return found
+
+    def estimates(self) -> list[tuple[str, Estimate]]:
+        """What edges thought that their loads would be, and what these were."""
+        found = []
+        for name in self.plan.edges:
+            balancer = self.balancing(name).balancer
+            assert isinstance(balancer, Balancer)
+            found += [(name, each) for each in balancer.estimates]
+        return sorted(found, key=lambda each: each[1].at_ms)
+
+    def counts(self, what: str) -> int:
+        """What all balancers counted together."""
+        return sum(self.balancing(name).balancer.counts.get(what, 0) for name in self.world.brokers)
+
+    def _core(self, name: str) -> Broker:
+        core = self.world.broker(name).core
+        assert isinstance(core, Broker)
+        return core
+
+    def _sample(self) -> Sample:
+        edges = {name: self.balancing(name) for name in self.plan.edges}
+        loads = {name: each.balancer.load for name, each in edges.items()}
+        subscribers = dict.fromkeys(self.plan.edges, 0)
+        for member in self.members:
+            if member.current is not None:
+                subscribers[member.current.broker.name] += 1
+        return Sample(
+            self.now_s,
+            loads,
+            subscribers,
+            self._delays(),
+            self._messages(),
+            self._control(),
+            self.counts("sessions"),
+            sum(member.moves for member in self.members),
+            {name: each.balancer.standing.state.value for name, each in edges.items()},
+        )
+
+    def _delays(self) -> dict[str, float]:
+        """Delay from publication to arrival, of what came since the last sample; a tick tells when it was published."""
+        sums, counts = dict.fromkeys(self.plan.edges, 0.0), dict.fromkeys(self.plan.edges, 0)
+        for member in self.members:
+            ticks = member.ticks.get(_PUBEND)
+            before = self._counted.get(member.name, 0)
+            if ticks is None or len(ticks) == before or member.current is None:
+                continue
+            self._counted[member.name] = len(ticks)
+            name = member.current.broker.name
+            for tick, at_us in zip(ticks[before:], member.arrivals_us[before:], strict=True):
+                sums[name] += at_us / 1_000 - (tick >> 16)
+            counts[name] += len(ticks) - before
+        return {name: sums[name] / counts[name] if counts[name] else 0.0 for name in sums}
+
+    def _messages(self) -> int:
+        delivered = sum(len(each.arrivals_us) for each in self.members)
+        return delivered + sum(host.arrived for host in self.hosts.values())
+
+    def _control(self) -> int:
+        """PIE messages and letters on all their hops, and frames by which members move."""
+        routed = sum(self._core(name).rooms.router.counts["system_forwarded"] for name in self.world.brokers)
+        return routed + sum(member.control for member in self.members)
+
+    def verdict(self) -> Verdict:
+        """Compare what every subscriber got with what it is owed from where it began."""
+        found, index = Verdict(), MatchIndex()
+        owed: list[list[int]] = [[] for _ in self.members]
+        for number, member in enumerate(self.members):
+            index.add(number, Selector.parse(member.selector))
+        starts = np.array([member.starts.get(_PUBEND, 2**63) for member in self.members], np.uint64)
+        for _, tick, body in self._journal:
+            for number in index.find(decode_attributes(body)).ids().tolist():
+                if tick >= starts[number]:
+                    owed[number].append(tick)
+        for member, expected in zip(self.members, owed, strict=True):
+            got = np.array(member.ticks.get(_PUBEND, ()), np.uint64)
+            found.deliveries += len(got)
+            unique = np.unique(got)
+            found.duplicated += len(got) - len(unique)
+            found.reordered += int((got[1:] <= got[:-1]).sum()) if len(got) > 1 else 0
+            found.lost += len(np.setdiff1d(np.array(expected, np.uint64), unique, assume_unique=True))
+        return found

@@ -1,0 +1,172 @@
+"""Hosts with CPU speed, memory and output bandwidth, and the one cost model of all balancing experiments.
+
+[PADRES] does not give every hardware cost. Calibrated once, and used everywhere:
+
+- matching a publication takes 20,000 cycles and 21,000 more for each subscription in the engine: a broker of 100 MHz
+  with the 118 subscribers that are its share of 2,000 needs 25 ms, and is busy by half with 20 publications a second;
+  with all 2,000 it could match 2.4 of them;
+- a delivery takes what its frame takes (about 200 bytes for a quote); the bandwidth of a broker is shared by all its
+  clients;
+- a broker takes 16 MB of memory, and 8 KB for each subscription.
+
+Control frames, and what mechanisms publish, take no time and go ahead of data, as the paper demands of PIE. Links
+between brokers are never the bottleneck; the paper's bandwidths are those of the way to the subscribers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.balancing.metrics import HostFigures
+from penstock.broker.broker import Broker
+from penstock.broker.frames import Forward, Frame, KnowledgeMessage, Publish
+from penstock.model.errors import MisuseError
+from penstock.sim.clock import Callback, Clock
+from penstock.sim.host import CostModel, Host
+from penstock.sim.node import SimBroker
+
+__all__ = ["Machine", "PoweredHost", "power", "publications_in"]
+
+CYCLES_PER_PUBLICATION: Final = 20_000
+CYCLES_PER_SUBSCRIPTION: Final = 21_000
+BROKER_BYTES: Final = 16_000_000
+SUBSCRIPTION_BYTES: Final = 8_000
+
+
+@dataclass(slots=True, frozen=True)
+class Machine:
+    """What a broker runs on."""
+
+    mhz: float
+    memory_mb: float
+    mbps: float
+    """Output bandwidth, in megabits per second."""
+
+    def __post_init__(self) -> None:
+        for name in ("mhz", "memory_mb", "mbps"):
+            if getattr(self, name) <= 0:
+                raise MisuseError(f"{name} {getattr(self, name)} of a machine is not positive")
+
+    @property
+    def bytes_s(self) -> int:
+        """Output bandwidth, in bytes per second."""
+        return round(self.mbps * 125_000)
+
+    def times(self, factor: float) -> Machine:
+        """A machine with so many times the power."""
+        return Machine(self.mhz * factor, self.memory_mb * factor, self.mbps * factor)
+
+    def matching_ns(self, subscriptions: float) -> float:
+        """What it takes to match one publication."""
+        return (CYCLES_PER_PUBLICATION + CYCLES_PER_SUBSCRIPTION * subscriptions) / self.mhz * 1_000
+
+    def memory_share(self, subscriptions: float, waiting_bytes: int) -> float:
+        """The share of its memory that is taken."""
+        return (BROKER_BYTES + SUBSCRIPTION_BYTES * subscriptions + waiting_bytes) / (self.memory_mb * 1e6)
+
+
+class PoweredHost(Host):
+    """A machine on which matching takes time, by the number of subscriptions there are when it begins."""
+
+    def __init__(self, clock: Clock, machine: Machine, subscriptions: Callable[[], int], *, scale: float = 1.0) -> None:
+        """Put a broker with so many subscriptions onto a machine; scaled, each of them costs as much as several."""
+        # The cost stands for "not free"; what work really takes is computed when it begins.
+        super().__init__(clock, CostModel(frame_ns=1))
+        self.machine, self._count, self._scale = machine, subscriptions, scale
+        self._work: deque[tuple[int, int, Callback]] = deque()
+        self.arrived = self.handled = self.handled_ns = 0
+        """Publications that came, those that were matched, and how long that took."""
+        self._measured_us = self._busy_measured_us = 0
+        self._started_us = 0
+
+    def submit(self, frames: Sequence[Frame], size: int, done: Callback) -> None:
+        """Work on a batch when its turn comes; at once, if there is no publication in it."""
+        publications = publications_in(frames)
+        if not publications:
+            done()
+            return
+        self.arrived += publications
+        self.queued_bytes += size
+        self._work.append((publications, size, done))
+        self.queued_max = max(self.queued_max, len(self._work))
+        if not self._is_busy:
+            self._next()
+
+    @property
+    def queued(self) -> int:
+        """Batches that wait, without the one in work."""
+        return len(self._work)
+
+    def crash(self) -> None:
+        """Forget all that waits."""
+        self.queued_bytes -= sum(size for _, size, _ in self._work)
+        self._work.clear()
+
+    def _subscriptions(self) -> float:
+        return self._count() * self._scale
+
+    def figures(self) -> HostFigures:
+        """What is measured of it: CPU since the last time, the rest as it is."""
+        now_us = self._clock.now_us
+        busy_us = self.busy_us + (now_us - self._started_us if self._is_busy else 0)
+        period_us = now_us - self._measured_us
+        cpu = (busy_us - self._busy_measured_us) / period_us if self._measured_us and period_us else 0.0
+        self._measured_us, self._busy_measured_us = now_us, busy_us
+        memory_bytes = self.machine.memory_mb * 1e6
+        return HostFigures(
+            min(max(cpu, 0.0), 1.0),
+            self.machine.memory_share(self._subscriptions(), self.queued_bytes),
+            SUBSCRIPTION_BYTES * self._scale / memory_bytes,
+            self.arrived,
+            self.handled,
+            self.handled_ns,
+        )
+
+    def _next(self) -> None:
+        publications, size, done = self._work.popleft()
+        self._is_busy = True
+        self._started_us = self._clock.now_us
+        cost_ns = round(self.machine.matching_ns(self._subscriptions()) * publications)
+        cost_us, self._carry_ns = divmod(cost_ns + self._carry_ns, 1_000)
+
+        def finish() -> None:
+            self._is_busy = False
+            self.busy_us += cost_us
+            self.queued_bytes -= size
+            self.handled += publications
+            self.handled_ns += cost_ns
+            done()
+            if self._work and not self._is_busy:
+                self._next()
+
+        self._clock.after(cost_us, finish)
+
+
+def publications_in(frames: Sequence[Frame]) -> int:
+    """The publications of applications in some frames."""
+    return sum(
+        len(frame.bodies)
+        for frame in frames
+        if isinstance(frame, Publish | KnowledgeMessage) or (isinstance(frame, Forward) and frame.pubend[0] != "$")
+    )
+
+
+def power(broker: SimBroker, machine: Machine, clock: Clock, *, scale: float = 1.0) -> PoweredHost:
+    """Put a broker onto a machine, before it has any connection; it is told every so often how that is."""
+
+    def subscriptions() -> int:
+        core = broker.core if broker.is_up else None
+        return core.rooms.subscribers.ordinary if isinstance(core, Broker) else 0
+
+    broker.host = host = PoweredHost(clock, machine, subscriptions, scale=scale)
+    period_us = broker.settings.balancing.measure_ms * 1_000
+
+    def measure() -> None:
+        broker.measure(host.figures())
+        clock.after(period_us, measure)
+
+    clock.after(period_us, measure)
+    return host

@@ -1,0 +1,345 @@
+"""Thousands of subscribers at simulated brokers, cheaply: one subscription each, moved as brokers ask.
+
+They speak the same protocol as other clients and go where they are told: the new connection first, with their
+positions; what both connections bring is taken once. What is modelled less than elsewhere is the way to them: a
+broker's clients share its output bandwidth (``OutputPort``), frames are handed over as soon as they are put on the way
+and are stamped with the time of arrival. So thousands of deliveries cost no event each.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from typing import Final
+
+from penstock.broker.frames import (
+    PROTOCOL_VERSION,
+    Acknowledge,
+    ControlFrame,
+    Deliver,
+    Frame,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    Horizons,
+    Migrate,
+    Moved,
+    MoveFailed,
+    PubendNames,
+    Subscribe,
+    Subscribed,
+    Welcome,
+)
+from penstock.broker.outbox import CONTROL_FRAME_BYTES, Outbox
+from penstock.sim.clock import Clock
+from penstock.sim.node import SimBroker
+
+__all__ = ["Member", "OutputPort", "Port"]
+
+_LATENCY_US: Final = 1_000
+_AHEAD_US: Final = 20_000
+"""So much may be on the way to clients before the rest waits in outboxes."""
+_BATCH_BYTES: Final = 16 * 1024
+_NUMBER: Final = 1
+"""The number of the only subscription of a member."""
+
+
+class OutputPort:
+    """What a broker's clients share: its output bandwidth, in the order in which there is something for them."""
+
+    def __init__(self, clock: Clock, bytes_s: float) -> None:
+        self._clock, self._bytes_s = clock, bytes_s
+        self._waiting: deque[Port] = deque()
+        self._free_us = 0.0
+        self._is_waiting = False
+        self.control_frames = self.data_frames = 0
+        """What went out."""
+
+    def wake(self, port: Port) -> None:
+        """There is something for a client."""
+        if not port.is_queued:
+            port.is_queued = True
+            self._waiting.append(port)
+        if not self._is_waiting:
+            self._serve()
+
+    def _serve(self) -> None:
+        self._is_waiting = False
+        now_us, waiting = self._clock.now_us, self._waiting
+        while waiting:
+            if self._free_us - now_us > _AHEAD_US:
+                self._is_waiting = True
+                self._clock.at(int(self._free_us), self._serve)
+                return
+            port = waiting.popleft()
+            port.is_queued = False
+            outbox = port.outbox
+            if outbox is None or not port.is_open:
+                continue
+            frames = outbox.take(_BATCH_BYTES)
+            size = 0
+            for frame in frames:
+                if type(frame) is Deliver or type(frame) is Horizons:
+                    size += frame.size
+                    self.data_frames += 1
+                else:
+                    size += CONTROL_FRAME_BYTES
+                    self.control_frames += 1
+            free_us = max(now_us, self._free_us)
+            self._free_us = free_us + size * 1e6 / self._bytes_s
+            if outbox and not port.is_queued:
+                port.is_queued = True
+                waiting.append(port)
+            port.member.receive(port, frames, int(self._free_us) + _LATENCY_US)
+
+
+class Port:
+    """One connection of a member, as its broker sees it: an end, and the wire that carries to it."""
+
+    __slots__ = ("begun", "broker", "is_open", "is_queued", "member", "names", "number", "outbox", "port", "session")
+
+    def __init__(self, member: Member, broker: SimBroker, port: OutputPort, session: int) -> None:
+        self.member, self.broker, self.port = member, broker, port
+        self.session = session
+        """The migration that it was opened for."""
+        self.number = 0
+        self.outbox: Outbox | None = None
+        self.is_open = True
+        self.is_queued = False
+        self.begun: dict[str, None] = {}
+        self.names: dict[int, str] = {}
+
+    # What a broker's shell expects of an end.
+
+    @property
+    def peer(self) -> Port:
+        """The other end, which is this one, too."""
+        return self
+
+    @property
+    def node(self) -> Member:
+        """Who is there."""
+        return self.member
+
+    @property
+    def outward(self) -> Port:
+        """What carries the broker's frames."""
+        return self
+
+    def attach(self, outbox: Outbox) -> None:
+        """Take from this outbox from now on."""
+        self.outbox = outbox
+
+    def wake(self) -> None:
+        """There is something in the outbox."""
+        self.port.wake(self)
+
+    def check_invariants(self) -> None:
+        """Nothing can be wrong with it."""
+
+    def close(self) -> None:
+        """The broker ends the connection, after what is queued."""
+        outbox = self.outbox
+        if outbox is not None and self.is_open:
+            self.member.receive(self, outbox.take(1 << 30), self.member.clock.now_us)
+        self._gone()
+
+    def abort(self, *, loud: bool) -> None:
+        """The broker has crashed; members find out at once, loud or not."""
+        assert isinstance(loud, bool)
+        self._gone()
+
+    def _gone(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            self.member.on_gone(self)
+
+
+class Member:
+    """A subscriber with one subscription."""
+
+    __slots__ = (
+        "arrivals_us",
+        "away",
+        "brokers",
+        "clock",
+        "control",
+        "current",
+        "moves",
+        "name",
+        "overlay",
+        "ports",
+        "positions",
+        "selector",
+        "starts",
+        "ticks",
+        "trail",
+        "twice",
+    )
+
+    def __init__(
+        self, name: str, selector: str, *, clock: Clock, brokers: dict[str, tuple[SimBroker, OutputPort]]
+    ) -> None:
+        """A subscriber that can reach these brokers."""
+        self.name, self.selector, self.clock, self.brokers = name, selector, clock, brokers
+        self.overlay = ""
+        self.current: Port | None = None
+        self.ports: dict[int, Port] = {}
+        """By migration: connections that were opened and are not the current one yet."""
+        self.positions: dict[str, int] = {}
+        self.starts: dict[str, int] = {}
+        """By pubend: where it began."""
+        self.ticks: dict[str, array[int]] = {}
+        """By pubend: what it got, in order."""
+        self.arrivals_us: array[int] = array("q")
+        self.trail: list[tuple[int, str]] = []
+        """When it was at which broker."""
+        self.moves = self.control = self.away = self.twice = 0
+        """Migrations; frames said and heard for them; losses of its broker; deliveries brought by both connections."""
+
+    @property
+    def broker(self) -> str:
+        """Where it is."""
+        return self.current.broker.name if self.current else ""
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether its subscription is in force."""
+        return bool(self.starts)
+
+    def join(self, broker: str) -> None:
+        """Connect, for the first time or again."""
+        self.current = self._open(broker, 0)
+
+    # --- what brokers say
+
+    def receive(self, port: Port, frames: list[Frame], arrival_us: int) -> None:
+        """Frames have been put on their way, and arrive then."""
+        for frame in frames:
+            if type(frame) is Deliver:
+                self._on_deliver(port, frame, arrival_us)
+            elif type(frame) is Horizons:
+                self._on_horizons(port, frame)
+            else:
+                self._on_control(port, frame, arrival_us)
+
+    def on_gone(self, port: Port) -> None:
+        """A connection is gone: a new broker that died leaves the member where it was."""
+        if port is self.current:
+            self.current = None
+            self.away += 1
+            if not self.ports:
+                self.clock.after(500_000, self._come_back)
+        elif self.ports.get(port.session) is port:
+            del self.ports[port.session]
+            if self.current is not None:
+                self._say(self.current, MoveFailed(port.session, "the new broker was lost"), self.clock.now_us)
+            else:
+                self.clock.after(500_000, self._come_back)
+
+    def _come_back(self) -> None:
+        if self.current is None and not self.ports:
+            name = self.trail[-1][1]
+            if self.brokers[name][0].is_up:
+                self.join(name)
+            else:
+                self.clock.after(1_000_000, self._come_back)
+
+    def _on_deliver(self, port: Port, frame: Deliver, arrival_us: int) -> None:
+        pubend, tick = port.names[frame.pubend], frame.tick
+        if tick < self.positions.get(pubend, 0):
+            # Brought by the other connection already: what the client library drops, too.
+            self.twice += 1
+            return
+        self.positions[pubend] = tick + 1
+        ticks = self.ticks.get(pubend)
+        if ticks is None:
+            ticks = self.ticks[pubend] = array("Q")
+        ticks.append(tick)
+        self.arrivals_us.append(arrival_us)
+
+    def _on_horizons(self, port: Port, frame: Horizons) -> None:
+        pubend = port.names[frame.pubend]
+        if frame.is_only:
+            port.begun[pubend] = None
+        elif pubend not in port.begun or frame.numbers:
+            return
+        if frame.tick > self.positions.get(pubend, 0):
+            self.positions[pubend] = frame.tick
+
+    def _on_control(self, port: Port, frame: Frame, arrival_us: int) -> None:
+        if isinstance(frame, PubendNames):
+            port.names.update(frame.names)
+        elif isinstance(frame, Welcome):
+            stated = tuple(self.positions.items())
+            self._say(port, Subscribe(_NUMBER, self.selector, stated, resumes=bool(self.starts)), arrival_us)
+        elif isinstance(frame, Subscribed):
+            self._on_subscribed(port, frame, arrival_us)
+        elif isinstance(frame, Migrate):
+            self._on_migrate(frame, arrival_us)
+        elif isinstance(frame, Heartbeat):
+            self._say(port, Heartbeat(0), arrival_us)
+            if port is self.current:
+                self._acknowledge(port, arrival_us)
+        else:
+            assert isinstance(frame, Goodbye), f"a {type(frame).__name__} is not for members"
+
+    def _on_subscribed(self, port: Port, frame: Subscribed, arrival_us: int) -> None:
+        for pubend, tick in frame.starts:
+            self.starts.setdefault(pubend, tick)
+            self.positions.setdefault(pubend, tick)
+        if port is self.current and (not self.trail or self.trail[-1][1] != port.broker.name):
+            self.trail.append((arrival_us, port.broker.name))
+        if port.session in self.ports and not frame.pending:
+            self._move(port, arrival_us)
+
+    def _on_migrate(self, frame: Migrate, arrival_us: int) -> None:
+        self.control += 1
+        self.clock.at(arrival_us, lambda: self._go(frame))
+
+    def _go(self, frame: Migrate) -> None:
+        if self.current is None:
+            return
+        if not self.brokers[frame.broker][0].is_up:
+            self._say(self.current, MoveFailed(frame.session, "nobody is there"), self.clock.now_us)
+        elif not self.ports:
+            self.ports[frame.session] = self._open(frame.broker, frame.session)
+
+    def _move(self, port: Port, arrival_us: int) -> None:
+        """The subscription is in force at the new broker: both are told, and the old one ends the connection."""
+        del self.ports[port.session]
+        former, self.current = self.current, port
+        self.moves += 1
+        self.trail.append((arrival_us, port.broker.name))
+        self._say(port, Moved(port.session), arrival_us)
+        if former is not None:
+            self._say(former, Moved(port.session), arrival_us)
+        self.control += 2
+
+    # --- what it says
+
+    def _open(self, broker: str, session: int) -> Port:
+        shell, output = self.brokers[broker]
+        port = Port(self, shell, output, session)
+        if session:
+            # Hello, Welcome, names, Subscribe, Subscribed, Goodbye.
+            self.control += 6
+        # As the shell of a link does: the broker hears of the connection, and then of who it is.
+        shell.on_connected(port, dialled="")  # type: ignore[arg-type] # what it asks of an end is here
+        self._say(
+            port, Hello(PROTOCOL_VERSION, "client", self.name, self.overlay, migration=session), self.clock.now_us
+        )
+        return port
+
+    def _acknowledge(self, port: Port, arrival_us: int) -> None:
+        numbers = {name: number for number, name in port.names.items()}
+        known = tuple((numbers[name], tick) for name, tick in self.positions.items() if name in numbers)
+        if known:
+            self._say(port, Acknowledge(known), arrival_us)
+
+    def _say(self, port: Port, frame: ControlFrame, at_us: int) -> None:
+        def arrive() -> None:
+            if port.is_open and port.broker.is_up:
+                port.broker.on_frames(port, [frame])  # type: ignore[arg-type]
+
+        self.clock.at(at_us + _LATENCY_US, arrive)
