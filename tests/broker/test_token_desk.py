@@ -150,7 +150,7 @@ class Ends:
     def __init__(self) -> None:
         settings = BrokerSettings("b0", neighbours=("b1",), token=PLAN)
         self.broker = Broker(settings, incarnation=1, rng=_Middle())
-        self.desk = self.broker._token
+        self.desk = self.broker._mechanisms._token
 
 
 class _Middle:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from penstock.balancing.metrics import HostFigures
 from penstock.broker.codec import FrameReader, encode_frame
 from penstock.broker.effects import Close, Effect, Record, Wake
 from penstock.broker.frames import (
@@ -222,6 +223,10 @@ class FakeBroker:
     def operate(self, operation: Operation, *, now_ms: int) -> list[Effect]:
         self.last_ms = now_ms
         self.asked.append(("operate", operation))
+        return self._answer()
+
+    def measured(self, figures: HostFigures, *, now_ms: int) -> list[Effect]:
+        self.last_ms = now_ms
         return self._answer()
 
     def operated(self, fence: str, *, now_ms: int) -> list[Effect]:

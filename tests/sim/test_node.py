@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from penstock.balancing.metrics import HostFigures
 from penstock.broker.durable import Append, KeepRecord, Recovered, SetValue
 from penstock.broker.effects import Close, Commit, Effect, ReadKept, ReadLog, Record, Wake
 from penstock.broker.frames import Frame, Goodbye, Heartbeat
@@ -70,6 +71,9 @@ class Core:
 
     def operate(self, operation: Operation, *, now_ms: int) -> list[Effect]:
         return self.hear("operate", operation, now_ms)
+
+    def measured(self, figures: HostFigures, *, now_ms: int) -> list[Effect]:
+        return self.hear("measured", figures, now_ms)
 
     def operated(self, fence: str, *, now_ms: int) -> list[Effect]:
         return []

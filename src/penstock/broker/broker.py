@@ -7,7 +7,7 @@ shells run it: ``live`` with sockets and clocks, ``sim`` in virtual time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -15,9 +15,9 @@ import msgspec
 from penstock.ajil.settings import LimitSettings
 from penstock.balancing.metrics import HostFigures
 from penstock.broker import frames as f
-from penstock.broker.balancing import Balancing
 from penstock.broker.congestion import Congestion
 from penstock.broker.connections import Connections
+from penstock.broker.deadlines import earliest
 from penstock.broker.desk import Desk
 from penstock.broker.durable import Recovered
 from penstock.broker.effects import Effect
@@ -29,17 +29,16 @@ from penstock.broker.intake import Intake
 from penstock.broker.limiter import Limiter
 from penstock.broker.log_desk import LogDesk
 from penstock.broker.mechanism import Mechanism
-from penstock.broker.mechanisms import Mechanisms
 from penstock.broker.membership import Membership
 from penstock.broker.migration import Migrations
 from penstock.broker.neighbourhood import Neighbourhood
 from penstock.broker.operating import Operation, Operator
 from penstock.broker.outbox import Outbox
+from penstock.broker.own_mechanisms import OwnMechanisms
 from penstock.broker.peers import Peer, PeerKind
 from penstock.broker.readiness import Readiness
 from penstock.broker.rooms import Rooms
 from penstock.broker.settings import BrokerSettings
-from penstock.broker.token_desk import TokenDesk
 from penstock.broker.trace_desk import TraceDesk
 from penstock.model.errors import PeerError
 from penstock.model.ports import Rng
@@ -67,37 +66,34 @@ class Broker:
         rooms = Rooms(settings, incarnation=incarnation, kept=recovered.kept)
         self.settings, self.rooms = rooms.settings, rooms
         self._connections, self._topology, self._filters = rooms.connections, rooms.topology, rooms.filters
-        self._subscribers, self._router = rooms.subscribers, rooms.router
+        self._subscribers, self._router, self._tracker = rooms.subscribers, rooms.router, rooms.tracker
         self._readiness = Readiness(wait_ms=settings.subscribe_wait_ms)
         self._guaranteed = Guaranteed(rooms, rng, recovered)
         self._desk = Desk(rooms, self._readiness, self._guaranteed, incarnation=incarnation)
-        self._tracker = rooms.tracker
         self._trace_desk = TraceDesk(rooms, rooms.tracker, refuse=self._desk.refuse)
         self._log_desk = LogDesk(rooms, self._guaranteed.logs, refuse=self._desk.refuse)
         carrier, edges = self._guaranteed.carrier, self._guaranteed.edges
         self._congestion = Congestion(rooms, self._guaranteed.logs, edges, carrier)
-        self._limiter = Limiter(settings.name, settings.limit or LimitSettings(), rng=rng)
-        self._intake = Intake(rooms, self._guaranteed, self._congestion, self._limiter, refuse=self._desk.refuse)
+        limiter = Limiter(settings.name, settings.limit or LimitSettings(), rng=rng)
+        self._intake = Intake(rooms, self._guaranteed, self._congestion, limiter, refuse=self._desk.refuse)
         self._neighbourhood = Neighbourhood(rooms, self._readiness, self._guaranteed, incarnation=incarnation)
         self._membership = Membership(rooms, self._neighbourhood)
         self.migrations = Migrations(rooms, edges, release=self._release, end=self._end)
         self._operator = Operator(rooms, self.migrations)
-        self._token = TokenDesk(rooms, edges, life=incarnation, rng=rng)
-        self.balancing = Balancing(rooms, self.migrations, rng) if settings.balancing.is_on else None
-        limiter = None if settings.limit is None else self._limiter
-        own = [each for each in (self.balancing, self._token, limiter) if each is not None]
-        talk = self._neighbourhood
-        self._mechanisms = Mechanisms(rooms, (*own, *mechanisms), edges, say_to=talk.say_to, flood=talk.flood)
+        self._mechanisms = OwnMechanisms(
+            *(rooms, mechanisms, edges, limiter, self.migrations, self._neighbourhood), life=incarnation, rng=rng
+        )
+        self.balancing = self._mechanisms.balancing
         if edges.subscriptions:
             self._readiness.need(rooms.filters.version)
         self._figures = self._gathered(rooms, incarnation)
         self._beat_ms: int | None = None
         self._credit_ms: int | None = None
-        timed = (self._readiness, self._intake, self._guaranteed, self._congestion, self._mechanisms)
-        asked = (*timed, self._log_desk, self._trace_desk, self._tracker, self.migrations, self._operator)
-        self._deadlines = [each.next_deadline for each in asked]
-        self._subscribed = False
-        self.malformed = 0
+        timed = (self._readiness, self._intake, self._guaranteed, self._congestion, self._mechanisms, self._log_desk)
+        timed_too = (self._trace_desk, self._tracker, self.migrations, self._operator)
+        self._deadlines = [each.next_deadline for each in (*timed, *timed_too)]
+        self._subscribed, self.malformed = False, 0
+        asked_by_clients = (self._guaranteed, self._log_desk, self._neighbourhood, self.migrations)
         self._handlers: dict[type, Handler] = {
             f.Hello: self._on_hello,
             f.Heartbeat: lambda _peer, _frame, _now_ms: None,
@@ -107,29 +103,24 @@ class Broker:
             **link_handlers(self._neighbourhood, self._router, self._mechanisms),
             **stream_handlers(self._guaranteed, self._log_desk, self._congestion),
             **trace_handlers(self._trace_desk),
-            **client_handlers(
-                self._desk, self._intake, self._guaranteed, self._log_desk, self._neighbourhood, self.migrations
-            ),
+            **client_handlers(self._desk, self._intake, *asked_by_clients),
         }
 
     def _gathered(self, rooms: Rooms, incarnation: int) -> Figures:
-        return Figures(
-            rooms,
-            incarnation=incarnation,
-            counts=(
-                *(lambda: self._router.counts, self._guaranteed.counts, lambda: self._log_desk.counts),
-                *(lambda: self._congestion.counts, lambda: self._trace_desk.counts),
-            ),
-            parts={
-                "malformed": lambda: self.malformed,
-                "refused": lambda: self._desk.refused,
-                "guaranteed": self._guaranteed.status,
-                "congestion": self._congestion.status,
-                "tracking": self._tracker.status,
-                "migration": self._operator.status,
-                "mechanisms": self._mechanisms.status,
-            },
+        counts = (
+            *(lambda: self._router.counts, self._guaranteed.counts, lambda: self._log_desk.counts),
+            *(lambda: self._congestion.counts, lambda: self._trace_desk.counts),
         )
+        parts: dict[str, Callable[[], object]] = {
+            "malformed": lambda: self.malformed,
+            "refused": lambda: self._desk.refused,
+            "guaranteed": self._guaranteed.status,
+            "congestion": self._congestion.status,
+            "tracking": self._tracker.status,
+            "migration": self._operator.status,
+            "mechanisms": self._mechanisms.status,
+        }
+        return Figures(rooms, incarnation=incarnation, counts=counts, parts=parts)
 
     # --- stimuli
 
@@ -215,10 +206,7 @@ class Broker:
         for peer, code, reason in self._membership.apply(settings):
             self._end(peer, code, reason, now_ms)
         self._congestion.tune(now_ms=now_ms)
-        self._mechanisms.carry_out("token", self._token.tune(now_ms=now_ms), now_ms=now_ms)
-        if settings.limit is not None:
-            self._neighbourhood.flood(self._mechanisms.add(self._limiter))
-            self._limiter.apply(settings.limit)
+        self._mechanisms.tune(now_ms=now_ms)
         self._membership.sweep()
         self._readiness.stir(now_ms=now_ms)
         return self._finish(now_ms)
@@ -238,27 +226,18 @@ class Broker:
     def operated(self, fence: str, *, now_ms: int) -> list[Effect]:
         """The heavy work that an ``Operate`` allowed is done."""
         self._guaranteed.begin_turn(now_ms=now_ms)
-        self._mechanisms.carry_out("token", self._token.on_operated(fence, now_ms=now_ms), now_ms=now_ms)
+        self._mechanisms.operated(fence, now_ms=now_ms)
         return self._finish(now_ms)
 
     def measured(self, figures: HostFigures, *, now_ms: int) -> list[Effect]:
         """What the machine is like, measured by the shell about every ``balancing.measure_ms``."""
         self._guaranteed.begin_turn(now_ms=now_ms)
-        if self.balancing is not None:
-            self.balancing.measured(figures, now_ms=now_ms)
+        self._mechanisms.measured(figures, now_ms=now_ms)
         return self._finish(now_ms)
 
     def next_deadline(self) -> int | None:
         """When this broker wants to be woken, if nothing happens before."""
-        # Asked after every turn, so as plain as can be.
-        earliest = self._beat_ms
-        if self._credit_ms is not None and (earliest is None or self._credit_ms < earliest):
-            earliest = self._credit_ms
-        for next_deadline in self._deadlines:
-            due_ms = next_deadline()
-            if due_ms is not None and (earliest is None or due_ms < earliest):
-                earliest = due_ms
-        return earliest
+        return earliest((self._beat_ms, self._credit_ms, *[next_deadline() for next_deadline in self._deadlines]))
 
     def on_deadline(self, *, now_ms: int) -> list[Effect]:
         """It is time: heartbeats, silent peers, probes, credit, mechanisms."""
@@ -309,11 +288,8 @@ class Broker:
 
     def check_invariants(self) -> None:
         """Fails if the rooms contradict each other."""
-        self._topology.check_invariants()
-        self._filters.check_invariants()
-        self._subscribers.check_invariants()
-        self._guaranteed.check_invariants()
-        self._congestion.check_invariants()
+        for part in (self._topology, self._filters, self._subscribers, self._guaranteed, self._congestion):
+            part.check_invariants()
         for peer in self._connections.peers.values():
             peer.outbox.check_invariants()
 

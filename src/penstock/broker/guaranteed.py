@@ -12,6 +12,7 @@ from typing import Final
 
 from penstock.broker.carrier import SELF, Carrier
 from penstock.broker.commits import Commits
+from penstock.broker.deadlines import earliest
 from penstock.broker.durable import Append, Recovered
 from penstock.broker.edge import HostSubscription
 from penstock.broker.edges import Edges
@@ -169,12 +170,8 @@ class Guaranteed:
 
     def next_deadline(self) -> int | None:
         """When something is to be said, asked or reported."""
-        earliest = self._report_ms
         parts = (self.carrier.next_deadline(), self.edges.next_deadline(), self.desk.next_deadline())
-        for due_ms in (*parts, *[log.next_deadline() for log in self._logs.values()]):
-            if due_ms is not None and (earliest is None or due_ms < earliest):
-                earliest = due_ms
-        return earliest
+        return earliest((self._report_ms, *parts, *[log.next_deadline() for log in self._logs.values()]))
 
     def on_deadline(self, *, now_ms: int) -> None:
         """Silence, leases, questions, reports."""
