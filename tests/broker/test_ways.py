@@ -17,7 +17,7 @@ def ways_at(overlay: Overlay, broker: str, *own: str) -> tuple[Ways, list[f.Cont
     return Ways(overlay.brokers[broker]._log_desk._rooms, own, heard.append), heard
 
 
-def waiting(overlay: Overlay, broker: str) -> dict[str, list[f.ControlFrame]]:
+def waiting(overlay: Overlay, broker: str) -> dict[str, list[f.Frame]]:
     """What waits for each neighbour of a broker."""
     links = overlay.brokers[broker]._connections.links
     return {name: list(peer.outbox._control) for name, peer in links.items() if peer.outbox}

@@ -267,7 +267,7 @@ class FakeBroker:
                 self.outboxes[connection].push_data(frame)
             else:
                 assert not isinstance(frame, Publish)
-                self.outboxes[connection].push_control(frame)  # type: ignore[arg-type]
+                self.outboxes[connection].push_control(frame)
         return [Wake(connection)]
 
     def count(self, kind: str) -> int:
