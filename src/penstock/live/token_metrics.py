@@ -32,8 +32,8 @@ _COUNTERS: Final = {
 
 def token_metrics(broker: Mapping[str, Any]) -> Iterator[Metric]:
     """All of one broker's status; nothing if no token walks."""
-    found = broker.get("mechanisms", {}).get("token")
-    if not found:
+    found = broker.get("mechanisms", {}).get("token", {})
+    if "k_load" not in found:
         return
     for key, (name, text, scale) in _GAUGES.items():
         yield GaugeMetricFamily(name, text, value=found[key] * scale)
