@@ -60,7 +60,7 @@ def _draw(figure: Figure, found: Mapping[int, NDArray[np.float64]], variant: str
     axes.set(xlabel="interval between operations of a component (Δmin)", ylabel="share of intervals per 0.1 Δmin")
     axes.set(yscale="log", xlim=(1.0, 6.0))
     axes.grid(visible=True, alpha=0.3)
-    axes.legend(frameon=False, loc="center right")
+    axes.legend(frameon=False, loc="upper right")
     axes.set_title("Intervals between successive operations (after figure 3)")
 
 
