@@ -128,6 +128,21 @@ def test_messages_that_are_none_are_counted() -> None:
     asyncio.run(scenario())
 
 
+def test_who_is_no_member_has_no_turns_and_no_counters() -> None:
+    async def scenario() -> None:
+        group = TokenGroup("g", every="10 min", about="4 s")
+        with pytest.raises(ClientClosedError, match="not a member of group g: open it first"):
+            async with group.turn():
+                pass
+        with pytest.raises(ClientClosedError, match="not a member"):
+            _ = group.counters
+        async with group:
+            with pytest.raises(MisuseError, match="a member of group g already"):
+                await group.open()
+
+    asyncio.run(scenario())
+
+
 def test_durations_and_names_are_checked_at_once() -> None:
     assert Listener().members == []
     with pytest.raises(MisuseError, match="every is"):

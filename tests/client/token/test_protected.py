@@ -60,6 +60,20 @@ def test_it_can_run_at_every_turn_until_it_is_cancelled_and_join_again() -> None
     assert turns == 4
 
 
+def test_a_member_does_not_join_elsewhere() -> None:
+    @protected(every="10 min", about="4 s")
+    async def backup() -> None: ...
+
+    async def scenario() -> None:
+        await backup.open()
+        with pytest.raises(MisuseError, match="a member of group backup already"):
+            backup.join(Alone("other"))
+        await backup.close()
+        backup.join(Alone("other"))
+
+    asyncio.run(scenario())
+
+
 def test_a_wrong_duration_shows_where_it_was_written() -> None:
     with pytest.raises(MisuseError, match="about is"):
 

@@ -16,6 +16,7 @@ from penstock.client.token.carrier import Alone, Carrier, checked_name
 from penstock.client.token.durations import duration_ms
 from penstock.live.clock import Clock
 from penstock.live.logs import log
+from penstock.model.errors import MisuseError
 from penstock.token.member import Enabled, Member, Output, Send
 from penstock.token.messages import TokenMessageError
 from penstock.token.settings import SWIFT, Plan
@@ -76,7 +77,8 @@ class TokenGroup:
 
     async def open(self) -> Self:
         """Join."""
-        assert self._member is None, "a group is opened once"
+        if self._member is not None:
+            raise MisuseError(f"a member of group {self.group} already")
         now_ms = self._clock.now_ms()
         retry_ms = max(self._plan.constants(1).skip_ms // 2, _RETRY_MS_MIN)
         self._member = Member(
@@ -170,7 +172,8 @@ class TokenGroup:
     # --- inside
 
     def _joined(self) -> Member:
-        assert self._member is not None, "the group is not open"
+        if self._member is None:
+            raise ClientClosedError(f"not a member of group {self.group}: open it first")
         return self._member
 
     async def _enabled(self) -> Fence:

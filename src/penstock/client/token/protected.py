@@ -10,6 +10,7 @@ from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from penstock.client.token.carrier import Carrier
 from penstock.client.token.group import TokenCounters, TokenGroup
+from penstock.model.errors import MisuseError
 from penstock.token.settings import SWIFT
 from penstock.token.tokens import Fence
 
@@ -73,7 +74,8 @@ class Protected(Generic[_Given, _Result]):
 
     def join(self, carrier: Carrier) -> None:
         """Be a member of the group that this carrier leads to, from the next call on."""
-        assert not self.group.is_open, "close it before it joins another group"
+        if self.group.is_open:
+            raise MisuseError(f"a member of group {self.group.group} already; close it before it joins elsewhere")
         self._carrier = carrier
         self.group = self._make(carrier)
 
