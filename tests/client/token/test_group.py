@@ -67,6 +67,19 @@ def test_members_over_udp_take_turns() -> None:
     asyncio.run(scenario())
 
 
+def test_a_view_limits_whom_a_member_passes_its_token_to() -> None:
+    async def scenario() -> None:
+        async with TokenGroup("g", every="10 min", about="4 s", view=2.0) as group:
+            group.on_members(["alone", *(f"m{number}" for number in range(99))])
+            assert group._member is not None
+            assert len(group._member.view.chosen) == 14
+            assert group.status()["members"] == 100
+        with pytest.raises(MisuseError, match="view is 0"):
+            TokenGroup("g", every="10 min", about="4 s", view=0)
+
+    asyncio.run(scenario())
+
+
 def test_who_leaves_gets_no_turn() -> None:
     async def scenario() -> None:
         group = await TokenGroup("g", every="10 min", about="4 s").open()

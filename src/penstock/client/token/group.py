@@ -50,7 +50,8 @@ class TokenGroup:
     """Membership in one group; use it with ``async with``, or ``open`` and ``close``.
 
     ``every`` is the least time between two turns of a member, ``about`` what an operation takes. If the operations of
-    all members take longer than ``every`` (``k_load`` above 1), turns become rarer by themselves.
+    all members take longer than ``every`` (``k_load`` above 1), turns become rarer by themselves. A token is passed to
+    any other member, or with a ``view`` to one of so many times log2 N of them, chosen by chance.
     """
 
     def __init__(
@@ -61,11 +62,15 @@ class TokenGroup:
         about: str | float,
         carrier: Carrier | None = None,
         variant: str = SWIFT,
+        view: float | None = None,
         rng: Random | None = None,
     ) -> None:
         self.group = checked_name(group, "group")
         self._carrier: Carrier = carrier or Alone()
         self._plan = Plan(duration_ms(about, "about"), duration_ms(every, "every"), variant=variant)
+        if view is not None and not 0 < view <= 1_000:
+            raise MisuseError(f"view is {view}, must be above 0 and at most 1000 times log2 N")
+        self._view = view
         self._rng = rng or Random(SystemRandom().randrange(2**63))
         self._clock = Clock()
         self._member: Member | None = None
@@ -82,7 +87,13 @@ class TokenGroup:
         now_ms = self._clock.now_ms()
         retry_ms = max(self._plan.constants(1).skip_ms // 2, _RETRY_MS_MIN)
         self._member = Member(
-            self._carrier.name, self._plan, life=now_ms, rng=self._rng, now_ms=now_ms, retry_ms=retry_ms
+            self._carrier.name,
+            self._plan,
+            life=now_ms,
+            rng=self._rng,
+            now_ms=now_ms,
+            retry_ms=retry_ms,
+            factor=self._view,
         )
         try:
             await self._carrier.open(self.group, self)
