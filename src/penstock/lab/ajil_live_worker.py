@@ -97,7 +97,3 @@ def main() -> None:
     sys.stdout.flush()
     plan = msgspec.json.decode(sys.stdin.readline(), type=WorkerPlan)
     sys.stdout.write(msgspec.json.encode(asyncio.run(work(plan))).decode() + "\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -9,6 +9,7 @@ from typing import Final
 from penstock.lab.ajil_beyond import AJIL_HARD, AJIL_PRIORITY
 from penstock.lab.ajil_domain import AJIL_DOMAIN, AJIL_FAIRNESS, AJIL_POLICY
 from penstock.lab.ajil_live_multicast import AJIL_LIVE_MULTICAST
+from penstock.lab.ajil_live_overlay import AJIL_LIVE_OVERLAY
 from penstock.lab.ajil_staleness import AJIL_SCALE, AJIL_STALENESS
 from penstock.lab.ajil_waves import AJIL_RAMP, AJIL_SQUARE
 from penstock.lab.archive_kill9 import ARCHIVE_KILL9
@@ -51,7 +52,7 @@ _TRACKING: Final = (
 _TOKEN: Final = (TOKEN_CONCURRENCY, TOKEN_INTERVALS, TOKEN_LOSS, TOKEN_SCALE, TOKEN_VIDEO, TOKEN_LIVE, TOKEN_SHIPPING)
 _AJIL: Final = (
     *(AJIL_RAMP, AJIL_SQUARE, AJIL_DOMAIN, AJIL_STALENESS, AJIL_FAIRNESS),
-    *(AJIL_POLICY, AJIL_SCALE, AJIL_PRIORITY, AJIL_HARD, AJIL_LIVE_MULTICAST),
+    *(AJIL_POLICY, AJIL_SCALE, AJIL_PRIORITY, AJIL_HARD, AJIL_LIVE_MULTICAST, AJIL_LIVE_OVERLAY),
 )
 EXPERIMENTS: Final = (
     *(MATCHING_SCALE, DELIVERY_CHAOS, DELIVERY_KILL9, ARCHIVE_KILL9, SINK_KILL9),
