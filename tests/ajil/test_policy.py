@@ -8,7 +8,7 @@ QUOTA, MULTIPLIER = np.array([100.0, 40.0]), np.array([1.0, 0.5])
 
 
 def cut(policy: SlowdownPolicy) -> list[float]:
-    return policy.cut(QUOTA, MULTIPLIER, estimate=800.0, limit=600.0).tolist()
+    return [float(each) for each in policy.cut(QUOTA, MULTIPLIER, estimate=800.0, limit=600.0)]
 
 
 def test_flat_tax_cuts_a_constant_by_the_multiplier() -> None:

@@ -24,7 +24,7 @@ class Channels:
 
     @property
     def quotas(self) -> list[float]:
-        return self.reactor.quota.tolist()
+        return [float(each) for each in self.reactor.quota]
 
 
 def test_a_channel_begins_from_what_it_sent_and_others_are_left_alone() -> None:

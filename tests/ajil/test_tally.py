@@ -63,6 +63,10 @@ def test_a_report_names_the_top_senders() -> None:
     (entry,) = report.entries
     assert (entry.group, entry.packets, entry.senders, len(entry.top)) == ("g", 12, 12, TOP_SENDERS_MAX)
     assert entry.top[0] == ("s11", 111, 1)
+
+
+def test_without_a_group_to_report_on_there_is_no_report() -> None:
+    _, tally = node("g")
     assert tally.report(np.zeros(0, dtype=np.int64)) is None
 
 

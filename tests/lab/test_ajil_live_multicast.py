@@ -22,7 +22,7 @@ def test_a_surge_over_real_sockets_loses_nothing_and_a_late_joiner_learns_the_po
 def test_figures_are_of_what_comes_after_settling() -> None:
     surge = np.array([1.25, 1.2, *[1.0] * 8, *[1.1, 0.9] * 10])
     figures = settled_figures(surge)
-    assert figures["settle_epochs"] == 2
+    assert figures["settle_epochs"] == 1
     assert figures["overshoot"] < 0.03
     assert figures["overshoot_per_epoch"] == pytest.approx(0.05)
     assert figures["mean_after_settling"] == pytest.approx(1.0)

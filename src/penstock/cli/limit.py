@@ -144,7 +144,7 @@ def _show(answers: list[Answer], *, as_json: bool) -> None:
     console.table("the limit", _BROKERS, map(_row, answers))
     slowed = list(_slowed(answers))
     if slowed:
-        console.table("slowed down", _SLOWED, slowed)
+        console.table("slowed down", _SLOWED, iter(slowed))
 
 
 def _row(answer: Answer) -> tuple[str, ...]:

@@ -179,7 +179,7 @@ def _measure(context: Context) -> Mapping[str, float]:
     results, late, received = asyncio.run(run.run())
     times, shares = np.array([each[0] for each in run.traffic]), np.array([each[1] for each in run.traffic])
     surge = shares[(times > run.surge_s[0] + _EPOCH_MS / 1000) & (times <= run.surge_s[1])]
-    before = shares[(times > run.start_s + 1) & (times <= run.surge_s[0])]
+    before = shares[(times > run.start_s + 0.4) & (times <= run.surge_s[0])]
     context.figure(lambda figure: _draw(figure, times - run.start_s, shares, run))
     return {
         **settled_figures(surge),

@@ -159,7 +159,7 @@ def _measure(context: Context) -> Mapping[str, float]:
     shares = counts * run.body_bytes / (_LIMIT_BYTES_S * _EPOCH_S)
     middles = edges[:-1] + _EPOCH_S / 2
     surge = shares[(middles > run.surge_s[0] + _EPOCH_S) & (middles < run.surge_s[1])]
-    before = shares[(middles > run.start_s + 1) & (middles < run.surge_s[0])]
+    before = shares[(middles > run.start_s + 0.4) & (middles < run.surge_s[0])]
     context.figure(lambda figure: _draw(figure, middles - run.start_s, shares, run))
     return {
         **settled_figures(surge),

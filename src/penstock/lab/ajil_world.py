@@ -114,12 +114,12 @@ class AjilWorld:
 
     def _within_quotas(self, wanted: Floats) -> Floats:
         quotas = np.concatenate([node.reactors[0].quota for node in self.nodes])
-        sent = np.minimum(wanted, quotas)
+        sent: Floats = np.minimum(wanted, quotas)
         budgets = np.array([node.budgets[0] for node in self.nodes])
         if np.isfinite(budgets).any():
             by_node = np.bincount(self._channel_node, weights=sent, minlength=len(self.nodes))
             share = np.minimum(budgets / np.maximum(by_node, 1e-9), 1.0)
-            sent = sent * share[self._channel_node]
+            sent = np.multiply(sent, share[self._channel_node])
         return sent
 
     def _observations(self, sent: Floats, wanted: Floats, amounts: Floats) -> list[Observation]:
