@@ -74,3 +74,40 @@ def test_what_a_publisher_that_left_had_waiting_is_gone() -> None:
     stile.leave(1)
     stile.leave(7)
     assert stile.is_open
+
+
+def mixed(*topics: str) -> Held:
+    decoded = [{"topic": topic} for topic in topics]
+    return Held(Batch(len(topics), 1), 1, b"", "pb.a", 1, [bytes(100)] * len(topics), decoded)  # type: ignore[arg-type]
+
+
+def slow_group(topic: str) -> tuple[Turnstile, Limiter]:
+    """A publisher is stopped in one group."""
+    stile, limiter = turnstile(Aup(limit_bytes_s=1_000, version=1))
+    limiter.want("feed@pb/1", [b""], [{"topic": topic}])
+    limiter._allowances[0].change(0, 0)
+    return stile, limiter
+
+
+def test_groups_do_not_wait_for_each_other_where_order_is_not_kept() -> None:
+    stile, limiter = slow_group("slow")
+    whole = mixed("slow", "fast", "slow", "fast")
+    passed = stile.offer(whole, "feed@pb/1", keeps_order=False, now_ms=0)
+    assert [each["topic"] for part in passed for each in part.decoded] == ["fast", "fast"]
+    assert passed[0].batch is not whole.batch, "it is settled when all of it has passed"
+    assert len(stile.offer(mixed("fast"), "feed@pb/1", keeps_order=False, now_ms=0)) == 1
+    limiter._allowances[0].change(1000, 10)
+    (rest,) = stile.release(now_ms=0)
+    assert [each["topic"] for each in rest.decoded] == ["slow", "slow"]
+    assert rest.batch is whole.batch
+
+
+def test_where_order_is_kept_later_messages_wait_but_not_those_to_another_pubend() -> None:
+    stile, _ = slow_group("slow")
+    (part,) = stile.offer(mixed("fast", "slow", "fast"), "feed@pb/1", now_ms=0)
+    assert len(part.bodies) == 1
+    other = mixed("fast")
+    other.pubend = "pb.b"
+    assert len(stile.offer(other, "feed@pb/1", now_ms=0)) == 1
+    assert stile.offer(mixed("fast"), "feed@pb/1", now_ms=0) == []
+    assert "group 'slow'" not in stile.reasons()[1][0], "its quota is endless here: what waits goes on at once"

@@ -95,7 +95,9 @@ class Intake:
             self._refuse(peer, "publish", session.published, problem)
         elif self._limiter.is_active or not self._turnstile.is_open:
             held = Held(batch, peer.connection, session.publisher_id, pubend, frame.first, frame.bodies, decoded)
-            self._let_on(self._turnstile.offer(held, self._sender(session), now_ms=now_ms), now_ms)
+            keeps_order = self._guaranteed.hosts(pubend)
+            sender = self._sender(session)
+            self._let_on(self._turnstile.offer(held, sender, keeps_order=keeps_order, now_ms=now_ms), now_ms)
             return
         elif self._guaranteed.hosts(pubend):
             held = Held(batch, peer.connection, session.publisher_id, pubend, frame.first, frame.bodies, decoded)

@@ -74,7 +74,7 @@ class Limiter:
     def want(self, sender: str, bodies: Sequence[bytes], decoded: Sequence[Attributes]) -> None:
         """A publisher has brought messages."""
         for body, attributes in zip(bodies, decoded, strict=True):
-            place = self._place(sender, self._group(attributes))
+            place = self._place(sender, self.group_of(attributes))
             self._tally.wanted(place, len(body))
             self._owed[place] = self._owed.get(place, 0) + 1
 
@@ -82,7 +82,7 @@ class Limiter:
         """How many of a publisher's messages, from the first on, may go on now; they are counted as sent."""
         part = self._part(now_ms)
         for number, (body, attributes) in enumerate(zip(bodies, decoded, strict=True)):
-            group = self._group(attributes)
+            group = self.group_of(attributes)
             place = self._place(sender, group)
             allowance = self._allowances[place]
             if not allowance.fits(len(body), part=part) or not self._budget.take(len(body), part=part):
@@ -100,7 +100,7 @@ class Limiter:
 
     def reason(self, sender: str, attributes: Attributes) -> tuple[str, float]:
         """Why a publisher has to wait with such a message, and how many bytes per second it may send."""
-        group, aup = self._group(attributes), self._node.aup
+        group, aup = self.group_of(attributes), self._node.aup
         seconds, to_keep = aup.epoch_ms / 1000, f"the limit of {aup.describe()}"
         if aup.mode == "hard":
             share_s = _coarse(float(self._node.budgets[Unit.BYTES]) / seconds)
@@ -256,7 +256,8 @@ class Limiter:
 
     # --- groups and channels
 
-    def _group(self, attributes: Attributes) -> str:
+    def group_of(self, attributes: Attributes) -> str:
+        """The group of a message with these attributes."""
         value = attributes.get(self._attribute)
         group = "" if value is None else str(value)[:255]
         known = self._node.monitor.groups
