@@ -72,7 +72,7 @@ def test_brokers_are_known_by_what_they_published_and_by_aliases() -> None:
 
 
 def test_receivers_are_numbered_in_order() -> None:
-    attached = {"attached_at": 1_000, "detached_at": None, "starts": {"p": 3 << 16}, "ends": None}
+    attached: dict[str, Any] = {"attached_at": 1_000, "detached_at": None, "starts": {"p": 3 << 16}, "ends": None}
     rows = [row("c", number=1, subscriber="s", **attached), row(number=1, subscriber="t", **attached)]
     facts = gather_facts({"attachments": rows})
     assert facts.receivers == (("b", "t"), ("c", "s"))

@@ -97,7 +97,11 @@ def aliased(overlay: RecordedOverlay) -> None:
 
 
 ALL = (quiet, crashes, late, moving, unshipped, silent_origin, aliased)
-KINDS = (({}, ALL), ({"per_subscriber": True}, (crashes, moving)), ({"strategy": "exact"}, (crashes, moving, aliased)))
+KINDS: tuple[tuple[dict[str, Any], tuple[Callable[[RecordedOverlay], None], ...]], ...] = (
+    ({}, ALL),
+    ({"per_subscriber": True}, (crashes, moving)),
+    ({"strategy": "exact"}, (crashes, moving, aliased)),
+)
 
 
 @pytest.mark.parametrize(

@@ -201,19 +201,19 @@ def _summary(
     totals: Counter[str] = Counter()
     for own in by_name.values():
         totals.update(own)
-    row = traces.selectExpr(
+    total = traces.selectExpr(
         "count(*) AS messages", "sum(false_receivers) AS expected", "sum(checked - size(receivers)) AS negative"
     ).first()
-    assert row is not None
-    expected = float(row.expected or 0.0)
+    assert total is not None
+    expected = float(total.expected or 0.0)
     bloom = reader.table("histories").where("phase = 'deliver'").select("broker").head(1)
     return AuditSummary(
-        messages=row.messages,
+        messages=total.messages,
         subscriptions=0,
         counts=dict(totals),
         is_exact=not bloom,
         unexpected_by_chance=expected,
-        miss_probability=expected / row.negative if row.negative else 0.0,
+        miss_probability=expected / total.negative if total.negative else 0.0,
         by_subscription={name: dict(own) for name, own in sorted(by_name.items())},
         findings=[*faults, *more][:_TOLD_MAX],
         unreadable=dict(reader.unreadable),
