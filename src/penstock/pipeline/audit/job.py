@@ -87,15 +87,16 @@ def load_subscribers(reader: LakeReader, *, slack_ms: int, text_names: Sequence[
     """Who asked for what, and how far it is."""
     from pyspark.sql import functions
 
-    subscriptions = newest_rows(reader.table("subscriptions"), "broker", "number")
-    timed = subscriptions.withColumn("began_at", functions.expr("unix_micros(began_at)")).drop("ended_at")
-    positions = newest_rows(reader.table("positions"), "pubend", "subscription")
-    return gather_subscribers(
-        [row.asDict() for row in timed.collect()],
-        [row.asDict() for row in positions.drop("observed_at").collect()],
-        slack_ms=slack_ms,
-        text_names=text_names,
-    )
+    subscriptions = reader.rows("subscriptions")
+    if subscriptions is None:
+        newest = newest_rows(reader.table("subscriptions"), "broker", "number")
+        timed = newest.withColumn("began_at", functions.expr("unix_micros(began_at)")).drop("ended_at")
+        subscriptions = [row.asDict() for row in timed.collect()]
+    positions = reader.rows("positions")
+    if positions is None:
+        newest = newest_rows(reader.table("positions"), "pubend", "subscription").drop("observed_at")
+        positions = [row.asDict() for row in newest.collect()]
+    return gather_subscribers(subscriptions, positions, slack_ms=slack_ms, text_names=text_names)
 
 
 def audited(

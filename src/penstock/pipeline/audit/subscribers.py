@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from penstock.matching import MatchIndex
 from penstock.model.values import AttributeValue
-from penstock.pipeline.trace.facts import newest
+from penstock.pipeline.trace.facts import newest, time_ms
 from penstock.selectors import Selector
 
 __all__ = ["Attached", "Audited", "Subscribers", "gather_subscribers", "read_values"]
@@ -98,16 +98,16 @@ class Subscribers:
 def gather_subscribers(
     subscriptions: Iterable[Row], positions: Iterable[Row], *, slack_ms: int, text_names: Iterable[str] = ()
 ) -> Subscribers:
-    """The subscribers of rows of ``subscriptions`` and ``positions``, whose times are microseconds."""
+    """The subscribers of rows of ``subscriptions`` and ``positions``."""
     places: dict[str, int] = {}
     by_name: dict[str, Audited] = {}
     rows = newest(subscriptions, ("broker", "number"))
-    for row in sorted(rows, key=lambda row: (row["began_at"], row["broker"], row["number"])):
+    for row in sorted(rows, key=lambda row: (time_ms(row["began_at"]), row["broker"], row["number"])):
         each = by_name.setdefault(row["subscriber"], Audited(row["subscriber"]))
         each.is_durable |= bool(row["is_durable"])
         text = row["selector"]
         place = None if text is None else places.setdefault(text, len(places))
-        each.attached.append(Attached(row["broker"], row["began_at"] // 1_000, place, dict(row["starts"] or {})))
+        each.attached.append(Attached(row["broker"], time_ms(row["began_at"]), place, dict(row["starts"] or {})))
     for row in newest(positions, ("pubend", "subscription")):
         if row["subscription"] in by_name and not row["is_forgotten"]:
             by_name[row["subscription"]].acknowledged[row["pubend"]] = row["acknowledged"]

@@ -7,6 +7,7 @@ merged files for a while (``CompactionPolicy.keep_ms``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.model.errors import MisuseError
@@ -19,7 +20,7 @@ from penstock.pipeline.lake.schemas import spark_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["read_table", "table_files", "with_defaults"]
+__all__ = ["read_files", "read_table", "table_files", "with_defaults"]
 
 
 def read_table(spark: SparkSession, lake: str, name: str, *, aside: dict[str, str] | None = None) -> DataFrame:
@@ -27,8 +28,13 @@ def read_table(spark: SparkSession, lake: str, name: str, *, aside: dict[str, st
 
     With ``aside`` every file is looked at before: those that cannot be read are left out, and named there.
     """
-    table = find_table(name)
     paths = table_files(lake, name) if aside is None else _readable(lake, name, aside)
+    return read_files(spark, lake, name, paths)
+
+
+def read_files(spark: SparkSession, lake: str, name: str, paths: Sequence[str]) -> DataFrame:
+    """Some files of a table, by where they are."""
+    table = find_table(name)
     schema = spark_schema(table)
     if not paths:
         return spark.createDataFrame([], schema)

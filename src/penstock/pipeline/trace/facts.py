@@ -21,7 +21,17 @@ from penstock.tracking.hashing import subscriber_key
 from penstock.tracking.records import AttachmentRecord, GapRecord
 from penstock.tracking.spans import Span
 
-__all__ = ["SLACK_MS", "BrokerFacts", "LakeFacts", "Receiver", "attachment_of", "gather_facts", "newest", "spans_of"]
+__all__ = [
+    "SLACK_MS",
+    "BrokerFacts",
+    "LakeFacts",
+    "Receiver",
+    "attachment_of",
+    "gather_facts",
+    "newest",
+    "spans_of",
+    "time_ms",
+]
 
 SLACK_MS: Final = 300
 """Ts + Tj as brokers have it unless they are told otherwise."""
@@ -145,8 +155,8 @@ def attachment_of(row: Row) -> AttachmentRecord:
     return AttachmentRecord(
         row["number"],
         row["subscriber"],
-        _ms(row["attached_at"]),
-        None if detached is None else _ms(detached),
+        time_ms(row["attached_at"]),
+        None if detached is None else time_ms(detached),
         dict(row["starts"] or {}),
         dict(row["ends"] or {}),
     )
@@ -195,7 +205,7 @@ def _add_links(facts: LakeFacts, rows: Iterable[Row]) -> None:
     last_up: dict[str, dict[str, int]] = {}
     for row in ordered:
         links = last_up.setdefault(_broker(facts, row).name, {})
-        at_ms = _ms(row["at"])
+        at_ms = time_ms(row["at"])
         if row["event"] in _ENDS:
             # How long links of a life lasted that ended in a crash nobody knows: until the next start, at the latest.
             links |= {name: at_ms for name, until_ms in links.items() if until_ms == TIME_MAX}
@@ -205,7 +215,7 @@ def _add_links(facts: LakeFacts, rows: Iterable[Row]) -> None:
         facts.brokers[name].links = tuple(links.items())
 
 
-def _ms(time: Any) -> int:
+def time_ms(time: Any) -> int:
     """A time of a column as milliseconds; Spark hands out times without a zone, which are UTC here."""
     from datetime import UTC, datetime, timedelta
 

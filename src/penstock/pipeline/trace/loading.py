@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.model.errors import MisuseError
-from penstock.pipeline.lake import files_at, read_table
-from penstock.pipeline.lake.care import partition_of
+from penstock.model.lake_tables import find_table
+from penstock.pipeline.lake import TableCare, check_table, files_at
+from penstock.pipeline.lake.care import partition_of, read_file
+from penstock.pipeline.lake.reading import read_files
 from penstock.pipeline.lake.retention import Known, load_known
-from penstock.pipeline.trace.facts import BrokerFacts, LakeFacts, gather_facts
+from penstock.pipeline.trace.facts import BrokerFacts, LakeFacts, gather_facts, newest
 from penstock.pipeline.trace.group import Aliases
 from penstock.pipeline.trace.timeline import TIME_MAX
 from penstock.tracking.records import GapRecord
@@ -32,6 +36,8 @@ __all__ = [
 ALIASES_MAX: Final = 2_000_000
 """Aliases of the time in question that are handed to every task."""
 
+_SMALL_BYTES: Final = 64 * 1024 * 1024
+"""Tables up to this size are read here and not by jobs."""
 _BATCH: Final = ("incarnation", "sequence")
 _HISTORY_KEY: Final = ("broker", "history", "phase", "origin", "part")
 
@@ -64,49 +70,76 @@ class LakeReader:
         self.spark, self.lake = spark, lake
         self.unreadable: dict[str, str] = {}
         """Files that were left out, with the reason."""
+        self._cares: dict[str, TableCare] = {}
         self._frames: dict[str, DataFrame] = {}
 
     def table(self, name: str) -> DataFrame:
         """A table, as it was when it was asked for first."""
         if name not in self._frames:
-            self._frames[name] = read_table(self.spark, self.lake, name, aside=self.unreadable)
+            root = files_at(self.lake)
+            paths = [root.location(path) for path in self._care(name).good]
+            self._frames[name] = read_files(self.spark, self.lake, name, paths)
         return self._frames[name]
 
     def is_empty(self, name: str) -> bool:
         """Whether a table has no files."""
-        return not self.table(name).inputFiles()
+        return not self._care(name).good
+
+    def rows(self, name: str) -> list[dict[str, Any]] | None:
+        """All rows of a table that is small enough to be read here, which is quicker than a job; none else."""
+        care = self._care(name)
+        if care.size_bytes > _SMALL_BYTES:
+            return None
+        found: list[dict[str, Any]] = []
+        for path in care.good:
+            table, problem = read_file(Path(files_at(self.lake).location(path)), find_table(name))
+            if table is None:
+                self.unreadable[path] = problem
+            else:
+                broker = partition_of(path, "broker")
+                found += [{**row, "broker": broker} for row in table.to_pylist()]
+        return found
+
+    def _care(self, name: str) -> TableCare:
+        if name not in self._cares:
+            self._cares[name] = check_table(self.lake, name)
+            self.unreadable |= self._cares[name].problems
+        return self._cares[name]
 
 
 def load_facts(reader: LakeReader, *, first_ms: int, slack_ms: int) -> LakeFacts:
     """What the lake knows of brokers, for messages from a time on."""
-    keys = [reader.table(name).select(*_HISTORY_KEY).distinct() for name in ("histories", "records")]
-    histories = keys[0].union(keys[1]).distinct()
-    gaps = reader.table("gaps")
+    keys = [reader.table(name).select(*_HISTORY_KEY) for name in ("histories", "records") if not reader.is_empty(name)]
+    histories = _rows(reduce(lambda one, other: one.union(other), keys).distinct()) if keys else []
+    loaders: dict[str, Callable[[DataFrame], DataFrame]] = {
+        "gaps": newest_gaps,
+        "attachments": lambda frame: _attachments(frame, first_ms - slack_ms),
+        "topology": lambda frame: frame.withColumn("at", _micros("at")),
+        "aliases": lambda frame: frame.select("publisher_broker", "publisher_number").distinct(),
+    }
+    tables: dict[str, Iterable[Any]] = {"histories": histories}
+    for name, load in loaders.items():
+        rows = reader.rows(name)
+        tables[name] = _rows(load(reader.table(name))) if rows is None else rows
+    facts = gather_facts(tables, slack_ms=slack_ms)
+    forget(facts, load_known(files_at(reader.lake)))
+    doubt_unreadable(facts, reader.unreadable)
+    return facts
+
+
+def newest_gaps(gaps: DataFrame) -> DataFrame:
+    """Of each gap the newest row; of those that say since when something is known the lowest."""
     since = (
         gaps.where("reason = 'since'")
         .groupBy("broker", "history", "reason")
         .agg({"spans": "min", "incarnation": "max", "sequence": "max"})
     )
     named = since.selectExpr(
-        "broker",
-        "history",
-        "reason",
-        "`min(spans)` AS spans",
-        "`max(incarnation)` AS incarnation",
-        "`max(sequence)` AS sequence",
+        *("broker", "history", "reason", "`min(spans)` AS spans"),
+        *("`max(incarnation)` AS incarnation", "`max(sequence)` AS sequence"),
     )
-    others = newest_rows(gaps.where("reason <> 'since'"), "broker", "history", "reason").select(*named.columns)
-    tables: dict[str, Iterable[Any]] = {
-        "histories": _rows(histories),
-        "gaps": _rows(named.union(others)),
-        "attachments": _rows(_attachments(reader.table("attachments"), first_ms - slack_ms)),
-        "topology": _rows(reader.table("topology").withColumn("at", _micros("at"))),
-        "aliases": _rows(reader.table("aliases").select("publisher_broker", "publisher_number").distinct()),
-    }
-    facts = gather_facts(tables, slack_ms=slack_ms)
-    forget(facts, load_known(files_at(reader.lake)))
-    doubt_unreadable(facts, reader.unreadable)
-    return facts
+    others = newest_rows(gaps.where("reason <> 'since'"), "broker", "history", "reason")
+    return named.union(others.select(*named.columns))
 
 
 def forget(facts: LakeFacts, known: Known) -> None:
@@ -137,15 +170,18 @@ def doubt_unreadable(facts: LakeFacts, unreadable: Iterable[str]) -> None:
 
 def load_aliases(reader: LakeReader, *, first_ms: int, last_ms: int) -> Aliases:
     """The messages of some time that were published elsewhere than their ids say."""
-    aliases = reader.table("aliases")
-    own = aliases.where(f"shiftrightunsigned(id_low, 16) BETWEEN {first_ms} AND {last_ms}")
-    rows = newest_rows(own, "broker", "id_high", "id_low").limit(ALIASES_MAX + 1).collect()
+    rows = reader.rows("aliases")
+    if rows is None:
+        own = reader.table("aliases").where(f"shiftrightunsigned(id_low, 16) BETWEEN {first_ms} AND {last_ms}")
+        rows = _rows(newest_rows(own, "broker", "id_high", "id_low").limit(ALIASES_MAX + 1))
     if len(rows) > ALIASES_MAX:
         raise MisuseError(f"the lake has more than {ALIASES_MAX:,} aliases of that time; trace shorter times")
     found: dict[tuple[int, int], list[tuple[str, str, int]]] = {}
-    for row in sorted(rows, key=lambda row: str(row.broker)):
-        key = row.id_high % 2**64, row.id_low % 2**64
-        found.setdefault(key, []).append((row.broker, row.publisher_broker, row.publisher_number))
+    for row in sorted(newest(rows, ("broker", "id_high", "id_low")), key=lambda row: str(row["broker"])):
+        high, low = row["id_high"] % 2**64, row["id_low"] % 2**64
+        if first_ms <= low >> 16 <= last_ms:
+            told = row["broker"], row["publisher_broker"], row["publisher_number"]
+            found.setdefault((high, low), []).append(told)
     return found
 
 
