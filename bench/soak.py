@@ -28,6 +28,7 @@ from bench.frames import frames_campaign
 from bench.fuzzing import CAMPAIGNS as FUZZING
 from penstock.cli.console import console
 from penstock.cli.progress import ProgressReporter
+from penstock.sim.balancing_campaign import BalancingCampaign
 from penstock.sim.campaign import BrokenLawError, Campaign, NoProgressError
 from penstock.sim.congestion_campaign import CongestionCampaign
 from penstock.sim.delivery import DeliveryCampaign
@@ -43,7 +44,8 @@ CAMPAIGNS: Final[dict[str, Callable[[Random], object]]] = {
     "frames": frames_campaign,
     "overlay": lambda rng: Campaign(rng.getrandbits(32)).run(),
     "congestion": lambda rng: CongestionCampaign(rng.getrandbits(32)).run(),
-    "migration": lambda rng: _migration(rng.getrandbits(32)),
+    "migration": lambda rng: _sound(MigrationCampaign(rng.getrandbits(32))),
+    "balancing": lambda rng: _sound(BalancingCampaign(rng.getrandbits(32))),
 }
 EXIT_CODES: Final = {Failure.CRASH: 3, Failure.BROKEN_LAW: 1, Failure.NO_PROGRESS: 2}
 """The worst first."""
@@ -138,8 +140,8 @@ def _failures_of(name: str, seed: int) -> list[tuple[Failure, str]]:
     return []
 
 
-def _migration(seed: int) -> None:
-    run = MigrationCampaign(seed).run()
+def _sound(campaign: DeliveryCampaign) -> None:
+    run = campaign.run()
     if run.failure is Failure.NO_PROGRESS:
         raise NoProgressError(run.story())
     if run.failure is not None:

@@ -119,9 +119,10 @@ def _draw(figure: Figure, run: LocalRun) -> None:
         mark(axes, "balanced", x=run.ended_s * 1800 / 4000)
     axes = next(panels)
     curves(axes, samples, names, lambda sample, name: max(sample.delay_ms[name], 0.1) / 1000)
-    axes.set_yscale("log")
     dress(axes, "Figure 6d", "time (s)", "delivery delay (s)")
+    # Set together: a scale of powers has no zero.
     axes.set_ylim(bottom=0.001)
+    axes.set_yscale("log")
     axes = next(panels)
     curves(axes, samples, names, lambda sample, name: sample.subscribers[name])
     dress(axes, "Figure 6e", "time (s)", "subscribers")

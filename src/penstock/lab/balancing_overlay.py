@@ -31,6 +31,7 @@ from penstock.sim.client import SimClient
 from penstock.sim.crowd import Member, OutputPort
 from penstock.sim.workloads.quotes import Publication, QuoteWorkload
 from penstock.sim.world import START_MS, World
+from penstock.tracking.settings import TrackingSettings
 
 __all__ = ["BalancingOverlay", "BalancingPlan", "Sample", "Verdict"]
 
@@ -155,6 +156,7 @@ class BalancingOverlay:
             retain_ms=36_000_000,
             congestion=CongestionSettings(pdcc=False, sample_ms=_REPORT_MS),
             balancing=BalancingSettings(**changes),
+            tracking=TrackingSettings(strategy="null"),
         )
         broker = self.world.add_broker(settings)
         self.hosts[name] = power(broker, machine, self.world.clock, scale=self._scale)

@@ -13,6 +13,9 @@ from penstock.lab.ajil_live_overlay import AJIL_LIVE_OVERLAY
 from penstock.lab.ajil_staleness import AJIL_SCALE, AJIL_STALENESS
 from penstock.lab.ajil_waves import AJIL_RAMP, AJIL_SQUARE
 from penstock.lab.archive_kill9 import ARCHIVE_KILL9
+from penstock.lab.balancing_global import BALANCING_CLUSTERS, BALANCING_GLOBAL
+from penstock.lab.balancing_local import BALANCING_ESTIMATION, BALANCING_LOCAL
+from penstock.lab.balancing_scale import BALANCING_EDGES, BALANCING_THRESHOLD
 from penstock.lab.congestion_cpu import BUSY_PHB, SLOW_SHB
 from penstock.lab.congestion_scale import SCALE
 from penstock.lab.delivery_chaos import DELIVERY_CHAOS
@@ -53,11 +56,15 @@ _TOKEN: Final = (TOKEN_CONCURRENCY, TOKEN_INTERVALS, TOKEN_LOSS, TOKEN_SCALE, TO
 _AJIL: Final = (
     *(AJIL_RAMP, AJIL_SQUARE, AJIL_DOMAIN, AJIL_STALENESS, AJIL_FAIRNESS),
     *(AJIL_POLICY, AJIL_SCALE, AJIL_PRIORITY, AJIL_HARD, AJIL_LIVE_MULTICAST, AJIL_LIVE_OVERLAY),
+_BALANCING: Final = (
+    *(BALANCING_LOCAL, BALANCING_ESTIMATION, BALANCING_EDGES),
+    *(BALANCING_THRESHOLD, BALANCING_GLOBAL, BALANCING_CLUSTERS),
 )
 EXPERIMENTS: Final = (
     *(MATCHING_SCALE, DELIVERY_CHAOS, DELIVERY_KILL9, ARCHIVE_KILL9, SINK_KILL9),
     *_GRYPHON,
     *_CONGESTION,
+    *_BALANCING,
     *_TRACKING,
     *_TOKEN,
     *_AJIL,

@@ -1,0 +1,31 @@
+"""Local balancing, quickly: all metrics are there, and nothing is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from penstock.lab.balancing_local import BALANCING_ESTIMATION, BALANCING_LOCAL
+from penstock.lab.experiment import run_experiment
+
+METRICS = {
+    *("converged_s", "reconverged_s", "max_difference_end_input", "max_difference_end_output"),
+    *("max_difference_end_delay", "subscribers_B1", "subscribers_B2", "subscribers_B3", "subscribers_B4"),
+    *("delay_overload_ms", "delay_balanced_ms", "overhead_balancing", "overhead_after", "accuracy_input"),
+    *("accuracy_output", "accuracy_delay", "sessions", "migrations", "oscillations", "lost", "duplicated", "reordered"),
+}
+
+
+def test_a_quick_run_measures_everything(tmp_path: Path) -> None:
+    result = run_experiment(BALANCING_LOCAL, ["subscribers=40", "seconds=120"], seed=1, quick=True, figures=tmp_path)
+    measured = result.measured
+    assert set(measured) == METRICS
+    assert sum(measured[f"subscribers_B{number}"] for number in range(1, 5)) == 40
+    assert (measured["lost"], measured["duplicated"], measured["reordered"]) == (0, 0, 0)
+    assert measured["oscillations"] == 0
+    assert measured["sessions"] > 0
+    assert (tmp_path / "balancing-local.png").exists()
+
+
+def test_estimation_is_the_same_run_with_another_chart() -> None:
+    assert {each.name for each in BALANCING_ESTIMATION.parameters} == {"subscribers", "seconds", "samples"}
+    assert BALANCING_ESTIMATION.published == {"accuracy_input": 0.91}
