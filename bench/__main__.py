@@ -17,6 +17,7 @@ from bench import (
     live,
     matching,
     plan,
+    press,
     routing_histories,
     simulator,
     spark_source,
@@ -39,6 +40,7 @@ class _Bench(Protocol):
 
 BENCHES: dict[str, _Bench] = {
     "matching": matching.run,
+    "press": press.run,
     "simulator": simulator.run,
     "storage": storage.run,
     "live": live.run,

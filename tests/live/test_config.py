@@ -275,7 +275,7 @@ def test_what_is_wrong_is_said_with_file_line_and_key(old: str, new: str, compla
 @pytest.mark.parametrize(
     ("more", "complaint"),
     [
-        ("[colour]\nx = 1", "overlay.toml:8: colour: unknown key; known here: access, brokers, clients"),
+        ("[colour]\nx = 1", "overlay.toml:8: colour: unknown key; known here: access, balancing, brokers, clients"),
         ("[defaults]\nnumber = 1", "overlay.toml:9: defaults.number: unknown key"),
         ("[defaults]\nsilent_ms = 1", "overlay.toml:9: defaults.silent_ms: silent_ms 1 is less than two heartbeats"),
         ("[defaults]\nservice = ''", "overlay.toml:9: defaults.service: '' is neither 'guaranteed' nor"),

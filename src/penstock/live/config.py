@@ -33,6 +33,8 @@ op_ms = 4000                    # the budget of one operation
 strategy = "bloom"              # or "exact", or "null" for none
 [limit]                         # optional: one limit on all that is published, see `live/limiting.py`
 rate = "600KB"                  # bytes per second
+[balancing]                     # any setting of BalancingSettings, for all brokers; [brokers.pb1.balancing] for one
+local_ratio_trigger = 0.1
 [[links]]
 between = ["pb1", "ib1"]        # the first dials the second
 [[clients]]
@@ -56,6 +58,7 @@ from typing import Final
 from penstock.broker.access import Access, Rule
 from penstock.broker.settings import BrokerSettings, SettingsError
 from penstock.congestion import CongestionSettings
+from penstock.live.balancing_config import with_balancing
 from penstock.live.errors import ConfigError
 from penstock.live.limiting import with_limit
 from penstock.live.overlay import BrokerPlace, Overlay, Security, TlsFiles
@@ -99,7 +102,8 @@ def load_overlay(path: Path | str) -> Overlay:
         source=path,
         digest=root.digest,
     )
-    overlay = with_limit(with_token(with_tracking(overlay, root, tables), root), root)
+    overlay = with_balancing(with_tracking(overlay, root, tables), root, tables)
+    overlay = with_limit(with_token(overlay, root), root)
     if not tables:
         raise root.error("brokers", "there is no broker; add a table [brokers.NAME]")
     for each in (root, security, ship, defaults, tls, *tables.values()):

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from penstock.live.balancing_metrics import balancing_metrics
 from penstock.live.congestion_metrics import congestion_metrics
 from penstock.live.token_metrics import token_metrics
 from penstock.model.tick import Tick, tick_ms
@@ -142,6 +143,7 @@ class _Collector:
             yield from _stream_metrics(guaranteed["streams"], now_ms)
         yield from congestion_metrics(broker, series_max=_SERIES_MAX)
         yield from token_metrics(broker)
+        yield from balancing_metrics(broker)
         if store := status.get("store"):
             yield from _store_metrics(store)
 

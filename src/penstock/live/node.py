@@ -12,6 +12,7 @@ from random import Random, SystemRandom
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from penstock.balancing.metrics import HostFigures
 from penstock.broker.broker import Broker
 from penstock.broker.effects import Close, Effect, Operate, Record, Wake
 from penstock.broker.errors import ProtocolError
@@ -26,6 +27,7 @@ from penstock.live.ends import wait_for_ends
 from penstock.live.errors import ConfigError, NodeFailedError
 from penstock.live.listening import listen
 from penstock.live.logs import log, log_bug
+from penstock.live.measuring import Measuring
 from penstock.live.membership import OverlayChange, TlsState, change_for, read_again
 from penstock.live.overlay import Overlay, is_loopback
 from penstock.live.shipping.service import Shipping
@@ -55,6 +57,7 @@ class BrokerNode:
         self.broker: BrokerPort
         self.incarnation = self.clock.started_ms
         self._storage = Storage(overlay, name, stimulate=self.stimulate, fail=self._on_failed)
+        self._measuring = Measuring(self._on_measured)
         self._shipping = Shipping(overlay, name, self, clock_ms=self.clock.now_ms, rng=self._rng)
         self.has_failed: Final = asyncio.Event()
         """Set when it is to end, by itself or because the operator wants that."""
@@ -98,6 +101,8 @@ class BrokerNode:
             self._note("unencrypted", address=place.listens_at, advice="tokens can be read on the way; use TLS")
         await self._start_admin()
         self._diallers.call(self.overlay.dialled_by(self.name), self._tls.dialling)
+        if self._settings.balancing.is_on:
+            self._measuring.start(self.broker, self._settings.balancing.measure_ms)
         self._end_turn_later()
 
     def apply(self, overlay: Overlay) -> OverlayChange:
@@ -152,6 +157,7 @@ class BrokerNode:
 
     async def _stop(self, server: asyncio.Server) -> None:
         server.close()
+        self._measuring.stop()
         await self._diallers.stop()
         self._dispatch(self.broker.shutdown(now_ms=self.clock.now_ms()))
         self._end_turn()
@@ -267,6 +273,9 @@ class BrokerNode:
             self._dispatch(stimulus(self.broker, self.clock.now_ms()))
         except Exception as error:  # noqa: BLE001 - the next thing that the store says may still be understood
             self._on_bug(error)
+
+    def _on_measured(self, figures: HostFigures) -> None:
+        self._dispatch(self.broker.measured(figures, now_ms=self.clock.now_ms()))
 
     def _on_failed(self, failure: NodeFailedError) -> None:
         self.failure = failure

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.ajil.settings import LimitSettings
+from penstock.balancing.settings import BalancingSettings
 from penstock.broker.access import Access
 from penstock.broker.settings import BrokerSettings
 from penstock.congestion import CongestionSettings
@@ -76,6 +77,8 @@ class BrokerPlace:
     """The size of the data at which publishers have to wait, as on a full disk; 0 for as much as the disk has."""
     tunables: Mapping[str, int | str | CongestionSettings] = field(default_factory=dict)
     """Settings of the broker that differ from the defaults, by name."""
+    balancing: BalancingSettings = field(default_factory=BalancingSettings)
+    """How it shares load with others."""
     tracking: TrackingSettings = field(default_factory=TrackingSettings)
     """How it records where messages came from and went to; not at all without a data folder."""
     tls: TlsFiles | None = None
@@ -145,6 +148,7 @@ class Overlay:
             address=place.address,
             token=self.token,
             limit=self.limit,
+            balancing=place.balancing,
             tracking=place.tracking if place.data is not None else TrackingSettings(strategy="null"),
             **tunables,
         )

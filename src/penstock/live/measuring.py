@@ -1,0 +1,63 @@
+"""What a live broker's machine is like: CPU time and memory of the process, told to the broker now and then.
+
+Only where the broker balances itself: else nothing is measured, and matching is not timed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.balancing.metrics import HostFigures
+from penstock.broker.broker import Broker
+from penstock.broker.ports import BrokerPort
+
+__all__ = ["Measuring", "memory_share"]
+
+
+class Measuring:
+    """Measures one process, and tells a broker."""
+
+    def __init__(self, tell: Callable[[HostFigures], None]) -> None:
+        self._tell = tell
+        self._timer: asyncio.TimerHandle | None = None
+        self._wall_ns, self._cpu_ns = time.monotonic_ns(), time.process_time_ns()
+
+    def start(self, broker: BrokerPort, period_ms: int) -> None:
+        """Have matching timed, and tell the broker about every so often."""
+        if isinstance(broker, Broker):
+            broker.rooms.subscribers.stopwatch = time.perf_counter_ns
+        self._timer = asyncio.get_running_loop().call_later(period_ms / 1000, self._measure, period_ms)
+
+    def stop(self) -> None:
+        """Measure nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def figures(self) -> HostFigures:
+        """CPU since the last time, and memory."""
+        wall_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns()
+        spent_ns, self._cpu_ns = cpu_ns - self._cpu_ns, cpu_ns
+        passed_ns, self._wall_ns = wall_ns - self._wall_ns, wall_ns
+        # One core is all that a broker can use.
+        return HostFigures(min(spent_ns / passed_ns, 1.0) if passed_ns else 0.0, memory_share())
+
+    def _measure(self, period_ms: int) -> None:
+        self._timer = asyncio.get_running_loop().call_later(period_ms / 1000, self._measure, period_ms)
+        self._tell(self.figures())
+
+
+def memory_share() -> float:
+    """The share of the machine's memory that this process takes."""
+    page, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
+    try:
+        taken = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * page
+    except (OSError, ValueError, IndexError):
+        # Elsewhere: the most that it ever took.
+        taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return min(taken / (page * pages), 1.0)
