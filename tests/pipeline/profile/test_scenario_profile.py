@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def test_a_lake_is_profiled_and_planned_for(spark: SparkSession, tmp_path: Path) -> None:
     quote_lake(tmp_path)
-    master = ["--master", spark.sparkContext.master]
+    master = ["--master", str(spark.sparkContext.master)]
     made = CliRunner().invoke(app, ["pipeline", "profile", str(tmp_path), *master, "--json"])
     assert made.exit_code == 0, made.stderr
     summary = json.loads(made.stdout)

@@ -107,5 +107,5 @@ def staged(root: Path, folder: str, parts: Sequence[Sequence[Message]], query: s
     return [Staged(write_rows(part, root, folder), query) for part in parts]
 
 
-def numbers(found: Sequence[Message]) -> list[object]:
-    return [message.attributes["number"] for message in found]
+def numbers(found: Sequence[Message]) -> list[int]:
+    return [number for message in found if isinstance(number := message.attributes["number"], int)]

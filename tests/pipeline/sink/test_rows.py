@@ -31,7 +31,7 @@ def read(made: sql.StructType, rows: list[dict[str, Any]], content_type: str = "
 
 def test_columns_become_attributes_of_their_types_and_nulls_are_left_out() -> None:
     made = schema(symbol=sql.StringType(), volume=sql.LongType(), price=sql.DoubleType(), is_open=sql.BooleanType())
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"symbol": "YHOO", "volume": 7, "price": 1.5, "is_open": True},
         {"symbol": None, "volume": None, "price": 2.0, "is_open": False},
     ]
@@ -52,7 +52,10 @@ def test_the_payload_is_bytes_or_text_and_may_be_absent() -> None:
 
 def test_a_map_has_further_attributes_and_columns_count_more() -> None:
     made = schema(attributes=MAP, a=sql.LongType())
-    rows = [{"attributes": {"a": "1", "b": "2", "c": None}, "a": 3}, {"attributes": None, "a": None}]
+    rows: list[dict[str, Any]] = [
+        {"attributes": {"a": "1", "b": "2", "c": None}, "a": 3},
+        {"attributes": None, "a": None},
+    ]
     assert read(made, rows) == [Message({"a": 3, "b": "2"}), Message({})]
 
 

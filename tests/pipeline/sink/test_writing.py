@@ -28,7 +28,9 @@ def options(overlay: DemoOverlay, staging: Path, **more: str) -> dict[str, str]:
 
 def test_a_stream_is_staged_committed_and_aborted(overlay: DemoOverlay, tmp_path: Path) -> None:
     given = options(overlay, tmp_path)
-    writer: PenstockStreamWriter = cloudpickle.loads(cloudpickle.dumps(stream_writer(given, SCHEMA, overwrite=False)))
+    writer: PenstockStreamWriter = cloudpickle.loads(
+        cloudpickle.dumps(stream_writer(given, SCHEMA, overwrite=False))  # type: ignore[no-untyped-call]
+    )
     staged: list[WriterCommitMessage | None] = [writer.write(iter([batch(1, 2), batch(3)])), writer.write(iter([]))]
     assert len(list(tmp_path.rglob("*.rows"))) == 2
     writer.commit(staged, 0)

@@ -23,7 +23,7 @@ def run(*options: str) -> Result:
 def test_a_page_and_tables_are_written(spark: SparkSession, tmp_path: Path) -> None:
     telemetry_lake(tmp_path / "lake")
     result = run(
-        str(tmp_path / "lake"), "--master", spark.sparkContext.master, "--out", str(tmp_path / "out"), "--json"
+        str(tmp_path / "lake"), "--master", str(spark.sparkContext.master), "--out", str(tmp_path / "out"), "--json"
     )
     assert result.exit_code == 0, result.stderr
     summary = json.loads(result.stdout)
@@ -32,7 +32,7 @@ def test_a_page_and_tables_are_written(spark: SparkSession, tmp_path: Path) -> N
     assert read_folder_table(tmp_path / "out", "episodes")["kind"][1] == "congestion: pubend limited"
     assert "<svg" in (tmp_path / "out/telemetry.html").read_text()
     assert list((tmp_path / "out_tidy").glob("*.parquet"))
-    shown = run(str(tmp_path / "lake"), "--master", spark.sparkContext.master)
+    shown = run(str(tmp_path / "lake"), "--master", str(spark.sparkContext.master))
     assert shown.exit_code == 0
     assert "4 episodes" in shown.stdout
     assert (tmp_path / "lake/_telemetry/telemetry.html").exists()
