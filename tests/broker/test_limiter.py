@@ -145,3 +145,18 @@ def test_quiet_groups_are_forgotten() -> None:
         each.on_deadline(now_ms=1000 * number + 500)
     assert len(each._tally) == 0
     assert all(channel is None for channel in each._node.channels)
+
+
+def test_a_clock_that_leaps_makes_one_epoch_longer_and_nothing_else() -> None:
+    each = limiter()
+    load = {("feed@pb/1", "IBM"): 150}
+    for number in range(1, 5):
+        epoch(each, 1000 * number, load)
+    hour_ms = 3_600_000
+    each.on_deadline(now_ms=hour_ms)
+    deadline_ms = each.next_deadline()
+    assert deadline_ms is not None
+    assert hour_ms < deadline_ms <= hour_ms + 1000
+    passed = [epoch(each, hour_ms + 1000 * number, load)["feed@pb/1", "IBM"] for number in range(1, 8)]
+    assert min(passed) > 0
+    assert passed[-1] <= 115

@@ -25,7 +25,6 @@ def turnstile(aup: Aup = HARD) -> tuple[Turnstile, Limiter]:
 def test_what_may_not_go_on_waits_and_is_told_why() -> None:
     stile, limiter = turnstile()
     assert stile.offer(held(1, 3), "feed@pb/1", now_ms=0) == []
-    assert not stile.is_open
     assert "has a share of" in stile.reasons()[1][0]
     assert stile.next_deadline(now_ms=0) == 1
     limiter._budget.change(200, 100)

@@ -38,6 +38,9 @@ def difference_panel(axes: Axes, runs: Sequence[tuple[str, Floats]], *, title: s
     for name, surge in runs:
         axes.plot(np.arange(len(surge)), surge * 100, linewidth=1.0, label=name)
     axes.axhline(0, color=PUBLISHED, linestyle="--", linewidth=1, label="the limit")
+    # Room for the legend above the curves.
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + 0.35 * (high - low))
     dress(axes, title, "epochs since the surge began (s)", "difference to the limit (%)")
 
 

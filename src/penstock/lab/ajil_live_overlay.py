@@ -28,6 +28,7 @@ from penstock.lab.parameters import Parameter
 from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageIdSource
+from penstock.model.values import AttributeValue
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,7 +82,11 @@ class _Run:
 
     def _message(self, publisher: str, number: int) -> Message:
         # The same size whatever the number.
-        attributes = {"topic": f"topic-{number % 4}", "publisher": f"{publisher:<16}", "number": 2**31 + number}
+        attributes: dict[str, AttributeValue] = {
+            "topic": f"topic-{number % 4}",
+            "publisher": f"{publisher:<16}",
+            "number": 2**31 + number,
+        }
         return Message(attributes, _PAYLOAD)
 
     async def run(self) -> None:
