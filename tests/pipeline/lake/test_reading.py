@@ -10,9 +10,10 @@ import pytest
 
 from penstock.model.errors import MisuseError
 from penstock.model.lake_tables import PUBLICATIONS
-from penstock.pipeline.lake import LocalFiles, TableStore, read_table
-from penstock.pipeline.lake.reading import table_files
+from penstock.pipeline.lake import LocalFiles, TableStore, read_table, spark_schema
+from penstock.pipeline.lake.reading import table_files, with_defaults
 from pipeline.lake.lakes import BreakingFiles, Crash, batch_of, staged
+from pipeline.lake.test_care import LATER, ship
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,3 +60,14 @@ def test_a_batch_that_is_half_there_is_not_seen(spark: SparkSession, tmp_path: P
     assert "rename b000000000001-0000.parquet" in files.story
     assert read_table(spark, str(tmp_path), "publications").count() == 1
     assert spark.read.parquet(f"{tmp_path}/publications").count() > 1
+
+
+def test_files_of_an_older_version_have_defaults(spark: SparkSession, tmp_path: Path) -> None:
+    path = ship(tmp_path, "old")
+    frame = spark.read.schema(spark_schema(LATER)).option("basePath", str(tmp_path / "telemetry")).parquet(str(path))
+    (row,) = with_defaults(frame, LATER).collect()
+    assert (row.value, row.unit, row.more, row.broker) == (1.5, "count", None, "b 1")
+    aside: dict[str, str] = {}
+    (path.parent / "bad.parquet").write_bytes(b"x")
+    assert read_table(spark, str(tmp_path), "telemetry", aside=aside).count() == 1
+    assert list(aside) == ["telemetry/date=2026-11-15/broker=b%201/bad.parquet"]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("pyarrow")
 
 from penstock.pipeline.lake.retention import Known
 from penstock.pipeline.trace.facts import BrokerFacts, LakeFacts
-from penstock.pipeline.trace.loading import doubt_unreadable, forget
+from penstock.pipeline.trace.loading import LakeReader, doubt_unreadable, forget
 from penstock.pipeline.trace.timeline import TIME_MAX
+from pipeline.lake.test_care import ship
 
 
 def facts() -> LakeFacts:
@@ -40,3 +43,15 @@ def test_what_was_given_up_is_unknown() -> None:
     forget(known, Known(filters={"b": 500, "c": 50, "d": 7}, aliases={"b": 9}))
     assert [each.known_since_ms for each in known.brokers.values()] == [500, 100, 7]
     assert known.brokers["b"].aliases_since_ms == 9
+
+
+def test_a_small_table_is_read_without_a_job(tmp_path: Path) -> None:
+    path = ship(tmp_path, "good")
+    (path.parent / "bad.parquet").write_bytes(b"x")
+    reader = LakeReader(None, str(tmp_path))  # type: ignore[arg-type]
+    rows = reader.rows("telemetry")
+    assert rows is not None
+    assert [(row["metric"], row["broker"]) for row in rows] == [("up", "b 1")]
+    assert list(reader.unreadable) == [path.parent.relative_to(tmp_path).as_posix() + "/bad.parquet"]
+    assert reader.is_empty("gaps")
+    assert not reader.is_empty("telemetry")

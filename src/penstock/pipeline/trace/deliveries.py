@@ -84,21 +84,22 @@ class BrokerDeliveries:
         size = len(block.times)
         hits = np.zeros((len(self.names), size), dtype=np.bool_)
         checked, logs, expected = np.zeros(size, dtype=np.int64), np.zeros(size), np.zeros(size)
-        for places, part in self._batches(covered, size):
-            asked = np.ones((len(places), size), dtype=np.bool_)
-            for place, own in enumerate(covered[each] for each in places):
-                if own is not None:
-                    asked[place] = own
-            claimed = self._claimed(self._slices[part], places, block)
-            claimed &= asked
-            hits[places] = claimed
-            log, count = self._logs[part][block.segments], asked.sum(axis=0)
+        for part, places in self._by_part(covered).items():
+            for some in self._batches(places, size):
+                self._ask(hits, self._slices[part], some, block)
+            own = [covered[place] for place in places]
+            count = np.full(size, sum(each is None for each in own), dtype=np.int64)
+            for place, each in zip(places, own, strict=True):
+                if each is not None:
+                    hits[place] &= each
+                    count += each
+            log = self._logs[part]
             checked += count
-            logs += count * log
-            expected += (count - claimed.sum(axis=0)) * -np.expm1(log)
+            logs += count * log[block.segments]
+            expected += (count - hits[places].sum(axis=0)) * -np.expm1(log)[block.segments]
         if self._exact:
             self._add_records(hits, covered, block)
-        return Received(hits.T, checked, logs, expected)
+        return Received(np.ascontiguousarray(hits.T), checked, logs, expected)
 
     def _covered(self, times: NDArray[np.int64], until_ms: Callable[[], NDArray[np.int64]]) -> Covered:
         """By subscriber, for which messages it may have received them; none for all of them."""
@@ -118,30 +119,33 @@ class BrokerDeliveries:
             found.append(is_covered)
         return found
 
-    def _batches(self, covered: Covered, rows: int) -> Iterator[tuple[list[int], str]]:
-        """Subscribers of one history that may have received something, as many as are worth asking at once."""
-        size = max(_PAIRS // max(rows, 1), 1)
-        by_part: dict[str, list[int]] = {}
+    def _by_part(self, covered: Covered) -> dict[str, list[int]]:
+        """Subscribers that may have received something, by the history that says so."""
+        found: dict[str, list[int]] = {}
         for place, (part, each) in enumerate(zip(self._parts, covered, strict=True)):
             if each is None or each.any():
-                by_part.setdefault(part, []).append(place)
-        for part, places in by_part.items():
-            for start in range(0, len(places), size):
-                yield places[start : start + size], part
+                found.setdefault(part, []).append(place)
+        return found
 
-    def _claimed(self, slices: Sequence[TimedSlice], places: list[int], block: Block) -> NDArray[np.bool_]:
-        """By subscriber and message whether a filter claims it."""
-        found = np.zeros((len(places), len(block.times)), dtype=np.bool_)
+    def _batches(self, places: list[int], rows: int) -> Iterator[list[int]]:
+        """As many subscribers as are worth asking for at once."""
+        size = max(_PAIRS // max(rows, 1), 1)
+        for start in range(0, len(places), size):
+            yield places[start : start + size]
+
+    def _ask(self, hits: NDArray[np.bool_], slices: Sequence[TimedSlice], places: list[int], block: Block) -> None:
+        """By subscriber and message, whether a filter claims it."""
+        count = len(places)
+        keys = self._keys[places][:, None]
         for start in range(0, len(block.times), _PAIRS):
             part = slice(start, start + _PAIRS)
-            high = (block.high[part] ^ self._keys[places][:, None]).reshape(-1)
-            low = np.tile(block.low[part], len(places))
+            high = (block.high[part] ^ keys).reshape(-1)
+            low = block.low[part] if count == 1 else np.tile(block.low[part], count)
             for timed in slices:
                 wanted = timed.masks[block.segments[part]]
                 if wanted.any():
-                    any_ = timed.bits.has_any(high, low, np.tile(wanted, len(places)))
-                    found[:, part] |= any_.reshape(len(places), -1)
-        return found
+                    claimed = timed.bits.has_any(high, low, wanted if count == 1 else np.tile(wanted, count))
+                    hits[places, part] |= claimed.reshape(count, -1)
 
     def _add_records(self, hits: NDArray[np.bool_], covered: Covered, block: Block) -> None:
         """Exact records name message and subscriber."""

@@ -137,7 +137,8 @@ class Group:
             made.checked[here] += received.checked
             listed = np.array([name in each.listed for each in ways])[way[here]]
             made.expected[here] += np.where(listed, received.expected, 0.0)
-            row, subscriber = np.nonzero(received.hits & listed[:, None])
+            each = received.hits.shape[1]
+            row, subscriber = np.divmod(np.flatnonzero(received.hits & listed[:, None]), each)
             found.append((here[row], self._numbered(name)[subscriber], name))
         made.error = -np.expm1(logs)
         _put_receivers(made, found)
@@ -245,22 +246,16 @@ def _codes(claims: NDArray[np.bool_], eras: NDArray[np.intp]) -> NDArray[np.int6
 
 def _put_receivers(made: Traced, found: Sequence[tuple[NDArray[np.intp], NDArray[np.int64], str]]) -> None:
     """Put the receivers of all brokers into the order of the traces: by message, as their brokers are listed."""
-    for rows, _, _ in found:
-        made.counts += np.bincount(rows, minlength=len(made.counts))
-    made.receivers = np.zeros(int(made.counts.sum()), dtype=np.int64)
     if not found:
         return
-    counts = np.stack([np.bincount(rows, minlength=len(made.counts)) for rows, _, _ in found], axis=1)
-    # By way, the brokers in the order in which they are listed; those that are not have no receivers.
+    rows = np.concatenate([each for each, _, _ in found])
+    # By way, where each broker is listed; those that are not have no receivers.
     ranks = np.array([[_rank(each, name) for _, _, name in found] for each in made.ways])
-    order = np.argsort(ranks, axis=1, kind="stable")[made.way]
-    ordered = np.take_along_axis(counts, order, axis=1)
-    before = np.empty_like(counts)
-    np.put_along_axis(before, order, np.cumsum(ordered, axis=1) - ordered, axis=1)
-    before += (np.cumsum(made.counts) - made.counts)[:, None]
-    for place, (rows, receivers, _) in enumerate(found):
-        within = np.arange(len(rows)) - (np.cumsum(counts[:, place]) - counts[:, place])[rows]
-        made.receivers[before[rows, place] + within] = receivers
+    keys = [own * (ranks.max() + 1) + ranks[made.way[own], place] for place, (own, _, _) in enumerate(found)]
+    # Each broker's are in order already, and to merge some runs is quick.
+    order = np.argsort(np.concatenate(keys), kind="stable")
+    made.receivers = np.concatenate([each for _, each, _ in found])[order]
+    made.counts = np.bincount(rows, minlength=len(made.counts))
 
 
 def _rank(way: Way, broker: str) -> int:
