@@ -23,7 +23,7 @@ from pipeline.made_lakes import quote_lake, telemetry_lake
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LIMIT_S = 300.0
+LIMIT_S = 900.0
 ROWS = 500
 CAPACITIES = parse_capacities(["b1=1,b2=2"])
 # One session on the cluster for all jobs: its start is what costs.
