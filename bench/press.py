@@ -47,7 +47,7 @@ def run(reporter: Reporter, *, seed: int = 0, quick: bool = False) -> Iterator[R
     yield report
 
 
-def _recorded(columns: list[np.ndarray], subscriptions: int) -> Press:  # type: ignore[type-arg]
+def _recorded(columns: list[np.ndarray], subscriptions: int) -> Press:
     press = Press(subscriptions, samples_max=len(columns))
     for place, each in enumerate(columns):
         press.record(each, is_covered=place % 3 == 0)

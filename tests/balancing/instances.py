@@ -11,6 +11,7 @@ from penstock.balancing.estimators import Figures
 from penstock.balancing.offload import Coverage, Interest, Offload, Profile
 from penstock.balancing.press import Press
 from penstock.balancing.settings import BalancingSettings
+from penstock.model.values import AttributeValue
 from penstock.selectors.selector import Selector
 
 SETTINGS = BalancingSettings()
@@ -32,7 +33,11 @@ def random_work(
     partner = [Selector.parse(_interest(rng)) for _ in range(rng.randrange(5))]
     press = Press(len(made), samples_max=SAMPLES)
     for _ in range(SAMPLES):
-        publication = {"class": "STOCK", "symbol": rng.choice("ABCD"), "volume": rng.randrange(100)}
+        publication: dict[str, AttributeValue] = {
+            "class": "STOCK",
+            "symbol": rng.choice("ABCD"),
+            "volume": rng.randrange(100),
+        }
         matched = np.flatnonzero([each.selectors[0].matches(publication) for each in made])
         press.record(matched, is_covered=any(each.matches(publication) for each in partner))
     rate = rng.uniform(5, 40)

@@ -200,18 +200,19 @@ class Model:
     def _step(self) -> None:
         self.now_ms += 1000
         now_ms = self.now_ms
-        due = [each for each in self.moving if each[0] <= now_ms]
-        self.moving = [each for each in self.moving if each[0] > now_ms]
+        due = [move for move in self.moving if move[0] <= now_ms]
+        self.moving = [move for move in self.moving if move[0] > now_ms]
         for _, broker, _, subscriber in due:
             self.hosts[broker].add(subscriber)
         for _, broker, session, _ in due:
             self.carry_out(self.edges[broker].on_arrived(session, now_ms=now_ms))
         for name, balancer in self.edges.items():
             balancer.measure(self.hosts[name].measurement(1.0, now_ms))
-        for balancer in (*self.edges.values(), *self.heads.values()):
-            due_ms = balancer.next_deadline()
+        everybody: list[Balancer | ClusterHead] = [*self.edges.values(), *self.heads.values()]
+        for each in everybody:
+            due_ms = each.next_deadline()
             if due_ms is not None and due_ms <= now_ms:
-                self.carry_out(balancer.on_deadline(now_ms=now_ms))
+                self.carry_out(each.on_deadline(now_ms=now_ms))
 
     def carry_out(self, commands: Sequence[Command]) -> None:
         for command in commands:
@@ -219,7 +220,8 @@ class Model:
                 self.notes.append(command)
                 continue
             self.published.append(command)
-            for name, balancer in {**self.edges, **self.heads}.items():
+            everybody: dict[str, Balancer | ClusterHead] = {**self.edges, **self.heads}
+            for name, balancer in everybody.items():
                 if self._is_for(name, command):
                     self.carry_out(balancer.on_publication(command.attributes, command.payload, now_ms=self.now_ms))
 

@@ -57,6 +57,12 @@ class Head:
         self.head: ClusterHead = ClusterHead("h1", "h1", SETTINGS, self.host, model.rng, neighbours=("h2", "a1"))
         self.now_ms = 1_000_000
 
+    def watched(self) -> tuple[str, ...]:
+        return self.host.watched
+
+    def state(self) -> State:
+        return self.head.standing.state
+
     def hear(self, pie: Pie) -> list[object]:
         return list(self.head.on_publication(pie.attributes("h1"), b"", now_ms=self.now_ms))
 
@@ -110,19 +116,19 @@ def test_the_busier_cluster_asks_and_edges_are_told_after_the_reply() -> None:
     figures = Reply(Figures(0.0, 0, 0.0, 1.0, 0.0, 0.0), "", ("h2",))
     said = head.send(Letter("h2", "h1", int(request["$session"]), figures, is_global=True))
     assert kinds(said) == ["watch"]
-    assert head.host.watched == ("h2",)
-    assert head.head.standing.state is State.BUSY
+    assert head.watched() == ("h2",)
+    assert head.state() is State.BUSY
     said = head.send(Letter("h2", "h1", int(request["$session"]), Done(2), is_global=True))
     assert kinds(said) == ["watch"]
-    assert head.host.watched == ()
-    assert head.head.standing.state is State.STABILIZING
+    assert head.watched() == ()
+    assert head.state() is State.STABILIZING
 
 
 def test_a_cluster_with_an_edge_that_is_not_available_is_not_either() -> None:
     head = Head()
     busy = Pie("a1", "h1", State.NOT_AVAILABLE, Load(0.92))
     head.wait(3, busy, Pie("a2", "h1", State.OK, Load(0.2)))
-    assert head.head.standing.state is State.NOT_AVAILABLE
+    assert head.state() is State.NOT_AVAILABLE
     said = head.send(Letter("h2", "h1", 5, Request("input"), is_global=True))
     assert kinds(said) == ["refusal"]
 
@@ -150,4 +156,4 @@ def test_a_partner_that_vanishes_ends_the_session_by_time() -> None:
     assert kinds(said) == ["reply", "watch"]
     head.wait(901, EDGE)
     assert head.head.session is None
-    assert head.host.watched == ()
+    assert head.watched() == ()

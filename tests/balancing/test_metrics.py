@@ -27,7 +27,10 @@ def test_utilisations_follow_their_definitions() -> None:
     assert not meter.add(measured(0, 0))
     assert meter.add(measured(5, 100, bytes_out=1500, cpu=0.5, memory=0.25))
     assert meter.rate_msg_s == 20
-    assert meter.load == Load(pytest.approx(0.4), pytest.approx(0.3), pytest.approx(0.02), 0.5, 0.25)
+    assert meter.load.input == pytest.approx(0.4)
+    assert meter.load.output == pytest.approx(0.3)
+    assert meter.load.delay_s == pytest.approx(0.02)
+    assert (meter.load.cpu, meter.load.memory) == (0.5, 0.25)
     assert meter.load.highest() == 0.5
 
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from penstock.balancing.press import Press
 from penstock.model.errors import MisuseError
+from penstock.model.values import AttributeValue
 from penstock.selectors.selector import Selector
 
-PUBLICATIONS = (
+PUBLICATIONS: tuple[dict[str, AttributeValue], ...] = (
     {"class": "STOCK", "volume": 0},
     {"class": "STOCK", "volume": 10},
     {"class": "STOCK", "volume": 20},

@@ -396,3 +396,11 @@ def test_of_a_forgotten_host_only_a_whole_filter_is_believed() -> None:
     assert list(filters.forgotten) == []
     with pytest.raises(ProtocolError):
         filters.learn(whole("b", "x = 3", version=9, base=8))
+
+
+def test_the_covering_set_can_be_told_in_part() -> None:
+    filters = Filters("a", incarnation=1)
+    for text in ("x > 0", "x > 5", "y > 0", "$class = 'PIE'"):
+        filters.want(Selector.parse(text))
+    assert sorted(filters.covering(lambda each: "$class" in each.names(), 10)) == ["x > 0", "y > 0"]
+    assert len(list(filters.covering(lambda _: False, 2))) == 2

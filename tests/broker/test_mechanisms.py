@@ -5,7 +5,7 @@ from __future__ import annotations
 from overlay import Overlay
 from penstock.broker import BrokerSettings, Mechanism
 from penstock.broker import frames as f
-from penstock.broker.mechanism import Answer
+from penstock.broker.mechanism import Answer, Select
 from penstock.model.values import Attributes
 from penstock.selectors import Selector
 
@@ -93,3 +93,33 @@ def test_words_of_a_mechanism_that_is_not_here_are_left_alone() -> None:
     broker.receive(link.connection, frames, now_ms=overlay.now_ms)
     assert listener.heard == [("a", True), ("a", b"y")]
     assert broker.status()["links"] == ["a"]
+
+
+class Chooser(Listener):
+    """Selects something else when it is woken."""
+
+    def __init__(self, before: str, after: str) -> None:
+        super().__init__("chooser", before)
+        self.after: str | None = after
+
+    def next_deadline(self) -> int | None:
+        return 0 if self.after else None
+
+    def on_deadline(self, *, now_ms: int) -> list[Answer]:
+        del now_ms
+        assert self.after is not None
+        chosen, self.after = Select(Selector.parse(self.after)), None
+        return [chosen]
+
+
+def test_a_mechanism_may_select_something_else_of_the_reserved_space() -> None:
+    chooser = Chooser("$class = 'OLD'", "$class = 'NEW'")
+    overlay = pair(chooser)
+    overlay.wait(10)
+    filters = overlay.brokers["a"].rooms.filters
+    assert filters.hosts_wanting({"$class": "NEW"})
+    assert not filters.hosts_wanting({"$class": "OLD"})
+    subscribers = overlay.brokers["b"].rooms.subscribers
+    subscribers.check_invariants()
+    assert subscribers.deliveries(1, 1, {"$class": "NEW"}, b"", system=True)
+    assert not subscribers.deliveries(1, 1, {"$class": "OLD"}, b"", system=True)

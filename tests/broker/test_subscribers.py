@@ -183,3 +183,30 @@ def test_more_matching_subscriptions_than_one_frame_can_name_arrive_all_the_same
     deliveries = subscribers.deliveries(0, 1, {"x": 1}, b"")
     assert all(encode_frame(frame) for frame, _ in deliveries)
     assert sorted(number for frame, _ in deliveries for number in numbers_of(frame)) == list(range(2**16))
+
+
+def test_what_is_looked_up_is_counted_and_told_to_whoever_samples() -> None:
+    subscribers = Subscribers()
+    subscribers.add(1, 7, Selector.parse("x > 0"))
+    subscribers.add(2, 7, Selector.parse("$class = 'PIE'"))
+    told: list[tuple[dict[str, object], list[int], int]] = []
+    subscribers.deliveries(1, 1, {"x": 1}, b"body")
+    subscribers.sampler = lambda attributes, keys, size: told.append((dict(attributes), keys.tolist(), size))
+    subscribers.deliveries(1, 2, {"x": 2}, b"body")
+    subscribers.deliveries(1, 3, {"x": 0}, b"")
+    subscribers.deliveries(1, 4, {"$class": "PIE"}, b"", system=True)
+    subscribers.deliveries(1, 5, {"x": 3}, b"", members={0: 0})
+    assert told == [({"x": 2}, [0], 4), ({"x": 0}, [], 0)]
+    assert subscribers.matched == 4
+    assert subscribers.ordinary == 1
+    assert len(subscribers) == 2
+
+
+def test_one_lookup_in_sixteen_is_timed_if_there_is_a_stopwatch() -> None:
+    subscribers = Subscribers()
+    subscribers.add(1, 7, Selector.parse("x > 0"))
+    ticks = iter(range(0, 1_000, 5))
+    subscribers.stopwatch = lambda: next(ticks)
+    for number in range(33):
+        subscribers.deliveries(1, number + 1, {"x": 1}, b"")
+    assert (subscribers.matched, subscribers.timed, subscribers.timed_ns) == (33, 2, 10)

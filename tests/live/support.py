@@ -227,6 +227,7 @@ class FakeBroker:
 
     def measured(self, figures: HostFigures, *, now_ms: int) -> list[Effect]:
         self.last_ms = now_ms
+        self.asked.append(("measured", figures))
         return self._answer()
 
     def operated(self, fence: str, *, now_ms: int) -> list[Effect]:

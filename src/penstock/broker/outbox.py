@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from penstock.broker.frames import DataFrame, Frame
+from penstock.broker.frames import ControlFrame, DataFrame, Frame
 
 __all__ = ["CONTROL_FRAME_BYTES", "Outbox", "Tally"]
 
@@ -44,7 +44,7 @@ class Outbox:
 
     def __init__(self, *, control_bytes_max: int, data_bytes_max: int, tally: Tally | None = None) -> None:
         self._tally = tally or Tally()
-        self._control: deque[Frame] = deque()
+        self._control: deque[ControlFrame] = deque()
         self._data: deque[DataFrame] = deque()
         self._control_bytes_max = control_bytes_max
         self.data_bytes_max = data_bytes_max
@@ -55,7 +55,7 @@ class Outbox:
     def __bool__(self) -> bool:
         return bool(self._control or self._data)
 
-    def push_control(self, frame: Frame) -> bool:
+    def push_control(self, frame: ControlFrame) -> bool:
         """Queues a control frame; False if the lane is full: then the connection must be closed."""
         self._control.append(frame)
         return len(self._control) * CONTROL_FRAME_BYTES <= self._control_bytes_max

@@ -14,6 +14,7 @@ import msgspec
 import typer
 
 from penstock.cli import congestion_rows
+from penstock.cli.balancing_rows import BALANCING, balancing_rows
 from penstock.cli.congestion_rows import RATES, STREAMS, rate_rows
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token
 from penstock.cli.console import FAILURE, console
@@ -93,7 +94,8 @@ def status(
     """Show brokers with their links, clients and counts; those that do not answer are shown as such.
 
     Of guaranteed pubends it shows the log and how far behind hosts are, of their streams how far hosts have delivered;
-    and of congestion control the rates of pubends, who limits them, and how the streams of hosts move.
+    of congestion control the rates of pubends, who limits them, and how the streams of hosts move; and of balancing
+    loads and states, the session under way, and who moved where and why.
     """
     given = Party(token, name, ca, certificate, key)
     answers = run(ask_all(list(targets(target, given))))
@@ -117,6 +119,7 @@ def _show(answers: list[Asked]) -> None:
         ("durable subscriptions", _DURABLES, list(durable_rows(statuses))),
         ("congestion: rates of pubends", RATES, list(rate_rows(statuses))),
         ("congestion: streams of hosts", STREAMS, list(congestion_rows.stream_rows(statuses))),
+        ("balancing", BALANCING, list(balancing_rows(statuses))),
     ):
         if rows:
             _show_table(title, columns, rows)

@@ -150,7 +150,7 @@ PARAMETERS: Final = (
     Parameter("subscribers", 2_000, "subscribers that join B1; costs are scaled for fewer", quick=100, minimum=20),
     Parameter("seconds", 4_000, "simulated seconds", quick=200, minimum=100),
 )
-_PUBLISHED: Final = {
+_PUBLISHED: Final[dict[str, float | str]] = {
     "converged_s": 1800,
     "reconverged_s": 3400,
     "max_difference_end_input": "at most 0.1",
