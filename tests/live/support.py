@@ -268,7 +268,7 @@ class FakeBroker:
                 self.outboxes[connection].push_data(frame)
             else:
                 assert not isinstance(frame, Publish)
-                self.outboxes[connection].push_control(frame)
+                self.outboxes[connection].push_control(frame)  # type: ignore[arg-type]
         return [Wake(connection)]
 
     def count(self, kind: str) -> int:

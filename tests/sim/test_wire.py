@@ -46,7 +46,7 @@ class Bench:
             if isinstance(frame, Forward):
                 assert self.outbox.push_data(frame)
             else:
-                self.outbox.push_control(frame)
+                self.outbox.push_control(frame)  # type: ignore[arg-type]
         self.wire.wake()
 
     def times(self) -> list[int]:

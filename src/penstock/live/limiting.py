@@ -27,9 +27,9 @@ from penstock.live.overlay import Overlay
 from penstock.live.toml_table import TomlTable
 from penstock.live.tuning import Tunable
 
-__all__ = ["read_limit", "set_limit", "with_limit"]
+__all__ = ["FILE_NAMES_OTHERWISE", "read_limit", "set_limit", "with_limit"]
 
-_ELSEWHERE: Final = ("limit_bytes_s", "limit_packets_s", "priorities", "author")
+FILE_NAMES_OTHERWISE: Final = ("limit_bytes_s", "limit_packets_s", "priorities", "author")
 """Fields of a policy that a file names otherwise, or not at all."""
 
 
@@ -42,7 +42,7 @@ def read_limit(table: TomlTable) -> LimitSettings:
     """What a table ``[limit]`` says; raises ``ConfigError``."""
     values: dict[str, Any] = {}
     for each in fields(Aup):
-        if each.name not in _ELSEWHERE:
+        if each.name not in FILE_NAMES_OTHERWISE:
             value = _value(table, each.name, str(each.type))
             if each.name in table:
                 values[each.name] = value

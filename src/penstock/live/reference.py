@@ -9,10 +9,14 @@ from inspect import getsource
 from textwrap import dedent
 from typing import Any, Final
 
+from penstock.ajil import Aup
+from penstock.balancing.settings import BalancingSettings
 from penstock.broker.settings import BrokerSettings
 from penstock.congestion import CongestionSettings
 from penstock.live.config import TEXT_TUNABLES, TUNABLES
+from penstock.live.limiting import FILE_NAMES_OTHERWISE
 from penstock.live.shipping.settings import ShipSettings
+from penstock.token.settings import Plan
 from penstock.tracking.settings import TrackingSettings
 
 __all__ = ["SECTIONS", "Section", "Setting", "settings_of"]
@@ -49,6 +53,15 @@ SECTIONS: Final = (
     ),
     Section("[congestion]", "For all brokers; in `[brokers.NAME.congestion]` for one.", CongestionSettings),
     Section("[tracking]", "For all brokers; in `[brokers.NAME.tracking]` for one.", TrackingSettings),
+    Section("[balancing]", "For all brokers; in `[brokers.NAME.balancing]` for one.", BalancingSettings),
+    Section(
+        "[limit]",
+        'One for all brokers. `rate` (such as `"600KB"`, per second) and `packets` say the limit, `attribute` which '
+        "attribute makes the group of a message, the table `priorities` which share of a cut a group suffers.",
+        Aup,
+        [each.name for each in fields(Aup) if each.name not in FILE_NAMES_OTHERWISE],
+    ),
+    Section("[token]", "One for all brokers; there is one, too, where brokers ship by token.", Plan),
     Section("[ship]", "For all brokers; without it nothing is shipped.", ShipSettings),
 )
 

@@ -138,6 +138,7 @@ class Plan:
     skip_ms: int = 0
     """Δskip; 0 for a quarter of Δop."""
     variant: str = SWIFT
+    """``swift``, or ``paper``."""
 
     def __post_init__(self) -> None:
         self.constants(1)

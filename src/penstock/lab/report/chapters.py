@@ -299,6 +299,7 @@ _TOKEN: Final = Chapter(
         Entry("token-scale"),
         Entry("token-video"),
         Entry("token-live", is_live=True),
+        Entry("token-shipping", is_live=True),
     ),
     (
         "Figure 1, read literally, leaves the resource idle most of the time: we compare with the last operation.",
