@@ -44,6 +44,10 @@ def test_the_newest_state_of_a_block_counts_and_what_is_missing_or_twice_is_noti
     assert judge_lake(tmp_path, [one, two, three]) == (1, 0)
     write(tmp_path, "records", "c", [record(one, 2)])
     assert judge_lake(tmp_path, [one, two]) == (0, 1)
+    hidden = tmp_path / "_staging" / "broker=b0" / "half.parquet"
+    hidden.parent.mkdir(parents=True)
+    hidden.write_bytes(b"half a file")
+    assert judge_lake(tmp_path, [one, two]) == (0, 1)
     sample = {"incarnation": 1, "sequence": 1, "metric": "m", "labels": [("a", "b")]}
     write(tmp_path, "telemetry", "a", [sample])
     write(tmp_path, "telemetry", "b", [sample])

@@ -82,7 +82,7 @@ def judge_lake(lake: Path, published: Sequence[MessageId]) -> tuple[int, int]:
         raise MisuseError(_MISSING) from None
     blocks: dict[tuple[str, str, int], tuple[tuple[int, int], list[tuple[int, int]]]] = {}
     seen: Counter[tuple[Any, ...]] = Counter()
-    for path in sorted(lake.rglob("*.parquet")):
+    for path in sorted(each for each in lake.rglob("*.parquet") if not _is_hidden(each.relative_to(lake))):
         table, rows = path.relative_to(lake).parts[0], pq.ParquetFile(path).read().to_pylist()
         broker = next(part for part in path.parts if part.startswith("broker="))
         if table == "telemetry":
@@ -101,6 +101,11 @@ def judge_lake(lake: Path, published: Sequence[MessageId]) -> tuple[int, int]:
     wanted = {_halves(each) for each in published}
     twice = sum(count - 1 for counted in (seen, found) for count in counted.values())
     return len(wanted - found.keys()), twice
+
+
+def _is_hidden(path: Path) -> bool:
+    """Whether a file is still being written, or was when its broker was killed."""
+    return any(part.startswith((".", "_")) for part in path.parts)
 
 
 def _halves(message_id: MessageId) -> tuple[int, int]:
