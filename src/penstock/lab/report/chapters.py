@@ -272,6 +272,7 @@ _TOKEN: Final = Chapter(
             {"within_2min_n150": between(0.86, 0.88), "within_3min_n300": between(0.80, 0.825)},
             ("variant=paper",),
         ),
+        Entry("token-intervals", settings=("variant=swift",)),
         Entry(
             "token-loss",
             {
@@ -297,7 +298,8 @@ _TOKEN: Final = Chapter(
             ("variant=swift",),
         ),
         Entry("token-scale"),
-        Entry("token-video"),
+        Entry("token-video", settings=("variant=paper",)),
+        Entry("token-video", settings=("variant=swift",)),
         Entry("token-live", is_live=True),
         Entry("token-shipping", is_live=True),
     ),
