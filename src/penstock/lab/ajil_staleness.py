@@ -62,7 +62,7 @@ def _staleness(context: Context) -> Mapping[str, float]:
         "overshoot_c0.01": mean_of(often, overshoot),
         "overshoot_c0.001": mean_of(seldom, overshoot),
         "settle_ratio": round(mean_of(seldom, settle_epochs) / mean_of(often, settle_epochs), 2),
-        "recovery_ratio": round(mean_of(slow, recovery_epochs) / max(mean_of(fast, recovery_epochs), 1e-9), 2),
+        "recovery_ratio": round(mean_of(slow, recovery_epochs) / max(mean_of(fast, recovery_epochs), 1.0), 2),
         "settle_epochs_c0.01": mean_of(often, settle_epochs, 2),
         "settle_epochs_c0.001": mean_of(seldom, settle_epochs, 2),
         "recovery_epochs_c0.01": mean_of(fast, recovery_epochs, 2),
