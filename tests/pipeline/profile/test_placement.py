@@ -21,7 +21,7 @@ def test_loads_are_what_a_count_by_hand_finds() -> None:
     profile = profile_of(wanted, [{"n": number} for number in range(5)], rate=5.0)
     capacities = {"b1": Capacity(1000.0, 0.01, 0.001), "b2": Capacity(500.0, 0.02, 0.0)}
     first, second = predicted(profile, capacities, [each.broker for each in profile.subscriptions])
-    assert first == BrokerPlan("b1", 2, 4.0, 6.0 * SIZE, 0.012, pytest.approx(0.048), 1.2)  # type: ignore[arg-type]
+    assert first == BrokerPlan("b1", 2, 4.0, 6.0 * SIZE, 0.012, 4.0 * 0.012, 1.2)
     assert second == BrokerPlan("b2", 1, 2.0, 2.0 * SIZE, 0.02, 0.04, 0.8)
     assert max_difference([first, second]) == pytest.approx(0.4)
 

@@ -108,4 +108,4 @@ def staged(root: Path, folder: str, parts: Sequence[Sequence[Message]], query: s
 
 
 def numbers(found: Sequence[Message]) -> list[int]:
-    return [number for message in found if isinstance(number := message.attributes["number"], int)]
+    return [int(str(message.attributes["number"])) for message in found]
