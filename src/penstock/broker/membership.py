@@ -22,7 +22,7 @@ CHANGEABLE: Final = frozenset(
         *("neighbours", "members", "link_credential", "access", "silent_ms", "handshake_ms", "acknowledge_ms"),
         *("client_outbox_bytes", "link_outbox_bytes", "control_outbox_bytes", "held_back_bytes", "congestion"),
         *("grace_ms", "retain_ms", "retain_bytes", "retain_bytes_max", "retain_policy"),
-        *("connections_max", "subscriptions_max", "address", "migration_ms", "token", "limit"),
+        *("connections_max", "subscriptions_max", "address", "migration_ms", "token", "limit", "report_ms"),
     }
 )
 """What may change at run time. All else was told to clients, or is built into streams and logs."""
