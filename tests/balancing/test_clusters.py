@@ -38,16 +38,6 @@ def test_two_clusters_share_what_one_had() -> None:
     assert abs(first - second) <= 0.15 + 0.05
 
 
-def test_a_session_ends_when_all_are_balanced_and_edges_look_at_their_own_again() -> None:
-    model = chain(200)
-    model.run(300)
-    ended = [dict(note.fields) for note in model.notes if note.event == "balancing-clusters-ended"]
-    assert ended
-    assert any("balanced" in str(each["why"]) or "done" in str(each["why"]) for each in ended)
-    if all(head.session is None for head in model.heads.values()):
-        assert all(host.watched == () for host in model.hosts.values())
-
-
 class Head:
     """A head whose surroundings the test plays."""
 
@@ -156,4 +146,21 @@ def test_a_partner_that_vanishes_ends_the_session_by_time() -> None:
     assert kinds(said) == ["reply", "watch"]
     head.wait(901, EDGE)
     assert head.head.session is None
+    assert head.watched() == ()
+
+
+def test_a_session_ends_when_all_edges_are_in_each_others_balanced_sets() -> None:
+    head = Head()
+    head.hear(EDGE)
+    head.hear(CALM)
+    head.send(Letter("h2", "h1", 5, Request("input"), is_global=True))
+    first = Pie("a1", "h1", State.OK, Load(0.5), ("b1",))
+    other = Pie("b1", "h2", State.OK, Load(0.5), ("a1",))
+    apart = Pie("b1", "h2", State.OK, Load(0.1))
+    busy = Pie("b1", "h2", State.BUSY, Load(0.5), ("a1",))
+    assert "done" not in kinds(head.wait(4, first, other)), "not before edges had time to act"
+    assert "done" not in kinds(head.wait(10, first, apart))
+    assert "done" not in kinds(head.wait(10, first, busy))
+    assert kinds(head.wait(2, first, other)) == ["done", "watch"]
+    assert head.state() is State.STABILIZING
     assert head.watched() == ()

@@ -10,7 +10,7 @@ import pytest
 from overlay import Overlay
 from penstock.broker import BrokerSettings
 from penstock.broker.effects import Operate, Record
-from penstock.broker.mechanism import Answer, Mechanism, PublishSystem, Tell
+from penstock.broker.mechanism import Answer, Mechanism, PublishSystem, Select, Tell
 from penstock.model.message import Message
 from penstock.model.values import Attributes
 from penstock.selectors.selector import Selector
@@ -108,7 +108,10 @@ def test_the_figures_of_a_mechanism_are_in_the_status_of_its_broker() -> None:
 
 
 def test_answers_are_values() -> None:
-    examples: list[Answer] = [Tell("b", b"x"), PublishSystem(Message({"a": 1})), Record("greeted"), Operate("1/a/1", 5)]
+    examples: list[Answer] = [
+        *(Tell("b", b"x"), PublishSystem(Message({"a": 1})), Record("greeted"), Operate("1/a/1", 5)),
+        Select(Selector.parse("$class = 'PIE'")),
+    ]
     assert {type(each) for each in examples} == set(get_args(Answer))
     for each in examples:
         assert dataclasses.replace(each) == each
