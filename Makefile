@@ -46,10 +46,12 @@ soak: $(STAMP) ## long fuzzing and campaigns (SEEDS=n)
 mutants: $(STAMP) ## put deliberate bugs into copies of the sources; the campaign must find each
 	$(BIN)/python -m bench.mutants
 
-docs: $(STAMP) ## run every experiment quickly and refresh docs/results
-	$(BIN)/penstock lab run matching-scale --seed 1 --json docs/results/matching-scale.json --figures docs/results
-	$(BIN)/penstock lab run delivery-chaos --seed 1 --json docs/results/delivery-chaos.json --figures docs/results
+docs: $(STAMP) ## the manual as a web site in site/, with the report of all results
+	$(BIN)/penstock overlay settings --markdown > docs/configuration.md
+	$(BIN)/mkdocs build --strict --quiet
+	@# A figure outside its band is said in the report, and is no reason not to have one.
+	$(BIN)/penstock lab report --read docs/results --out site/report.html || test $$? = 1
 
 clean: ## remove everything that can be made again
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
