@@ -42,6 +42,7 @@ _PUBLISHERS_FROM_S: Final = 5.0
 _QUIET_MS: Final = 600_000
 """Heartbeats of so many clients would only cost time."""
 _REPORT_MS: Final = 5_000
+_DRAIN_MS_MAX: Final = 3_600_000
 
 
 @dataclass(slots=True, frozen=True)
@@ -197,8 +198,15 @@ class BalancingOverlay:
         self.world.clock.at(max(int(at_us), self.world.clock.now_us), publish)
 
     def stop(self) -> None:
-        """Publish nothing any more, and move nobody: what is on its way arrives."""
+        """Publish nothing any more, and wait until everybody has been told that there is nothing left."""
         self._is_publishing = False
+        limit_ms = self.world.elapsed_ms + _DRAIN_MS_MAX
+        self.world.run_for(3 * _REPORT_MS)
+        last = self._journal[-1][1] if self._journal else 0
+        while self.world.elapsed_ms < limit_ms and any(
+            member.positions.get(_PUBEND, 0) <= last for member in self.members if member.is_subscribed
+        ):
+            self.world.run_for(_SAMPLE_S * 1000)
 
     def double_half(self) -> None:
         """Half of the publishers publish twice as much from now on."""
