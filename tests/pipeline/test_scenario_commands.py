@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from typer.testing import CliRunner, Result
 
 from penstock.cli.app import app
+from penstock.model.message_id import MessageId
 from pipeline.audit.test_job import EXACT, WRONG, Run
 from pipeline.trace.recorded import SLACK_MS, T0
 
@@ -29,17 +30,21 @@ def test_a_lake_is_traced_and_audited_from_the_command_line(spark: SparkSession,
     bad.mkdir(parents=True, exist_ok=True)
     (bad / "torn.parquet").write_bytes(b"PAR1")
     ids = tmp_path / "ids.txt"
-    ids.write_text(f"# some ids\n{run.name_of(0)}\n\n{run.name_of(WRONG).lower()}\nnonsense\n")
+    later = MessageId(3, 1, T0 + 10 * 86_400_000, 0)
+    ids.write_text(f"# some ids\n{run.name_of(0)}\n\n{run.name_of(WRONG).lower()}\nnonsense\n{later}\n")
     slack = ["--slack", str(SLACK_MS)]
     result = pipeline("trace", str(lake), "--ids", str(ids), "--out", str(tmp_path / "out"), *slack)
     assert result.exit_code == 1, result.output
     assert "no id: a message id has 26 characters, not 8: 'nonsense'" in result.stderr
     assert "left out: histories/date=2023-11-14/broker=b3/torn.parquet" in result.stderr
     summary = json.loads(result.stdout)
-    assert (summary["ids"], summary["malformed"], summary["found"], summary["incomplete"]) == (2, 1, 2, 2)
-    assert {each["message_id"] for each in summary["traces"]} == {run.name_of(0), run.name_of(WRONG)}
-    assert all(gap["broker"] == "b3" for each in summary["traces"] for gap in each["gaps"])
-    assert pq.read_table(tmp_path / "out" / "traces").num_rows == 2
+    assert (summary["ids"], summary["malformed"], summary["found"], summary["uncertain"]) == (3, 1, 2, 1)
+    *known, unknown = summary["traces"]
+    assert {each["message_id"] for each in known} == {run.name_of(0), run.name_of(WRONG)}
+    assert all(gap["broker"] == "b3" for each in known for gap in each["gaps"])
+    # It is newer than what was shipped.
+    assert (unknown["message_id"], "open" in summary["gaps"]) == (str(later), True)
+    assert pq.read_table(tmp_path / "out" / "traces").num_rows == 3
     again = pipeline("trace", str(lake), "--ids", str(ids), "--out", str(tmp_path / "out"), *slack)
     assert (again.exit_code, "is not empty" in again.stderr) == (2, True)
     (bad / "torn.parquet").unlink()
