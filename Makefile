@@ -17,8 +17,9 @@ $(STAMP): pyproject.toml scripts/setup.sh
 
 setup: $(STAMP) ## make .venv with everything in it
 
-demo: $(STAMP) ## real brokers, publishers and subscribers on this machine, checked message by message
-	$(BIN)/penstock demo
+demo: $(STAMP) ## the story of all mechanisms on real processes, judged message by message (FAST=1: in short)
+	@mkdir -p build
+	$(BIN)/penstock demo $(if $(filter-out 0,$(FAST)),--fast) --report build/demo.html
 
 test: $(STAMP) ## run all tests (what CI runs)
 	$(BIN)/python -m pytest -n 2 --ignore tests/pipeline tests src

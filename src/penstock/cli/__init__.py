@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
-from penstock.cli.app import main
-
 __all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line to its end."""
+    # Imported here: who needs a single command of it should not wait for all.
+    from penstock.cli.app import main as run
+
+    run()

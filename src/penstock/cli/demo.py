@@ -1,191 +1,119 @@
-"""``penstock demo``: messages flow through real broker processes, and every single one is accounted for."""
+"""``penstock demo``: the story of all mechanisms on real processes, with a verdict on every single message."""
 
 from __future__ import annotations
 
 import asyncio
-import signal
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from random import Random
-from typing import Annotated, Any, Final
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Final
 
 import msgspec
 import typer
-from rich.live import Live
-from rich.table import Table
 
 from penstock.cli.console import FAILURE, console
-from penstock.cli.demo_run import DemoSettings, Tally, assigned, demo_selectors, play
-from penstock.cli.demo_verdict import Verdict, judge, latency_of
-from penstock.lab.demo_overlay import DemoOverlay
+from penstock.cli.story import FAST, FULL, Narrator, Outcome, story_page, tell
+from penstock.cli.story.crowd import Crowd
+from penstock.cli.story.market import Market
+from penstock.cli.story.plan import BROKER_COMMAND, can_ship, story_plan
+from penstock.cli.story.spark import missing_for_spark
+from penstock.lab.links.ending import ending_in_order
+from penstock.lab.links.overlays import RelayedOverlay
 from penstock.live.loop import run
-from penstock.sim.workloads import QuoteWorkload
+from penstock.model.errors import MisuseError
 
 __all__ = ["EXAMPLES", "demo"]
 
 EXAMPLES = """
-Publishers are at pb1, subscribers at sb1 and sb2, ib1 is in between: four processes on loopback. Ends with 0 only if
-every subscriber got exactly the messages that its selector fits, each once, in order per publisher.
+Seven brokers on loopback, 200 subscribers: balancing, a narrow link, a cut link, a limit, the token, a trace, Spark.
+Ends with 0 only if every subscriber got exactly the messages that its selector fits, each once, in order per
+publisher, and Spark's audit agrees. A chapter that is "not as expected", as on a busy machine, is no failure.
 
 Examples:
 
 - `penstock demo`
-- `penstock demo --seconds 5 --rate 2000 --subscribers 50`
-- `penstock demo --seconds 3 --json | jq .latency`
+- `penstock demo --fast --report demo.html`
+- `penstock demo --keep`
+- `penstock demo --fast --no-spark --json | jq .lost`
 """
 
-_SHOW_S: Final = 0.25
-_LINE_S: Final = 1.0
-_DAYS: Final = 250
+_REPORT: Final = Path("penstock-demo.html")
 
 
 def demo(
     *,
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long to publish.")] = 20.0,
-    rate: Annotated[float, typer.Option(min=1.0, help="Messages per second to publish.")] = 500.0,
-    subscribers: Annotated[int, typer.Option(min=1, max=1_000, help="How many subscribe.")] = 20,
+    fast: Annotated[bool, typer.Option("--fast", help="As short as it can be.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the brokers running at the end, until Ctrl-C.")] = False,
+    spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Whether Spark has its chapter.")] = True,
+    subscribers: Annotated[int, typer.Option(min=4, max=1_000, help="How many subscribe.")] = FULL.subscribers,
+    rate: Annotated[float, typer.Option(min=8.0, max=2_000.0, help="Messages per second to publish.")] = FULL.rate,
     seed: Annotated[int, typer.Option(min=0, help="The same seed makes the same quotes and selectors.")] = 0,
+    report: Annotated[Path, typer.Option(metavar="FILE", help="Where the page about this run goes.")] = _REPORT,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
 ) -> None:
-    """Start four brokers, publish quotes, subscribe by content, and check what was delivered."""
-    settings = DemoSettings(seconds, rate, subscribers, seed)
-    workload = QuoteWorkload(Random(seed), days=_DAYS)
-    tally = Tally(assigned(demo_selectors(workload, subscribers)))
-    console.note("starting brokers pb1, ib1, sb1 and sb2")
-    with _term_is_interrupt(), DemoOverlay() as overlay:
-        run(_shown(overlay, settings, workload, tally))
-    console.note(f"asking every selector about every message: {len(tally.sent):,} × {subscribers:,}")
-    verdicts = [judge(each.selector, tally.sent, each.ids, damaged=each.damaged) for each in tally.subscribers]
+    """Play the story of all mechanisms on real processes, and judge every delivery."""
+    pace = FAST if fast else FULL
+    durable = min(pace.durable, subscribers)
+    settings = replace(pace, subscribers=subscribers, durable=durable, rate=rate, seed=seed, with_spark=spark)
+    _check_report(report)
+    problem = missing_for_spark() if spark else ""
+    if problem:
+        console.note(f"the chapter on Spark will be left out: {problem}")
+    market = Market(seed, rate=rate, subscribers=subscribers)
+    plan = story_plan(settings, market.delivered_bytes_s(), ship=can_ship())
+    console.note(f"starting {len(plan.pubends)} brokers: {', '.join(plan.pubends)}")
+    with ending_in_order(), RelayedOverlay(plan, command=BROKER_COMMAND) as overlay:
+        with Narrator(console.errors) as narrator:
+            outcome = run(tell(overlay, settings, Crowd(market, durable=durable), narrator))
+        _conclude(outcome, report, as_json=as_json)
+        if keep:
+            _keep(overlay)
+    if not outcome.is_good:
+        console.fail("something was lost, repeated, damaged or out of order, or the audit found a fault", FAILURE)
+
+
+def _check_report(report: Path) -> None:
+    """Better now than after two minutes."""
+    if not report.parent.is_dir():
+        raise MisuseError(f"there is no folder {report.parent} for the report")
+    if report.is_dir():
+        raise MisuseError(f"{report} is a folder, and cannot be the report")
+
+
+def _conclude(outcome: Outcome, report: Path, *, as_json: bool) -> None:
+    try:
+        report.write_text(story_page(outcome), encoding="utf-8")
+    except OSError as error:
+        console.note(f"cannot write the report to {report}: {error.strerror}")
     if as_json:
-        console.line(msgspec.json.format(msgspec.json.encode(_outcome(settings, tally, verdicts)), indent=2).decode())
+        console.line(msgspec.json.format(msgspec.json.encode(outcome.as_builtins()), indent=2).decode())
     else:
-        _print(tally, verdicts)
-    wrong = sum(not each.is_right for each in verdicts)
-    if wrong:
-        console.fail(f"{wrong} of {len(verdicts)} subscribers did not get exactly what they asked for", FAILURE)
+        for number, told in enumerate(outcome.chapters, start=1):
+            console.line(f"{number}. {told.title}: {told.word}")
+        console.line(outcome.verdict_line())
+        if outcome.is_good:
+            console.line("every subscriber got exactly what it asked for")
+    console.note(f"the report: {report.resolve()}")
 
 
-@contextmanager
-def _term_is_interrupt() -> Iterator[None]:
-    """Within it SIGTERM does what Ctrl-C does, so that no broker is left behind."""
-    former = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, former)
-
-
-async def _shown(overlay: DemoOverlay, settings: DemoSettings, workload: QuoteWorkload, tally: Tally) -> None:
-    """Play the demo while somebody looks on."""
-    showing = asyncio.create_task(_show_live(tally) if console.errors.is_terminal else _show_lines(tally))
-    try:
-        await play(overlay, settings, workload, tally)
-    finally:
-        showing.cancel()
-        await asyncio.gather(showing, return_exceptions=True)
-
-
-class _Rates:
-    """Counts per second since they were looked at last."""
-
-    def __init__(self) -> None:
-        self._last: dict[str, int] = {}
-        self._last_s = time.monotonic()
-
-    def of(self, counts: dict[str, int]) -> dict[str, float]:
-        now_s = time.monotonic()
-        seconds = max(now_s - self._last_s, 1e-9)
-        rates = {name: (count - self._last.get(name, 0)) / seconds for name, count in counts.items()}
-        self._last, self._last_s = counts, now_s
-        return rates
-
-
-async def _show_live(tally: Tally) -> None:
-    rates = _Rates()
-    with Live(console=console.errors, auto_refresh=False, transient=True) as live:
-        while True:
-            await asyncio.sleep(_SHOW_S)
-            live.update(_table(tally, rates.of(_counts(tally))), refresh=True)
-
-
-async def _show_lines(tally: Tally) -> None:
-    rates = _Rates()
-    while True:
-        await asyncio.sleep(_LINE_S)
-        now = rates.of(_counts(tally))
-        sent = f"sent {len(tally.sent):,} ({now['sent']:,.0f}/s)"
-        console.note(f"{sent}, delivered {tally.delivered:,} ({now['delivered']:,.0f}/s)")
-
-
-def _counts(tally: Tally) -> dict[str, int]:
-    counts = {"sent": len(tally.sent), "delivered": tally.delivered}
-    for name, figures in tally.brokers.items():
-        counts |= {f"{name} {what}": figures[what] for what in ("published", "forwarded", "delivered")}
-    return counts
-
-
-def _table(tally: Tally, rates: dict[str, float]) -> Table:
-    table = Table(title="messages on their way", title_justify="left")
-    for heading in ("who", "does", "so far", "per second"):
-        table.add_column(heading, justify="left" if heading in {"who", "does"} else "right")
-    for name, count in _counts(tally).items():
-        who, _, what = name.rpartition(" ")
-        if count or not who:
-            who = who or ("publishers" if name == "sent" else "subscribers")
-            table.add_row(who, "receive" if name == "delivered" else what, f"{count:,}", f"{rates[name]:,.0f}")
-    return table
-
-
-def _print(tally: Tally, verdicts: list[Verdict]) -> None:
-    columns = {
-        "#": "right",
-        "at": "left",
-        "selector": "left",
-        "matched": "right",
-        "delivered": "right",
-        "verdict": "left",
-    }
-    console.table("what subscribers got", columns, _rows(tally, verdicts))
-    all_ns = [each for subscriber in tally.subscribers for each in subscriber.latencies_ns]
-    latency = latency_of(all_ns)
-    console.line(
-        f"sent {len(tally.sent):,} ({len(tally.sent) / max(tally.publishing_s, 1e-9):,.0f}/s),"
-        f" matched {sum(each.matched for each in verdicts):,}, delivered {tally.delivered:,}"
+def _keep(overlay: RelayedOverlay) -> None:
+    """Wait for Ctrl-C."""
+    file = overlay.brokers.file
+    console.note(
+        "the brokers run until you press Ctrl-C here; in another terminal try:\n"
+        f"  penstock status {file}\n"
+        f"  penstock top {file}\n"
+        f"  penstock token status {file}\n"
+        f'  penstock subscribe "symbol IS NOT NULL" --broker {overlay.brokers.url("sb1")}\n'
+        f"  penstock publish --broker {overlay.brokers.url('pb1')} --help"
     )
-    if latency is not None:
-        console.line(
-            f"latency, publisher to subscriber over three brokers: p50 {latency.p50_ms:.1f} ms,"
-            f" p90 {latency.p90_ms:.1f} ms, p99 {latency.p99_ms:.1f} ms, max {latency.max_ms:.1f} ms"
-        )
-    if all(each.is_right for each in verdicts):
-        console.line("every subscriber got exactly what it asked for")
+    try:
+        run(_watched(overlay))
+    except KeyboardInterrupt:
+        console.note("ending the brokers")
 
 
-def _rows(tally: Tally, verdicts: list[Verdict]) -> Iterator[tuple[str, ...]]:
-    for number, (subscriber, verdict) in enumerate(zip(tally.subscribers, verdicts, strict=True), start=1):
-        counts = f"{verdict.matched:,}", f"{verdict.delivered:,}"
-        yield str(number), subscriber.broker, subscriber.selector, *counts, verdict.word
-
-
-def _outcome(settings: DemoSettings, tally: Tally, verdicts: list[Verdict]) -> dict[str, Any]:
-    all_ns = [each for subscriber in tally.subscribers for each in subscriber.latencies_ns]
-    return {
-        "settings": settings,
-        "exact": all(each.is_right for each in verdicts),
-        "sent": len(tally.sent),
-        "matched": sum(each.matched for each in verdicts),
-        "delivered": tally.delivered,
-        "publishing_s": round(tally.publishing_s, 3),
-        "latency": latency_of(all_ns),
-        "subscribers": [
-            {
-                "broker": subscriber.broker,
-                "selector": subscriber.selector,
-                "verdict": verdict,
-                "latency": latency_of(subscriber.latencies_ns),
-            }
-            for subscriber, verdict in zip(tally.subscribers, verdicts, strict=True)
-        ],
-        "brokers": tally.brokers,
-    }
+async def _watched(overlay: RelayedOverlay) -> None:
+    """Until somebody interrupts it, or a broker ends by itself."""
+    while True:
+        overlay.check()
+        await asyncio.sleep(1.0)

@@ -1,9 +1,16 @@
-"""The papers' experiments, one file each: what was published beside what we measure."""
+"""The papers' experiments, one file each: what was published beside what we measure.
+
+Experiments are imported when somebody asks for them: the small processes that the lab starts need none.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from penstock.lab.experiment import Context, Experiment, Parameter, Reporter, Result, run_experiment
-from penstock.lab.registry import EXPERIMENTS, find_experiment
+
+if TYPE_CHECKING:
+    from penstock.lab.registry import EXPERIMENTS, find_experiment
 
 __all__ = [
     "EXPERIMENTS",
@@ -15,3 +22,11 @@ __all__ = [
     "find_experiment",
     "run_experiment",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("EXPERIMENTS", "find_experiment"):
+        from penstock.lab import registry
+
+        return getattr(registry, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,84 @@
+"""Counts over time, looked at from outside: what was published and delivered, and who is where."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from penstock.cli.story.crowd import Crowd
+
+__all__ = ["Read", "Sample", "Sampler"]
+
+_EVERY_S: Final = 0.5
+_SAMPLES_MAX: Final = 20_000
+
+
+@dataclass(slots=True, frozen=True)
+class Sample:
+    """Counts since the beginning, at one moment."""
+
+    at_s: float
+    published: int
+    delivered: int
+    delivered_by: Mapping[str, int]
+    """By broker."""
+    published_by: Mapping[str, int]
+    """By feed."""
+    clients: Mapping[str, int]
+    """Subscribers by broker, at this moment."""
+
+
+Read = Callable[[Sample], int]
+"""Which count of a sample is meant."""
+
+
+class Sampler:
+    """Takes samples, and says rates."""
+
+    def __init__(self, crowd: Crowd, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._crowd, self._clock = crowd, clock
+        self._begun_s = clock()
+        self.samples: deque[Sample] = deque(maxlen=_SAMPLES_MAX)
+
+    @property
+    def now_s(self) -> float:
+        """Time since the beginning."""
+        return self._clock() - self._begun_s
+
+    def take(self) -> Sample:
+        """Count now."""
+        crowd = self._crowd
+        sample = Sample(
+            self.now_s,
+            crowd.published,
+            crowd.delivered,
+            dict(crowd.delivered_by),
+            {each.feed.name: each.published for each in crowd.publishers},
+            dict(sorted(crowd.clients_by_broker().items())),
+        )
+        self.samples.append(sample)
+        return sample
+
+    async def run(self, on_sample: Callable[[], None]) -> NoReturn:
+        """Take samples now and then, and say so."""
+        while True:
+            self.take()
+            on_sample()
+            await asyncio.sleep(_EVERY_S)
+
+    def rate(self, read: Read, window_s: float) -> float:
+        """Of a count, how much it grew per second over the last so many seconds."""
+        if not self.samples:
+            return 0.0
+        last = self.samples[-1]
+        first = last
+        for sample in reversed(self.samples):
+            first = sample
+            if last.at_s - sample.at_s >= window_s:
+                break
+        passed_s = last.at_s - first.at_s
+        return (read(last) - read(first)) / passed_s if passed_s > 0 else 0.0

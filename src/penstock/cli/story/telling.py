@@ -1,0 +1,180 @@
+"""The whole story in order: brokers start, the crowd comes, chapter by chapter, and a verdict in the end.
+
+A chapter that does not show what it should says so, and the story goes on. Only the verdict decides: what subscribers
+got, and what the audit found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
+from functools import partial
+from itertools import chain
+from typing import Any, Final, TypeAlias
+
+from penstock.cli.demo_verdict import latency_of
+from penstock.cli.story.crowd import Crowd
+from penstock.cli.story.judging import judge_all
+from penstock.cli.story.limit import limit
+from penstock.cli.story.links import links
+from penstock.cli.story.narrator import Narrator
+from penstock.cli.story.outcome import Outcome, Told
+from penstock.cli.story.plan import HOSTS, JOINED, PUBLISHING
+from penstock.cli.story.sampling import Sampler
+from penstock.cli.story.settings import StorySettings
+from penstock.cli.story.spark import spark
+from penstock.cli.story.spreading import spreading
+from penstock.cli.story.stage import Stage
+from penstock.cli.story.token import token
+from penstock.cli.story.trace import trace
+from penstock.client import Client, connect
+from penstock.lab.demo_overlay import BrokerProcessError
+from penstock.lab.links.overlays import RelayedOverlay
+from penstock.model.errors import PenstockError
+
+__all__ = ["CHAPTERS", "tell"]
+
+Play: TypeAlias = Callable[[Stage, Told], Awaitable[None]]
+
+_STALLED_S_MAX: Final = 60.0
+"""When nothing has arrived anywhere for so long, what has not arrived is lost."""
+
+CHAPTERS: Final[tuple[tuple[str, str, str, Play], ...]] = (
+    (
+        "balancing",
+        "Everybody at one broker: balancing",
+        "Subscribers who all join one broker are moved, by the brokers themselves, to where there is power to spare.",
+        spreading,
+    ),
+    (
+        "links",
+        "A narrow link and a cut one: guaranteed delivery, congestion control",
+        "Publishers follow what the slowest link can carry; what a cut link has missed is asked for again.",
+        links,
+    ),
+    (
+        "limit",
+        "One limit for all: Ajil",
+        "A limit on all that is published is shared out among the publishers: those who send most slow down most.",
+        limit,
+    ),
+    (
+        "token",
+        "Heavy chores, one at a time: the wandering token",
+        "A token walks from broker to broker; who has it ships what it has on record to a lake of Parquet files.",
+        token,
+    ),
+    (
+        "trace",
+        "Where did this message go? Tracking",
+        "Brokers remember what passed them; asked about one message, they find its way and its receivers.",
+        trace,
+    ),
+    (
+        "spark",
+        "The same at scale: Spark",
+        "Spark archives all messages, traces many of them at once, and audits what durable subscribers received.",
+        spark,
+    ),
+)
+"""Key, title, what it is about, and who plays it."""
+
+
+async def tell(overlay: RelayedOverlay, settings: StorySettings, crowd: Crowd, narrator: Narrator) -> Outcome:
+    """Play it all with brokers that run; raises ``BrokerProcessError`` if one of them ends."""
+    await overlay.linked()
+    chapters: list[Told] = []
+    async with AsyncExitStack() as stack:
+        await crowd.join(stack, overlay.brokers.url(JOINED), connect=_client)
+        await crowd.hire(stack, overlay.brokers.url(PUBLISHING), connect=_client)
+        sampler = Sampler(crowd)
+        observer = await stack.enter_async_context(_client(overlay.brokers.url(HOSTS[-1]), "observer"))
+        stage = Stage(settings, overlay, crowd, sampler, narrator, observer)
+        samples = sampler.run(lambda: _show(stage))
+        await _unless_failed(_flowing(stage, chapters), samples, *(crowd.read(each) for each in crowd.members))
+        samples_taken = list(sampler.samples)
+        narrator.clear()
+        # What was read last counts as acknowledged, so that an audit can judge it.
+        await asyncio.gather(*(each.subscription.close() for each in crowd.members if each.subscription is not None))
+    await _played(stage, chapters, len(CHAPTERS) - 1)
+    narrator.chapter(len(CHAPTERS) + 1, "The verdict", _about_the_verdict(crowd))
+    judged = await asyncio.to_thread(judge_all, crowd.members, crowd.sent)
+    latencies = list(chain.from_iterable(each.latencies_ns for each in crowd.members))
+    audit = chapters[-1].facts.get("audit_clean")
+    return Outcome(settings, chapters, samples_taken, judged, len(crowd.sent), latency_of(latencies), audit)
+
+
+def _client(url: str, name: str) -> Client:
+    return connect(url, name=name)
+
+
+async def _flowing(stage: Stage, chapters: list[Told]) -> None:
+    """All chapters during which messages flow, to the last message."""
+    stop = asyncio.Event()
+    publishing = asyncio.gather(*(each.run(stop) for each in stage.crowd.publishers))
+    try:
+        for number in range(len(CHAPTERS) - 1):
+            await _played(stage, chapters, number)
+            if publishing.done():
+                # It ends before it is told to only if something went wrong.
+                await publishing
+        stop.set()
+        await publishing
+    finally:
+        publishing.cancel()
+        await asyncio.gather(publishing, return_exceptions=True)
+    stage.narrator.say("publishers stop; waiting for the last message of each at every subscriber")
+    await _arrived(stage)
+
+
+async def _arrived(stage: Stage) -> None:
+    """Wait until all have all, as long as anything still comes."""
+    crowd, before = stage.crowd, -1
+    while not crowd.is_done and crowd.delivered > before:
+        before = crowd.delivered
+        await stage.until(partial(_goes_on, crowd, before), _STALLED_S_MAX)
+
+
+def _goes_on(crowd: Crowd, before: int) -> bool:
+    return crowd.is_done or crowd.delivered > before
+
+
+async def _played(stage: Stage, chapters: list[Told], number: int) -> None:
+    key, title, about, play = CHAPTERS[number]
+    told = Told(key, title, about, begun_s=stage.sampler.now_s)
+    chapters.append(told)
+    stage.narrator.chapter(number + 1, title, about)
+    try:
+        await play(stage, told)
+    except BrokerProcessError:
+        raise
+    except PenstockError as error:
+        told.as_expected = False
+        stage.say(told, f"that did not work: {error}")
+    told.ended_s = stage.sampler.now_s
+
+
+def _show(stage: Stage) -> None:
+    sample = stage.sampler.samples[-1]
+    stage.narrator.figures(sample, published=stage.published_rate(), delivered=stage.delivered_rate())
+
+
+def _about_the_verdict(crowd: Crowd) -> str:
+    return (
+        f"From outside the brokers: each of {len(crowd.members)} selectors is asked about each of "
+        f"{len(crowd.sent):,} messages, and compared with what the subscriber got."
+    )
+
+
+async def _unless_failed(work: Coroutine[Any, Any, None], *endless: Coroutine[Any, Any, None]) -> None:
+    """Do the work to its end, unless something beside it fails; then nothing goes on."""
+    tasks = [asyncio.create_task(each) for each in (work, *endless)]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()

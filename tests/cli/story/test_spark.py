@@ -1,0 +1,101 @@
+"""The chapter on Spark, with a worker that is no Spark: what it says, what it leaves out, how it is ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from contextlib import aclosing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock.cli.demo_verdict import SentMessage
+from penstock.cli.story import spark as chapter
+from penstock.cli.story.spark import findings_of, missing_for_spark, spark
+from penstock.cli.story.spark_worker import Finding, Work
+from penstock.model.message_id import MessageId
+from penstock.pipeline.errors import JavaMissingError
+from stages import World
+
+WORK = Work("penstock://a", "lake", "out", ["x"], 1, 2)
+CLEAN = [
+    Finding("session", 1.0, ["Spark is there"]),
+    Finding("archive", 1.0, ["3 rows"], {"rows": 3}),
+    Finding("trace", 1.0, ["3 found"], {"ids": 3, "found": 3}),
+    Finding("audit", 1.0, ["all delivered"], {}),
+]
+
+
+def worker(findings: list[Finding], *, then: str = "") -> tuple[str, ...]:
+    lines = [msgspec.json.encode(each).decode() for each in findings]
+    return sys.executable, "-c", f"import sys, time; print(*{lines!r}, sep='\\n', flush=True); {then}"
+
+
+def played(monkeypatch: pytest.MonkeyPatch, findings: list[Finding]) -> World:
+    monkeypatch.setattr(chapter, "_COMMAND", worker(findings))
+    monkeypatch.setattr(chapter, "missing_for_spark", lambda: "")
+    world, later_ms = World(), int(time.time() * 1_000) + 60_000
+    for name in world.plan.pubends:
+        world.logs[name] = f" operated broker={name} fence=1.1 begun_ms={later_ms} ended_ms={later_ms + 1}\n"
+    world.crowd.sent.append(SentMessage(MessageId(1, 1, later_ms, 1), {}))
+    asyncio.run(spark(world.stage, world.told))
+    return world
+
+
+def test_a_clean_audit_is_as_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = played(monkeypatch, CLEAN).told
+    assert told.as_expected
+    assert told.facts["audit_clean"] is True
+    assert told.facts["archive"] == {"rows": 3, "seconds": 1.0}
+    assert told.lines[-1] == "audit: all delivered"
+
+
+def test_an_audit_with_faults_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    faulty = Finding("audit", 1.0, ["1 lost"], {}, is_clean=False)
+    told = played(monkeypatch, [*CLEAN[:3], faulty]).told
+    assert (told.as_expected, told.facts["audit_clean"]) == (False, False)
+
+
+def test_messages_that_were_not_found_are_not_as_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = played(monkeypatch, [*CLEAN[:2], Finding("trace", 1.0, [], {"ids": 3, "found": 2}), CLEAN[3]]).told
+    assert (told.as_expected, told.facts["audit_clean"]) == (False, True)
+
+
+def test_a_worker_that_fails_leaves_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = played(monkeypatch, [CLEAN[0], Finding("error", 0.0, ["no space"], is_clean=False)]).told
+    assert (told.as_expected, told.facts["audit_clean"]) == (False, None)
+    assert "failed: no space" in told.lines
+    assert told.lines[-1] == "Spark did not get to the end of its work"
+
+
+def test_without_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise JavaMissingError("Spark needs Java; sudo apt-get install it")
+
+    monkeypatch.setattr(chapter, "check_requirements", missing)
+    assert missing_for_spark() == "Spark needs Java; sudo apt-get install it"
+    world = World()
+    asyncio.run(spark(world.stage, world.told))
+    assert world.told.as_expected is None
+    assert world.told.lines == ["left out: Spark needs Java; sudo apt-get install it"]
+
+
+def test_a_worker_is_ended_with_whoever_listens_to_it(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    note = (
+        f"import os; open({str(pid_file)!r}, 'w').write(str(os.getpid())); print('{{}}', flush=True); time.sleep(600)"
+    )
+
+    async def listen() -> Finding:
+        async with aclosing(findings_of(worker(CLEAN[:1], then=note), WORK)) as findings:
+            async for each in findings:
+                return each
+        raise AssertionError("said nothing")
+
+    assert asyncio.run(listen()).step == "session"
+    if pid_file.exists():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid_file.read_text()), 0)

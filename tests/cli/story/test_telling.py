@@ -1,0 +1,65 @@
+"""The order of the story, and what happens when a chapter fails; ``test_demo`` plays all of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NoReturn
+
+import pytest
+
+from penstock.cli.story import telling
+from penstock.cli.story.outcome import Told
+from penstock.cli.story.stage import Stage
+from penstock.cli.story.telling import CHAPTERS
+from penstock.lab.demo_overlay import BrokerProcessError
+from penstock.model.errors import PenstockError
+from stages import World
+
+
+def test_chapters_are_in_the_order_of_the_story() -> None:
+    assert [key for key, *_ in CHAPTERS] == ["balancing", "links", "limit", "token", "trace", "spark"]
+    assert all(title and about.endswith(".") for _, title, about, _ in CHAPTERS)
+
+
+def played(monkeypatch: pytest.MonkeyPatch, error: Exception) -> list[Told]:
+    async def fail(_stage: Stage, _told: Told) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(telling, "CHAPTERS", (("key", "Title", "About.", fail),))
+    world, chapters = World().pass_time(2.0), list[Told]()
+    asyncio.run(telling._played(world.stage, chapters, 0))
+    return chapters
+
+
+def test_a_chapter_that_fails_is_told_and_the_story_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    (told,) = played(monkeypatch, PenstockError("the admin page is gone"))
+    assert told.as_expected is False
+    assert told.lines == ["that did not work: the admin page is gone"]
+    assert (told.begun_s, told.ended_s) == (2.0, 2.0)
+
+
+def test_a_broker_that_ended_ends_the_story(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BrokerProcessError):
+        played(monkeypatch, BrokerProcessError("broker sb1 ended by itself"))
+
+
+def test_waiting_for_the_last_messages_ends_when_all_have_all() -> None:
+    world = World()
+    for member in world.crowd.members:
+        member.marks = len(world.crowd.publishers)
+    asyncio.run(telling._arrived(world.stage))
+    assert world.now_s == 0.0
+
+
+def test_or_when_nothing_has_come_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    monkeypatch.setattr(telling, "_STALLED_S_MAX", 7.0)
+    come = [100, 100]
+
+    def shares() -> dict[str, float]:
+        return {"sb1": float(come.pop())} if come else {}
+
+    monkeypatch.setattr(world, "shares", shares)
+    asyncio.run(telling._arrived(world.stage))
+    assert not come
+    assert world.now_s == 0.5 + 0.5 + 7.0
