@@ -79,8 +79,8 @@ def parse_capacities(texts: Sequence[str], reference: Capacity = REFERENCE) -> d
 def parse_capacity(text: str, reference: Capacity = REFERENCE) -> Capacity:
     """What one broker can do, as a user writes it.
 
-    >>> parse_capacity("0.6mbps:5ms+60us")
-    Capacity(bandwidth=75000.0, delay_base_s=0.005, delay_slope_s=6e-05)
+    >>> parse_capacity("0.6mbps:5ms+1us")
+    Capacity(bandwidth=75000.0, delay_base_s=0.005, delay_slope_s=1e-06)
     """
     text = text.strip()
     try:
