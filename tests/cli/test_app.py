@@ -35,7 +35,7 @@ def test_the_version_is_printed() -> None:
                 "--version",
             ],
         ),
-        (["demo"], ["--seconds", "--rate", "--subscribers", "--seed", "--json", "Examples"]),
+        (["demo"], ["--fast", "--keep", "--no-spark", "--report", "--seed", "--json", "Examples"]),
         (["broker"], ["OVERLAY.TOML", "--name", "--log-json", "--log-level", "Examples"]),
         (
             ["publish"],

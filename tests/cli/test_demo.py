@@ -14,9 +14,12 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli import demo as command
-from penstock.cli import demo_verdict
 from penstock.cli.app import app
-from penstock.cli.story import FAST, judging
+from penstock.cli.demo_verdict import SentMessage
+from penstock.cli.story import FAST, Outcome
+from penstock.cli.story.crowd import Member
+from penstock.cli.story.judging import judge_all
+from penstock.model.message_id import MessageId
 from penstock.pipeline.errors import JavaMissingError
 
 LIMIT_S = 240.0
@@ -56,10 +59,10 @@ def test_the_story_is_played_and_nothing_is_lost(tmp_path: Path, monkeypatch: py
 
 
 def test_a_single_wrong_delivery_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def told(*_: object) -> command.Outcome:
-        sent = [demo_verdict.SentMessage(demo_verdict.MessageId(1, 1, n, 0), {"n": n}) for n in range(3)]
-        member = judging.Member("subscriber-001", "n >= 0", ids=[each.id.to_bytes() for each in sent[1:]])
-        return command.Outcome(FAST, [], [], judging.judge_all([member], sent), 3, None)
+    async def told(*_: object) -> Outcome:
+        sent = [SentMessage(MessageId(1, 1, n, 0), {"n": n}) for n in range(3)]
+        member = Member("subscriber-001", "n >= 0", ids=[each.id.to_bytes() for each in sent[1:]])
+        return Outcome(FAST, [], [], judge_all([member], sent), 3, None)
 
     monkeypatch.setattr(command, "tell", told)
     monkeypatch.setattr(command, "RelayedOverlay", NoOverlay)
@@ -87,8 +90,8 @@ def test_without_java_it_says_so_at_once(tmp_path: Path, monkeypatch: pytest.Mon
     def missing() -> None:
         raise JavaMissingError("Spark needs Java 17; sudo apt-get install openjdk-17-jre-headless")
 
-    async def told(*_: object) -> command.Outcome:
-        return command.Outcome(FAST, [], [], [], 0, None)
+    async def told(*_: object) -> Outcome:
+        return Outcome(FAST, [], [], [], 0, None)
 
     monkeypatch.setattr("penstock.cli.story.spark.check_requirements", missing)
     monkeypatch.setattr(command, "tell", told)

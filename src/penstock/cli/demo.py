@@ -96,17 +96,18 @@ def _conclude(outcome: Outcome, report: Path, *, as_json: bool) -> None:
 
 
 def _keep(overlay: RelayedOverlay) -> None:
-    """Wait for Ctrl-C."""
-    file = overlay.brokers.file
-    console.note(
-        "the brokers run until you press Ctrl-C here; in another terminal try:\n"
-        f"  penstock status {file}\n"
-        f"  penstock top {file}\n"
-        f"  penstock token status {file}\n"
-        f'  penstock subscribe "symbol IS NOT NULL" --broker {overlay.brokers.url("sb1")}\n'
-        f"  penstock publish --broker {overlay.brokers.url('pb1')} --help"
-    )
+    """Say what to do with the brokers, and wait for Ctrl-C."""
+    brokers = overlay.brokers
     try:
+        console.note(
+            "the brokers run until you press Ctrl-C here; in another terminal try:\n"
+            f"  penstock status {brokers.file}\n"
+            f"  penstock top {brokers.file}\n"
+            f"  penstock token status {brokers.file}\n"
+            f"  penstock subscribe {brokers.url('sb4')} TRUE\n"
+            f"  penstock publish {brokers.url('pb1')} --generate 1000 --rate 50\n"
+            f"  penstock limit set {brokers.file} none --set limit_packets_s=10"
+        )
         run(_watched(overlay))
     except KeyboardInterrupt:
         console.note("ending the brokers")

@@ -40,7 +40,7 @@ def played(monkeypatch: pytest.MonkeyPatch, findings: list[Finding]) -> World:
     world, later_ms = World(), int(time.time() * 1_000) + 60_000
     for name in world.plan.pubends:
         world.logs[name] = f" operated broker={name} fence=1.1 begun_ms={later_ms} ended_ms={later_ms + 1}\n"
-    world.crowd.sent.append(SentMessage(MessageId(1, 1, later_ms, 1), {}))
+    world.crowd.sent += [SentMessage(MessageId(1, 1, later_ms, number), {}) for number in range(3)]
     asyncio.run(spark(world.stage, world.told))
     return world
 
@@ -62,6 +62,12 @@ def test_an_audit_with_faults_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_messages_that_were_not_found_are_not_as_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     told = played(monkeypatch, [*CLEAN[:2], Finding("trace", 1.0, [], {"ids": 3, "found": 2}), CLEAN[3]]).told
     assert (told.as_expected, told.facts["audit_clean"]) == (False, True)
+
+
+def test_messages_that_are_not_in_the_archive_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = played(monkeypatch, [CLEAN[0], Finding("archive", 1.0, ["2 rows"], {"rows": 2}), *CLEAN[2:]]).told
+    assert told.as_expected is False
+    assert told.lines[-1] == "3 messages were published, and 2 archived"
 
 
 def test_a_worker_that_fails_leaves_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ _NARROW: Final = 0.25
 """The share of what a link carries that is left of it."""
 _BYTES_S_MIN: Final = 2_000.0
 _FALLEN: Final = 0.7
+_SLOWED: Final = 0.9
 _RECOVERED: Final = 0.75
 _SILENT: Final = 0.05
 _STEADY: Final = 0.9
@@ -33,7 +34,7 @@ async def links(stage: Stage, told: Told) -> None:
 
 async def _throttle(stage: Stage, told: Told) -> bool:
     host, harm_s = THROTTLED[1], stage.settings.harm_s
-    usual = stage.delivered_rate(host)
+    usual, published = stage.delivered_rate(host), stage.published_rate()
     carried = await _carried_bytes_s(stage, THROTTLED)
     narrow = max(carried * _NARROW, _BYTES_S_MIN)
     stage.overlay.limit(THROTTLED, narrow)
@@ -42,13 +43,20 @@ async def _throttle(stage: Stage, told: Told) -> bool:
     )
     fell = await stage.until(lambda: stage.delivered_rate(host) < _FALLEN * usual, harm_s)
     await stage.view()
-    low = stage.delivered_rate(host)
+    # Congestion control reacts to what the host tells, some seconds later; a short story may not see it.
+    await stage.until(lambda: stage.published_rate() < _SLOWED * published, harm_s - stage.settings.view_s)
+    low, slowed = stage.delivered_rate(host), stage.published_rate()
     stage.say(told, f"{host} delivers {low:,.0f}/s instead of {usual:,.0f}/s")
+    if slowed < _SLOWED * published:
+        stage.say(
+            told, f"publishers follow: {slowed:,.0f}/s instead of {published:,.0f}/s, so as not to leave it behind"
+        )
     stage.overlay.limit(THROTTLED, 0)
     came_back = await stage.until(lambda: stage.delivered_rate(host) > _RECOVERED * usual, harm_s)
     stage.say(told, f"the link is as before: {host} delivers {stage.delivered_rate(host):,.0f}/s")
     _honest(stage, told, fell=fell, came_back=came_back)
     told.facts["throttle"] = {"usual": usual, "low": low, "fell": fell, "recovered": came_back}
+    told.facts["publishers"] = {"usual": published, "low": slowed}
     return fell and came_back
 
 

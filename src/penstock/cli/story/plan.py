@@ -91,8 +91,7 @@ def story_plan(settings: StorySettings, delivered_bytes_s: float, *, ship: bool 
         tables["ship"] = {"lake": "lake", "when": "token", **times}
     unit = max(delivered_bytes_s, 1.0) / _BUSY / POWERS[JOINED]
     for name in pubends:
-        power = {"cluster": "demo", "role": "edge", "output_bandwidth": max(1, round(unit * POWERS.get(name, 1)))}
-        tables[f"brokers.{name}.balancing"] = power if name in POWERS else {"is_on": False}
+        tables[f"brokers.{name}.balancing"] = _own_balancing(name, unit)
     return StoryPlan(
         pubends,
         _LINKS,
@@ -100,6 +99,13 @@ def story_plan(settings: StorySettings, delivered_bytes_s: float, *, ship: bool 
         own={PUBLISHING: {"admin_port": free_ports(1)[0]}},
         tables=tables,
     )
+
+
+def _own_balancing(name: str, unit: float) -> Mapping[str, int | str | bool]:
+    if name not in POWERS:
+        return {"is_on": False}
+    # One cluster, whatever links there are: clusters balance each other more slowly than a demo lasts.
+    return {"cluster": "demo", "role": "edge", "output_bandwidth": max(1, round(unit * POWERS[name]))}
 
 
 def _balancing(settings: StorySettings) -> Mapping[str, int | float]:
