@@ -25,6 +25,9 @@ def test_lines_stay_in_the_frame_and_have_names() -> None:
     first = [tuple(map(float, pair.split(","))) for pair in lines[0].attrib["points"].split()]
     assert first[1][1] == min(y for _, y in places)
     assert first == sorted(first)
+    heights = [180 - y for _, y in first]
+    assert heights[0] == 0
+    assert heights[2] / heights[1] == pytest.approx(80 / 200, rel=1e-2)
     texts = [each.text for each in picture.iter("text")]
     assert {"Clients & brokers (clients)", "sb1", "sb<2>", "1", "2", "time (s)"} <= set(texts)
     assert len(picture.findall("rect")) == 2

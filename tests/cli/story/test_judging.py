@@ -22,3 +22,5 @@ def test_all_are_judged_each_by_what_it_wanted() -> None:
     assert (first.name, first.broker, first.moves, first.verdict.word) == ("a", "sb3", 2, "exact")
     assert first.verdict.matched == 3
     assert second.verdict.word == "2 missing, 1 too many"
+    wrong.damaged = 2
+    assert "2 damaged" in judge_all([wrong], SENT)[0].verdict.word

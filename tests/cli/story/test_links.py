@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from penstock.cli.story.links import links
 from stages import World, seat
 
@@ -25,6 +27,17 @@ def test_rates_that_do_not_fall_are_told_and_the_links_are_mended() -> None:
     assert world.told.as_expected is False
     assert sum("did not fall within 6 s" in line for line in world.told.lines) == 2
     assert world.done[-1] == "restore ib2"
+
+
+def test_a_rate_that_does_not_come_back_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World().pass_time(3.0)
+    limits = world.limits
+    monkeypatch.setattr(world, "limit", lambda link, bytes_s: limits.update({link: max(bytes_s, 1.0)}))
+    asyncio.run(links(world.stage, world.told))
+    assert world.told.as_expected is False
+    assert world.told.facts["cut"] | {"recovered": True} == world.told.facts["cut"]
+    assert not world.told.facts["throttle"]["recovered"]
+    assert any("was not back within 6 s" in line for line in world.told.lines)
 
 
 def test_nobody_behind_the_link_is_told() -> None:

@@ -136,3 +136,6 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
+    # To its end, so that the pipe is closed while there is somebody to do it.
+    if process.stdout is not None:
+        await process.stdout.read()
