@@ -75,7 +75,7 @@ def test_the_quick_start_does_what_it_says(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "symbol='YHOO' volume=500 | 18.20" in done.stdout
     assert "18.21" not in done.stdout
-    assert "traders" in done.stdout
+    assert "'traders' is forgotten" in done.stderr
     assert "{'symbol': 'IBM', 'volume': 100} b'a quote'" in done.stdout
     assert "→ reader" in done.stdout
 
