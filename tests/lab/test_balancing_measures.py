@@ -31,6 +31,7 @@ def test_converged_from_the_last_time_that_differences_were_large() -> None:
 def test_a_short_excursion_is_noise() -> None:
     samples = [sample(at_s, 0.1, 0.5 if at_s <= 100 or at_s == 200 else 0.15) for at_s in range(0, 300, 10)]
     assert converged_at(samples, 0.1, 0, 300) == 100
+    assert converged_at(samples, 0.1, 0, 300, noise_s=0) == 200
 
 
 def test_overhead_is_a_fraction_of_all_messages() -> None:

@@ -7,8 +7,8 @@ change of load in between; overhead and accuracy are fractions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
 
 from penstock.balancing.estimators import accuracy
 from penstock.balancing.metrics import Load, Metric
@@ -16,6 +16,7 @@ from penstock.balancing.reporting import Estimate
 from penstock.lab.balancing_overlay import BalancingOverlay, Sample
 
 __all__ = [
+    "Loaded",
     "accuracies",
     "converged_at",
     "mean_delay_ms",
@@ -30,13 +31,25 @@ _NOISE_S: Final = 30.0
 """A difference that is beyond the trigger for no longer than this is the noise of a measurement."""
 
 
+class Loaded(Protocol):
+    """How busy brokers are at one moment, simulated ones or real ones."""
+
+    @property
+    def at_s(self) -> float:
+        """When."""
+
+    @property
+    def loads(self) -> Mapping[str, Load]:
+        """By broker."""
+
+
 def spread(loads: Iterable[Load], metric: Metric) -> float:
     """The largest difference between any two."""
     values = [load.value(metric, delay_norm_s=_NORM_S) for load in loads]
     return max(values) - min(values) if values else 0.0
 
 
-def spreads_at(samples: Sequence[Sample], first_s: float, last_s: float) -> dict[Metric, float]:
+def spreads_at(samples: Sequence[Loaded], first_s: float, last_s: float) -> dict[Metric, float]:
     """The mean spread of each metric in a time."""
     chosen = [each for each in samples if first_s <= each.at_s <= last_s]
     return {
@@ -44,7 +57,9 @@ def spreads_at(samples: Sequence[Sample], first_s: float, last_s: float) -> dict
     }
 
 
-def converged_at(samples: Sequence[Sample], trigger: float, first_s: float, last_s: float) -> float:
+def converged_at(
+    samples: Sequence[Loaded], trigger: float, first_s: float, last_s: float, *, noise_s: float = _NOISE_S
+) -> float:
     """From when on, in a time, all differences stay within the trigger; its end if they never do."""
     chosen = [each for each in samples if first_s <= each.at_s <= last_s]
     found, beyond_s = first_s, None
@@ -53,7 +68,7 @@ def converged_at(samples: Sequence[Sample], trigger: float, first_s: float, last
             beyond_s = None
             continue
         beyond_s = sample.at_s if beyond_s is None else beyond_s
-        if sample.at_s - beyond_s >= _NOISE_S or sample is chosen[-1]:
+        if sample.at_s - beyond_s >= noise_s or sample is chosen[-1]:
             found = sample.at_s
     return min(found, last_s)
 

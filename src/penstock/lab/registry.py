@@ -14,6 +14,7 @@ from penstock.lab.ajil_staleness import AJIL_SCALE, AJIL_STALENESS
 from penstock.lab.ajil_waves import AJIL_RAMP, AJIL_SQUARE
 from penstock.lab.archive_kill9 import ARCHIVE_KILL9
 from penstock.lab.balancing_global import BALANCING_CLUSTERS, BALANCING_GLOBAL
+from penstock.lab.balancing_live import BALANCING_LIVE
 from penstock.lab.balancing_local import BALANCING_ESTIMATION, BALANCING_LOCAL
 from penstock.lab.balancing_scale import BALANCING_EDGES, BALANCING_THRESHOLD
 from penstock.lab.congestion_cpu import BUSY_PHB, SLOW_SHB
@@ -59,7 +60,7 @@ _AJIL: Final = (
 )
 _BALANCING: Final = (
     *(BALANCING_LOCAL, BALANCING_ESTIMATION, BALANCING_EDGES),
-    *(BALANCING_THRESHOLD, BALANCING_GLOBAL, BALANCING_CLUSTERS),
+    *(BALANCING_THRESHOLD, BALANCING_GLOBAL, BALANCING_CLUSTERS, BALANCING_LIVE),
 )
 EXPERIMENTS: Final = (
     *(MATCHING_SCALE, DELIVERY_CHAOS, DELIVERY_KILL9, ARCHIVE_KILL9, SINK_KILL9),
