@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from penstock.client.sync import connect_sync
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
 from penstock.lab.experiment import QuietReporter
@@ -19,6 +21,10 @@ from penstock.pipeline.profile.placement import plan_placement
 from penstock.pipeline.profile.store import load_profile, profile_summary, save_profile
 from penstock.pipeline.telemetry.job import run_telemetry
 from pipeline.made_lakes import quote_lake, telemetry_lake
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("PENSTOCK_SOAK") != "1", reason="a cluster of its own takes a minute: make soak runs it"
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

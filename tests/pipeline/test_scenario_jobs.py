@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pytest
 
 from penstock.pipeline.audit import audit_lake
 from penstock.pipeline.compact import compact_histories
@@ -18,6 +19,10 @@ from penstock.pipeline.session import SessionSettings, using_session
 from penstock.pipeline.trace import TraceOptions, run_trace
 from pipeline.audit.test_job import RANGE, SHARP, Run
 from pipeline.trace.recorded import SLACK_MS
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("PENSTOCK_SOAK") != "1", reason="a cluster of its own takes a minute: make soak runs it"
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
