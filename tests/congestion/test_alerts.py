@@ -53,6 +53,19 @@ def test_neither_does_paper_by_default() -> None:
     assert alert(settings, 9, rate=0.5, lag_ms=settings.alert_lag_ms, is_recovering=False) is not None
 
 
+def test_a_query_that_came_late_is_a_reason_to_alert_though_the_stream_is_up_to_it() -> None:
+    settings, rate = CongestionSettings.paper(), slow_rate()
+    alerts = Alerts(settings)
+    for sent_ms, delay_ms in ((1_000, 20), (2_000, 219)):
+        query = Dcq(tick_at(sent_ms), tick_at(sent_ms))
+        assert alerts.on_dcq(query, tick_at(sent_ms + 1), rate, now_ms=sent_ms + delay_ms) is None
+    late = Dcq(tick_at(3_000), tick_at(3_000))
+    assert alerts.on_dcq(late, tick_at(3_001), rate, now_ms=3_220) == Uca(late.seq, 0.9, inf, 0)
+    rate.rate = 1.0
+    later = Dcq(tick_at(4_000), tick_at(4_000))
+    assert alerts.on_dcq(later, tick_at(4_001), rate, now_ms=5_000) is None, "late, and not slow"
+
+
 def test_a_query_gets_at_most_one_answer() -> None:
     alerts, rate = Alerts(PAPER), slow_rate()
     dcq = Dcq(50, tick_at(2_000))

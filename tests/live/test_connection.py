@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 import pytest
@@ -11,7 +12,13 @@ from live.support import framed, run, until
 from penstock.broker.codec import FrameReader, encode_frame
 from penstock.broker.frames import Deliver, Frame, Goodbye, Heartbeat, Hello
 from penstock.broker.outbox import Outbox
-from penstock.live.connection import FIRST_FRAME_BYTES_MAX, WATER_BYTES_MAX, WATER_BYTES_MIN, Connection
+from penstock.live.connection import (
+    FIRST_FRAME_BYTES_MAX,
+    WATER_BYTES_MAX,
+    WATER_BYTES_MIN,
+    WATER_BYTES_START,
+    Connection,
+)
 from penstock.live.counters import Counters
 
 HELLO = Hello(1, "client", "c", "test")
@@ -20,8 +27,9 @@ HELLO = Hello(1, "client", "c", "test")
 class Transport(asyncio.Transport):
     """Keeps what is written; its buffer is as full as the test says."""
 
-    def __init__(self, *, half_closes: bool = True) -> None:
+    def __init__(self, found: socket.socket | None = None, *, half_closes: bool = True) -> None:
         super().__init__()
+        self._socket = found
         self.written: list[bytes] = []
         self.calls: list[str] = []
         self._half_closes = half_closes
@@ -38,7 +46,7 @@ class Transport(asyncio.Transport):
         return self.waiting_bytes
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return {"peername": ("127.0.0.1", 5)}.get(name, default)
+        return {"peername": ("127.0.0.1", 5), "socket": self._socket}.get(name, default)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written.append(bytes(data))
@@ -158,7 +166,7 @@ def test_all_that_waits_is_one_write_and_control_comes_first() -> None:
 def test_much_data_is_written_in_turns() -> None:
     connection, node, transport = made()
     for _ in range(4):
-        outbox_of(connection).push_data(deliver(WATER_BYTES_MIN // 2))
+        outbox_of(connection).push_data(deliver(WATER_BYTES_START // 2))
     connection.flush()
     assert [type(frame) for frame in transport.frames()] == [Deliver, Deliver]
     assert node.woken == 1
@@ -167,10 +175,11 @@ def test_much_data_is_written_in_turns() -> None:
 @pytest.mark.parametrize(
     ("carried", "took_s", "high"),
     [
-        (60_000, 1.0, WATER_BYTES_MIN),
+        (60_000, 1.0, 6_000),
+        (20_000, 1.0, WATER_BYTES_MIN),
         (250_000, 1.0, 25_000),
-        (500_000, 1.0, 2 * WATER_BYTES_MIN),
-        (100_000, 0.0, 2 * WATER_BYTES_MIN),
+        (500_000, 1.0, 2 * WATER_BYTES_START),
+        (100_000, 0.0, 2 * WATER_BYTES_START),
         (0, 3.0, WATER_BYTES_MIN),
     ],
 )
@@ -178,7 +187,7 @@ def test_the_transport_holds_what_it_carries_in_a_tenth_of_a_second(carried: int
     now_s = [5.0]
     connection, transport = Connection(1, Node(), clock=lambda: now_s[0]), Transport()
     connection.connection_made(transport)
-    assert transport.high == WATER_BYTES_MIN
+    assert transport.high == WATER_BYTES_START
     transport.waiting_bytes = 1_000 + carried
     connection.pause_writing()
     transport.waiting_bytes = 1_000
@@ -202,7 +211,24 @@ def test_a_fast_transport_may_hold_more_from_pause_to_pause_up_to_a_bound() -> N
         transport.waiting_bytes = 0
         connection.resume_writing()
         held.append(transport.high)
-    assert held == [min(WATER_BYTES_MIN << power, WATER_BYTES_MAX) for power in range(1, 7)]
+    assert held == [min(WATER_BYTES_START << power, WATER_BYTES_MAX) for power in range(1, 7)]
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="this system has no limit on unsent bytes")
+def test_the_kernel_holds_no_more_unsent_than_the_transport() -> None:
+    now_s, ours = [5.0], socket.socket()
+    connection, transport = Connection(1, Node(), clock=lambda: now_s[0]), Transport(ours)
+    with ours:
+        connection.connection_made(transport)
+        unsent = [ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT)]
+        for carried in (6_000, 1_000_000, 1_000_000):
+            transport.waiting_bytes = carried
+            connection.pause_writing()
+            transport.waiting_bytes = 0
+            now_s[0] += 0.1
+            connection.resume_writing()
+            unsent.append(ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT))
+    assert unsent == [WATER_BYTES_START, 6_000, 12_000, WATER_BYTES_START]
 
 
 def test_control_overtakes_the_data_that_waits_for_the_transport() -> None:

@@ -21,9 +21,14 @@ class Dcq:
     """Downstream congestion query: the pubend asks who is congested, and says how far its stream has come."""
 
     seq: int
-    """Grows with every query, also across restarts."""
+    """Grows with every query, also across restarts: the tick of the time at which it was sent."""
     position: int
     """The tick that the stream has come to."""
+
+    @property
+    def sent_ms(self) -> int:
+        """When it was sent, by the pubend's clock."""
+        return self.seq >> 16
 
 
 @dataclass(slots=True, frozen=True)

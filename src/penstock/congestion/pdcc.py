@@ -100,8 +100,9 @@ class Pdcc:
         self._adapt(now_ms)
         settings = self.settings
         self._dcq_ms = now_ms + (settings.dcq_interval_limited_ms if self.is_limited else settings.dcq_interval_ms)
-        # From the tick, so that a restart goes on above: intermediate brokers pass no alert of an older query.
-        self._seq = max(self._seq + 1, position)
+        # From the time, as ticks are, so that a restart goes on above: intermediate brokers pass no alert of an older
+        # query, and hosts see how late one comes.
+        self._seq = max(self._seq + 1, position, now_ms << 16)
         if self._fence is None:
             self._fence = self._seq
         return Dcq(self._seq, position)

@@ -11,7 +11,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 from time import monotonic
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from penstock.broker.codec import FRAME_BYTES_MAX, FrameReader, encode_frame
 from penstock.broker.errors import ProtocolError
@@ -26,12 +26,15 @@ __all__ = [
     "LINGER_S",
     "WATER_BYTES_MAX",
     "WATER_BYTES_MIN",
+    "WATER_BYTES_START",
     "Connection",
     "Owner",
 ]
 
-WATER_BYTES_MIN: Final = 16 * 1024
-"""Bytes that the transport may always hold; also what the kernel may hold unsent."""
+WATER_BYTES_MIN: Final = 4 * 1024
+"""Bytes that the transport may always hold, however slow it is: more is late control behind a narrow link."""
+WATER_BYTES_START: Final = 16 * 1024
+"""Bytes that it may hold before anything is known of its speed; also the most that the kernel may hold unsent."""
 WATER_BYTES_MAX: Final = 128 * 1024
 """Bytes in the transport above which nothing more is handed to it, however fast it is."""
 _WATER_S: Final = 0.1
@@ -96,8 +99,10 @@ class Connection(asyncio.Protocol):
         self._is_paused = False
         self._paused_s = 0.0
         self._paused_bytes = 0
-        self._water_bytes = WATER_BYTES_MIN
+        self._water_bytes = WATER_BYTES_START
         self._has_said_all = False
+        self._socket: Any = None
+        self._unsent_bytes = 0
 
     # What asyncio calls.
 
@@ -105,13 +110,10 @@ class Connection(asyncio.Protocol):
         """Set the transport up, and tell the node."""
         # Not asserted: uvloop's transports do as asyncio's do, but are not derived from them.
         self._transport = cast("asyncio.Transport", transport)
-        self._set_water(WATER_BYTES_MIN)
-        found = transport.get_extra_info("socket")
+        found = self._socket = transport.get_extra_info("socket")
         if found is not None:
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-                # Else the kernel hides megabytes below the transport.
-                found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, WATER_BYTES_MIN)
+        self._set_water(WATER_BYTES_START)
         address = transport.get_extra_info("peername")
         self.peer = f"{address[0]}:{address[1]}" if address else ""
         self.certificate = common_name(transport)
@@ -228,6 +230,11 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         self._water_bytes = min(max(wanted_bytes, WATER_BYTES_MIN), WATER_BYTES_MAX)
         self._transport.set_write_buffer_limits(high=self._water_bytes, low=self._water_bytes // 4)
+        unsent_bytes = min(self._water_bytes, WATER_BYTES_START)
+        if self._socket is not None and unsent_bytes != self._unsent_bytes and hasattr(socket, "TCP_NOTSENT_LOWAT"):
+            # Else the kernel hides megabytes below the transport.
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, unsent_bytes)
+            self._unsent_bytes = unsent_bytes
 
     def _say_no_more(self) -> None:
         """End our side only, where TCP can: closing while the peer still sends would reset what we said last."""
