@@ -93,8 +93,8 @@ class Node:
         self.woken += 1
 
 
-def made(**changes: bool) -> tuple[Connection, Node, Transport]:
-    node, transport = Node(), Transport(**changes)
+def made(*, half_closes: bool = True) -> tuple[Connection, Node, Transport]:
+    node, transport = Node(), Transport(half_closes=half_closes)
     connection = Connection(1, node)
     connection.connection_made(transport)
     return connection, node, transport
