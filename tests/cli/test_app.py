@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
@@ -71,3 +74,25 @@ def test_a_wrong_call_ends_with_2(arguments: list[str]) -> None:
     assert result.exit_code == 2
     assert result.stderr
     assert "Traceback" not in result.output
+
+
+def test_commands_are_listed_in_their_order_and_a_misspelt_one_is_recognised() -> None:
+    lines = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}).stdout
+    places = [
+        lines.index(f"│ {name} ") for name in ("demo", "broker", "durable", "limit", "overlay", "unpin", "pipeline")
+    ]
+    assert places == sorted(places)
+    assert "Did you mean 'status'" in CliRunner().invoke(app, ["statsu"]).stderr
+
+
+def test_what_a_command_does_not_need_is_not_loaded() -> None:
+    script = """
+import sys
+from typer.testing import CliRunner
+from penstock.cli.app import app
+assert CliRunner().invoke(app, ["overlay", "check", "missing.toml"]).exit_code == 2
+print(*(name for name in sys.modules if name.startswith("penstock.") and name.count(".") == 1))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "penstock.live" in done.stdout.split()
+    assert not {"penstock.lab", "penstock.sim", "penstock.pipeline", "penstock.client"} & set(done.stdout.split())

@@ -1,42 +1,69 @@
-"""Assembles the ``penstock`` command from one module per command."""
+"""Assembles the ``penstock`` command from one module per command, each loaded when it is asked for.
+
+A broker would otherwise load all that the laboratory, the demo and the pipeline need, which takes as long as all else
+that it does until it listens.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
 from penstock import __version__
-from penstock.cli import (
-    broker,
-    demo,
-    drain,
-    durable,
-    lab,
-    limit,
-    match,
-    multicast,
-    overlay,
-    pin,
-    pipeline,
-    publish,
-    quotes,
-    ship,
-    status,
-    subscribe,
-    token,
-    top,
-    trace,
-    tune,
-)
 from penstock.cli.console import console
 
 __all__ = ["app", "main"]
 
+_MARKUP: Final = "markdown"
+_NAMES: Final = (
+    *("demo", "broker", "publish", "subscribe", "durable", "status", "trace", "top", "tune", "limit", "multicast"),
+    *("match", "quotes", "overlay", "drain", "pin", "unpin", "ship", "token", "lab", "pipeline"),
+)
+"""All commands, in the order in which people read of them."""
+_ELSEWHERE: Final = {"unpin": "pin"}
+"""Commands that do not have a module of their own name."""
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name; what is not asked for is not loaded."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in _NAMES:
+            raise KeyError(name)
+        return _loaded(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_NAMES)
+
+    def __len__(self) -> int:
+        return len(_NAMES)
+
+
+@cache
+def _loaded(name: str) -> Any:
+    """A command: a module has an ``app`` of several, or a function of the command's name with its ``EXAMPLES``."""
+    module = import_module(f"penstock.cli.{_ELSEWHERE.get(name, name)}")
+    around = typer.Typer(rich_markup_mode=_MARKUP)
+    if hasattr(module, "app"):
+        around.add_typer(module.app, name=name)
+    else:
+        around.command(name, epilog=module.EXAMPLES)(getattr(module, name))
+    return typer.main.get_group(around).commands[name]
+
 
 class _GuardedGroup(TyperGroup):
-    """A group of commands that turns Penstock's errors into messages and exit codes, wherever they were raised."""
+    """All commands; turns Penstock's errors into messages and exit codes, wherever they were raised."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{**options, "commands": _Commands()})
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the signature of what it overrides
+        return list(self.commands)
 
     def invoke(self, ctx: Any) -> Any:
         with console.guarding():
@@ -48,31 +75,10 @@ app = typer.Typer(
     cls=_GuardedGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
+    rich_markup_mode=_MARKUP,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Content-based publish/subscribe: say in SQL what you want, and get it.",
 )
-app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
-app.command("broker", epilog=broker.EXAMPLES)(broker.broker)
-app.command("publish", epilog=publish.EXAMPLES)(publish.publish)
-app.command("subscribe", epilog=subscribe.EXAMPLES)(subscribe.subscribe)
-app.add_typer(durable.app, name="durable")
-app.command("status", epilog=status.EXAMPLES)(status.status)
-app.command("trace", epilog=trace.EXAMPLES)(trace.trace)
-app.command("top", epilog=top.EXAMPLES)(top.top)
-app.command("tune", epilog=tune.EXAMPLES)(tune.tune)
-app.add_typer(limit.app, name="limit")
-app.add_typer(multicast.app, name="multicast")
-app.command("match", epilog=match.EXAMPLES)(match.match)
-app.command("quotes", epilog=quotes.EXAMPLES)(quotes.quotes)
-app.add_typer(overlay.app, name="overlay")
-app.command("drain", epilog=drain.EXAMPLES)(drain.drain)
-app.command("pin", epilog=pin.EXAMPLES)(pin.pin)
-app.command("unpin", epilog=pin.EXAMPLES)(pin.unpin)
-app.command("ship", epilog=ship.EXAMPLES)(ship.ship)
-app.add_typer(token.app, name="token")
-app.add_typer(lab.app, name="lab")
-app.add_typer(pipeline.app, name="pipeline")
 
 
 def main() -> None:
