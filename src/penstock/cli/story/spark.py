@@ -34,6 +34,7 @@ _STORED_S: Final = 1.5
 """What was recorded last is stored by then, and shipped at the turn after that."""
 _STEP_S_MAX: Final = 600.0
 _END_S_MAX: Final = 20.0
+_END_POLL_S: Final = 0.05
 _SLACK_MS: Final = 5_000
 _LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 _TITLES: Final = {"session": "start", "archive": "archive", "trace": "bulk trace", "audit": "audit", "error": "failed"}
@@ -132,7 +133,9 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
             process.terminate()
         with suppress(TimeoutError):
             async with asyncio.timeout(_END_S_MAX):
-                await process.wait()
+                # Not `wait`: it waits for the pipe as well, which Java may hold on to for as long as it lives.
+                while process.returncode is None:
+                    await asyncio.sleep(_END_POLL_S)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
