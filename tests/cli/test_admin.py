@@ -1,4 +1,4 @@
-"""Asking brokers at their admin ports: whatever answers, there is an answer."""
+"""Brokers are asked at their admin ports, and whatever answers there is not trusted, but told."""
 
 from __future__ import annotations
 
@@ -6,75 +6,102 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import pytest
 
-from penstock.cli.admin import Answer, ask_all
+from penstock.cli.admin import AdminError, Answer, ask, ask_all, call_admin
 from penstock.lab.demo_overlay import free_ports
 from penstock.live.overlay import BrokerPlace, Overlay, Security
 
 KEY = "key"
+APPLIED = b'{"result": "applied", "more": 3}'
 
 
 class _Broker(BaseHTTPRequestHandler):
-    reply = (200, b'{"result": "applied", "more": 3}')
-    asked: tuple[str, ...] = ()
+    """Answers what its server was told to, and keeps what it was asked."""
 
     def do_POST(self) -> None:
-        type(self).asked = self.command, self.path, self.headers.get("Authorization", "")
-        self.send_response(self.reply[0])
+        self.server.asked = self.path, self.headers["Authorization"]  # type: ignore[attr-defined]
+        code, content = self.server.answer  # type: ignore[attr-defined]
+        self.send_response(code)
         self.end_headers()
-        self.wfile.write(self.reply[1])
+        self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
 
 
 @contextmanager
-def answering(code: int, content: bytes) -> Iterator[int]:
-    _Broker.reply = code, content
+def answering(code: int, content: bytes) -> Iterator[HTTPServer]:
     with HTTPServer(("127.0.0.1", 0), _Broker) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        server.answer = code, content  # type: ignore[attr-defined]
+        server.timeout = 30
+        thread = threading.Thread(target=server.handle_request)
         thread.start()
-        yield server.server_port
-        server.shutdown()
+        yield server
         thread.join()
 
 
-def ask(place: BrokerPlace, token: str = KEY) -> Answer:
-    overlay = Overlay("test", {place.name: place}, security=Security(admin_token=token))
-    (answer,) = ask_all(overlay, [place], "POST", "/tune", {"a": "1 2"})
-    return answer
+def asked_of(server: HTTPServer) -> tuple[str, str | None]:
+    asked: tuple[str, str | None] = server.asked  # type: ignore[attr-defined]
+    return asked
 
 
-@pytest.mark.parametrize("admin_host", ["127.0.0.1", "0.0.0.0"])  # noqa: S104 - nothing is bound here
-def test_a_broker_is_asked_with_the_token_wherever_it_is_bound(admin_host: str) -> None:
-    with answering(200, b'{"result": "applied", "more": 3}') as port:
-        answer = ask(BrokerPlace("b1", 1, 7001, admin_host=admin_host, admin_port=port))
-        assert answer == Answer("b1", "applied", "", {"result": "applied", "more": 3})
-        assert _Broker.asked[2] == "Bearer key"
-        ask(BrokerPlace("b1", 1, 7001, admin_port=port), token="")
-        assert _Broker.asked == ("POST", "/tune?a=1+2", "")
+def overlay(port: int, *, token: str = KEY, **place: Any) -> tuple[Overlay, BrokerPlace]:
+    broker = BrokerPlace("b1", 1, 7001, admin_port=port, **place)
+    return Overlay("test", {"b1": broker}, security=Security(admin_token=token)), broker
+
+
+def call(port: int, **options: Any) -> dict[str, Any]:
+    return call_admin(*overlay(port, **options), "POST", "/ship", without="call somebody")
+
+
+def test_all_are_asked_the_same_with_the_token() -> None:
+    with answering(200, APPLIED) as server:
+        whole, place = overlay(server.server_port)
+        told = ask_all(whole, [place], "POST", "/tune", {"a": "1 2"})
+    assert told == [Answer("b1", "applied", "", {"result": "applied", "more": 3})]
+    assert asked_of(server) == ("/tune?a=1+2", f"Bearer {KEY}")
+
+
+def test_without_a_token_none_is_shown_and_a_wildcard_is_dialled_at_the_host() -> None:
+    with answering(503, b'{"result": "failed", "reason": "full"}') as server:
+        told = call(server.server_port, token="", admin_host="0.0.0.0")  # noqa: S104 - nothing is bound here
+    assert (told, asked_of(server)) == ({"result": "failed", "reason": "full"}, ("/ship", None))
 
 
 @pytest.mark.parametrize(
     ("code", "content", "result", "reason"),
     [
-        (401, b"", "refused", "the admin_token of the file is not"),
+        (401, b'{"error": "no"}', "refused", "the admin_token of the file is not"),
         (409, b'{"result": "refused", "reason": "not so"}', "refused", "not so"),
         (404, b"Not Found", "unreachable", "what answers there (with 404) is no broker"),
-        (200, b"[1]", "unreachable", "is no broker"),
+        (200, b"[1, 2]", "unreachable", "what answers there (with 200) is no broker"),
+        (200, b"{}", "unreachable", "is no broker"),
         (200, b"\xff", "unreachable", "is no broker"),
     ],
 )
 def test_what_is_no_good_answer_is_told(code: int, content: bytes, result: str, reason: str) -> None:
-    with answering(code, content) as port:
-        answer = ask(BrokerPlace("b1", 1, 7001, admin_port=port))
+    with answering(code, content) as server:
+        answer = ask(*overlay(server.server_port), "POST", "/ship", without="")
     assert (answer.result, reason in answer.reason) == (result, True)
 
 
-def test_who_cannot_be_reached_is_told_with_the_address() -> None:
+@pytest.mark.parametrize(("code", "content", "result"), [(401, b"", "refused"), (200, b"not JSON", "unreachable")])
+def test_who_cannot_go_on_without_an_answer_gets_an_error(code: int, content: bytes, result: str) -> None:
+    with answering(code, content) as server, pytest.raises(AdminError) as caught:
+        call(server.server_port)
+    assert caught.value.result == result
+
+
+def test_who_has_no_admin_port_or_does_not_run_is_unreachable() -> None:
+    with pytest.raises(AdminError, match="has no admin_port; call somebody"):
+        call(0)
+    whole, place = overlay(0)
+    (answer,) = ask_all(whole, [place], "POST", "/tune", {})
+    assert (answer.result, answer.reason) == ("unreachable", "has no admin_port")
     (port,) = free_ports(1)
-    answer = ask(BrokerPlace("b1", 1, 7001, admin_port=port))
-    assert (answer.result, f"127.0.0.1:{port}" in answer.reason) == ("unreachable", True)
-    assert ask(BrokerPlace("b1", 1, 7001)).reason == "has no admin_port"
+    with pytest.raises(AdminError, match=f"127.0.0.1:{port}") as caught:
+        call(port)
+    assert caught.value.result == "unreachable"

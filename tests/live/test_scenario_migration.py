@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from live.support import run, until
-from penstock.cli.admin_calls import call_admin
+from penstock.cli.admin import call_admin
 from penstock.cli.app import app
 from penstock.client import Client, ClientSettings, Subscription, connect
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan, free_ports

@@ -1,4 +1,8 @@
-"""Asks brokers at their admin ports, several at a time, and makes an answer of whatever comes back."""
+"""Asks brokers at their admin ports: finds them by the overlay file, shows its token, and trusts no answer.
+
+``call_admin`` raises what goes wrong, for commands that cannot go on without an answer; ``ask`` and ``ask_all`` make an
+answer of that, too, for those that show a row for each broker.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +16,23 @@ from urllib.parse import urlencode
 import msgspec
 
 from penstock.live.overlay import BrokerPlace, Overlay
+from penstock.model.errors import PenstockError
 
-__all__ = ["Answer", "ask_all"]
+__all__ = ["AdminError", "Answer", "ask", "ask_all", "call_admin"]
 
 _ASK_S_MAX: Final = 10.0
 _AT_ONCE_MAX: Final = 16
 """Brokers that are asked at a time."""
 _ANSWER_BYTES_MAX: Final = 1024 * 1024
 _ANYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - nothing is bound here
+
+
+class AdminError(PenstockError):
+    """A broker that cannot be asked: ``unreachable``, or ``refused`` without the right token; says why."""
+
+    def __init__(self, result: str, reason: str) -> None:
+        super().__init__(reason)
+        self.result = result
 
 
 @dataclass(slots=True, frozen=True)
@@ -35,36 +48,61 @@ class Answer:
 
 
 def ask_all(
-    overlay: Overlay, places: Iterable[BrokerPlace], method: str, path: str, query: Mapping[str, str]
+    overlay: Overlay,
+    places: Iterable[BrokerPlace],
+    method: str,
+    path: str,
+    query: Mapping[str, str],
+    *,
+    without: str = "",
 ) -> list[Answer]:
-    """The same request to all of them."""
+    """The same request to all of them, several at a time."""
     target = f"{path}?{urlencode(query)}" if query else path
     with ThreadPoolExecutor(_AT_ONCE_MAX) as pool:
-        return list(pool.map(lambda place: _ask(overlay, place, method, target), places))
+        return list(pool.map(lambda place: ask(overlay, place, method, target, without=without), places))
 
 
-def _ask(overlay: Overlay, place: BrokerPlace, method: str, target: str) -> Answer:
+def ask(
+    overlay: Overlay, place: BrokerPlace, method: str, target: str, *, seconds_max: float = _ASK_S_MAX, without: str
+) -> Answer:
+    """The answer of a broker, or why there is none; for the rest see ``call_admin``."""
+    try:
+        told = call_admin(overlay, place, method, target, seconds_max=seconds_max, without=without)
+    except AdminError as error:
+        return Answer(place.name, error.result, str(error))
+    return Answer(place.name, told["result"], str(told.get("reason", "")), told)
+
+
+def call_admin(
+    overlay: Overlay, place: BrokerPlace, method: str, target: str, *, seconds_max: float = _ASK_S_MAX, without: str
+) -> dict[str, Any]:
+    """All that a broker answers, which has at least a ``result``; raises ``AdminError``.
+
+    ``target`` is a path with its query; ``without`` is what to do about a broker that has no admin port.
+    """
     if not place.admin_port:
-        return Answer(place.name, "unreachable", "has no admin_port")
+        raise AdminError("unreachable", "; ".join(filter(None, ("has no admin_port", without))))
     # Who binds to all addresses is found at the one that others dial.
     host = place.host if place.admin_host in _ANYWHERE else place.admin_host
-    connection = HTTPConnection(host, place.admin_port, timeout=_ASK_S_MAX)
+    connection = HTTPConnection(host, place.admin_port, timeout=seconds_max)
     token = overlay.security.admin_token
     try:
         connection.request(method, target, headers={"Authorization": f"Bearer {token}"} if token else {})
-        answer = connection.getresponse()
-        return _read(place.name, answer.status, answer.read(_ANSWER_BYTES_MAX))
+        with connection.getresponse() as answer:
+            return _read(answer.status, answer.read(_ANSWER_BYTES_MAX))
     except (OSError, HTTPException) as error:
-        return Answer(place.name, "unreachable", f"{host}:{place.admin_port}: {error or type(error).__name__}")
+        where = f"{host}:{place.admin_port}"
+        raise AdminError("unreachable", f"{where}: {error or type(error).__name__}") from None
     finally:
         connection.close()
 
 
-def _read(name: str, status: int, content: bytes) -> Answer:
+def _read(status: int, content: bytes) -> dict[str, Any]:
     if status == 401:
-        return Answer(name, "refused", "the admin_token of the file is not the one that the broker asks for")
+        raise AdminError("refused", "the admin_token of the file is not the one that the broker asks for")
     try:
         told = msgspec.json.decode(content, type=dict[str, Any])
-        return Answer(name, str(told["result"]), str(told.get("reason", "")), told)
+        return {**told, "result": str(told["result"])}
     except (msgspec.DecodeError, KeyError, UnicodeDecodeError):
-        return Answer(name, "unreachable", f"what answers there (with {status}) is no broker that can do this")
+        reason = f"what answers there (with {status}) is no broker that can do this"
+        raise AdminError("unreachable", reason) from None

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final, NoReturn
 
+import msgspec
 import typer
 from rich.console import Console as RichConsole
 from rich.table import Table
@@ -41,6 +42,10 @@ class Console:
     def line(self, text: str) -> None:
         """Put a line on standard output, as it is."""
         self.write(text + "\n")
+
+    def json(self, value: object) -> None:
+        """Put a value on standard output as JSON that people can read, too."""
+        self.line(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
     def table(self, title: str, columns: Mapping[str, str], rows: Iterator[tuple[str, ...]]) -> None:
         """Put a table on standard output; ``columns`` are headings with left or right."""

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
-import msgspec
 import typer
 
 from penstock.cli.console import FAILURE, console
@@ -85,7 +84,7 @@ def _conclude(outcome: Outcome, report: Path, *, as_json: bool) -> None:
     except OSError as error:
         console.note(f"cannot write the report to {report}: {error.strerror}")
     if as_json:
-        console.line(msgspec.json.format(msgspec.json.encode(outcome.as_builtins()), indent=2).decode())
+        console.json(outcome.as_builtins())
     else:
         for number, told in enumerate(outcome.chapters, start=1):
             console.line(f"{number}. {told.title}: {told.word}")

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import typer
 
-from penstock.cli.admin_calls import AdminError, call_admin
+from penstock.cli.admin import AdminError, call_admin
 from penstock.cli.console import FAILURE, console
 from penstock.live.config import load_overlay
 from penstock.live.overlay import BrokerPlace, Overlay
@@ -28,7 +28,6 @@ Examples:
 - `penstock drain overlay.toml sb1 --to sb2 --to sb3`
 - `penstock drain overlay.toml pb1 --force`
 """
-_CALL_S_MAX: Final = 10.0
 _POLL_S: Final = 0.2
 _WITHOUT: Final = "give it one, to be asked there"
 
@@ -90,7 +89,7 @@ def _targets(overlay: Overlay, place: BrokerPlace, named: list[str]) -> list[tup
 def _clients(overlay: Overlay, place: BrokerPlace) -> int | None:
     """How many clients a broker has; none if it cannot be asked."""
     try:
-        told = call_admin(overlay, place, "GET", "/drain", seconds_max=_CALL_S_MAX, without=_WITHOUT)
+        told = call_admin(overlay, place, "GET", "/drain", without=_WITHOUT)
     except AdminError as error:
         console.note(f"{place.name} takes nobody: {error}")
         return None
@@ -121,7 +120,7 @@ def _explain(broker: str, told: dict[str, Any]) -> None:
 
 def _call(overlay: Overlay, place: BrokerPlace, method: str, path: str) -> dict[str, Any]:
     try:
-        told = call_admin(overlay, place, method, path, seconds_max=_CALL_S_MAX, without=_WITHOUT)
+        told = call_admin(overlay, place, method, path, without=_WITHOUT)
     except AdminError as error:
         raise DrainError(f"broker {place.name} cannot be asked: {error}") from None
     if told["result"] == "refused":

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from penstock.cli import lab_report
@@ -42,7 +41,7 @@ def list_experiments(
     """List the experiments, their parameters and where they come from."""
     if as_json:
         described = [_described(experiment) for experiment in EXPERIMENTS]
-        console.line(msgspec.json.format(msgspec.json.encode(described), indent=2).decode())
+        console.json(described)
         return
     for experiment in EXPERIMENTS:
         console.line(f"{experiment.name}\n  {experiment.summary}\n  from: {experiment.source}")

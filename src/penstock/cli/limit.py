@@ -139,7 +139,7 @@ def current(overlay: Overlay, answers: list[Answer]) -> Aup:
 def _show(answers: list[Answer], *, as_json: bool) -> None:
     if as_json:
         told = [{"name": each.name, "result": each.result, "reason": each.reason, **each.told} for each in answers]
-        console.line(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+        console.json(told)
         return
     console.table("the limit", _BROKERS, map(_row, answers))
     slowed = list(_slowed(answers))

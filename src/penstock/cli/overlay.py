@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
 from penstock.cli import overlay_settings
-from penstock.cli.admin_calls import AdminError, call_admin
+from penstock.cli.admin import Answer, ask_all
 from penstock.cli.console import FAILURE, console
 from penstock.live.config import load_overlay
 from penstock.live.errors import ConfigError
@@ -39,9 +37,7 @@ Examples:
 - `penstock overlay apply overlay.toml`
 - `kill -HUP PID` for a broker without an admin port
 """
-_ASK_S_MAX: Final = 10.0
-_AT_ONCE_MAX: Final = 16
-"""Brokers that are asked at a time."""
+_WITHOUT: Final = "send SIGHUP to its process, and look into its log"
 _FINE: Final = ("applied", "changed", "unchanged")
 _ANSWERS: Final = {"broker": "left", "result": "left", "what": "left"}
 _PLACES: Final = {"broker": "left", "address": "left", "links": "left", "guaranteed": "left", "best effort": "left"}
@@ -57,17 +53,6 @@ app = typer.Typer(
 app.command("settings", epilog=overlay_settings.EXAMPLES)(overlay_settings.settings)
 
 
-@dataclass(slots=True, frozen=True)
-class _Answer:
-    """What one broker made of the file."""
-
-    name: str
-    result: str
-    """``applied``, ``changed`` (it would be applied), ``unchanged``, ``refused`` or ``unreachable``."""
-    reason: str = ""
-    change: dict[str, Any] = field(default_factory=dict)
-
-
 @app.command("check", epilog=_CHECK_EXAMPLES)
 def check(file: File, *, as_json: AsJson = False) -> None:
     """Check an overlay file; show brokers, links, who hosts what, and whether all can reach each other."""
@@ -76,7 +61,7 @@ def check(file: File, *, as_json: AsJson = False) -> None:
     if as_json:
         brokers = {name: _described(overlay, place) for name, place in overlay.brokers.items()}
         told = {"overlay": overlay.name, "brokers": brokers, "links": overlay.links}
-        _print_json({**told, "islands": islands, "problems": problems})
+        console.json({**told, "islands": islands, "problems": problems})
     else:
         console.table(f"overlay {overlay.name}", _PLACES, (_row(overlay, each) for each in overlay.brokers.values()))
         parts = "connected" if len(islands) == 1 else f"in {len(islands)} parts without links between them"
@@ -98,29 +83,27 @@ def apply(
 ) -> None:
     """Let all brokers of the file put it into force without a restart."""
     overlay = load_overlay(file)
-    with ThreadPoolExecutor(_AT_ONCE_MAX) as pool:
-        places = overlay.brokers.values()
-        answers = list(pool.map(lambda place: _ask(overlay, place, is_trial=dry_run), places))
+    method, query = "GET" if dry_run else "POST", {"sha256": overlay.digest}
+    answers = ask_all(overlay, overlay.brokers.values(), method, "/overlay", query, without=_WITHOUT)
     if as_json:
-        _print_json([asdict(each) for each in answers])
+        console.json([_shown(each) for each in answers])
     else:
         console.table("what would change" if dry_run else "applied", _ANSWERS, map(_told, answers))
     if any(each.result not in _FINE for each in answers):
         raise typer.Exit(FAILURE)
 
 
-def _ask(overlay: Overlay, place: BrokerPlace, *, is_trial: bool) -> _Answer:
-    method, path = "GET" if is_trial else "POST", f"/overlay?sha256={overlay.digest}"
-    without = "send SIGHUP to its process, and look into its log"
-    try:
-        told = call_admin(overlay, place, method, path, seconds_max=_ASK_S_MAX, without=without)
-    except AdminError as error:
-        return _Answer(place.name, error.result, str(error))
-    return _Answer(place.name, told["result"], str(told.get("reason", "")), told.get("change", {}))
+def _shown(answer: Answer) -> dict[str, Any]:
+    return {"name": answer.name, "result": answer.result, "reason": answer.reason, "change": _change(answer)}
 
 
-def _told(answer: _Answer) -> tuple[str, ...]:
-    return answer.name, answer.result, answer.reason or "\n".join(_lines(answer.change))
+def _told(answer: Answer) -> tuple[str, ...]:
+    return answer.name, answer.result, answer.reason or "\n".join(_lines(_change(answer)))
+
+
+def _change(answer: Answer) -> dict[str, Any]:
+    found: dict[str, Any] = answer.told.get("change", {})
+    return found
 
 
 def _lines(change: dict[str, Any]) -> list[str]:
@@ -156,7 +139,3 @@ def _row(overlay: Overlay, place: BrokerPlace) -> tuple[str, ...]:
     told = _described(overlay, place)
     lists = (", ".join(told[key]) for key in ("neighbours", "guaranteed", "best_effort"))
     return place.name, told["address"], *lists
-
-
-def _print_json(value: object) -> None:
-    console.line(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Annotated
 
-import msgspec
 import typer
 
 from penstock.cli.console import console
@@ -38,7 +37,7 @@ def settings(
         console.write(settings_page())
     elif as_json:
         told = {section.table: [asdict(each) for each in settings_of(section)] for section in SECTIONS}
-        console.line(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+        console.json(told)
     else:
         columns = {"setting": "left", "default": "right", "unit": "left", "what it is": "left"}
         for section in SECTIONS:

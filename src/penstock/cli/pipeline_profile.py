@@ -161,7 +161,7 @@ def _save_plan(
 
 
 def _print_json(summary: dict[str, Any]) -> None:
-    console.line(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode())
+    console.json(summary)
 
 
 def _show_profile(found: Profile) -> None:

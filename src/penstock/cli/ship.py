@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Final
 
-import msgspec
 import typer
 
-from penstock.cli.admin_calls import AdminError, call_admin
+from penstock.cli.admin import Answer, ask
 from penstock.cli.console import FAILURE, console
 from penstock.live.config import load_overlay
-from penstock.live.overlay import BrokerPlace, Overlay
 from penstock.model.errors import MisuseError
 
 __all__ = ["EXAMPLES", "ship"]
@@ -27,33 +24,12 @@ Examples:
 - `penstock ship overlay.toml --now --broker pb1 --json`
 """
 _SHIP_S_MAX: Final = 60.0
+_WITHOUT: Final = "it ships by itself, every interval"
 _COLUMNS: Final = {
     **dict.fromkeys(("broker", "result"), "left"),
     **dict.fromkeys(("files", "rows", "bytes"), "right"),
     "what": "left",
 }
-
-
-@dataclass(slots=True, frozen=True)
-class _Answer:
-    """What came of asking one broker."""
-
-    name: str
-    result: str
-    """``shipped``, ``failed``, ``refused`` or ``unreachable``."""
-    reason: str = ""
-    shipped: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def is_fine(self) -> bool:
-        """Whether nothing waits any more."""
-        return self.result == "shipped" and bool(self.shipped.get("is_all"))
-
-    def row(self) -> tuple[str, ...]:
-        """For people."""
-        figures = (f"{self.shipped.get(key, 0):,}" for key in ("files", "rows", "size_bytes"))
-        left = "" if self.is_fine or self.reason else "there is more than fits one turn; ask again"
-        return self.name, self.result, *figures, self.reason or left
 
 
 def ship(
@@ -71,20 +47,30 @@ def ship(
         raise MisuseError(f"{file} names no lake; add a table [ship] with lake = a folder")
     places = [overlay.place_of(broker)] if broker else list(overlay.brokers.values())
     # One after the other: they all write to the same disks.
-    answers = [_ask(overlay, place) for place in places]
+    answers = [ask(overlay, each, "POST", "/ship", seconds_max=_SHIP_S_MAX, without=_WITHOUT) for each in places]
     if as_json:
-        told = [asdict(each) for each in answers]
-        console.line(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+        console.json([_told(each) for each in answers])
     else:
-        console.table(f"shipped to {overlay.ship.lake}", _COLUMNS, (each.row() for each in answers))
-    if not all(each.is_fine for each in answers):
+        console.table(f"shipped to {overlay.ship.lake}", _COLUMNS, map(_row, answers))
+    if not all(map(_is_fine, answers)):
         raise typer.Exit(FAILURE)
 
 
-def _ask(overlay: Overlay, place: BrokerPlace) -> _Answer:
-    without = "it ships by itself, every interval"
-    try:
-        told = call_admin(overlay, place, "POST", "/ship", seconds_max=_SHIP_S_MAX, without=without)
-    except AdminError as error:
-        return _Answer(place.name, error.result, str(error))
-    return _Answer(place.name, told["result"], str(told.get("reason", "")), told.get("shipped", {}))
+def _told(answer: Answer) -> dict[str, Any]:
+    return {"name": answer.name, "result": answer.result, "reason": answer.reason, "shipped": _shipped(answer)}
+
+
+def _shipped(answer: Answer) -> dict[str, Any]:
+    found: dict[str, Any] = answer.told.get("shipped", {})
+    return found
+
+
+def _is_fine(answer: Answer) -> bool:
+    """Whether nothing waits any more."""
+    return answer.result == "shipped" and bool(_shipped(answer).get("is_all"))
+
+
+def _row(answer: Answer) -> tuple[str, ...]:
+    figures = (f"{_shipped(answer).get(key, 0):,}" for key in ("files", "rows", "size_bytes"))
+    left = "" if _is_fine(answer) or answer.reason else "there is more than fits one turn; ask again"
+    return answer.name, answer.result, *figures, answer.reason or left

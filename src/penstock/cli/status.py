@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-import msgspec
 import typer
 
 from penstock.cli import congestion_rows
@@ -103,7 +102,7 @@ def status(
         listed = [
             {"name": each.name, "url": each.url, "status": each.status, "problem": each.problem} for each in answers
         ]
-        console.line(msgspec.json.format(msgspec.json.encode(listed), indent=2).decode())
+        console.json(listed)
     else:
         _show(answers)
     if any(each.status is None for each in answers):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final
 
-import msgspec
 import typer
 
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token
@@ -63,7 +62,7 @@ def status(
     answers = run(ask_all(list(targets(target, Party(token, name, ca, certificate, key)))))
     if as_json:
         told = [{"name": each.name, "token": _figures(each), "problem": each.problem} for each in answers]
-        console.line(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+        console.json(told)
     else:
         _show(answers)
     if any(each.status is None for each in answers):

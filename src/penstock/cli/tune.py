@@ -54,7 +54,7 @@ def tune(
         answers = ask_all(overlay, places, "POST", "/tune", texts)
     if as_json:
         told = [{"name": each.name, "result": each.result, "reason": each.reason, **_figures(each)} for each in answers]
-        console.line(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+        console.json(told)
     else:
         _show(answers, is_change=bool(texts), show=show)
     if not _are_fine(answers):
