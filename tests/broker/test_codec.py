@@ -15,6 +15,7 @@ from penstock.broker import frames as f
 from penstock.broker.codec import FRAME_BYTES_MAX, FrameReader, decode_frame, encode_frame
 from penstock.broker.errors import ProtocolError
 from penstock.model.limits import PAYLOAD_BYTES_MAX
+from strategies import tries
 
 CONTROL, PUBLISH, FORWARD, DELIVER, KNOWLEDGE, HORIZONS, LOG = range(7)
 HEARTBEAT = f.Heartbeat(7)
@@ -185,7 +186,7 @@ def test_every_control_frame_comes_back_as_it_was(kind: type[Any]) -> None:
     check()
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @given(data_frames)
 @example(f.Publish(2**64 - 1, [], ""))
 @example(f.Forward("", [], []))
@@ -204,7 +205,7 @@ def test_every_data_frame_comes_back_as_it_was_and_is_encoded_once(frame: f.Data
     assert contents(found) == [content(frame)]
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @given(st.lists(frames, max_size=6), st.lists(st.integers(0, 400), max_size=12))
 def test_a_stream_gives_the_same_frames_however_it_is_cut(sent: list[f.Frame], cuts: list[int]) -> None:
     data = b"".join(map(encode_frame, sent))
@@ -238,20 +239,20 @@ def test_frames_that_a_reader_was_not_asked_for_are_kept() -> None:
     assert list(reader.feed(b"")) == [f.Heartbeat(2)]
 
 
-@settings(max_examples=1000)
+@settings(max_examples=tries(1000))
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_are_frames_or_a_protocol_error(data: bytes) -> None:
     read(data)
 
 
-@settings(max_examples=1500)
+@settings(max_examples=tries(1500))
 @given(st.integers(0, 8), st.binary(max_size=60))
 def test_arbitrary_content_is_a_frame_or_a_protocol_error(kind: int, inside: bytes) -> None:
     found, error = read(framed(kind, inside))
     assert (len(found) == 1) == (error is None)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=tries(1000))
 @given(frames, st.data())
 def test_a_frame_with_changed_bytes_is_a_frame_or_a_protocol_error(frame: f.Frame, data: st.DataObject) -> None:
     changed = bytearray(encode_frame(frame)[5:])

@@ -18,7 +18,7 @@ from penstock.matching.index import LINKS_MAX
 from penstock.model.values import AttributeValue
 from penstock.selectors import Selector, ast
 from penstock.selectors.evaluate import compile_condition
-from strategies import conditions, conjunctions, messages
+from strategies import conditions, conjunctions, messages, tries
 
 NAMES = ("a", "b", "c", "d")
 RING = (("a", "b"), ("b", "c"), ("c", "d"), ("d", "a"))
@@ -141,7 +141,7 @@ def act(net: Net, what: str, number: int, condition: ast.Condition) -> None:
         net.restart(name, net.incarnations[name])
 
 
-@settings(max_examples=200)
+@settings(max_examples=tries(200))
 @given(steps, st.lists(messages, min_size=1, max_size=5))
 def test_after_any_history_brokers_that_are_connected_again_know_the_same_and_the_truth(
     history: list[tuple[str, int, ast.Condition]], probes: list[Message]
@@ -154,7 +154,7 @@ def test_after_any_history_brokers_that_are_connected_again_know_the_same_and_th
     net.check(probes)
 
 
-@settings(max_examples=200)
+@settings(max_examples=tries(200))
 @given(steps, st.lists(messages, min_size=1, max_size=5))
 def test_brokers_know_the_same_and_the_truth_also_when_restarts_set_the_incarnation_back(
     history: list[tuple[str, int, ast.Condition]], probes: list[Message]
@@ -167,7 +167,7 @@ def test_brokers_know_the_same_and_the_truth_also_when_restarts_set_the_incarnat
     net.check(probes)
 
 
-@settings(max_examples=200)
+@settings(max_examples=tries(200))
 @given(st.lists(st.one_of(conditions, conjunctions), max_size=10), st.data(), st.lists(messages, min_size=1))
 def test_what_is_taken_back_together_leaves_what_the_others_want(
     wanted: list[ast.Condition], data: st.DataObject, probes: list[Message]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.broker.frames import KnowledgeKind, KnowledgeMessage
 from penstock.broker.lanes import NOBODY, Lane, Narrowed, Versions, heard_versions
+from strategies import tries
 
 OLD: Versions = {"sb": (1, 1), "tb": (1, 1)}
 NEW: Versions = {"sb": (1, 2), "tb": (1, 1)}
@@ -124,7 +125,7 @@ def test_silence_that_waited_is_taken_once() -> None:
 versions = st.dictionaries(st.sampled_from("abc"), st.tuples(st.integers(0, 2), st.integers(0, 2)))
 
 
-@examples(max_examples=300)
+@examples(max_examples=tries(300))
 @given(st.lists(st.tuples(versions, st.booleans(), st.booleans()), max_size=12))
 def test_the_neighbour_understands_what_was_meant_whatever_is_dropped(
     said: list[tuple[Versions, bool, bool]],

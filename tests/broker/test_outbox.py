@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.broker.frames import Deliver, Frame, Heartbeat
 from penstock.broker.outbox import CONTROL_FRAME_BYTES, Outbox
+from strategies import tries
 
 PLENTY = 1_000_000
 
@@ -146,7 +147,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @given(steps, st.integers(1, 1500))
 def test_an_outbox_agrees_with_two_lists(history: list[tuple[str, int]], bound: int) -> None:
     box = outbox(data_bytes_max=bound)

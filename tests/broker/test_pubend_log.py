@@ -10,6 +10,7 @@ from penstock.broker.durable import Append, RecoveredPubend
 from penstock.broker.pubend_log import PubendLog, Spoken
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import tick_at
+from strategies import tries
 
 NOW_MS = 1_000_000
 SETTINGS = BrokerSettings("pb", pubends=("p",), lease_ms=5_000, silence_ms=1_000)
@@ -249,7 +250,7 @@ steps = st.lists(
 )
 
 
-@examples(max_examples=200)
+@examples(max_examples=tries(200))
 @given(steps)
 def test_whatever_happens_ticks_grow_and_promises_are_kept(happenings: list[tuple[str, int]]) -> None:
     shell, durable = Shell(), 0

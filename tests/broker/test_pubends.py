@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from penstock.broker.pubends import Pubends
 from penstock.model.tick import tick_at
+from strategies import tries
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @given(st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 70_000)), max_size=12))
 @example([(1000, 3), (10, 3), (1000, 1), (999, 70_000), (1000, 1)])
 def test_ticks_strictly_increase_also_when_the_clock_steps_back(batches: list[tuple[int, int]]) -> None:
@@ -50,7 +51,7 @@ def test_pubends_have_ticks_of_their_own() -> None:
     assert pubends.last_tick("r") == 0
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @given(st.lists(st.sets(st.integers(1, 40), max_size=8).map(sorted), max_size=10))
 def test_only_what_is_newer_than_all_that_was_seen_is_news(frames: list[list[int]]) -> None:
     pubends, last = Pubends(()), 0

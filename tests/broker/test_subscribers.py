@@ -15,7 +15,7 @@ from penstock.broker.subscribers import Subscribers
 from penstock.model.values import AttributeValue
 from penstock.selectors import Selector, ast
 from penstock.selectors.evaluate import compile_condition
-from strategies import conditions, conjunctions, messages
+from strategies import conditions, conjunctions, messages, tries
 
 Message = dict[str, AttributeValue]
 Delivered = dict[int, list[int]]
@@ -52,7 +52,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=tries(200))
 @given(steps, st.lists(messages, min_size=1, max_size=5))
 def test_deliveries_agree_with_a_loop_after_additions_and_removals_in_any_order(
     history: list[tuple[int, int, ast.Condition]], probes: list[Message]

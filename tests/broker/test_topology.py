@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from penstock.broker.codec import FrameReader, encode_frame
 from penstock.broker.frames import LinkState
 from penstock.broker.topology import BROKERS_MAX, Topology
+from strategies import tries
 
 NAMES = ("a", "b", "c", "d")
 PAIRS = tuple(combinations(NAMES, 2))
@@ -108,7 +109,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=tries(400))
 @given(steps, st.sets(st.sampled_from(PAIRS)))
 def test_after_any_history_copies_that_are_connected_again_are_the_same_and_true(
     history: list[tuple[str, int, int]], healed: set[Pair]
@@ -120,7 +121,7 @@ def test_after_any_history_copies_that_are_connected_again_are_the_same_and_true
     net.check()
 
 
-@settings(max_examples=400)
+@settings(max_examples=tries(400))
 @given(steps, st.sets(st.sampled_from(PAIRS)))
 def test_copies_are_the_same_and_true_also_when_restarts_set_the_incarnation_back(
     history: list[tuple[str, int, int]], healed: set[Pair]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.broker.topology import Graph
 from penstock.broker.trees import Branches, branches
+from strategies import tries
 
 RING: Graph = {"a": ("b", "d"), "b": ("a", "c"), "c": ("b", "d"), "d": ("a", "c")}
 pubends = st.sampled_from(["p", "q", "quotes.eu", "$n0", ""])
@@ -81,7 +82,7 @@ def check_place(name: str, place: Branches, places: dict[str, Branches]) -> None
     assert place.towards(name) is None
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @given(connected_graphs(), pubends, st.data())
 def test_in_a_connected_graph_all_places_make_one_tree_of_shortest_paths(
     graph: Graph, pubend: str, data: st.DataObject
@@ -91,7 +92,7 @@ def test_in_a_connected_graph_all_places_make_one_tree_of_shortest_paths(
     assert all(branches(graph, origin, pubend, name).reached for name in graph)
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @given(any_graphs, pubends)
 def test_in_a_divided_graph_the_tree_covers_the_part_of_its_origin(graph: Graph, pubend: str) -> None:
     check_tree(graph, "n0", pubend)

@@ -9,12 +9,12 @@ from penstock.lab.experiment import QuietReporter
 from penstock.lab.gryphon_recovery import Recovery, recover, recovery_figures
 
 
-def run(settings: CongestionSettings, *, limit_s: int, kbytes_s: float = 250) -> Recovery:
-    return recover(settings, QuietReporter(), seed=1, kbytes_s=kbytes_s, down_s=15, limit_s=limit_s, after_s=30)
+def run(settings: CongestionSettings, *, limit_s: int, after_s: int) -> Recovery:
+    return recover(settings, QuietReporter(), seed=1, kbytes_s=250, down_s=15, limit_s=limit_s, after_s=after_s)
 
 
 def test_a_recovery_ends_at_a_reduced_rate_that_is_restored() -> None:
-    found = run(CongestionSettings.swift(), limit_s=60)
+    found = run(CongestionSettings.swift(), limit_s=60, after_s=30)
     figures = recovery_figures(found)
     assert found.is_done
     assert 8 <= figures["recovery_s"] <= 30
@@ -28,7 +28,7 @@ def test_a_recovery_ends_at_a_reduced_rate_that_is_restored() -> None:
 
 
 def test_a_recovery_that_does_not_end_counts_as_long_as_it_was_watched() -> None:
-    found = run(CongestionSettings.paper(pdcc=False), limit_s=15)
+    found = run(CongestionSettings.paper(pdcc=False), limit_s=15, after_s=0)
     figures = recovery_figures(found)
     assert not found.is_done
     assert figures["recovered"] == 0

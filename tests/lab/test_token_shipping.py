@@ -55,7 +55,7 @@ def test_the_newest_state_of_a_block_counts_and_what_is_missing_or_twice_is_noti
 
 
 def test_brokers_ship_in_turn_and_nothing_is_lost_when_the_holder_is_killed(tmp_path: Path) -> None:
-    settings = ["brokers=2", "kills=1", "interval_ms=1000", "turn_ms=200"]
+    settings = ["brokers=2", "kills=1", "interval_ms=400", "turn_ms=100"]
     measured = run_experiment(TOKEN_SHIPPING, settings, seed=1, figures=tmp_path).measured
     assert (measured["lost"], measured["twice"], measured["kills"]) == (0, 0, 1)
     assert measured["published"] > 0

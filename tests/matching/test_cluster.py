@@ -10,6 +10,7 @@ from penstock.matching.plan import ClusterKey, GroupKey, Probe, plan_of
 from penstock.model.values import AttributeValue
 from penstock.selectors import Selector
 from penstock.selectors.constraint import Constraint, Exists, Key, Range, Values, key_of
+from strategies import tries
 
 Message = dict[str, AttributeValue]
 
@@ -148,7 +149,7 @@ def agrees(probe: Probe, key: Key, message: Message) -> bool:
     return isinstance(value, str) and isinstance(key, str) and value.startswith(key)
 
 
-@settings(max_examples=500)
+@settings(max_examples=tries(500))
 @given(some_probes, st.data())
 def test_a_lookup_finds_the_one_cluster_that_agrees_with_the_message(probes: list[Probe], data: st.DataObject) -> None:
     parts = data.draw(st.lists(st.tuples(*map(key_for, probes)), max_size=8, unique=True))
@@ -217,7 +218,7 @@ def test_clusters_of_one_probe_are_narrowed_as_well() -> None:
     assert within(schema, {0: Values((1, "x", 9))}) == [1, "x"]
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), unique=True, max_size=16),
     st.dictionaries(st.integers(0, 1), st.sets(st.integers(0, 4), min_size=1, max_size=3)),

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from penstock.matching import MatchIndex, covered_by, coverers_of
 from penstock.matching.covering import heads_covered_by, is_covered
 from penstock.selectors import NOTHING, Selector, ast
-from strategies import conditions, conjunctions
+from strategies import conditions, conjunctions, tries
 
 many_conditions = st.lists(st.one_of(conditions, conjunctions), min_size=1, max_size=14)
 
@@ -18,7 +18,7 @@ def filled(selectors: list[Selector]) -> MatchIndex:
     return index
 
 
-@settings(max_examples=500)
+@settings(max_examples=tries(500))
 @given(many_conditions, st.one_of(conditions, conjunctions))
 def test_coverers_and_covered_agree_with_comparing_all_pairs(
     those: list[ast.Condition], condition: ast.Condition
@@ -29,7 +29,7 @@ def test_coverers_and_covered_agree_with_comparing_all_pairs(
     assert covered_by(index, asked) == [n for n, each in enumerate(selectors) if asked.covers(each)]
 
 
-@settings(max_examples=500)
+@settings(max_examples=tries(500))
 @given(st.lists(conjunctions, min_size=1, max_size=14), conjunctions)
 def test_heads_stand_for_all_that_is_covered(those: list[ast.Condition], condition: ast.Condition) -> None:
     parts = [part for each in those for part in Selector(each).conjunctions]

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from penstock.matching import CoveringSet, SubscriptionError
 from penstock.selectors import Conjunction, Selector, ast
-from strategies import conditions, conjunctions
+from strategies import conditions, conjunctions, tries
 
 
-@settings(max_examples=500)
+@settings(max_examples=tries(500))
 @given(st.lists(st.tuples(st.integers(0, 9), st.one_of(conditions, conjunctions)), min_size=1, max_size=24))
 def test_the_covering_set_and_its_changes_are_right_in_any_order(history: list[tuple[int, ast.Condition]]) -> None:
     covering = CoveringSet()

@@ -13,7 +13,7 @@ from penstock.matching.plan import GroupKey, Plan, Threshold, plan_of
 from penstock.model.values import AttributeValue
 from penstock.selectors import Selector, ast
 from penstock.selectors.evaluate import compile_condition
-from strategies import NAMES, NUMBERS, TEXTS
+from strategies import NAMES, NUMBERS, TEXTS, tries
 
 Message = dict[str, AttributeValue]
 Subscription = tuple[ast.Condition, int]
@@ -137,7 +137,7 @@ messages: st.SearchStrategy[list[Message]] = st.lists(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=tries(500))
 @given(subscriptions, messages)
 def test_groups_find_the_members_and_links_that_an_evaluation_of_each_finds(
     wanted: list[Subscription], sent: list[Message]
@@ -149,7 +149,7 @@ def test_groups_find_the_members_and_links_that_an_evaluation_of_each_finds(
         room.check(message)
 
 
-@settings(max_examples=200)
+@settings(max_examples=tries(200))
 @given(subscriptions, messages, st.data())
 def test_groups_forget_the_members_that_left(
     wanted: list[Subscription], sent: list[Message], data: st.DataObject
@@ -163,7 +163,7 @@ def test_groups_forget_the_members_that_left(
             room.check(message)
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @given(
     st.sampled_from(["a {} {} AND b {} {}", "a {} {} AND b {} {} AND c > 0"]),
     st.tuples(*[st.sampled_from(["<", "<=", ">", ">="])] * 2),

@@ -9,7 +9,7 @@ from penstock.matching.index import LINKS_MAX, SUBSCRIPTION_MAX
 from penstock.model.values import AttributeValue
 from penstock.selectors import Selector, ast
 from penstock.selectors.evaluate import compile_condition
-from strategies import conditions, conjunctions, messages
+from strategies import conditions, conjunctions, messages, tries
 
 Message = dict[str, AttributeValue]
 Step = tuple[int, ast.Condition, int]
@@ -28,7 +28,7 @@ def expected(kept: dict[int, tuple[ast.Condition, int]], message: Message) -> tu
     return sorted(found), mask
 
 
-@settings(max_examples=600)
+@settings(max_examples=tries(600))
 @given(steps, st.lists(messages, min_size=1, max_size=6))
 def test_the_index_agrees_with_a_loop_after_insertions_and_removals_in_any_order(
     history: list[Step], probes: list[Message]

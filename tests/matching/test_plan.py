@@ -15,7 +15,7 @@ from penstock.selectors import Selector, ast
 from penstock.selectors.constraint import Key, Range, Values, key_of
 from penstock.selectors.normal_form import Residual
 from penstock.selectors.printer import constraint_texts
-from strategies import NAMES, conditions, conjunctions, messages
+from strategies import NAMES, conditions, conjunctions, messages, tries
 
 Message = dict[str, AttributeValue]
 Compare = Callable[[Any, Any], bool]
@@ -297,7 +297,7 @@ full_messages = st.tuples(*[st.one_of(st.integers(-5, 5), st.sampled_from(["", "
 )
 
 
-@settings(max_examples=1000)
+@settings(max_examples=tries(1000))
 @given(st.one_of(conjunctions, conditions), st.one_of(messages, full_messages))
 def test_the_pieces_of_a_plan_say_together_what_the_conjunction_says(
     condition: ast.Condition, message: Message
@@ -306,7 +306,7 @@ def test_the_pieces_of_a_plan_say_together_what_the_conjunction_says(
         assert admits(plan_of(conjunction), message) == conjunction.matches(message)
 
 
-@settings(max_examples=200)
+@settings(max_examples=tries(200))
 @given(
     st.dictionaries(st.sampled_from("abc"), st.sampled_from([1, 2, 8, 9, 30, 65]), min_size=1),
     st.tuples(*[st.integers(0, 66)] * 3),
@@ -320,7 +320,7 @@ def test_the_pieces_of_a_plan_with_long_lists_say_what_the_conjunction_says(
         assert admits(plan_of(conjunction), dict(message)) == conjunction.matches(message)
 
 
-@settings(max_examples=500)
+@settings(max_examples=tries(500))
 @given(conjunctions)
 def test_columns_hold_numbers_that_floats_hold_exactly(condition: ast.Condition) -> None:
     for conjunction in Selector(condition).conjunctions:

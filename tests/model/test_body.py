@@ -24,6 +24,7 @@ from penstock.model.limits import (
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
 from penstock.model.values import AttributeValue
+from strategies import tries
 
 ID = MessageId(1, 2, 3, 4)
 
@@ -70,7 +71,7 @@ def check_that_only_documented_errors_come_out(body: bytes) -> None:
             assert decode is decode_message
 
 
-@settings(max_examples=500)
+@settings(max_examples=tries(500))
 @given(ids, messages)
 def test_a_message_comes_back_as_it_was(message_id: MessageId, message: Message) -> None:
     body = encode_body(message_id, message)
@@ -134,7 +135,7 @@ def test_brokers_need_no_more_than_the_attributes_and_a_byte() -> None:
         decode_attributes(body_of(attributes, b""))
 
 
-@settings(max_examples=1000)
+@settings(max_examples=tries(1000))
 @given(messages, st.data())
 @example(Message({"a": "text"}), None)
 def test_flipped_bytes_are_another_message_or_malformed(message: Message, data: st.DataObject | None) -> None:
@@ -146,13 +147,13 @@ def test_flipped_bytes_are_another_message_or_malformed(message: Message, data: 
             check_that_only_documented_errors_come_out(changed)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=tries(1000))
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_are_a_message_or_malformed(body: bytes) -> None:
     check_that_only_documented_errors_come_out(body)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=tries(1000))
 @given(st.binary(max_size=60), st.binary(min_size=1, max_size=10))
 def test_arbitrary_attributes_are_attributes_or_malformed(attributes: bytes, rest: bytes) -> None:
     check_that_only_documented_errors_come_out(body_of(attributes, rest))

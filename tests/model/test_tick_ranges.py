@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from penstock.model.tick import TICK_MAX, TickRange
 from penstock.model.tick_ranges import TickRanges
+from strategies import tries
 
 DOMAIN = 40
 
@@ -105,7 +106,7 @@ class TickRangesAgainstASet(RuleBasedStateMachine):
 
 
 TestTickRangesAgainstASet = TickRangesAgainstASet.TestCase
-TestTickRangesAgainstASet.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestTickRangesAgainstASet.settings = settings(max_examples=tries(200), stateful_step_count=40, deadline=None)
 
 
 @given(sets, sets)

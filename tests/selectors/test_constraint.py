@@ -26,7 +26,7 @@ from penstock.selectors.constraint import (
 from penstock.selectors.leaves import leaf_of
 from penstock.selectors.like import LikePattern
 from penstock.selectors.parser import parse_sql
-from strategies import simple_predicates, values
+from strategies import simple_predicates, tries, values
 
 LAST = "\U0010ffff"
 A = ast.Attribute("a")
@@ -102,7 +102,7 @@ def assert_a_witness_for_every_no(narrow: Constraint, wide: Constraint) -> None:
     assert narrow.implies(wide) == (not witnesses)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=tries(1000))
 @given(drawn, drawn, values)
 @example(some(of("a >= 5")), some(of("a <> 5")), 5.0)
 @example(some(of("a LIKE 'a_'")), some(of("a NOT LIKE '%b'")), "ab")
@@ -113,7 +113,7 @@ def test_an_intersection_contains_exactly_what_both_contain(
     assert (common is not None and common.contains(value)) == (first.contains(value) and second.contains(value))
 
 
-@settings(max_examples=500)
+@settings(max_examples=tries(500))
 @given(gridded_with_negated_prefixes, gridded_with_negated_prefixes)
 def test_an_intersection_agrees_with_logic_on_every_value_of_a_dense_pool(
     first: Constraint, second: Constraint
@@ -134,7 +134,7 @@ def test_a_constraint_intersected_with_itself_stays_as_it_is(constraint: Constra
     assert constraint.implies(constraint)
 
 
-@settings(max_examples=1500)
+@settings(max_examples=tries(1500))
 @given(drawn, drawn, values)
 @example(some(of("a LIKE 'a%'")), some(of("a NOT LIKE 'a_'")), "ab")
 def test_an_implication_is_never_claimed_wrongly(narrow: Constraint, wide: Constraint, value: AttributeValue) -> None:
@@ -142,7 +142,7 @@ def test_an_implication_is_never_claimed_wrongly(narrow: Constraint, wide: Const
         assert wide.contains(value)
 
 
-@settings(max_examples=500)
+@settings(max_examples=tries(500))
 @given(drawn, drawn)
 def test_an_intersection_implies_both_of_its_sides(first: Constraint, second: Constraint) -> None:
     common = intersect(first, second)
@@ -151,7 +151,7 @@ def test_an_intersection_implies_both_of_its_sides(first: Constraint, second: Co
         assert common.implies(second)
 
 
-@settings(max_examples=1200)
+@settings(max_examples=tries(1200))
 @given(gridded, gridded)
 @example(some(of("a > 0 AND a < 3 AND a <> 1")), some(of("a <> 1 AND a <> 0")))
 @example(some(of("a LIKE 'a%' AND a <> 'ab'")), some(of("a >= 'a' AND a < 'b'")))
@@ -161,7 +161,7 @@ def test_an_implication_is_denied_only_where_a_value_proves_it_wrong(narrow: Con
     assert_a_witness_for_every_no(narrow, wide)
 
 
-@settings(max_examples=1200)
+@settings(max_examples=tries(1200))
 @given(gridded, gridded)
 @example(some(of("a > 'a' AND a < 'b'")), some(of("a LIKE 'a%' AND a <> 'a'")))
 def test_equal_sets_of_values_have_equal_forms(first: Constraint, second: Constraint) -> None:
@@ -171,7 +171,7 @@ def test_equal_sets_of_values_have_equal_forms(first: Constraint, second: Constr
         assert hash(first) == hash(second)
 
 
-@settings(max_examples=500)
+@settings(max_examples=tries(500))
 @given(gridded_with_negated_prefixes, gridded_with_negated_prefixes)
 @example(some(of("a NOT LIKE 'a%'")), some(of("a NOT LIKE 'ab%'")))
 @example(some(of("a >= 'a' AND a NOT LIKE 'a%'")), some(of("a >= 'b'")))

@@ -14,7 +14,7 @@ from penstock.selectors.constraint import Exists, Null, Range, Values
 from penstock.selectors.evaluate import compile_condition
 from penstock.selectors.leaves import FALSE, TRUE, fold, leaf_of, opposite
 from penstock.selectors.parser import parse_sql
-from strategies import literals, messages, operators, simple_predicates, terms
+from strategies import literals, messages, operators, simple_predicates, terms, tries
 
 Message = dict[str, AttributeValue]
 A = ast.Attribute("a")
@@ -36,7 +36,7 @@ def is_true_of(leaf: tuple[str, Values | Range | Exists | Null] | ast.Condition,
     return evaluated(leaf, message) is True
 
 
-@settings(max_examples=1000)
+@settings(max_examples=tries(1000))
 @given(predicates, messages)
 @example(parse_sql("a < TRUE"), {"a": False})
 @example(parse_sql("a = TRUE"), {"a": 1})
@@ -69,7 +69,7 @@ def test_comparisons_and_constants_have_opposites_of_their_own(text: str, expect
     assert opposite(parse_sql(text)) == parse_sql(expected)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=tries(1000))
 @given(predicates, messages)
 @example(parse_sql("5 > a"), {"a": 4})
 @example(parse_sql("7 / 2 = a"), {"a": 3})
@@ -130,7 +130,7 @@ def test_what_cannot_be_written_as_a_literal_stays_as_it_was(text: str) -> None:
     assert fold(condition) == condition
 
 
-@settings(max_examples=1500)
+@settings(max_examples=tries(1500))
 @given(st.one_of(predicates, simple_predicates.map(ast.Not)), messages)
 @example(parse_sql("a NOT LIKE 'a%'"), {"a": "ab"})
 @example(parse_sql("a NOT IN (1, 'x')"), {"a": 2})

@@ -17,7 +17,7 @@ from penstock.selectors.constraint import Exists, Null, Range, Values
 from penstock.selectors.evaluate import compile_condition
 from penstock.selectors.normal_form import Conjunction, Residual, normalise
 from penstock.selectors.parser import parse_sql
-from strategies import conditions, conjunctions, messages
+from strategies import conditions, conjunctions, messages, tries
 
 Message = dict[str, AttributeValue]
 
@@ -125,7 +125,7 @@ large = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tries(200), deadline=None)
 @given(large, st.lists(st.dictionaries(st.sampled_from("abcd"), st.integers(-1, 12)), min_size=5, max_size=5))
 def test_whatever_the_size_the_form_is_small_stable_and_true_where_the_condition_is(
     text: str, samples: list[Message]
@@ -187,7 +187,7 @@ def test_what_another_alternative_covers_is_absorbed(text: str, expected: str) -
     assert written(form(text)) == expected
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(300))
 @given(st.lists(conjunctions, min_size=2, max_size=5))
 def test_no_conjunction_of_a_form_covers_another(operands: list[ast.Condition]) -> None:
     found = normalise(ast.Or(tuple(operands)))
@@ -301,7 +301,7 @@ def test_a_conjunction_covers_one_that_demands_more(wide: str, narrow: str) -> N
     assert not only(narrow).covers(only(wide))
 
 
-@settings(max_examples=500)
+@settings(max_examples=tries(500))
 @given(conditions, conditions, messages)
 def test_a_conjunction_never_covers_one_that_matches_more(
     one: ast.Condition, other: ast.Condition, message: Message

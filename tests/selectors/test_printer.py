@@ -14,7 +14,7 @@ from penstock.selectors.lexer import NAME, tokenize
 from penstock.selectors.like import LikePattern
 from penstock.selectors.parser import parse_sql
 from penstock.selectors.printer import condition_text, constraint_texts, identifier_text, literal_text
-from strategies import conditions, literals, operators, terms
+from strategies import conditions, literals, operators, terms, tries
 
 A, B, C = ast.Attribute("a"), ast.Attribute("b"), ast.Attribute("c")
 
@@ -171,7 +171,7 @@ def test_other_spellings_are_printed_in_the_canonical_one(text: str, printed: st
     assert condition_text(parse_sql(text)) == printed
 
 
-@settings(max_examples=1000)
+@settings(max_examples=tries(1000))
 @given(operators, terms, terms)
 @example("=", ast.Arithmetic("-", A, ast.Arithmetic("-", B, C)), ast.Negative(ast.Literal(5)))
 @example("=", ast.Arithmetic("*", ast.Negative(A), ast.Literal(-0.0)), ast.Negative(ast.Negative(B)))
@@ -183,7 +183,7 @@ def test_arithmetic_is_read_back_as_the_same_tree(
     assert repr(parse_sql(condition_text(condition))) == repr(condition)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=tries(1000))
 @given(conditions)
 def test_a_condition_is_read_back_as_the_same_tree(condition: ast.Condition) -> None:
     assert repr(parse_sql(condition_text(condition))) == repr(with_canonical_patterns(condition))

@@ -10,18 +10,18 @@ from penstock.model.limits import SELECTOR_CHARS_MAX
 from penstock.model.values import AttributeValue
 from penstock.selectors import EVERYTHING, NOTHING, Selector, SelectorError, SelectorTooLargeError, ast, attr
 from penstock.selectors.evaluate import compile_condition
-from strategies import conditions, conjunctions, messages
+from strategies import conditions, conjunctions, messages, tries
 
 Message = dict[str, AttributeValue]
 
 
-@settings(max_examples=1500)
+@settings(max_examples=tries(1500))
 @given(conditions, messages)
 def test_the_normal_form_is_true_exactly_where_the_syntax_tree_is(condition: ast.Condition, message: Message) -> None:
     assert Selector(condition).matches(message) == (compile_condition(condition)(message) is True)
 
 
-@settings(max_examples=1500)
+@settings(max_examples=tries(1500))
 @given(conditions)
 @example(ast.Comparison(">", ast.Negative(ast.Literal(5)), ast.Attribute("a")))
 @example(ast.Comparison("=", ast.Attribute("s"), ast.Literal("it's")))
@@ -32,7 +32,7 @@ def test_the_canonical_text_parses_to_the_same_selector_and_is_stable(condition:
     assert str(again) == str(selector)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=tries(1000))
 @given(conditions, conditions, messages)
 def test_covering_is_never_claimed_wrongly(one: ast.Condition, other: ast.Condition, message: Message) -> None:
     first, second = Selector(one), Selector(other)

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.streams import CachedKnowledge, KnowledgeCache
+from strategies import tries
 
 LAST = 30
 HOSTS = ("sb1", "sb2", "stranger")
@@ -97,7 +98,7 @@ def test_single_ticks_from_a_hostile_neighbour_are_bounded() -> None:
     assert 50 <= len(cache._ranges) <= 80
 
 
-@settings(max_examples=500)
+@settings(max_examples=tries(500))
 @given(
     st.dictionaries(st.integers(0, LAST), st.fixed_dictionaries(dict.fromkeys(HOSTS, st.integers(0, 5)))),
     arrivals_of_knowledge,

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.model.errors import MisuseError
 from penstock.streams import COMPLETE, EdgeSettings, EdgeStream, Knowledge
+from strategies import tries
 
 LAST = 40
 WIDE = EdgeSettings(window_ticks=1_000, window_bytes=1_000_000, ranges_max=1_000)
@@ -63,7 +64,7 @@ class Model:
         return tick < self.horizon or tick in self.data or self.silent[tick] >= self.demanded[tick]
 
 
-@settings(max_examples=500)
+@settings(max_examples=tries(500))
 @given(publications, steps)
 def test_a_stream_with_room_for_everything_does_what_a_model_by_ticks_does(
     wanted_since: dict[int, int], changes: list[Step]
@@ -101,7 +102,7 @@ def test_a_stream_with_room_for_everything_does_what_a_model_by_ticks_does(
     assert stream.ignored_ticks == 0
 
 
-@settings(max_examples=500)
+@settings(max_examples=tries(500))
 @given(publications, steps, st.integers(1, 60), st.integers(1, 400), st.integers(1, 6))
 def test_within_any_bounds_what_is_demanded_is_delivered_once_in_order_and_completely(
     wanted_since: dict[int, int], changes: list[Step], window_ticks: int, window_bytes: int, ranges_max: int
