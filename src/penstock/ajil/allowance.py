@@ -17,17 +17,26 @@ class Allowance:
     def __init__(self) -> None:
         self._quota = (inf, inf)
         self._used = [0.0, 0.0]
+        self._carried = (0.0, 0.0)
         self._largest = 0
 
     def start(self, quota_bytes: float, quota_packets: float, *, carries: bool = True) -> None:
         """An epoch begins."""
-        carried = [0.0, 0.0]
-        if carries:
-            for place, most in ((0, self._largest), (1, 1)):
-                left = self._quota[place] - self._used[place]
-                carried[place] = min(left, most) if left < inf else 0.0
+        self._carried = (self._left(0), self._left(1)) if carries else (0.0, 0.0)
         self._quota = (quota_bytes, quota_packets)
-        self._used = [-carried[0], -carried[1]]
+        self._used = [-each for each in self._carried]
+
+    def _left(self, place: int) -> float:
+        """What the next epoch gets of this one, at most one packet; negative if too much was used."""
+        left = self._quota[place] - self._used[place]
+        return min(left, 1.0 if place else self._largest) if left < inf else 0.0
+
+    @property
+    def rounding(self) -> tuple[float, float]:
+        """Bytes and packets that whole packets have made this epoch's traffic smaller than it is on average."""
+        # Debts are traffic that was there, and more than it should have been.
+        before, after = ([max(each, 0.0) for each in pair] for pair in (self._carried, (self._left(0), self._left(1))))
+        return after[0] - before[0], after[1] - before[1]
 
     def change(self, quota_bytes: float, quota_packets: float) -> None:
         """The quota of this epoch is another one; what was used stays used."""

@@ -215,7 +215,8 @@ class AjilNode:
         elif len(self.channels):
             hit, scale = self._domain(unit, seen, limit)
             policy = self.aup.slowdown_policy(unit)
-            reactor.cut(hit, seen.sent[unit], scale, policy, estimate=estimate, limit=limit)
+            sent, waiting = seen.sent[unit], seen.waiting
+            reactor.cut(hit, sent, scale, policy, estimate=estimate, limit=limit, waiting=waiting)
 
     def _domain(self, unit: Unit, seen: Observation, limit: float) -> tuple[NDArray[np.bool_], Floats]:
         """Which channels are in the reaction domain, and which share of a cut each suffers."""

@@ -59,7 +59,7 @@ class Tally:
         """A channel is no more; what it wanted does not count."""
         self._wanted.pop(place, None)
 
-    def sent(self, group: str, sender: str, size: int, packets: int = 1) -> None:
+    def sent(self, group: str, sender: str, size: float, packets: float = 1) -> None:
         """Somebody has sent something in a group."""
         senders = self._counts.get(group)
         if senders is None:
@@ -76,11 +76,26 @@ class Tally:
         counts[0] += size
         counts[1] += packets
 
-    def scale(self, factor: float) -> None:
-        """The epoch was longer or shorter than it should be: all that was counted is brought to the nominal length."""
-        for counts in (each for senders in self._counts.values() for each in senders.values()):
-            counts[0] *= factor
-            counts[1] *= factor
+    def round_off(self, place: int, size: float, packets: float) -> None:
+        """A slowed channel sends whole packets, now one more and now one less: it is counted as it is on average."""
+        channel = self._node.channels[place]
+        assert channel is not None
+        counts = self._counts.get(channel.group, {}).get(channel.sender, [0.0, 0.0])
+        if size or packets:
+            self.sent(channel.group, channel.sender, max(size, -counts[0]), max(packets, -counts[1]))
+
+    def scale(self, factor: float, *, held: Iterable[int] = (), part: float = 1.0) -> None:
+        """The epoch was longer or shorter than it should be: all that was counted is brought to the nominal length.
+
+        With the channels that are held something waits: they have sent what this part of a quota allows, no more when
+        the epoch was longer.
+        """
+        paced = {(each.group, each.sender) for place in held if (each := self._node.channels[place]) is not None}
+        for group, senders in self._counts.items():
+            for sender, counts in senders.items():
+                by = 1 / part if (group, sender) in paced else factor
+                counts[0] *= by
+                counts[1] *= by
         for counts in self._wanted.values():
             counts[0] *= factor
             counts[1] *= factor

@@ -222,8 +222,12 @@ class Limiter:
 
     def _end_epoch(self, now_ms: int) -> list[Answer]:
         assert self._began_ms is not None
-        self._tally.scale(self._node.aup.epoch_ms / max(now_ms - self._began_ms, 1))
-        self._seen = seen = self._tally.observation(place for place, count in self._owed.items() if count > 0)
+        waiting = [place for place, count in self._owed.items() if count > 0]
+        for place, allowance in self._allowances.items():
+            self._tally.round_off(place, *allowance.rounding)
+        lasted_ms = max(now_ms - self._began_ms, 1)
+        self._tally.scale(self._node.aup.epoch_ms / lasted_ms, held=waiting, part=self._part(now_ms))
+        self._seen = seen = self._tally.observation(waiting)
         end = self._node.end_epoch(seen)
         said: list[ControlMessage] = []
         for first in range(0, len(end.reported), _ENTRIES_MAX):

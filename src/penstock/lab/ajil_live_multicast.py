@@ -44,15 +44,16 @@ _KEY: Final = "a key for this run only"
 def settled_figures(surge: Floats) -> dict[str, float]:
     """What a surge was over the limit, once it may be expected to be settled; of shares of the limit by epoch.
 
-    ``overshoot`` is of the mean over five epochs: what a busy machine delivers a little late is no traffic too much.
-    ``overshoot_per_epoch`` is of single epochs. ``settle_epochs`` is when five epochs are within 5 % of the limit.
+    ``overshoot`` is the mean of what single epochs are above the limit, as in the simulation;
+    ``overshoot_over_5_epochs`` is of means over five epochs: what a busy machine delivers a little late is no traffic
+    too much. ``settle_epochs`` is when five epochs are within 5 % of the limit.
     """
     smooth = smoothed(surge)
     settled = next((at for at, mean in enumerate(smooth) if mean <= 1.05), len(surge))
     return {
-        "overshoot": round(float(np.maximum(smooth[_SETTLE_EPOCHS_MAX:] - 1, 0).mean()), 4),
+        "overshoot": round(float(np.maximum(surge[_SETTLE_EPOCHS_MAX:] - 1, 0).mean()), 4),
         "settle_epochs": float(settled),
-        "overshoot_per_epoch": round(float(np.maximum(surge[_SETTLE_EPOCHS_MAX:] - 1, 0).mean()), 4),
+        "overshoot_over_5_epochs": round(float(np.maximum(smooth[_SETTLE_EPOCHS_MAX:] - 1, 0).mean()), 4),
         "raw_overshoot": round(_PEAK - 1, 4),
         "mean_after_settling": round(float(surge[_SETTLE_EPOCHS_MAX:].mean()), 4),
     }

@@ -317,8 +317,11 @@ class MulticastNode:
             await asyncio.sleep(min(length_s / _STEPS, max(end_s - now_s, 0.001)))
 
     def _end_epoch(self) -> Observation:
-        self._tally.scale(self.aup.epoch_ms / 1000 / max(time.monotonic() - self._began_s, 1e-3))
         delayed = [self._places[group] for group, waiting in self._waiting.items() if waiting]
+        for group, allowance in self._allowances.items():
+            self._tally.round_off(self._places[group], *allowance.rounding)
+        lasted_s = max(time.monotonic() - self._began_s, 1e-3)
+        self._tally.scale(self.aup.epoch_ms / 1000 / lasted_s, held=delayed, part=self._part())
         seen = self._tally.observation(None if self.aup.slowdown == "drop" else delayed)
         end = self._node.end_epoch(seen)
         for first in range(0, len(end.reported), _ENTRIES_MAX):
