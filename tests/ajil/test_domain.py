@@ -10,7 +10,7 @@ NAMES = [f"g{each}" for each in range(10)]
 
 
 def groups_in(rates: list[float], alpha: float) -> list[int]:
-    inside = top_groups(np.array(rates, dtype=float), np.arange(len(rates)), alpha, NAMES)
+    inside, _ = top_groups(np.array(rates, dtype=float), np.arange(len(rates)), alpha, NAMES)
     return np.flatnonzero(inside).tolist()
 
 
@@ -40,11 +40,11 @@ def test_silent_groups_do_not_count_as_groups() -> None:
 
 def test_equal_groups_are_ranked_by_name_wherever_they_stand() -> None:
     rates = np.array([7.0, 7.0, 7.0, 7.0])
-    assert np.flatnonzero(top_groups(rates, np.arange(4), 0.5, ["d", "b", "c", "a"])).tolist() == [1, 3]
+    assert np.flatnonzero(top_groups(rates, np.arange(4), 0.5, ["d", "b", "c", "a"])[0]).tolist() == [1, 3]
 
 
 def test_only_the_wanted_groups_are_answered_for() -> None:
-    assert top_groups(np.array([9.0, 1.0, 5.0]), np.array([1, 2]), 0.6, NAMES).tolist() == [False, True]
+    assert top_groups(np.array([9.0, 1.0, 5.0]), np.array([1, 2]), 0.6, NAMES)[0].tolist() == [False, True]
 
 
 def test_the_top_channels_of_a_group_are_in_the_domain() -> None:
@@ -67,3 +67,18 @@ def test_as_many_groups_are_inside_as_there_are_places(rates: list[int], alpha: 
     assert len(inside) == (min(places(alpha, active), active))
     outside = [rates[each] for each in range(len(rates)) if each not in inside]
     assert min((rates[each] for each in inside), default=0) >= max(outside, default=0)
+
+
+@given(
+    st.lists(st.integers(0, 200), min_size=1, max_size=10),
+    st.sampled_from([0.0, 0.25, 0.5, 0.8, 1.0]),
+    st.sampled_from([0.0, 1.0, 50.0, 100.0, 150.0, 1e6]),
+)
+def test_what_the_least_of_the_top_groups_was_changes_nothing(rates: list[int], alpha: float, near: float) -> None:
+    amounts, wanted = np.array(rates, dtype=float), np.arange(len(rates))
+    inside, least = top_groups(amounts, wanted, alpha, NAMES)
+    again, same = top_groups(amounts, wanted, alpha, NAMES, near=near)
+    assert again.tolist() == inside.tolist()
+    assert same == least
+    nearly, _ = top_groups(amounts, wanted, alpha, NAMES, near=least * 1.01)
+    assert nearly.tolist() == inside.tolist()

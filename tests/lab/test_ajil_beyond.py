@@ -11,7 +11,7 @@ SMALL = ["nodes=20", "groups=20"]
 def test_exempt_groups_get_all_they_want_and_the_limit_holds(tmp_path: Path) -> None:
     measured = run_experiment(AJIL_PRIORITY, SMALL, quick=True, figures=tmp_path).measured
     assert measured["priority_high_utility"] == 1
-    assert 0.65 < measured["priority_low_utility"] < 0.9
+    assert 0.7 < measured["priority_low_utility"] < 0.85
     assert measured["overshoot"] < 0.06
 
 

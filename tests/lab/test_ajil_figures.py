@@ -25,7 +25,7 @@ WORLD = AjilWorld(Shape(nodes=4, groups=4, members=2), aup_of(), seed=1)
 def run_of(traffic: list[float], wanted: float = 1.25, *, first: int = 0, last: int | None = None) -> Run:
     wave = Wave(first, len(traffic) if last is None else last, len(traffic))
     ones = np.ones(1)
-    return Run(wave, np.array(traffic), np.full(len(traffic), wanted), np.zeros(0), 1.0, ones, ones, 0.0, WORLD)
+    return Run(wave, np.array(traffic), np.full(len(traffic), wanted), np.zeros(0), 1.0, ones, ones, ones, 0.0, WORLD)
 
 
 def test_a_square_wave_jumps_and_a_ramp_grows() -> None:

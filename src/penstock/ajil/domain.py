@@ -18,6 +18,8 @@ __all__ = ["places", "ranks_within", "top_channels", "top_groups"]
 
 _WHOLE = 1e-9
 """What a product of fractions may exceed a whole number by."""
+_BAND = 0.015
+"""The rate that separates the top groups from others seldom changes by more than this share from one epoch to the next."""
 
 
 def places(fraction: float, count: int) -> int:
@@ -25,22 +27,38 @@ def places(fraction: float, count: int) -> int:
     return max(ceil(fraction * count - _WHOLE), 1)
 
 
-def top_groups(rates: Floats, wanted: Indices, alpha: float, names: Sequence[str]) -> NDArray[np.bool_]:
-    """Of each wanted group, whether it is among the top ones of those that have any traffic."""
+def top_groups(
+    rates: Floats, wanted: Indices, alpha: float, names: Sequence[str], *, near: float = 0.0
+) -> tuple[NDArray[np.bool_], float]:
+    """Of each wanted group, whether it is among the top ones of those that have any traffic; and the least of these.
+
+    That rate changes little from epoch to epoch: if it is known what it was, it is found faster.
+    """
     mine = rates[wanted]
     active = int(np.count_nonzero(rates))
     room = places(alpha, active)
     if room >= active:
-        return np.greater(mine, 0)
-    place = len(rates) - room
-    threshold = np.partition(rates, place)[place]
+        return np.greater(mine, 0), 0.0
+    threshold = _highest(rates, room, near)
     inside: NDArray[np.bool_] = mine > threshold
     at = mine == threshold
     if at.any():
         left = room - int(np.count_nonzero(rates > threshold))
         tied = sorted(np.flatnonzero(rates == threshold).tolist(), key=lambda each: names[each])
         inside |= at & np.isin(wanted, tied[:left])
-    return inside
+    return inside, threshold
+
+
+def _highest(rates: Floats, number: int, near: float) -> float:
+    """The rate of this number, from 1 for the highest; only those near the expected one are sorted, if it is there."""
+    if near > 0:
+        above = rates > near * (1 + _BAND)
+        band = rates[(rates >= near * (1 - _BAND)) ^ above]
+        place = len(band) - (number - int(np.count_nonzero(above)))
+        if 0 <= place < len(band):
+            return float(np.partition(band, place)[place])
+    place = len(rates) - number
+    return float(np.partition(rates, place)[place])
 
 
 def top_channels(ranks: Floats, sizes: Floats, beta: float) -> NDArray[np.bool_]:

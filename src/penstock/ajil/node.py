@@ -102,6 +102,8 @@ class AjilNode:
         self._heard_nodes: dict[str, int] = {}
         self._owes_policy = False
         self._scale_cache: Floats | None = None
+        self._least = [0.0, 0.0]
+        """By unit: the rate of the last of the top groups, when it was last asked for."""
 
     # --- channels
 
@@ -218,11 +220,11 @@ class AjilNode:
             sent, waiting = seen.sent[unit], seen.waiting
             reactor.cut(hit, sent, scale, policy, estimate=estimate, limit=limit, waiting=waiting)
 
-    def _domain(self, unit: Unit, seen: Observation, limit: float) -> tuple[NDArray[np.bool_], Floats]:
-        """Which channels are in the reaction domain, and which share of a cut each suffers."""
+    def _domain(self, unit: Unit, seen: Observation, limit: float) -> tuple[NDArray[np.bool_], Floats | None]:
+        """Which channels are in the reaction domain, and which share of a cut each suffers, if not all of it."""
         rates, groups = self.monitor.rates(unit), self._channel_group
         hit = top_channels(seen.ranks[unit], seen.sizes, self.aup.beta)
-        scale: Floats = np.ones(len(groups))
+        scale: Floats | None = None
         if self.aup.priorities:
             scales = self._scales()
             exempt = scales == 0
@@ -232,8 +234,9 @@ class AjilNode:
                 # Exempt groups take nobody's place in the domain.
                 rates = np.where(exempt, 0.0, rates)
             scale = scales[groups]
-        hit &= top_groups(rates, groups, self.aup.alpha, self.monitor.groups.names)
-        return hit, scale
+        names = self.monitor.groups.names
+        top, self._least[unit] = top_groups(rates, groups, self.aup.alpha, names, near=self._least[unit])
+        return hit & top, scale
 
     def _scales(self) -> Floats:
         """By number of group: the share of a cut that it suffers."""

@@ -60,7 +60,7 @@ class Reactor:
         self,
         hit: NDArray[np.bool_],
         sent: Floats,
-        scale: Floats,
+        scale: Floats | None,
         policy: SlowdownPolicy,
         *,
         estimate: float,
@@ -69,28 +69,34 @@ class Reactor:
     ) -> None:
         """The limit is exceeded: the channels that are hit lose some of their quota, or half of it if that will do.
 
-        With the channels that are marked, something waits to be sent.
+        The scale is the share of a cut that each channel suffers, all of it if there is none. With the channels that
+        are marked, something waits to be sent.
         """
         assert estimate > limit
-        slowed = np.isfinite(self.quota)
+        places = np.flatnonzero(hit)
         if waiting is not None:
-            firm = hit & waiting
+            firm = places[waiting[places]]
             self.multiplier[firm] = np.minimum(self.multiplier[firm] * 2, 1.0)
         # Who is not slowed down yet begins from what it has sent.
-        base = np.where(slowed, self.quota, sent)
-        full = np.minimum(policy.cut(base, self.multiplier, estimate=estimate, limit=limit) * scale, base)
-        hit = hit & (full > 0)
-        if not hit.any():
+        quota = self.quota[places]
+        base = np.where(np.isfinite(quota), quota, sent[places])
+        full = policy.cut(base, self.multiplier[places], estimate=estimate, limit=limit)
+        full = np.minimum(full if scale is None else full * scale[places], base)
+        if not full.all():
+            touched = full > 0
+            places, base, full = places[touched], base[touched], full[touched]
+        if not len(places):
             return
         gentle = estimate - full / 2 <= limit
         cut = np.where(gentle, full / 2, full)
-        self.quota = np.where(hit, base - cut, self.quota)
+        self.quota[places] = base - cut
         # Nobody finds room for more than the limit.
-        self.last_cut = np.where(hit, np.minimum(cut, limit), self.last_cut)
-        self.multiplier = np.where(hit & gentle, self.multiplier / 2, self.multiplier)
-        self._held[hit] = 0
+        self.last_cut[places] = np.minimum(cut, limit)
+        self.multiplier[places[gentle]] /= 2
+        self._held[places] = 0
         self.is_slowing = True
-        self._end_slowdowns()
+        if gentle.any():
+            self._end_slowdowns()
 
     def rise(self, *, estimate: float, limit: float, waiting: NDArray[np.bool_] | None = None) -> None:
         """The limit is kept: who can take back half of its last cut without exceeding it does so.

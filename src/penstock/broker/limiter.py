@@ -7,7 +7,7 @@ announcements and policies are publications of the reserved space, which no limi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf, log
 from typing import Final
 
@@ -60,6 +60,8 @@ class Limiter:
         self._seen: Observation | None = None
         self._owed: dict[int, int] = {}
         """By place, messages that wait."""
+        self._held: dict[int, None] = {}
+        """Places with which something had to wait in this epoch: what waits for it at the publisher is not seen here."""
         self._slowed: dict[tuple[str, str], None] = {}
         self._set_quotas(Allowance.change)
         self.counts = {"reports_sent": 0, "reports_heard": 0, "malformed": 0, "held": 0}
@@ -92,6 +94,10 @@ class Limiter:
             self._tally.sent(group, sender, len(body))
             self._owed[place] = self._owed.get(place, 0) - 1
         return len(bodies)
+
+    def hold(self, sender: str, decoded: Iterable[Attributes]) -> None:
+        """Messages of a publisher have to wait."""
+        self._held |= {self._place(sender, self.group_of(attributes)): None for attributes in decoded}
 
     def next_ms(self, *, now_ms: int) -> int:
         """When what waits may go on."""
@@ -222,7 +228,8 @@ class Limiter:
 
     def _end_epoch(self, now_ms: int) -> list[Answer]:
         assert self._began_ms is not None
-        waiting = [place for place, count in self._owed.items() if count > 0]
+        waiting = list(self._held | {place: None for place, count in self._owed.items() if count > 0})
+        self._held = {}
         for place, allowance in self._allowances.items():
             self._tally.round_off(place, *allowance.rounding)
         lasted_ms = max(now_ms - self._began_ms, 1)
@@ -282,6 +289,7 @@ class Limiter:
         self._node.close_channel(place)
         del self._allowances[place]
         self._owed.pop(place, None)
+        self._held.pop(place, None)
         if self._seen is not None:
             self._seen.forget(place)
         self._tally.forget(place)

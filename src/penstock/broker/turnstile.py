@@ -52,6 +52,7 @@ class Turnstile:
             if waiting is None:
                 passed += self._pass(piece, whole, now_ms)
             if piece.bodies:
+                self._limiter.hold(sender, piece.decoded)
                 self._waiting.setdefault(queue, deque()).append((piece, whole))
         return passed
 

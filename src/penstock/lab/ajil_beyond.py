@@ -1,5 +1,8 @@
 """Priorities and the hard limit, which the paper leaves to the future ([Ajil] section 7).
 
+Utility of a class of groups is what they sent of what they wanted, all together. With a fifth of the traffic exempt
+the others can have (600 - 150) / (750 - 150) = 75 % of what they want, and by as much more as the limit is exceeded.
+The mean of their groups' utilities is higher, since small groups are seldom among the top ones: it is given as well.
 Utility under a hard limit is what was sent of what was wanted and allowed. The hard limit is also run with 5 % of
 the announcements lost, for each receiver by itself, and 97 % of the limit given out.
 """
@@ -50,11 +53,13 @@ def _priority(context: Context) -> Mapping[str, float]:
         "priority_high_utility": mean_of(runs, lambda each: _utility(each, slice(0, exempt))),
         "priority_low_utility": mean_of(runs, lambda each: _utility(each, slice(exempt, None))),
         "overshoot": mean_of(runs, overshoot),
+        "priority_low_utility_by_group": mean_of(runs, lambda each: float(each.group_utility[exempt:].mean())),
     }
 
 
 def _utility(run: Run, part: slice) -> float:
-    return float(run.group_utility[part].mean())
+    """What the groups of a class sent of what they wanted, all together."""
+    return float(run.group_sent[part].sum() / run.group_wanted[part].sum())
 
 
 def _hard(context: Context) -> Mapping[str, float]:
@@ -108,7 +113,11 @@ AJIL_PRIORITY: Final = Experiment(
         *_SURGE,
         Parameter("exempt", 0.2, "share of groups that are exempt", minimum=0.0, maximum=0.9),
     ),
-    published={},
+    published={
+        "priority_high_utility": "1 (ours)",
+        "priority_low_utility": "about 0.76 (ours)",
+        "overshoot": "about 0.012 (ours)",
+    },
     run=_priority,
 )
 AJIL_HARD: Final = Experiment(

@@ -83,8 +83,10 @@ class Run:
     """Sent in all."""
     channel_utility: Floats
     """In the surge."""
-    group_utility: Floats
+    group_sent: Floats
     """In the surge, by group."""
+    group_wanted: Floats
+    """The same of what was wanted."""
     node_ms: float
     """Processor time for each node and epoch."""
     world: AjilWorld = field(repr=False)
@@ -93,6 +95,11 @@ class Run:
     def surge(self) -> Floats:
         """What was sent above the limit in the epochs of the surge, as a share of it; negative below."""
         return self.traffic[self.wave.first : self.wave.last] - 1
+
+    @property
+    def group_utility(self) -> Floats:
+        """In the surge, by group."""
+        return self.group_sent / self.group_wanted
 
     @property
     def utility(self) -> Floats:
@@ -126,7 +133,8 @@ def run_wave(shape: Shape, aup: Aup, wave: Wave, *, seed: int) -> Run:
         np.array(world.tape.reports, dtype=float),
         packets=float(traffic.sum() * LIMIT / shape.packet_bytes),
         channel_utility=sent / wanted,
-        group_utility=np.bincount(groups, weights=sent) / np.bincount(groups, weights=wanted),
+        group_sent=np.bincount(groups, weights=sent),
+        group_wanted=np.bincount(groups, weights=wanted),
         node_ms=world.node_seconds * 1000 / (wave.epochs * shape.nodes),
         world=world,
     )

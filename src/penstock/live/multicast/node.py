@@ -78,6 +78,8 @@ class MulticastNode:
         self._senders: dict[socket.AddressFamily, socket.socket] = {}
         self._waiting: dict[str, deque[bytes]] = {group: deque() for group in self._groups}
         self._waiting_bytes = 0
+        self._held: set[str] = set()
+        """Groups in which something had to wait in this epoch."""
         self._room = asyncio.Event()
         self._inbox: deque[Packet] = deque()
         self._arrived = asyncio.Event()
@@ -158,6 +160,7 @@ class MulticastNode:
         if self.aup.slowdown == "drop" or not self._takes(len(payload)):
             self.counts["dropped"] += 1
             return False
+        self._held.add(name)
         self._waiting[name].append(datagram)
         self._waiting_bytes += len(datagram)
         return True
@@ -317,7 +320,8 @@ class MulticastNode:
             await asyncio.sleep(min(length_s / _STEPS, max(end_s - now_s, 0.001)))
 
     def _end_epoch(self) -> Observation:
-        delayed = [self._places[group] for group, waiting in self._waiting.items() if waiting]
+        delayed = [self._places[group] for group, waiting in self._waiting.items() if waiting or group in self._held]
+        self._held.clear()
         for group, allowance in self._allowances.items():
             self._tally.round_off(self._places[group], *allowance.rounding)
         lasted_s = max(time.monotonic() - self._began_s, 1e-3)
