@@ -19,7 +19,7 @@ __all__ = ["places", "ranks_within", "top_channels", "top_groups"]
 _WHOLE = 1e-9
 """What a product of fractions may exceed a whole number by."""
 _BAND = 0.015
-"""The rate that separates the top groups from others seldom changes by more than this share from one epoch to the next."""
+"""The rate of the last of the top groups seldom changes by more than this share from one epoch to the next."""
 
 
 def places(fraction: float, count: int) -> int:

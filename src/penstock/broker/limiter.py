@@ -61,7 +61,7 @@ class Limiter:
         self._owed: dict[int, int] = {}
         """By place, messages that wait."""
         self._held: dict[int, None] = {}
-        """Places with which something had to wait in this epoch: what waits for it at the publisher is not seen here."""
+        """Places where something had to wait in this epoch: what waits for it at the publisher is not seen here."""
         self._slowed: dict[tuple[str, str], None] = {}
         self._set_quotas(Allowance.change)
         self.counts = {"reports_sent": 0, "reports_heard": 0, "malformed": 0, "held": 0}
