@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from penstock.lab.ajil_charts import difference_panel, dress, traffic_panel
-from penstock.lab.ajil_figures import COMMON, SOURCE, Run, Wave, aup_of, mean_of, over_seeds, overshoot, run_wave
+from penstock.lab.ajil_figures import COMMON, LIMIT, SOURCE, Run, Wave, aup_of, mean_of, over_seeds, overshoot, run_wave
 from penstock.lab.ajil_world import Shape
 from penstock.lab.experiment import Context, Experiment
 from penstock.lab.parameters import Parameter
@@ -94,8 +94,15 @@ def _draw_priority(figure: Figure, run: Run, exempt: int) -> None:
     difference_panel(above, [("with Ajil", run.surge)], title=f"{exempt} groups are exempt: the limit is still kept")
     below.bar(np.arange(len(run.group_utility)), run.group_utility * 100, width=1.0, color="#4477aa", label="utility")
     below.axvline(exempt - 0.5, color="#117733", linestyle="--", linewidth=1, label="exempt groups on the left")
-    below.set_ylim(0, 119)
+    below.axhline(_possible_for_others(run, exempt) * 100, color="#cc6677", linewidth=1, label="what others can have")
+    below.set_ylim(0, 139)
     dress(below, "utility of each group in the surge", "group", "utility (%)")
+
+
+def _possible_for_others(run: Run, exempt: int) -> float:
+    """What is left of the limit for groups that are not exempt, of what they want."""
+    high, low = float(run.group_wanted[:exempt].sum()), float(run.group_wanted[exempt:].sum())
+    return (LIMIT * len(run.surge) - high) / low
 
 
 def _draw_hard(figure: Figure, run: Run, lossy: Run) -> None:

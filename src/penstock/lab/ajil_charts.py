@@ -16,6 +16,7 @@ from penstock.lab.ajil_figures import LIMIT, Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
 __all__ = ["difference_panel", "dress", "traffic_panel", "utility_panel"]
 
@@ -38,10 +39,15 @@ def difference_panel(axes: Axes, runs: Sequence[tuple[str, Floats]], *, title: s
     for name, surge in runs:
         axes.plot(np.arange(len(surge)), surge * 100, linewidth=1.0, label=name)
     axes.axhline(0, color=PUBLISHED, linestyle="--", linewidth=1, label="the limit")
-    # Room for the legend above the curves.
-    low, high = axes.get_ylim()
-    axes.set_ylim(low, high + 0.35 * (high - low))
+    # Room for the legend above the curves; panels that share their axis have room for all.
+    values = np.concatenate([surge * 100 for _, surge in runs] + [line.get_ydata() for line in _shared_lines(axes)])
+    low, high = float(values.min()), float(values.max())
+    axes.set_ylim(low - 0.05 * (high - low), high + 0.4 * (high - low))
     dress(axes, title, "epochs since the surge began (s)", "difference to the limit (%)")
+
+
+def _shared_lines(axes: Axes) -> list[Line2D]:
+    return [line for each in axes.get_shared_y_axes().get_siblings(axes) for line in each.get_lines()]
 
 
 def utility_panel(axes: Axes, run: Run, *, title: str) -> None:
