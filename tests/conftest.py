@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 from hypothesis import HealthCheck, settings
@@ -16,3 +17,6 @@ settings.register_profile(
     "explore", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
+
+# Campaigns and examples make many objects that stay for a while, and hardly any cycles: fewer collections, less time.
+gc.set_threshold(50_000, 20, 50)

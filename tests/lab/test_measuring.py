@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from penstock.lab.measuring import best_us, elapsed_s, growth_bytes
+from penstock.lab.measuring import best_us, collector_in_leisure, elapsed_s, growth_bytes
 
 
 def test_every_input_is_used_in_every_repeat_after_a_warm_up() -> None:
@@ -18,6 +18,14 @@ def test_the_collector_rests_while_measuring_and_works_again_after() -> None:
     elapsed_s(lambda: states.append(gc.isenabled()))
     assert states == [False]
     assert gc.isenabled()
+
+
+def test_the_collector_has_leisure_in_a_simulation_and_works_as_before_after() -> None:
+    usual = gc.get_threshold()
+    with collector_in_leisure():
+        assert gc.get_threshold() > usual
+        assert gc.isenabled()
+    assert gc.get_threshold() == usual
 
 
 def test_kept_bytes_are_counted_and_dropped_ones_are_not() -> None:

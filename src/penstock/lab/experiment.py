@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import msgspec
 
 from penstock.lab.errors import ParameterError
+from penstock.lab.measuring import collector_in_leisure
 from penstock.lab.parameters import Parameter, ParameterValue, parameter_values
 from penstock.model.errors import MisuseError
 
@@ -153,7 +154,8 @@ def run_experiment(
     if seed < 0:
         raise ParameterError(f"the seed is {seed}, but must not be negative")
     context = Context(seed, parameters, reporter or QuietReporter(), figures / f"{experiment.name}.png")
-    measured = dict(experiment.run(context))
+    with collector_in_leisure():
+        measured = dict(experiment.run(context))
     for metric, value in measured.items():
         assert math.isfinite(value), f"{experiment.name} measured {metric} = {value}"
     drawn = None if context.drawn is None else str(context.drawn)

@@ -18,6 +18,7 @@ from penstock.lab.gryphon_frame import CONTROLLED, SOURCE, closing_figures, cong
 from penstock.lab.gryphon_overlay import GryphonOverlay
 from penstock.lab.gryphon_recovery import lose, regain
 from penstock.lab.gryphon_series import spearman
+from penstock.lab.measuring import collector_in_leisure
 from penstock.lab.parameters import Parameter
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ _PREPARED: Final[list[tuple[_Trial, GryphonOverlay]]] = []
 
 
 def _prepare(trial: _Trial) -> None:
-    overlay = lose(trial.settings, QuietReporter(), seed=trial.seed, kbytes_s=500, down_s=trial.down_s)
+    with collector_in_leisure():
+        overlay = lose(trial.settings, QuietReporter(), seed=trial.seed, kbytes_s=500, down_s=trial.down_s)
     _PREPARED.append((trial, overlay))
 
 
@@ -91,7 +93,8 @@ def _forked(margin: float) -> Mapping[str, float]:
 
 def _recovered(trial: _Trial, overlay: GryphonOverlay, margin: float) -> Mapping[str, float]:
     overlay.tune(replace(trial.settings, recovering_margin=margin))
-    found = regain(overlay, QuietReporter(), down_s=trial.down_s, limit_s=trial.limit_s, after_s=0)
+    with collector_in_leisure():
+        found = regain(overlay, QuietReporter(), down_s=trial.down_s, limit_s=trial.limit_s, after_s=0)
     return {
         "recovery_s": round(found.recovery_s, 1),
         "recovered": float(found.is_done),

@@ -1,4 +1,4 @@
-"""How long things take: warm loops with the garbage collector at rest, best of several repeats."""
+"""How long things take: warm loops, best of several repeats; and what the garbage collector does meanwhile."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Final, TypeVar
 
-__all__ = ["best_us", "collector_at_rest", "elapsed_s", "growth_bytes"]
+__all__ = ["best_us", "collector_at_rest", "collector_in_leisure", "elapsed_s", "growth_bytes"]
 
 _Input = TypeVar("_Input")
+_LEISURE: Final = (100_000, 20, 100)
+"""Allocations, and collections of younger objects, before a collection: E3 takes a sixth less time than by default."""
 
 
 def best_us(call: Callable[[_Input], object], inputs: Sequence[_Input], *, repeats: int = 3) -> float:
@@ -44,6 +46,17 @@ def growth_bytes(build: Callable[[], object]) -> int:
         tracemalloc.stop()
     del built
     return after - before
+
+
+@contextmanager
+def collector_in_leisure() -> Iterator[None]:
+    """Within it the garbage collector runs seldom: a simulation makes many objects that stay, and hardly any cycles."""
+    usual = gc.get_threshold()
+    gc.set_threshold(*_LEISURE)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 @contextmanager
