@@ -5,7 +5,8 @@ reach it by their link, and this machine by a link of its own that is not limite
 token bucket filter. A cut takes the device down: a silent one. All namespaces are removed at the end, whatever happens,
 and with them their devices and routes.
 
-Sockets in these namespaces have small send buffers, so that a sender waits soon, as over a link of relays.
+Sockets in these namespaces have small send buffers, so that a sender waits soon, as over a link of relays. A link holds
+as much as such a buffer: what it had to drop would cost TCP most of a narrow link, and that is no limit of bandwidth.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ __all__ = ["NamespaceError", "Namespaces", "why_no_namespaces"]
 _NETWORK: Final = "198.18"
 """Set aside for measuring; nobody routes it."""
 _BROKERS_MAX: Final = 99
-_SEND_BYTES: Final = "4096 16384 32768"
-_PACKET_BYTES: Final = 1_600
+_SEND_BYTES_MAX: Final = 32_768
+_SEND_BYTES: Final = f"4096 16384 {_SEND_BYTES_MAX}"
 
 
 class NamespaceError(PenstockError):
@@ -166,7 +167,7 @@ class Namespaces:
                 # There may be no limit to be taken away.
                 _run("tc", "-n", namespace, "qdisc", "delete", "dev", end.device, "root")
             return
-        burst, waiting = limits.burst_bytes(direction), max(limits.buffer_bytes, 2 * _PACKET_BYTES)
+        burst, waiting = limits.burst_bytes(direction), max(limits.buffer_bytes, _SEND_BYTES_MAX)
         shape = ("tbf", "rate", f"{round(rate * 8)}bit", "burst", str(burst), "limit", str(waiting))
         _run("tc", "-n", namespace, "qdisc", "replace", "dev", end.device, "root", *shape)
 
