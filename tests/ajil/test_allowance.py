@@ -66,3 +66,22 @@ def test_a_quota_that_changes_within_an_epoch_counts_what_was_used() -> None:
     assert sent(allowance, 100, 4) == 4
     allowance.change(600, inf)
     assert sent(allowance, 100) == 2
+
+
+def test_rounding_makes_every_epoch_look_like_the_average() -> None:
+    allowance = Allowance()
+    seen = []
+    for _ in range(20):
+        allowance.start(130, inf)
+        taken = sent(allowance, 100)
+        seen.append(100 * taken + allowance.rounding[0])
+    assert seen[2:] == [130] * 18
+
+
+def test_rounding_adds_nothing_for_who_is_not_slowed_down_and_forgives_no_debt() -> None:
+    allowance = Allowance()
+    allowance.start(inf, inf)
+    assert sent(allowance, 100, 4) == 4
+    assert allowance.rounding == (0, 0)
+    allowance.change(250, inf)
+    assert allowance.rounding == (0, 0), "400 bytes were sent, whatever was allowed"

@@ -180,3 +180,17 @@ def test_a_channel_with_which_something_waits_keeps_its_quota_and_begins_anew() 
     assert 390 < reactor.quota[0] < 400
     assert reactor.multiplier[0] == 1
     assert reactor.last_cut[0] == reactor.quota[0] / 5, "there is room for a fifth more of everything"
+
+
+def test_a_channel_with_a_backlog_is_cut_firmly_again() -> None:
+    for waits, left in ((True, 95 - 9.5), (False, 95 - 0.5 * 9.5)):
+        channels = Channels(LocalPercentage(0.1))
+        channels.over(750)
+        channels.under(500)
+        waiting = np.array([waits, waits])
+        sent = np.full(2, 95.0)
+        channels.reactor.cut(
+            np.array([True, False]), sent, None, channels.policy, estimate=750, limit=600, waiting=waiting
+        )
+        assert channels.quotas[0] == left
+        assert channels.reactor.multiplier[0] == (1 if waits else 0.5), "doubled, and never more than 1"

@@ -102,3 +102,25 @@ def test_an_epoch_of_another_length_is_brought_to_the_nominal_one() -> None:
     seen = tally.observation()
     assert seen.amounts.tolist() == [[150], [1.5]]
     assert seen.wanted.tolist() == [[300], [3]]
+
+
+def test_what_waits_was_paced_by_its_quota_and_not_by_the_length_of_the_epoch() -> None:
+    each, tally = node("g")
+    tally.sent("g", "n1", 300, 3)
+    tally.sent("g", "n2", 300, 3)
+    tally.scale(0.5, held=[0], part=0.75)
+    assert each.channels[0] is not None
+    assert each.channels[0].sender == "n1"
+    assert tally.observation().amounts.tolist() == [[400 + 150], [4 + 1.5]]
+
+
+def test_a_slowed_channel_is_counted_as_it_is_on_average() -> None:
+    _, tally = node("g")
+    tally.sent("g", "n1", 300, 3)
+    tally.round_off(0, 50.0, 0.5)
+    assert tally.observation().amounts.tolist() == [[350], [3.5]]
+    tally.round_off(0, -1000.0, -10.0)
+    assert tally.observation().amounts.tolist() == [[0], [0]], "nobody sends less than nothing"
+    tally.clear()
+    tally.round_off(0, 40.0, 0.0)
+    assert tally.observation().amounts.tolist() == [[40], [0]]

@@ -160,3 +160,57 @@ def test_a_clock_that_leaps_makes_one_epoch_longer_and_nothing_else() -> None:
     passed = [epoch(each, hour_ms + 1000 * number, load)["feed@pb/1", "IBM"] for number in range(1, 8)]
     assert min(passed) > 0
     assert passed[-1] <= 115
+
+
+def test_a_clock_that_goes_back_starves_nobody() -> None:
+    each = limiter()
+    load = {("feed@pb/1", "IBM"): 150}
+    hour_ms = 3_600_000
+    for number in range(1, 6):
+        epoch(each, hour_ms + 1000 * number, load)
+    assert each.status()["slowed_channels"] == 1
+    # Once in the middle of an epoch, when nothing but a publisher wakes the broker, and once by a deadline.
+    each.want("feed@pb/1", [BODY], [{"topic": "IBM"}])
+    each.admit("feed@pb/1", [BODY], [{"topic": "IBM"}], now_ms=2_000)
+    deadline_ms = each.next_deadline()
+    assert deadline_ms is not None
+    assert deadline_ms <= 3_500
+    each.on_deadline(now_ms=500)
+    assert (each.next_deadline() or 0) <= 2_000
+    passed = [epoch(each, 4000 + 1000 * number, load)["feed@pb/1", "IBM"] for number in range(1, 8)]
+    assert min(passed) > 50
+    assert sum(passed[3:]) / 4 <= 115
+
+
+def test_clocks_that_differ_and_step_leave_the_limit_in_force() -> None:
+    clocks_ms = {"pb": 0, "pb2": 1_800_300}
+    both = {name: limiter(AUP, name) for name in clocks_ms}
+    totals = []
+    for number in range(1, 26):
+        if number == 10:
+            clocks_ms = {"pb": 7_200_000, "pb2": 0}
+        total = 0
+        for name, each in both.items():
+            load = {(f"feed@{name}/1", "IBM"): 100}
+            total += epoch(each, clocks_ms[name] + 1000 * number, load)[f"feed@{name}/1", "IBM"]
+            share = 100.0 * min(total, 100)
+            other = next(other for other in both if other != name)
+            tell(both[other], encode(Report(name, 1, (Entry("IBM", share, share / 100, 1, ()),))))
+        totals.append(total)
+    assert sum(totals[-6:]) / 6 <= 115
+    assert min(totals[10:]) >= 50
+
+
+def test_a_channel_that_had_to_wait_counts_as_waiting_until_the_epoch_is_over() -> None:
+    each = limiter()
+    epoch(each, 1000, {("feed@pb/1", "IBM"): 50})
+    each.on_deadline(now_ms=2000)
+    each.want("feed@pb/1", [BODY], [{"topic": "IBM"}])
+    each.hold("feed@pb/1", [{"topic": "IBM"}])
+    assert each.admit("feed@pb/1", [BODY], [{"topic": "IBM"}], now_ms=2100) == 1
+    each.on_deadline(now_ms=3000)
+    assert each._seen is not None
+    assert each._seen.waiting is not None
+    assert each._seen.waiting.tolist() == [True], "it went on, but its publisher has been held back"
+    each.on_deadline(now_ms=4000)
+    assert each._seen.waiting.tolist() == [False]

@@ -7,10 +7,12 @@ from dataclasses import fields
 import pytest
 
 from overlay import Overlay, TestClient
-from penstock.ajil import Aup
+from penstock.ajil import Aup, Entry, Report, encode
 from penstock.ajil.settings import LimitSettings
 from penstock.broker import BrokerSettings
 from penstock.broker import frames as f
+from penstock.model.body import encode_body
+from penstock.model.message import Message
 
 AUP = Aup(
     limit_bytes_s=20_000,
@@ -146,3 +148,44 @@ def test_a_broker_that_dies_while_slowed_down_leaves_its_share_to_others() -> No
     run(overlay, feeds[:1], subscriber, 150, 8)
     arrived = run(overlay, feeds[:1], subscriber, 150, 3)
     assert sum(arrived) / 3 > 0.9 * 150 * BODY
+
+
+def test_a_broker_that_joins_late_obeys_within_three_epochs() -> None:
+    overlay, feeds, subscriber = network(LimitSettings())
+    overlay.cut("pb2", "ib")
+    overlay.wait(1000)
+    give_limit(overlay, "pb", LimitSettings(AUP))
+    run(overlay, feeds[:1], subscriber, 150, 2)
+    overlay.link("pb2", "ib")
+    for _ in range(3 * AUP.epoch_ms // 20):
+        for feed in feeds:
+            feed.run(150, 20)
+        overlay.wait(20)
+    assert overlay.brokers["pb2"].status()["mechanisms"]["ajil"]["version"] == 1
+
+
+def test_a_loud_publisher_that_comes_late_obeys_within_three_epochs() -> None:
+    overlay, feeds, subscriber = network()
+    run(overlay, feeds, subscriber, 40, 2)
+    late = Feed(overlay, "pb", "DEC")
+    overlay.wait(AUP.epoch_ms - overlay.now_ms % AUP.epoch_ms)
+    for _ in range(3 * AUP.epoch_ms // 20):
+        for feed, rate_s in ((feeds[0], 40), (feeds[1], 40), (late, 300)):
+            feed.run(rate_s, 20)
+        overlay.wait(20)
+    assert any("group 'DEC' is slowed down to" in reason for reason in late.reasons)
+
+
+def test_a_client_cannot_say_what_brokers_say_to_each_other() -> None:
+    overlay, feeds, subscriber = network()
+    run(overlay, feeds, subscriber, 40, 1)
+    forger = overlay.client("pb")
+    lie = Message.system({"$class": "AJIL"}, encode(Report("pb9", 1, (Entry("nowhere", 1e9, 1e6),))))
+    forger.say(f.Publish(1, [encode_body(forger.ids.next(overlay.now_ms), lie)]))
+    assert "is reserved" in forger.refusals()[0][2]
+    run(overlay, feeds, subscriber, 40, 2)
+    for name in ("pb", "pb2", "ib"):
+        status = overlay.brokers[name].status()["mechanisms"]["ajil"]
+        assert status["estimate_bytes_s"] < AUP.limit_bytes_s
+        assert status["slowed_channels"] == 0
+    assert [feed.reasons for feed in feeds] == [[], []]

@@ -110,3 +110,15 @@ def test_where_order_is_kept_later_messages_wait_but_not_those_to_another_pubend
     assert len(stile.offer(other, "feed@pb/1", now_ms=0)) == 1
     assert stile.offer(mixed("fast"), "feed@pb/1", now_ms=0) == []
     assert "group 'slow'" not in stile.reasons()[1][0], "its quota is endless here: what waits goes on at once"
+
+
+def test_a_publisher_is_told_that_its_other_groups_wait_behind_only_where_they_do() -> None:
+    for keeps_order in (True, False):
+        stile, limiter = turnstile(Aup(limit_bytes_s=1_000, version=1))
+        limiter.want("feed@pb/1", [b""], [{"topic": "t"}])
+        limiter._allowances[0].change(0, 0)
+        limiter._node.reactors[0].quota[0] = 10
+        stile.offer(held(1, 1), "feed@pb/1", keeps_order=keeps_order, now_ms=0)
+        reason, _ = stile.reasons()[1]
+        assert reason.startswith("group 't' is slowed down to")
+        assert reason.endswith("; what it sends later to pubend 'pb.a' waits behind, in order") == keeps_order

@@ -82,6 +82,7 @@ class Limiter:
 
     def admit(self, sender: str, bodies: Sequence[bytes], decoded: Sequence[Attributes], *, now_ms: int) -> int:
         """How many of a publisher's messages, from the first on, may go on now; they are counted as sent."""
+        self._follow(now_ms)
         part = self._part(now_ms)
         for number, (body, attributes) in enumerate(zip(bodies, decoded, strict=True)):
             group = self.group_of(attributes)
@@ -178,6 +179,7 @@ class Limiter:
 
     def on_deadline(self, *, now_ms: int) -> list[Answer]:
         """Reacts, or ends an epoch."""
+        self._follow(now_ms)
         answers: list[Answer] = []
         if self._react_ms is not None and now_ms >= self._react_ms:
             self._react_ms = None
@@ -225,6 +227,14 @@ class Limiter:
         self._react_ms = now_ms + int(_REACT_PART * length_ms) if self._seen is not None else None
         carries = self._node.aup.mode != "hard"
         self._set_quotas(lambda allowance, *quotas: allowance.start(*quotas, carries=carries))
+
+    def _follow(self, now_ms: int) -> None:
+        """A clock that went back takes the epoch with it: nobody waits until it is as late again."""
+        if self._began_ms is None or self._end_ms is None or now_ms >= self._began_ms:
+            return
+        back_ms = self._began_ms - now_ms
+        self._began_ms, self._end_ms = now_ms, self._end_ms - back_ms
+        self._react_ms = None if self._react_ms is None else self._react_ms - back_ms
 
     def _end_epoch(self, now_ms: int) -> list[Answer]:
         assert self._began_ms is not None

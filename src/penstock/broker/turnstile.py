@@ -10,16 +10,18 @@ Behind the turnstile is the gate: the lower of both rates counts.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from penstock.broker.gate import Held
 from penstock.broker.limiter import Limiter
 from penstock.broker.peers import Batch
+from penstock.model.values import Attributes
 
 __all__ = ["Turnstile"]
 
-_Queue: TypeAlias = tuple[int, str, str]
+_Queue: TypeAlias = tuple[int, str, str | None]
 """A connection, a pubend, and a group if groups do not wait for each other."""
 
 
@@ -43,7 +45,7 @@ class Turnstile:
         """A publisher's batch: what of it may go on now; the rest waits."""
         self._senders[held.connection] = sender
         self._limiter.want(sender, held.bodies, held.decoded)
-        pieces = {"": held} if keeps_order else self._by_group(held)
+        pieces: Mapping[str | None, Held] = {None: held} if keeps_order else self._by_group(held)
         whole = _Whole(held.batch, len(pieces))
         passed: list[Held] = []
         for group, piece in pieces.items():
@@ -86,17 +88,25 @@ class Turnstile:
         """Who waits, why, and how many bytes per second it may send."""
         # Of several reasons the first one is told: it has waited longest.
         return {
-            queue[0]: self._limiter.reason(self._senders[queue[0]], waiting[0][0].decoded[0])
+            queue[0]: self._reason(queue, waiting[0][0].decoded[0])
             for queue, waiting in reversed(self._waiting.items())
         }
+
+    def _reason(self, queue: _Queue, first: Attributes) -> tuple[str, float]:
+        connection, pubend, group = queue
+        reason, rate_s = self._limiter.reason(self._senders[connection], first)
+        if reason and group is None:
+            # Messages of groups that are not slowed down wait, too: that would be a riddle otherwise.
+            reason += f"; what it sends later to pubend {pubend!r} waits behind, in order"
+        return reason, rate_s
 
     def next_deadline(self, *, now_ms: int) -> int | None:
         """When the next message may go on."""
         return self._limiter.next_ms(now_ms=now_ms) if self._waiting else None
 
-    def _by_group(self, held: Held) -> dict[str, Held]:
+    def _by_group(self, held: Held) -> dict[str | None, Held]:
         """A batch in pieces, each of one group; what they are numbered does not matter where nobody counts."""
-        pieces: dict[str, Held] = {}
+        pieces: dict[str | None, Held] = {}
         for body, attributes in zip(held.bodies, held.decoded, strict=True):
             group = self._limiter.group_of(attributes)
             if group not in pieces:

@@ -62,6 +62,21 @@ def test_a_step_back_of_the_clock_does_not_stop_a_sender() -> None:
     assert other.open(one.seal(b"2")) == b"2"
 
 
+def test_who_is_known_stays_known_when_a_clock_is_set() -> None:
+    clocks = Clock(), Clock()
+    one, other = (Seal(KEY, number, now_ms=clock) for number, clock in enumerate(clocks))
+    first = one.seal(b"0")
+    other.open(first)
+    hour_ms = 3_600_000
+    for clock, step_ms in ((0, hour_ms), (0, -2 * hour_ms), (1, 3 * hour_ms), (1, -5 * hour_ms)):
+        clocks[clock].now_ms += step_ms
+        data = one.seal(b"on")
+        assert other.open(data) == b"on"
+        for old in (first, data):
+            with pytest.raises(ReplayedError):
+                other.open(old)
+
+
 @given(st.integers(0, 60), st.integers(1, 255))
 def test_damage_is_found(place: int, change: int) -> None:
     one, other, _ = pair()

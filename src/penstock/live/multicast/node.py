@@ -73,7 +73,9 @@ class MulticastNode:
             self._tally.join(group)
             self._places[group] = self._node.open_channel(Channel(self.name, group))
             self._allowances[group] = Allowance()
-        self._seal = Seal(key, secrets.randbits(64), now_ms=lambda: time.time_ns() // 1_000_000)
+        self.clock: Callable[[], float] = time.time
+        """The wall clock, in seconds; it may be set while the node runs."""
+        self._seal = Seal(key, secrets.randbits(64), now_ms=lambda: int(self.clock() * 1000))
         self._sockets: list[socket.socket] = []
         self._senders: dict[socket.AddressFamily, socket.socket] = {}
         self._waiting: dict[str, deque[bytes]] = {group: deque() for group in self._groups}
@@ -311,8 +313,7 @@ class MulticastNode:
     async def _steps(self) -> None:
         """Waits for the end of the epoch, and lets go on what waits."""
         length_s = self.aup.epoch_ms / 1000
-        wall_s = time.time()
-        left_s = length_s - wall_s % length_s
+        left_s = length_s - self.clock() % length_s
         # The end by the wall clock, or what would be a strange epoch otherwise.
         end_s = min(max(time.monotonic() + left_s, self._began_s + length_s / 2), self._began_s + 1.5 * length_s)
         while (now_s := time.monotonic()) < end_s:

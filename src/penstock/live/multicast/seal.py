@@ -2,8 +2,10 @@
 
 A datagram is a mark, the sender's number, a counter, a tag and the message. The tag is an HMAC (SHA-256, cut to 16
 bytes) over all the rest. The counter starts with the time in milliseconds and only grows: a datagram whose counter is
-not above the last of its sender was played back, or overtaken on its way, and is dropped like one that got lost; one
-from too long ago is dropped even by a receiver that has just started. Without a key the seal finds damage only.
+not above the last of its sender was played back, or overtaken on its way, and is dropped like one that got lost. The
+first of a sender must not be from too long ago, so that a receiver that has just started is not played to either. After
+that the counter is enough: who is known stays known when a clock is set, its own or the receiver's. Without a key the
+seal finds damage only.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _MARK: Final = b"Aj1"
 _HEADER: Final = len(_MARK) + 8 + 8
 _TAG: Final = 16
 _AGE_MS_MAX: Final = 60_000
-"""A datagram may be so old, or so far ahead: clocks are synchronised, but not perfectly."""
+"""The first datagram of a sender may be so old, or so far ahead: clocks are synchronised, but not perfectly."""
 _SENDERS_MAX: Final = 10_000
 
 
@@ -62,8 +64,8 @@ class Seal:
         if not compare_digest(tag, self._tag(header + message)):
             raise ForgedError("a control message with a false tag")
         sender, counter = header[len(_MARK) : -8], int.from_bytes(header[-8:])
-        age_ms = self._now_ms() - (counter >> 16)
-        if counter <= self._heard.get(sender, -1) or abs(age_ms) > _AGE_MS_MAX:
+        last = self._heard.get(sender)
+        if counter <= last if last is not None else abs(self._now_ms() - (counter >> 16)) > _AGE_MS_MAX:
             raise ReplayedError("a control message that was played back")
         self._heard[sender] = counter
         self._heard.move_to_end(sender)
