@@ -94,3 +94,17 @@ def test_reports_of_many_groups_come_as_arrays() -> None:
     monitor = Monitor(groups)
     monitor.hear_rows(np.arange(50), np.array([np.arange(50.0), np.ones(50)]), epoch=1)
     assert monitor.estimate(Unit.BYTES) == sum(range(50))
+
+
+def test_what_is_heard_after_everything_timed_out_times_out_too() -> None:
+    monitor = Monitor(GroupIndex())
+    monitor.expire(10, 5)
+    monitor.hear("n1", Entry("g", 100.0, 1.0), epoch=11)
+    monitor.expire(16, 5)
+    assert monitor.estimate(Unit.BYTES) == 100
+    monitor.expire(17, 5)
+    assert monitor.estimate(Unit.BYTES) == 0
+    monitor.hear("n1", Entry("g", 100.0, 1.0), epoch=18)
+    monitor.expire(19, 1)
+    monitor.expire(20, 1)
+    assert monitor.estimate(Unit.BYTES) == 0, "a shorter timeout counts at once"
