@@ -214,3 +214,16 @@ def test_a_channel_that_had_to_wait_counts_as_waiting_until_the_epoch_is_over() 
     assert each._seen.waiting.tolist() == [True], "it went on, but its publisher has been held back"
     each.on_deadline(now_ms=4000)
     assert each._seen.waiting.tolist() == [False]
+
+
+def test_a_slowed_channel_is_reported_as_it_sends_on_average() -> None:
+    each = limiter()
+    epoch(each, 1000, {("feed@pb/1", "IBM"): 10})
+    each.on_deadline(now_ms=2000)
+    each._node.reactors[0].quota[0] = 130
+    each.on_deadline(now_ms=2500)
+    each.want("feed@pb/1", [BODY] * 2, [{"topic": "IBM"}] * 2)
+    assert each.admit("feed@pb/1", [BODY] * 2, [{"topic": "IBM"}] * 2, now_ms=2950) == 1
+    each.on_deadline(now_ms=3000)
+    assert each._seen is not None
+    assert each._seen.amounts[0].tolist() == [130], "one packet of 100 bytes, and 30 that the next may use"

@@ -122,3 +122,10 @@ def test_a_publisher_is_told_that_its_other_groups_wait_behind_only_where_they_d
         reason, _ = stile.reasons()[1]
         assert reason.startswith("group 't' is slowed down to")
         assert reason.endswith("; what it sends later to pubend 'pb.a' waits behind, in order") == keeps_order
+
+
+def test_the_limiter_knows_with_whom_something_had_to_wait() -> None:
+    stile, limiter = slow_group("slow")
+    assert stile.offer(mixed("slow", "fast"), "feed@pb/1", now_ms=0) == []
+    held_groups = [limiter._node.channels[place] for place in limiter._held]
+    assert [each.group for each in held_groups if each is not None] == ["slow", "fast"]
