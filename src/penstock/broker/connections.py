@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from penstock.broker.effects import Close, Effect, Record, Wake
 from penstock.broker.frames import ControlFrame, DataFrame, Goodbye, Heartbeat
 from penstock.broker.outbox import Outbox, Tally
@@ -23,7 +25,7 @@ class Connections:
         self._closed: dict[int, Outbox] = {}
         """Outboxes of connections closed lately: the shell still has to take what is in them."""
         self._tally = Tally()
-        self._woken: dict[int, None] = {}
+        self._woken: dict[int, Wake] = {}
         self._effects: list[Effect] = []
         self._overflowed: dict[int, Peer] = {}
         self.dropped = {"link": 0, "client": 0}
@@ -65,27 +67,43 @@ class Connections:
     def say(self, peer: Peer, frame: ControlFrame) -> None:
         """Queues a control frame."""
         peer.said = True
-        self._woken[peer.connection] = None
+        self._woken[peer.connection] = peer.wake
         if not peer.outbox.push_control(frame):
             self._overflowed[peer.connection] = peer
 
     def carry(self, peer: Peer, frame: DataFrame) -> bool:
         """Queues a data frame; False if it was dropped."""
         peer.said = True
-        self._woken[peer.connection] = None
+        self._woken[peer.connection] = peer.wake
         if peer.outbox.push_data(frame):
             return True
+        self._drop(peer)
+        return False
+
+    def carry_to(self, connections: Sequence[int], frame: DataFrame) -> int:
+        """Queues a data frame for many; answers with how many did not drop it."""
+        peers, woken, dropped = self.peers, self._woken, 0
+        # As ``carry`` does for one: this is where a fan-out spends its time.
+        for connection in connections:
+            peer = peers[connection]
+            peer.said = True
+            woken[connection] = peer.wake
+            if not peer.outbox.push_data(frame):
+                self._drop(peer)
+                dropped += 1
+        return len(connections) - dropped
+
+    def _drop(self, peer: Peer) -> None:
         if peer.kind is PeerKind.LINK:
             self.dropped["link"] += 1
         else:
             self.dropped["client"] += 1
             self._overflowed[peer.connection] = peer
-        return False
 
     def carry_first(self, peer: Peer, frame: DataFrame) -> None:
         """Queues a data frame of the system's own ahead of other data."""
         peer.said = True
-        self._woken[peer.connection] = None
+        self._woken[peer.connection] = peer.wake
         # The lane takes any frame; its type says what belongs there otherwise.
         if not peer.outbox.push_control(frame):  # type: ignore[arg-type]
             self._overflowed[peer.connection] = peer
@@ -150,7 +168,7 @@ class Connections:
     def take_effects(self) -> list[Effect]:
         """What the shell must do: wake connections first, then close."""
         peers = self.peers
-        effects: list[Effect] = [Wake(connection) for connection in self._woken if connection in peers]
+        effects: list[Effect] = [wake for connection, wake in self._woken.items() if connection in peers]
         if self._effects:
             effects += self._effects
             self._effects = []

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from penstock.broker.access import Rule
+from penstock.broker.effects import Wake
 from penstock.broker.errors import ProtocolError
 from penstock.broker.filters import HostChange
 from penstock.broker.frames import FilterUpdate, HeldBack
@@ -138,3 +139,8 @@ class Peer:
     """Whether anything was queued since the last look."""
     session: Session | None = None
     sequence: LinkSequence | None = None
+    wake: Wake = field(init=False)
+    """The effect by which its outbox is emptied: the same one each time."""
+
+    def __post_init__(self) -> None:
+        self.wake = Wake(self.connection)

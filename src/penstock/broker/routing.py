@@ -115,15 +115,12 @@ class Router:
 
     def deliver(self, frame: Deliver, connections: list[int]) -> None:
         """Hands a message to clients, and to mechanisms."""
-        peers, carry = self._connections.peers, self._connections.carry
-        delivered = 0
         if self._tracker.is_on:
             self._tracker.note_delivered(frame.body, frame.numbers, connections)
-        for connection in connections:
-            if connection < 0:
-                self.heard.append((connection, frame.body))
-            elif carry(peers[connection], frame):
-                delivered += 1
+        clients = [connection for connection in connections if connection >= 0]
+        if len(clients) < len(connections):
+            self.heard.extend((connection, frame.body) for connection in connections if connection < 0)
+        delivered = self._connections.carry_to(clients, frame)
         self.counts["delivered"] += delivered
         self.bytes_out += delivered * frame.size
 

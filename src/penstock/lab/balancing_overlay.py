@@ -121,7 +121,7 @@ class BalancingOverlay:
             self.world.add_link(far, near, window_bytes=1 << 30)
         self.members: list[Member] = []
         self.samples: list[Sample] = []
-        self._counted: dict[str, int] = {}
+        self._counted: dict[str, tuple[int, int]] = {}
         self._markets = QuoteWorkload(self._rng, plan.publishers, days=_DAYS)
         self.publishers = self._publishers()
         self._journal: list[tuple[str, int, bytes]] = []
@@ -289,21 +289,17 @@ class BalancingOverlay:
 
     def _delays(self) -> dict[str, float]:
         """Delay from publication to arrival, of what came since the last sample; a tick tells when it was published."""
-        sums, counts = dict.fromkeys(self.plan.edges, 0.0), dict.fromkeys(self.plan.edges, 0)
-        for member in self.members:
-            ticks = member.ticks.get(_PUBEND)
-            before = self._counted.get(member.name, 0)
-            if ticks is None or len(ticks) == before or member.current is None:
-                continue
-            self._counted[member.name] = len(ticks)
-            name = member.current.broker.name
-            for tick, at_us in zip(ticks[before:], member.arrivals_us[before:], strict=True):
-                sums[name] += at_us / 1_000 - (tick >> 16)
-            counts[name] += len(ticks) - before
-        return {name: sums[name] / counts[name] if counts[name] else 0.0 for name in sums}
+        delays = {}
+        for name, port in self.ports.items():
+            if name in self.plan.edges:
+                before_us, before = self._counted.get(name, (0, 0))
+                self._counted[name] = (port.delay_us, port.delivered)
+                count = port.delivered - before
+                delays[name] = (port.delay_us - before_us) / count / 1_000 if count else 0.0
+        return delays
 
     def _messages(self) -> int:
-        delivered = sum(len(each.arrivals_us) for each in self.members)
+        delivered = sum(port.delivered for port in self.ports.values())
         return delivered + sum(host.arrived for host in self.hosts.values())
 
     def _control(self) -> int:

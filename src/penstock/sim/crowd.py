@@ -52,6 +52,10 @@ class OutputPort:
         self._waiting: deque[Port] = deque()
         self._free_us = 0.0
         self._is_waiting = False
+        self.delivered = 0
+        """Messages that clients got by it, each counted once."""
+        self.delay_us = 0
+        """What these took from their publication to their arrival, all together."""
 
     def wake(self, port: Port) -> None:
         """There is something for a client."""
@@ -89,26 +93,41 @@ class OutputPort:
         outbox = port.outbox
         if outbox is None or not port.is_open:
             return
-        frames, now_us = outbox.take(_BATCH_BYTES), self._clock.now_us
+        frames, now_us, free_us = outbox.take(_BATCH_BYTES), self._clock.now_us, self._free_us
         size = 0
         for frame in frames:
             # Identity of types instead of isinstance: thousands of deliveries a second go through here.
-            if type(frame) is Deliver or type(frame) is Horizons:
-                size += frame.size
+            kind = type(frame)
+            if kind is Deliver or kind is Horizons:
+                size += frame.size  # type: ignore[union-attr]
             else:
                 size += CONTROL_FRAME_BYTES
-        self._free_us = max(self._free_us, now_us) + size * 1e6 / self._bytes_s
-        if outbox:
+        self._free_us = free_us = (free_us if free_us > now_us else now_us) + size * 1e6 / self._bytes_s
+        if size >= _BATCH_BYTES and outbox:
             self._queue(port)
             if not self._is_waiting:
                 self._wait()
-        port.member.receive(port, frames, int(self._free_us) + _LATENCY_US)
+        port.member.receive(port, frames, int(free_us) + _LATENCY_US)
 
 
 class Port:
     """One connection of a member, as its broker sees it: an end, and the wire that carries to it."""
 
-    __slots__ = ("begun", "broker", "is_open", "is_queued", "member", "names", "number", "outbox", "port", "session")
+    __slots__ = (
+        "begun",
+        "broker",
+        "is_open",
+        "is_queued",
+        "member",
+        "names",
+        "node",
+        "number",
+        "outbox",
+        "outward",
+        "peer",
+        "port",
+        "session",
+    )
 
     def __init__(self, member: Member, broker: SimBroker, port: OutputPort, session: int) -> None:
         self.member, self.broker, self.port = member, broker, port
@@ -120,23 +139,9 @@ class Port:
         self.is_queued = False
         self.begun: dict[str, None] = {}
         self.names: dict[int, str] = {}
-
-    # What a broker's shell expects of an end.
-
-    @property
-    def peer(self) -> Port:
-        """The other end, which is this one, too."""
-        return self
-
-    @property
-    def node(self) -> Member:
-        """Who is there."""
-        return self.member
-
-    @property
-    def outward(self) -> Port:
-        """What carries the broker's frames."""
-        return self
+        # What a broker's shell expects of an end: the other end and what carries its frames are this one, too.
+        self.peer = self.outward = self
+        self.node = member
 
     def attach(self, outbox: Outbox) -> None:
         """Take from this outbox from now on."""
@@ -171,7 +176,7 @@ class Member:
     """A subscriber with one subscription."""
 
     __slots__ = (
-        "arrivals_us",
+        "arrived_us",
         "away",
         "brokers",
         "clock",
@@ -203,7 +208,8 @@ class Member:
         """By pubend: where it began."""
         self.ticks: dict[str, array[int]] = {}
         """By pubend: what it got, in order."""
-        self.arrivals_us: array[int] = array("q")
+        self.arrived_us = 0
+        """When the last of that came."""
         self.trail: list[tuple[int, str]] = []
         """When it was at which broker."""
         self.moves = self.control = self.away = self.twice = 0
@@ -258,17 +264,20 @@ class Member:
                 self.clock.after(1_000_000, self._come_back)
 
     def _on_deliver(self, port: Port, frame: Deliver, arrival_us: int) -> None:
-        pubend, tick = port.names[frame.pubend], frame.tick
-        if tick < self.positions.get(pubend, 0):
+        pubend, tick, positions = port.names[frame.pubend], frame.tick, self.positions
+        if tick < positions.get(pubend, 0):
             # Brought by the other connection already: what the client library drops, too.
             self.twice += 1
             return
-        self.positions[pubend] = tick + 1
+        positions[pubend] = tick + 1
         ticks = self.ticks.get(pubend)
         if ticks is None:
             ticks = self.ticks[pubend] = array("Q")
         ticks.append(tick)
-        self.arrivals_us.append(arrival_us)
+        self.arrived_us = arrival_us
+        output = port.port
+        output.delivered += 1
+        output.delay_us += arrival_us - (tick >> 16) * 1_000
 
     def _on_horizons(self, port: Port, frame: Horizons) -> None:
         pubend = port.names[frame.pubend]
