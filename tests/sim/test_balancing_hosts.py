@@ -48,6 +48,21 @@ def test_matching_takes_time_and_control_does_not() -> None:
     assert host.handled_ns / 3 == pytest.approx(25_000_000, rel=0.01)
 
 
+def test_silence_costs_nothing_and_does_not_overtake_data() -> None:
+    clock, done = Clock(), []
+    host = PoweredHost(clock, B1, lambda: 118)
+    host.submit([knowledge(0)], 50, lambda: done.append("silence before"))
+    assert done == ["silence before"]
+    host.submit([knowledge(1)], 100, lambda: done.append("data"))
+    host.submit([Heartbeat(), knowledge(0)], 60, lambda: done.append("silence behind"))
+    host.submit([Heartbeat()], 10, lambda: done.append("control"))
+    clock.run_until(1_000_000)
+    assert done == ["silence before", "control", "data", "silence behind"]
+    assert (host.handled, host.queued_bytes) == (1, 0)
+    assert clock.now_us == 1_000_000
+    assert host.busy_us == pytest.approx(25_000, rel=0.01)
+
+
 def test_what_is_measured() -> None:
     clock = Clock(1)
     host = PoweredHost(clock, B1, lambda: 118)

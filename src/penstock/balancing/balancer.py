@@ -49,6 +49,7 @@ class Balancer:
         self._host, self._rng = host, rng
         self._triggers = Triggers.local(settings)
         self._meter = LoadMeter(window_ms=settings.smoothing_ms, output_bandwidth=settings.output_bandwidth)
+        self._settle_ms = min(settings.detection_ms, settings.smoothing_ms)
         self._fit = DelayFit(is_proportional=settings.delay_model == "proportional")
         self.standing = Standing(settings, self._triggers)
         self._peers = Peers(peer_ms=settings.peer_ms)
@@ -156,6 +157,9 @@ class Balancer:
         if self.standing.state is State.BUSY:
             return []
         load, before = self.load, self.standing.state
+        if before is State.STABILIZING and self._meter.span_ms < self._settle_ms:
+            # Too little was measured since the session: overload would be what was there before.
+            return []
         self.standing.look(load, now_ms=now_ms)
         if before is State.STABILIZING and self.standing.state is not before:
             self._compare(now_ms)
@@ -310,6 +314,8 @@ class Balancer:
             # The candidate ended what had not begun: it counts as a refusal.
             return []
         self.standing.apply(Stimulus.ENDS, now_ms=now_ms)
+        if session.total:
+            self._meter.forget()
         fields = (("session", session.number), ("partner", session.partner), ("why", why))
         return [Note("balancing-ended", fields), *self._tell_change(now_ms)]
 

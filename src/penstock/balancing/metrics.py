@@ -112,6 +112,16 @@ class LoadMeter:
         """The last measurement."""
         return self._kept[-1] if self._kept else None
 
+    @property
+    def span_ms(self) -> int:
+        """What the averages are over."""
+        return self._kept[-1].at_ms - self._kept[0].at_ms if self._kept else 0
+
+    def forget(self) -> None:
+        """Look only at what comes from now on: subscribers have moved, and what was before tells nothing any more."""
+        while len(self._kept) > 1:
+            self._kept.popleft()
+
     def add(self, measurement: Measurement) -> bool:
         """Take one in; whether a load could be made of it. Counts that fall begin anew: the shell was restarted."""
         kept = self._kept

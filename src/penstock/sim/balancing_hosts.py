@@ -83,9 +83,12 @@ class PoweredHost(Host):
         self._started_us = 0
 
     def submit(self, frames: Sequence[Frame], size: int, done: Callback) -> None:
-        """Work on a batch when its turn comes; at once, if there is no publication in it."""
+        """Work on a batch when its turn comes; at once, if it is control only.
+
+        Silence costs nothing, but must not overtake data: what it says of filters holds from its place on.
+        """
         publications = publications_in(frames)
-        if not publications:
+        if not publications and (not (self._is_busy or self._work) or not any(map(_keeps_its_place, frames))):
             done()
             return
         self.arrived += publications
@@ -145,13 +148,13 @@ class PoweredHost(Host):
         self._clock.after(cost_us, finish)
 
 
+def _keeps_its_place(frame: Frame) -> bool:
+    return isinstance(frame, Publish | KnowledgeMessage) or (isinstance(frame, Forward) and frame.pubend[0] != "$")
+
+
 def publications_in(frames: Sequence[Frame]) -> int:
     """The publications of applications in some frames."""
-    return sum(
-        len(frame.bodies)
-        for frame in frames
-        if isinstance(frame, Publish | KnowledgeMessage) or (isinstance(frame, Forward) and frame.pubend[0] != "$")
-    )
+    return sum(len(frame.bodies) for frame in frames if _keeps_its_place(frame))  # type: ignore[union-attr]
 
 
 def power(broker: SimBroker, machine: Machine, clock: Clock, *, scale: float = 1.0) -> PoweredHost:
