@@ -28,6 +28,7 @@ from bench.frames import frames_campaign
 from bench.fuzzing import CAMPAIGNS as FUZZING
 from penstock.cli.console import console
 from penstock.cli.progress import ProgressReporter
+from penstock.lab.measuring import collector_in_leisure
 from penstock.sim.balancing_campaign import BalancingCampaign
 from penstock.sim.campaign import BrokenLawError, Campaign, NoProgressError
 from penstock.sim.congestion_campaign import CongestionCampaign
@@ -109,11 +110,12 @@ def _outcomes(names: list[str], seeds: range, processes: int) -> Iterator[_Outco
 
 def _outcome(names: list[str], seed: int) -> _Outcome:
     outcome = _Outcome()
-    for name in names:
-        if name == DELIVERY:
-            _add_delivery(outcome, seed)
-        else:
-            outcome.failures += _failures_of(name, seed)
+    with collector_in_leisure():
+        for name in names:
+            if name == DELIVERY:
+                _add_delivery(outcome, seed)
+            else:
+                outcome.failures += _failures_of(name, seed)
     return outcome
 
 
