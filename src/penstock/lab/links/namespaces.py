@@ -162,14 +162,14 @@ class Namespaces:
 
     def _shape(self, end: _End, limits: LinkLimits, direction: str) -> None:
         rate, namespace = limits.rate(direction), self.namespace(end.broker)
+        with suppress(NamespaceError):
+            # There may be no limit to be taken away. One that is changed in place has been seen to stop for good.
+            _run("tc", "-n", namespace, "qdisc", "delete", "dev", end.device, "root")
         if not rate:
-            with suppress(NamespaceError):
-                # There may be no limit to be taken away.
-                _run("tc", "-n", namespace, "qdisc", "delete", "dev", end.device, "root")
             return
         burst, waiting = limits.burst_bytes(direction), max(limits.buffer_bytes, _SEND_BYTES_MAX)
         shape = ("tbf", "rate", f"{round(rate * 8)}bit", "burst", str(burst), "limit", str(waiting))
-        _run("tc", "-n", namespace, "qdisc", "replace", "dev", end.device, "root", *shape)
+        _run("tc", "-n", namespace, "qdisc", "add", "dev", end.device, "root", *shape)
 
     def _in(self, broker: str, *arguments: str) -> bytes:
         return _ip("-n", self.namespace(broker), *arguments)
