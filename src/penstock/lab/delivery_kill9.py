@@ -8,10 +8,8 @@ there is trading once more, so that whatever still comes late or twice comes bef
 from __future__ import annotations
 
 import asyncio
-import signal
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from itertools import islice
 from random import Random
 from time import monotonic
@@ -23,6 +21,7 @@ from penstock.lab.kill9_harm import Harm, links_of
 from penstock.lab.kill9_plan import PLAN, draw_blows
 from penstock.lab.kill9_recovery import Recoveries, Recovery, percentile
 from penstock.lab.kill9_traffic import Traffic, trading
+from penstock.lab.links.ending import ending_in_order
 from penstock.lab.parameters import Parameter
 from penstock.live.loop import run
 
@@ -42,11 +41,8 @@ _COLOURS: Final = {"kill": "#ee6677", "stop": "#ccbb44", "cut": "#4477aa", "stal
 
 def _run(context: Context) -> Mapping[str, float]:
     context.reporter.stage(f"starting {len(PLAN.pubends)} brokers")
-    with _term_is_interrupt(), DemoOverlay(PLAN, detours=True) as overlay:
-        try:
-            return run(_Play(context, overlay).play())
-        except ExceptionGroup as group:
-            raise _first(group) from None
+    with ending_in_order(), DemoOverlay(PLAN, detours=True) as overlay:
+        return run(_Play(context, overlay).play())
 
 
 class _Play:
@@ -133,25 +129,6 @@ class _Play:
             "recovery_p50_ms": round(percentile(took_ms, 50), 1),
             "recovery_p99_ms": round(percentile(took_ms, 99), 1),
         }
-
-
-@contextmanager
-def _term_is_interrupt() -> Iterator[None]:
-    """Within it SIGTERM does what Ctrl-C does, so that no broker is left behind; other threads cannot ask for that."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    former = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, former)
-
-
-def _first(group: ExceptionGroup[Exception]) -> Exception:
-    """What went wrong first: people want to read that, and not how the tasks were nested."""
-    error = group.exceptions[0]
-    return _first(error) if isinstance(error, ExceptionGroup) else error
 
 
 def _draw(figure: Figure, recoveries: list[Recovery]) -> None:
