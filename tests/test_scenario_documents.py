@@ -97,3 +97,29 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 def test_a_command_that_fails_would_be_noticed(tmp_path: Path) -> None:
     assert run(script_of("```sh\nsleep 60 &\nbrokers=$!\npenstock nonsense\n```\n"), tmp_path).returncode == 2
+
+
+PAGES = ("architecture", "proof", "reliability")
+NAMED = re.compile(r"`((?:[a-z0-9_]+/)+(?:[a-z0-9_]+(?:\.py)?)?|[a-z0-9_]+\.py)`")
+ROOMS = re.compile(r"^\| .*", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_files_that_a_page_names_are_there(page: str) -> None:
+    named = NAMED.findall((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"))
+    assert named
+    missing = [name for name in named if not any(is_there(base / name) for base in (ROOT, ROOT / "src" / "penstock"))]
+    assert missing == []
+
+
+def is_there(path: Path) -> bool:
+    """Whether it is a file, a folder, or a module that was named without its ending."""
+    return path.exists() or path.with_suffix(".py").exists()
+
+
+def test_rooms_in_the_tables_of_the_architecture_are_there() -> None:
+    rows = ROOMS.findall((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
+    rooms = [name for row in rows for name in re.findall(r"`([a-z_]+)`", row)]
+    known = {path.stem for path in (ROOT / "src" / "penstock").rglob("*.py")}
+    assert len(rooms) > 10
+    assert [name for name in rooms if name not in known] == []
