@@ -145,6 +145,7 @@ def _measured(
         "out": str(folder / "out"),
         "exact_lake": exact_lake,
         "filterwise": bool(exact_lake),
+        "rounds": context.integer("rounds") if exact_lake else 1,
         "master": f"local[{context.integer('cores')}]",
     }
     context.reporter.stage(f"tracing {messages:,} messages on Spark")
@@ -206,6 +207,7 @@ TRACE_BULK: Final = Experiment(
         Parameter("subscribers", 320, "subscribers, all brokers together", minimum=16, maximum=10_000),
         Parameter("topics", 500, "topics, with ten subscribers each at three brokers", minimum=10, maximum=10_000),
         Parameter("efpp", 0.01, "false positive probability of a history", minimum=1e-6, maximum=0.2),
+        Parameter("rounds", 2, "times that all ways are gone, of which the last counts", quick=1, maximum=10),
         Parameter("cores", 2, "cores that Spark uses", minimum=1, maximum=64),
     ),
     published={"cpu_us_per_id": 5, "cpu_us_per_id_exact": 27, "cpu_us_per_id_filterwise": 15, "false_negatives": 0},

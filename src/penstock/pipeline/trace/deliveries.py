@@ -23,7 +23,7 @@ from penstock.tracking.sizing import fpp
 
 __all__ = ["Block", "BrokerDeliveries", "Received", "log_silence"]
 
-_PAIRS: Final = 16_384
+_PAIRS: Final = 65_536
 """Messages times subscribers that are hashed at once."""
 
 Rows: TypeAlias = NDArray[np.intp]

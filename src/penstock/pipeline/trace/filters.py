@@ -65,10 +65,14 @@ def choose_bucket_ms(ids: int, id_span_ms: int, filter_span_ms: float) -> tuple[
     return round(max(filter_ms, min(_BUCKET_SPANS * max(filter_span_ms, 1), _BUCKET_IDS / per_ms))), False
 
 
-def newest_filters(histories: DataFrame) -> DataFrame:
-    """Of each filter the newest generation, with its times in milliseconds."""
-    old = superseded_filters(histories)
-    return histories.join(old, [*_KEY, *_VERSION], "left_anti").selectExpr(
+def newest_filters(histories: DataFrame, *, has_superseded: bool = True) -> DataFrame:
+    """Of each filter the newest generation, with its times in milliseconds.
+
+    That each is there once spares the search for others, if it is known.
+    """
+    if has_superseded:
+        histories = histories.join(superseded_filters(histories), [*_KEY, *_VERSION], "left_anti")
+    return histories.selectExpr(
         *(name for name in FILTER_COLUMNS if name != "added_ms"), "origin", "unix_millis(added_at) AS added_ms"
     )
 
@@ -167,4 +171,7 @@ def _sequence(first: str, last: str, bucket_ms: int) -> str:
 
 
 def _origins(frame: DataFrame, buckets: Buckets) -> DataFrame:
-    return frame.sparkSession.createDataFrame(list(buckets.origins), "origin long, first_bucket long, last_bucket long")
+    # As a table of literals, which Spark knows the size of without a job.
+    rows = ", ".join(f"({origin}L, {first}L, {last}L)" for origin, first, last in buckets.origins)
+    query = f"SELECT * FROM VALUES {rows} AS origins(origin, first_bucket, last_bucket)"  # noqa: S608 - numbers
+    return frame.sparkSession.sql(query)

@@ -167,9 +167,8 @@ class Group:
         _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
         ways = []
         for row in first.tolist():
-            routed = [self._names[each] for each in np.nonzero(claims[row, :-1])[0]]
             era, number = self._era(int(eras[row]))
-            ways.append(self.book.way(era, number, routed, is_published=bool(claims[row, -1])))
+            ways.append(self.book.way_of_claims(era, number, claims[row]))
         return ways, inverse
 
     def _numbered(self, broker: str) -> NDArray[np.int64]:
@@ -250,7 +249,7 @@ def _put_receivers(made: Traced, found: Sequence[tuple[NDArray[np.intp], NDArray
         return
     rows = np.concatenate([each for each, _, _ in found])
     # By way, where each broker is listed; those that are not have no receivers.
-    ranks = np.array([[_rank(each, name) for _, _, name in found] for each in made.ways])
+    ranks = np.array([_ranks(each, [name for _, _, name in found]) for each in made.ways])
     keys = [own * (ranks.max() + 1) + ranks[made.way[own], place] for place, (own, _, _) in enumerate(found)]
     # Each broker's are in order already, and to merge some runs is quick.
     order = np.argsort(np.concatenate(keys), kind="stable")
@@ -258,5 +257,6 @@ def _put_receivers(made: Traced, found: Sequence[tuple[NDArray[np.intp], NDArray
     made.counts = np.bincount(rows, minlength=len(made.counts))
 
 
-def _rank(way: Way, broker: str) -> int:
-    return way.listed.index(broker) if broker in way.listed else len(way.listed)
+def _ranks(way: Way, brokers: Sequence[str]) -> list[int]:
+    places = {broker: place for place, broker in enumerate(way.listed)}
+    return [places.get(each, len(places)) for each in brokers]

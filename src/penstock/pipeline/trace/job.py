@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from penstock.pipeline.trace.filters import (
     newest_filters,
 )
 from penstock.pipeline.trace.group import Aliases, Group, Traced
-from penstock.pipeline.trace.loading import IdSpan, LakeReader, load_aliases, load_facts
+from penstock.pipeline.trace.loading import IdSpan, LakeReader, load_aliases, load_facts, look_at_histories
 from penstock.pipeline.trace.stored import filters_of
 from penstock.pipeline.trace.ways import WayBook
 
@@ -58,13 +59,16 @@ WAY_SCHEMA: Final = (
     "asked int, is_truncated boolean, is_complete boolean"
 )
 
-_BOOK: Final = WayBook()
-"""Of this process: groups have most ways in common."""
+_BOOKS: Final[dict[str, WayBook]] = {}
+"""Of this process, which works for one job after the other: only that of the last one is kept."""
 
 
-def way_book() -> WayBook:
-    """The ways that this process knows; a function, as tasks would take a value with them as it is at the start."""
-    return _BOOK
+def way_book(job: str) -> WayBook:
+    """The ways that this process knows from groups of the same job, which have most of them in common."""
+    if job not in _BOOKS:
+        _BOOKS.clear()
+        _BOOKS[job] = WayBook()
+    return _BOOKS[job]
 
 
 @dataclass(slots=True, frozen=True)
@@ -75,6 +79,8 @@ class Prepared:
     facts: LakeFacts
     aliases: Aliases
     buckets: Buckets
+    has_superseded: bool = True
+    """Whether there are filters of which a newer generation is there."""
 
     @property
     def ids(self) -> int:
@@ -103,19 +109,18 @@ def id_spans(placed: DataFrame) -> tuple[IdSpan, ...]:
 
 def prepare(reader: LakeReader, placed: DataFrame, *, slack_ms: int = SLACK_MS) -> Prepared:
     """Look at the messages and at the lake, and decide how the work is divided."""
-    histories = reader.table("histories")
     spans = id_spans(placed)
     if not spans:
         return Prepared((), LakeFacts({}, slack_ms), {}, Buckets(1, ()))
     first_ms, last_ms = min(each.first_ms for each in spans), max(each.last_ms for each in spans)
-    facts = load_facts(reader, first_ms=first_ms, slack_ms=slack_ms)
+    seen = look_at_histories(reader, first_ms=first_ms, last_ms=last_ms)
+    facts = load_facts(reader, seen.keys, first_ms=first_ms, slack_ms=slack_ms)
     if not facts.brokers:
         raise MisuseError(f"the lake {reader.lake!r} has no records of any broker: nothing was shipped to it")
     aliases = load_aliases(reader, first_ms=first_ms, last_ms=last_ms)
-    filter_ms = _filter_span_ms(histories, first_ms, last_ms)
-    bucket_ms, is_sparse = choose_bucket_ms(sum(each.ids for each in spans), last_ms - first_ms, filter_ms)
+    bucket_ms, is_sparse = choose_bucket_ms(sum(each.ids for each in spans), last_ms - first_ms, seen.filter_ms)
     origins = tuple((each.origin, each.first_ms // bucket_ms, each.last_ms // bucket_ms) for each in spans)
-    return Prepared(spans, facts, aliases, Buckets(bucket_ms, origins, is_sparse))
+    return Prepared(spans, facts, aliases, Buckets(bucket_ms, origins, is_sparse), seen.has_superseded)
 
 
 def traced_ids(reader: LakeReader, placed: DataFrame, prepared: Prepared) -> DataFrame:
@@ -125,11 +130,11 @@ def traced_ids(reader: LakeReader, placed: DataFrame, prepared: Prepared) -> Dat
     filters = _wanted(reader, ids, prepared)
     facts = reader.spark.sparkContext.broadcast((prepared.facts, prepared.aliases))
     grouped = ids.groupBy("origin", "bucket").cogroup(filters.groupBy("origin", "bucket"))
-    return grouped.applyInArrow(traced_group(lambda: facts.value), TRACE_SCHEMA)
+    return grouped.applyInArrow(traced_group(uuid4().hex, lambda: facts.value), TRACE_SCHEMA)
 
 
-def traced_group(known: Callable[[], tuple[LakeFacts, Aliases]]) -> Callable[[Any, Any, Any], Any]:
-    """The function that traces the messages of one origin and bucket, given the filters."""
+def traced_group(job: str, known: Callable[[], tuple[LakeFacts, Aliases]]) -> Callable[[Any, Any, Any], Any]:
+    """The function that traces the messages of one origin and bucket, given the filters; ``job`` names the whole."""
 
     def trace(key: Any, ids: Any, filters: Any) -> Any:
         facts, aliases = known()
@@ -140,7 +145,7 @@ def traced_group(known: Callable[[], tuple[LakeFacts, Aliases]]) -> Callable[[An
         times = low >> np.uint64(16)
         span = int(times.min()), int(times.max())
         own = list(filters_of(rows, now_ms=facts.now_ms))
-        group = Group(facts, own, key[0].as_py(), span, book=way_book())
+        group = Group(facts, own, key[0].as_py(), span, book=way_book(job))
         return _arrow(list(group.trace(high, low, aliases)), high.view(np.int64), low.view(np.int64))
 
     return trace
@@ -165,7 +170,8 @@ def _wanted(reader: LakeReader, ids: DataFrame, prepared: Prepared) -> DataFrame
     from pyspark.sql import functions
 
     buckets = _with_aliases(prepared)
-    filters = bucketed_filters(newest_filters(reader.table("histories")), buckets)
+    newest = newest_filters(reader.table("histories"), has_superseded=prepared.has_superseded)
+    filters = bucketed_filters(newest, buckets)
     if not reader.is_empty("records"):
         filters = filters.unionByName(bucketed_records(reader.table("records"), buckets))
     extra = _alias_groups(prepared)
@@ -204,13 +210,6 @@ def _alias_groups(prepared: Prepared) -> list[tuple[int, int, int]]:
         if number != high & 0xFFFFFFFF
     }
     return sorted(groups)
-
-
-def _filter_span_ms(histories: DataFrame, first_ms: int, last_ms: int) -> float:
-    """How long filters of some time last, in the mean."""
-    own = histories.where(f"last_ms >= {first_ms} AND first_ms <= {last_ms}")
-    row = own.selectExpr("avg(last_ms - first_ms) AS mean").first()
-    return float(row["mean"] or 0.0) if row is not None else 0.0
 
 
 def _arrow(parts: list[Traced], high: Any, low: Any) -> Any:

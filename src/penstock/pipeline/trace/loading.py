@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import reduce
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,10 +25,12 @@ __all__ = [
     "ALIASES_MAX",
     "IdSpan",
     "LakeReader",
+    "SeenHistories",
     "doubt_unreadable",
     "forget",
     "load_aliases",
     "load_facts",
+    "look_at_histories",
     "newest_rows",
 ]
 
@@ -61,6 +62,18 @@ def newest_rows(frame: DataFrame, *key: str) -> DataFrame:
         functions.max_by(functions.struct(*others), functions.struct(*_BATCH)).alias("newest")
     )
     return newest.select(*key, *(f"newest.{name}" for name in others))
+
+
+@dataclass(slots=True)
+class SeenHistories:
+    """What there is of histories, without their bits."""
+
+    keys: list[dict[str, Any]] = field(default_factory=list)
+    """Broker and key of each."""
+    filter_ms: float = 0.0
+    """How long filters last, in the mean."""
+    has_superseded: bool = False
+    """Whether a filter is there in several generations."""
 
 
 class LakeReader:
@@ -107,10 +120,37 @@ class LakeReader:
         return self._cares[name]
 
 
-def load_facts(reader: LakeReader, *, first_ms: int, slack_ms: int) -> LakeFacts:
-    """What the lake knows of brokers, for messages from a time on."""
-    keys = [reader.table(name).select(*_HISTORY_KEY) for name in ("histories", "records") if not reader.is_empty(name)]
-    histories = _rows(reduce(lambda one, other: one.union(other), keys).distinct()) if keys else []
+def look_at_histories(reader: LakeReader, *, first_ms: int, last_ms: int) -> SeenHistories:
+    """Which histories there are, and how long filters of some time last; bits are not read for it."""
+    from pyspark.sql import functions
+
+    seen = SeenHistories()
+    if not reader.is_empty("histories"):
+        own = reader.table("histories").withColumn(
+            "span", functions.expr(f"IF(last_ms >= {first_ms} AND first_ms <= {last_ms}, last_ms - first_ms, NULL)")
+        )
+        filters = own.groupBy(*_HISTORY_KEY, "filter_id").agg(
+            functions.count("*").alias("rows"),
+            functions.sum("span").alias("span"),
+            functions.count("span").alias("spans"),
+        )
+        summed = filters.groupBy(*_HISTORY_KEY).agg(
+            *(functions.max("rows").alias("rows"), functions.sum("span").alias("span")),
+            functions.sum("spans").alias("spans"),
+        )
+        seen.keys = _rows(summed)
+        seen.has_superseded = any(row["rows"] > 1 for row in seen.keys)
+        spans = sum(row["spans"] for row in seen.keys)
+        seen.filter_ms = sum(row["span"] or 0 for row in seen.keys) / spans if spans else 0.0
+    if not reader.is_empty("records"):
+        seen.keys += _rows(reader.table("records").select(*_HISTORY_KEY).distinct())
+    return seen
+
+
+def load_facts(
+    reader: LakeReader, histories: Iterable[Mapping[str, Any]], *, first_ms: int, slack_ms: int
+) -> LakeFacts:
+    """What the lake knows of brokers that have these histories, and of all others, for messages from a time on."""
     loaders: dict[str, Callable[[DataFrame], DataFrame]] = {
         "gaps": newest_gaps,
         "attachments": lambda frame: _attachments(frame, first_ms - slack_ms),

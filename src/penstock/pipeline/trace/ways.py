@@ -12,6 +12,8 @@ from hashlib import blake2b
 from typing import Any, Final
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from penstock.model.message_id import MessageId
 from penstock.pipeline.trace.facts import BrokerFacts, LakeFacts
@@ -98,21 +100,70 @@ class WayBook:
 
     def __init__(self) -> None:
         self._eras: dict[tuple[Any, ...], int] = {}
-        self._known: dict[tuple[int, tuple[str, ...], bool], Way] = {}
+        self._known: dict[tuple[int, frozenset[str], bool], Way] = {}
+        self._by_claims: dict[tuple[int, bytes], Way] = {}
+        self._reaches: dict[int, _Reach] = {}
 
     def era_number(self, era: Era) -> int:
         """The same for eras with the same ways."""
         return self._eras.setdefault(era.key, len(self._eras))
 
+    def way_of_claims(self, era: Era, number: int, claims: NDArray[np.bool_]) -> Way:
+        """The way of messages with these claims: of brokers in the order of the era, and of the publisher history."""
+        key = number, claims.tobytes()
+        way = self._by_claims.get(key)
+        if way is None:
+            if len(self._by_claims) >= _CACHED_MAX:
+                self._by_claims.clear()
+            routed = [name for (name, _), is_claimed in zip(era.silences, claims.tolist(), strict=False) if is_claimed]
+            way = self._by_claims[key] = self.way(era, number, routed, is_published=bool(claims[-1]))
+        return way
+
     def way(self, era: Era, number: int, routed: Sequence[str], *, is_published: bool) -> Way:
         """The way of messages that these brokers claim to have routed, and the one that the id names published."""
-        key = number, tuple(routed), is_published
+        reach = self._reaches.get(number)
+        if reach is None:
+            reach = self._reaches[number] = _Reach(era)
+        asked = reach.within(routed)
+        key = number, asked, is_published
         way = self._known.get(key)
         if way is None:
             if len(self._known) >= _CACHED_MAX:
                 self._known.clear()
-            way = self._known[key] = _solved(era, frozenset(routed), is_published=is_published)
+            way = self._known[key] = _solved(era, asked, is_published=is_published)
         return way
+
+
+class _Reach:
+    """Which claims a search may come to hear of: those of other brokers do not make another way."""
+
+    def __init__(self, era: Era) -> None:
+        self._origin = era.origin_name
+        self._near = {name: silence.neighbours for name, silence in era.silences}
+        for name, links in era.unshipped:
+            self._near[name] = (*self._near.get(name, ()), *links)
+        silences = dict(era.silences)
+        # Behind them a search goes on without a claim; the origin itself is where it begins.
+        self._open = {name for name in self._near if not _is_certain(silences.get(name))} | {era.origin_name}
+
+    def within(self, routed: Sequence[str]) -> frozenset[str]:
+        """Of brokers that claim a message those that may be asked, and perhaps more."""
+        passing = self._open.union(routed)
+        reached, edge = {self._origin}, [self._origin]
+        while edge:
+            name = edge.pop()
+            if name in passing:
+                fresh = [each for each in self._near.get(name, ()) if each not in reached]
+                reached.update(fresh)
+                edge += fresh
+        return frozenset(each for each in routed if each in reached)
+
+
+def _is_certain(silence: _Silence | None) -> bool:
+    """Whether it is certain that a broker did not have a message which it does not claim."""
+    if silence is None or silence.has_lost_alias:
+        return False
+    return silence.routed is Verdict.NO and silence.published is Verdict.NO
 
 
 def way_of(trace: Trace) -> Way:
