@@ -80,8 +80,12 @@ def spark_folder() -> Path:
 
 def failure_of(error: Exception) -> str:
     """A failure of Spark in one line for people, with the place where they find more."""
-    text = str(error).strip() or type(error).__name__
-    return f"Spark failed: {text.splitlines()[0]}; its log is {driver_log()}"
+    lines = (str(error).strip() or type(error).__name__).splitlines()
+    # Of what Java itself has thrown, the first line says who called, and the second what it was.
+    is_call = lines[0].startswith("An error occurred while calling") and len(lines) > 1
+    text = lines[1].removeprefix(": ").strip() if is_call else lines[0]
+    hint = "; penstock pipeline check LAKE --set-aside finds damaged files" if "FAILED_READ_FILE" in text else ""
+    return f"Spark failed: {text}{hint}; its log is {driver_log()}"
 
 
 def driver_log() -> Path:

@@ -97,12 +97,16 @@ class SessionSettings:
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.execution.arrow.pyspark.enabled": "true",
             "spark.sql.python.filterPushdown.enabled": "true",
+            # Pages of the lake carry checksums: what a disk has changed fails, and is not taken for data.
+            "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
         }
         partitions = self.parallelism or self.local_cores
         if partitions is not None:
             conf["spark.default.parallelism"] = conf["spark.sql.shuffle.partitions"] = str(partitions)
+            # Without it, a table of some files is listed by a task for each of them.
+            conf["spark.sql.sources.parallelPartitionDiscovery.parallelism"] = str(partitions)
         if self.event_log is not None:
             conf |= {"spark.eventLog.enabled": "true", "spark.eventLog.dir": self.event_log.absolute().as_uri()}
         return conf | dict(self.conf)

@@ -32,7 +32,16 @@ LATER = replace(
 def ship(lake: Path, name: str, table: LakeTable = TELEMETRY, **more: Any) -> Path:
     path = lake / FOLDER / f"{name}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist([{**ROW, **more}], schema=arrow_schema(table)), path)
+    rows = pa.Table.from_pylist([{**ROW, **more}], schema=arrow_schema(table))
+    pq.write_table(rows, path, compression="none", write_page_checksum=True, write_statistics=False)
+    return path
+
+
+def flip(path: Path, text: bytes) -> Path:
+    """Change a bit of a text in a file."""
+    whole = path.read_bytes()
+    place = whole.index(text)
+    path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
     return path
 
 
@@ -68,6 +77,22 @@ def test_what_cannot_be_read_is_named_and_set_aside(tmp_path: Path) -> None:
     assert moved == sorted(f"_aside/{path}" for path in care.problems)
     (care,) = check_lake(str(tmp_path))
     assert (care.files, care.problems) == (1, {})
+
+
+def test_a_byte_that_changed_inside_a_page_is_noticed(tmp_path: Path) -> None:
+    path = ship(tmp_path, "good", metric="penstock_published_total")
+    ship(tmp_path, "bad", metric="penstock_published_total")
+    bad = flip(tmp_path / FOLDER / "bad.parquet", b"penstock_published_total")
+    (care,) = check_lake(str(tmp_path))
+    assert list(care.problems) == [f"{FOLDER}/bad.parquet"]
+    assert "CRC" in care.problems[f"{FOLDER}/bad.parquet"]
+    # Its end is as it should be, so that only who reads it all finds out.
+    assert check_table(str(tmp_path), "telemetry").problems == {}
+    table, problem = read_file(bad, TELEMETRY)
+    assert table is None
+    assert "CRC" in problem
+    assert read_file(path, TELEMETRY)[1] == ""
+    assert set_aside(LocalFiles(tmp_path), care.problems) == [f"_aside/{FOLDER}/bad.parquet"]
 
 
 def test_a_file_of_another_table_is_told(tmp_path: Path) -> None:

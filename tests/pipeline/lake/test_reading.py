@@ -10,10 +10,11 @@ import pytest
 
 from penstock.model.errors import MisuseError
 from penstock.model.lake_tables import PUBLICATIONS
-from penstock.pipeline.lake import LocalFiles, TableStore, read_table, spark_schema
+from penstock.pipeline.lake import LocalFiles, TableStore, check_lake, read_table, set_aside, spark_schema
 from penstock.pipeline.lake.reading import table_files, with_defaults
+from penstock.pipeline.launching import failure_of
 from pipeline.lake.lakes import BreakingFiles, Crash, batch_of, staged
-from pipeline.lake.test_care import LATER, ship
+from pipeline.lake.test_care import LATER, flip, ship
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,3 +72,19 @@ def test_files_of_an_older_version_have_defaults(spark: SparkSession, tmp_path: 
     (path.parent / "bad.parquet").write_bytes(b"x")
     assert read_table(spark, str(tmp_path), "telemetry", aside=aside).count() == 1
     assert list(aside) == ["telemetry/date=2026-11-15/broker=b%201/bad.parquet"]
+
+
+def test_a_byte_that_changed_inside_a_page_is_never_taken_for_data(spark: SparkSession, tmp_path: Path) -> None:
+    from py4j.protocol import Py4JJavaError
+
+    ship(tmp_path, "good", metric="penstock_published_total")
+    flip(ship(tmp_path, "bad", metric="penstock_published_total"), b"penstock_published_total")
+    with pytest.raises(Py4JJavaError) as raised:
+        read_table(spark, str(tmp_path), "telemetry").collect()
+    told = failure_of(raised.value)
+    assert "bad.parquet" in told
+    assert "penstock pipeline check" in told
+    (care,) = check_lake(str(tmp_path))
+    set_aside(LocalFiles(tmp_path), care.problems)
+    (row,) = read_table(spark, str(tmp_path), "telemetry").collect()
+    assert row.metric == "penstock_published_total"

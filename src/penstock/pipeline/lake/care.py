@@ -45,19 +45,25 @@ class TableCare:
 
 
 def check_lake(lake: str) -> list[TableCare]:
-    """All tables of a lake that have files."""
-    return [care for table in TABLES if (care := check_table(lake, table.name)).files]
+    """All tables of a lake that have files, every page of which is read."""
+    return [care for table in TABLES if (care := check_table(lake, table.name, reads_pages=True)).files]
 
 
-def check_table(lake: str, name: str) -> TableCare:
-    """What the files of a table are like; raises ``LakeMismatchError`` for one of a newer version."""
+def check_table(lake: str, name: str, *, reads_pages: bool = False) -> TableCare:
+    """What the files of a table are like, by their ends or to the last page.
+
+    Raises ``LakeMismatchError`` for one of a newer version.
+    """
     files, table = files_at(lake), find_table(name)
     if not files.root.is_dir():
         raise MisuseError(f"there is no lake at {lake!r}: no such folder")
     care = TableCare(name)
     for path, size in snapshot(files, table).items():
         care.files, care.size_bytes = care.files + 1, care.size_bytes + size
-        rows, version, problem = check_file(Path(files.location(path)), table)
+        place = Path(files.location(path))
+        rows, version, problem = check_file(place, table)
+        if reads_pages and not problem:
+            problem = _check_pages(place)
         if problem:
             care.problems[path] = problem
         else:
@@ -96,7 +102,7 @@ def read_file(path: Path, table: LakeTable) -> tuple[Any, str]:
     if problem:
         return None, problem
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             read = file.read()
         columns = []
         for column, wanted in zip(table.columns, arrow_schema(table), strict=True):
@@ -107,6 +113,17 @@ def read_file(path: Path, table: LakeTable) -> tuple[Any, str]:
         return pa.Table.from_arrays(columns, schema=arrow_schema(table)), ""
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         return None, _first_line(error)
+
+
+def _check_pages(path: Path) -> str:
+    """What is wrong inside of a file; a row group at a time, as files may be large."""
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            for group in range(file.num_row_groups):
+                file.read_row_group(group)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        return _first_line(error)
+    return ""
 
 
 def set_aside(files: LocalFiles, problems: Mapping[str, str]) -> list[str]:
