@@ -16,6 +16,7 @@ from penstock.pipeline.sink.committing import BATCH_FOLDER, REMEMBERED_MS, STREA
 from penstock.pipeline.sink.errors import SinkError, SinkOptionError, TornError
 from penstock.pipeline.sink.journal import load_journal
 from penstock.pipeline.sink.staging import Staged
+from pipeline.lake.lakes import BreakingFiles
 from pipeline.sink.sinks import Crash, FakeBroker, FrailFiles, Fuse, messages, numbers, staged
 
 ROWS = 30
@@ -39,6 +40,13 @@ def test_rows_are_published_in_their_order_and_their_files_go(tmp_path: Path) ->
     assert numbers(broker.log) == list(range(10))
     assert not list((tmp_path / "staged").rglob("*.rows"))
     assert load_journal(LocalFiles(tmp_path), "q").batch.is_settled
+
+
+def test_the_names_of_staged_files_are_durable_before_the_journal_speaks_of_them(tmp_path: Path) -> None:
+    rows = staged(tmp_path, STREAM_FOLDER, [messages(0, 5)])
+    files = BreakingFiles(tmp_path)
+    Committer(files, "q", FakeBroker().opening, lock_s=0).commit_stream(0, rows)
+    assert files.story.index("sync stream") < files.story.index("rename journal.json")
 
 
 def test_a_batch_that_counts_is_left_out_when_it_comes_again(tmp_path: Path) -> None:
