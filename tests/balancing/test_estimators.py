@@ -99,3 +99,12 @@ def test_accuracy_is_a_fraction() -> None:
     assert accuracy(0.45, 0.5) == pytest.approx(0.9)
     assert accuracy(2.0, 0.5) == 0.0
     assert accuracy(0.1, 0.0) == 0.0
+
+
+def test_a_line_through_the_origin_has_no_base_below_zero_by_rounding() -> None:
+    points = [(count, count * 1.7e-5 / 3) for count in range(1, 3_000)]
+    assert any(delay - delay / count * count < 0 for count, delay in points), "else this would test nothing"
+    for count, delay in points:
+        fit = DelayFit(is_proportional=True)
+        fit.add(count, delay)
+        assert fit.line(count, delay)[0] >= 0

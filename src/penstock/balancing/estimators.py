@@ -114,7 +114,8 @@ class DelayFit:
             fitted = (self._nd / self._weight - mean_n * mean_d) / spread
             # Neither falling nor below zero at the left: noise must not promise what cannot be.
             slope = min(max(fitted, 0.0), slope)
-        return delay_s - slope * subscriptions, slope
+        # Rounding may leave a trace below zero, and figures below zero are nobody's.
+        return max(delay_s - slope * subscriptions, 0.0), slope
 
 
 def figures_of(meter: LoadMeter, fit: DelayFit) -> Figures:
