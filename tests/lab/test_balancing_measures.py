@@ -6,7 +6,15 @@ import pytest
 
 from penstock.balancing.metrics import Load, Metric
 from penstock.balancing.reporting import Estimate
-from penstock.lab.balancing_measures import accuracies, converged_at, mean_delay_ms, overhead, spread, spreads_at
+from penstock.lab.balancing_measures import (
+    accuracies,
+    converged_at,
+    mean_delay_ms,
+    overhead,
+    spread,
+    spreads_at,
+    within_share,
+)
 from penstock.lab.balancing_overlay import Sample
 
 
@@ -23,15 +31,17 @@ def test_spread_is_the_largest_difference() -> None:
 
 def test_converged_from_the_last_time_that_differences_were_large() -> None:
     samples = [sample(at_s, 0.1, 0.5 if at_s <= 100 else 0.15) for at_s in range(0, 300, 10)]
-    assert converged_at(samples, 0.1, 0, 300) == 100
+    assert converged_at(samples, 0.1, 0, 300) == 110
     assert converged_at(samples, 0.5, 0, 300) == 0
-    assert converged_at(samples, 0.01, 0, 300) == 290
+    assert converged_at(samples, 0.01, 0, 300) == 300, "never: that is the end of the time"
+    assert converged_at(samples, 0.1, 150, 300) == 150
 
 
-def test_a_short_excursion_is_noise() -> None:
+def test_the_shortest_excursion_counts() -> None:
     samples = [sample(at_s, 0.1, 0.5 if at_s <= 100 or at_s == 200 else 0.15) for at_s in range(0, 300, 10)]
-    assert converged_at(samples, 0.1, 0, 300) == 100
-    assert converged_at(samples, 0.1, 0, 300, noise_s=0) == 200
+    assert converged_at(samples, 0.1, 0, 300) == 210
+    assert converged_at(samples, 0.1, 0, 200) == 200
+    assert within_share(samples, 0.1, 0, 300) == pytest.approx(18 / 30)
 
 
 def test_overhead_is_a_fraction_of_all_messages() -> None:

@@ -72,13 +72,13 @@ class Broker:
         self._desk = Desk(rooms, self._readiness, self._guaranteed, incarnation=incarnation)
         self._trace_desk = TraceDesk(rooms, rooms.tracker, refuse=self._desk.refuse)
         self._log_desk = LogDesk(rooms, self._guaranteed.logs, refuse=self._desk.refuse)
-        carrier, edges = self._guaranteed.carrier, self._guaranteed.edges
+        carrier, edges, told = self._guaranteed.carrier, self._guaranteed.edges, self._guaranteed.positions.tell_to
         self._congestion = Congestion(rooms, self._guaranteed.logs, edges, carrier)
         limiter = Limiter(settings.name, settings.limit or LimitSettings(), rng=rng)
         self._intake = Intake(rooms, self._guaranteed, self._congestion, limiter, refuse=self._desk.refuse)
         self._neighbourhood = Neighbourhood(rooms, self._readiness, self._guaranteed, incarnation=incarnation)
         self._membership = Membership(rooms, self._neighbourhood)
-        self.migrations = Migrations(rooms, edges, release=self._release, end=self._end)
+        self.migrations = Migrations(rooms, edges, release=self._release, end=self._end, tell=told)
         self._operator = Operator(rooms, self.migrations)
         self._mechanisms = OwnMechanisms(
             *(rooms, mechanisms, edges, limiter, self.migrations, self._neighbourhood), life=incarnation, rng=rng

@@ -66,10 +66,11 @@ class Migrations:
         *,
         release: Callable[[Peer, int], None],
         end: Callable[[Peer, str, str, int], None],
+        tell: Callable[[Peer], None] = lambda _: None,
     ) -> None:
-        """Have subscriptions of a client released, and connections ended, by whoever can do that."""
+        """Have clients told how far they are, released, and their connections ended, by whoever can do that."""
         self._settings, self._connections, self._edges = rooms.settings, rooms.connections, edges
-        self._release, self._end = release, end
+        self._release, self._end, self._tell = release, end, tell
         self._moves: dict[int, _Move] = {}
         self._look_ms: int | None = None
         self.listeners: list[MoveListener] = []
@@ -102,6 +103,8 @@ class Migrations:
         client = _session(peer).client
         self._moves[connection] = _Move(session, client, broker, now_ms + self._settings.migration_ms)
         self.counts["moves_asked"] += 1
+        # First how far it is: the other broker need not ask again for what is known to be silence.
+        self._tell(peer)
         self._connections.say(peer, Migrate(session, total, broker, address))
         self._connections.record("move-asked", client=client, to=broker, session=session)
         return ""

@@ -127,6 +127,13 @@ class ClientPositions:
                         frame = Horizons(edge.number, catch_up.position, numbers, is_only=True, present=present)
                         self._connections.carry(peer_behind, frame)
 
+    def tell_to(self, peer: Peer) -> None:
+        """Tells one client that: it is about to move, and takes its positions with it."""
+        for edge in self._edges.edges.values():
+            numbers = self._behind(edge).get(peer.connection, b"")
+            present = edge.stream.heard + 1
+            self._connections.carry(peer, Horizons(edge.number, edge.stream.horizon, numbers, present=present))
+
     def of_host(self, *, now_ms: int) -> Iterator[tuple[str, int]]:
         """Each pubend with the tick below which all clients have everything."""
         while self._ghosts and self._ghosts[0].until_ms <= now_ms:

@@ -121,9 +121,8 @@ class Market:
 
     def _measured(self) -> dict[str, float]:
         samples, traffic, verdicts = self.samples, self.traffic, self.traffic.verdicts()
-        noise_s = self.context.integer("smoothing_ms") / 1_000
         last_s = samples[-1].at_s
-        converged_s = converged_at(samples, _TRIGGER, self.joined_s, last_s, noise_s=noise_s)
+        converged_s = converged_at(samples, _TRIGGER, self.joined_s, last_s)
         spreads = spreads_at(samples, last_s * (1 - _END_SHARE), last_s)
         self.context.figure(lambda figure: draw(figure, samples, joined_s=self.joined_s, converged_s=converged_s))
         strange = sum(each.strange for each in traffic.subscribers)

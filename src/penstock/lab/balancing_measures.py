@@ -24,11 +24,10 @@ __all__ = [
     "overhead",
     "spread",
     "spreads_at",
+    "within_share",
 ]
 
 _NORM_S: Final = 0.1
-_NOISE_S: Final = 30.0
-"""A difference that is beyond the trigger for no longer than this is the noise of a measurement."""
 
 
 class Loaded(Protocol):
@@ -57,20 +56,26 @@ def spreads_at(samples: Sequence[Loaded], first_s: float, last_s: float) -> dict
     }
 
 
-def converged_at(
-    samples: Sequence[Loaded], trigger: float, first_s: float, last_s: float, *, noise_s: float = _NOISE_S
-) -> float:
+def converged_at(samples: Sequence[Loaded], trigger: float, first_s: float, last_s: float) -> float:
     """From when on, in a time, all differences stay within the trigger; its end if they never do."""
-    chosen = [each for each in samples if first_s <= each.at_s <= last_s]
-    found, beyond_s = first_s, None
-    for sample in chosen:
-        if max(spread(sample.loads.values(), metric) for metric in Metric) <= trigger:
-            beyond_s = None
-            continue
-        beyond_s = sample.at_s if beyond_s is None else beyond_s
-        if sample.at_s - beyond_s >= noise_s or sample is chosen[-1]:
-            found = sample.at_s
-    return min(found, last_s)
+    found, is_within = first_s, True
+    for sample in samples:
+        if first_s <= sample.at_s <= last_s:
+            was_within = is_within
+            is_within = max(spread(sample.loads.values(), metric) for metric in Metric) <= trigger
+            if is_within and not was_within:
+                found = sample.at_s
+    return found if is_within else last_s
+
+
+def within_share(samples: Sequence[Loaded], trigger: float, first_s: float, last_s: float) -> float:
+    """The share of a time in which all differences are within the trigger."""
+    chosen = [
+        max(spread(each.loads.values(), metric) for metric in Metric) <= trigger
+        for each in samples
+        if first_s <= each.at_s <= last_s
+    ]
+    return sum(chosen) / max(len(chosen), 1)
 
 
 def mean_delay_ms(samples: Sequence[Sample], first_s: float, last_s: float, broker: str = "") -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from balancing.offload.test_instance import work_of
 from penstock.balancing.estimators import Figures
 from penstock.balancing.metrics import Metric
@@ -41,10 +43,10 @@ def test_of_one_type_the_highest_traffic_goes_first() -> None:
     assert next(iter(work.moves)) == 1
 
 
-def test_what_the_partner_does_not_cover_stays_when_input_is_balanced() -> None:
+def test_what_the_partner_does_not_cover_stays_if_it_would_call_for_the_input_algorithm() -> None:
     work = work_with([3, 9], ["0000000111", "0001110000"], css="0000000111")
     offload_output(work, coverage_of("a = 1", *TEXTS[:2]))
-    assert set(work.moves) == {0}, "input utilisations are equal: nothing that adds to the partner's"
+    assert set(work.moves) == {0}, "all of the second would drive input apart by 0.06"
     assert work.difference(Metric.OUTPUT) > 0.1
 
 
@@ -56,13 +58,22 @@ def test_what_the_partner_does_not_cover_follows_while_our_input_is_higher() -> 
 
 
 def test_output_overload_is_relieved_whatever_input_says() -> None:
-    work = work_with([32], ["0001110000"])
-    assert work.host.output == 0.96
+    work = work_with([32], ["0011111100"], slope=0.0001)
+    work.host = replace(work.host, bytes_out_s=9_600.0)
     offload_output(work, coverage_of("", TEXTS[0]))
-    assert not work.moves
+    assert not work.moves, "six messages a second more for the partner are more than the guard allows"
     work.is_overload = True
     offload_output(work, coverage_of("", TEXTS[0]))
     assert work.host.output <= 0.9
+
+
+def test_output_is_balanced_where_matching_takes_no_time() -> None:
+    work = work_with([32], ["0001110000"], slope=1e-9)
+    work.partner = replace(work.partner, delay_slope_s=1e-9)
+    assert abs(work.difference(Metric.INPUT)) < work.settings.balance_threshold, "input is balanced, and always will be"
+    offload_output(work, coverage_of("", TEXTS[0]))
+    assert abs(work.difference(Metric.OUTPUT)) <= 0.03, "a subscriber is 0.03"
+    assert abs(work.difference(Metric.INPUT)) < work.settings.balance_threshold
 
 
 def test_a_move_that_covers_more_leads_back_to_the_first_phase() -> None:

@@ -2,8 +2,12 @@
 
 Phase I: subscriptions that the partner's covering set covers, those of most traffic first; Type I (reduces our input)
 before Type II (would, if all its subscribers could move) before Type III. Phase II: the others, as in the input
-algorithm; it ends when the input utilisations are balanced, unless we are output-overloaded. A move of Phase II that
-makes the partner cover more of what is here leads back to Phase I.
+algorithm, unless we are output-overloaded only as long as that does not call for the input algorithm. A move of Phase II
+that makes the partner cover more of what is here leads back to Phase I.
+
+Deviation: the paper's Phase II ends as soon as the input utilisations are balanced. Where matching takes no time they
+always are, and output could never be balanced. Here the partner's may come above ours by what the guard allows
+(``guard_share`` of the trigger), which starts no session: that keeps the two algorithms apart, too.
 """
 
 from __future__ import annotations
@@ -41,8 +45,6 @@ def _first_phase(work: Offload, coverage: Coverage) -> bool:
 def _second_phase(work: Offload, coverage: Coverage) -> bool:
     """Moves what the partner does not cover; whether it covers more of what is here by that."""
     while not work.is_done(Metric.OUTPUT):
-        if not work.is_overload and work.difference(Metric.INPUT) <= work.settings.balance_threshold:
-            return False
         counts, differences = work.counts(Metric.OUTPUT)
         candidates = np.flatnonzero((counts > 0) & ~coverage.covered)
         if not len(candidates):

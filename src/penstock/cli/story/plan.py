@@ -112,7 +112,6 @@ def _balancing(settings: StorySettings) -> Mapping[str, int | float]:
     smoothing_ms = settings.smoothing_ms
     return {
         "local_ratio_trigger": 0.06,
-        "balance_threshold": 0.0002,
         "measure_ms": 250,
         "smoothing_ms": smoothing_ms,
         "detection_ms": 500,
