@@ -45,7 +45,8 @@ _BROKER: Final = "b1"
 _PERSIST_S: Final = 1.1
 """After the last message: what waits for Tp is stored by then."""
 _WARM_S: Final = 0.5
-_TURN_S: Final = 0.2
+_TURN_S: Final = 2.0
+"""Longer than the persistence interval: one who is loaded for moments only stores as often, and for fewer messages."""
 _FILES: Final = 8_192
 _RESAMPLES: Final = 2_000
 
@@ -128,6 +129,7 @@ def _rounds(context: Context, load: Load) -> dict[str, list[Driven]]:
     """The strategies in turn, each of them many times in every round."""
     count, rate = context.integer("pairs"), context.number("rate")
     turns = max(round(context.number("seconds") / _TURN_S), 1)
+    turn_s = context.number("seconds") / turns
     context.reporter.stage(f"{count} rounds of null, exact and bloom", total=count)
     found: dict[str, list[Driven]] = {each: [] for each in _STRATEGIES}
     for number in range(count):
@@ -142,7 +144,7 @@ def _rounds(context: Context, load: Load) -> dict[str, list[Driven]]:
                 broker.begin()
             for _ in range(turns):
                 for each in context.rng.sample(_STRATEGIES, k=len(_STRATEGIES)):
-                    brokers[each].drive(seconds=_TURN_S, rate=rate)
+                    brokers[each].drive(seconds=turn_s, rate=rate)
             time.sleep(_PERSIST_S)
             for each, driven in found.items():
                 driven.append(brokers[each].driven())
@@ -213,7 +215,7 @@ TRACKING_LATENCY: Final = Experiment(
     source="[Tracking] section 5, Table 2 and figure 3",
     parameters=(
         Parameter("pairs", 12, "rounds in which all strategies take turns", quick=2, minimum=1, maximum=1_000),
-        Parameter("seconds", 4.0, "seconds of load for each of them in a round", quick=2.0, minimum=0.5, maximum=600),
+        Parameter("seconds", 6.0, "seconds of load for each of them in a round", quick=2.0, minimum=0.5, maximum=600),
         Parameter("rate", 5_000.0, "messages per second", minimum=100, maximum=100_000),
         Parameter(
             "sweep_seconds", 5.0, "seconds for each row of Table 2; 0 for none", quick=0.0, minimum=0, maximum=600
