@@ -17,6 +17,7 @@ from penstock.cli.story.outcome import Told
 from penstock.cli.story.plan import HOSTS
 from penstock.cli.story.sampling import Sampler
 from penstock.cli.story.settings import StorySettings
+from penstock.cli.story.spark_process import SparkProcess
 from penstock.cli.story.stage import Stage
 from penstock.client import Client
 from penstock.lab.links.overlays import Link, RelayedOverlay
@@ -62,6 +63,7 @@ class World:
             self.sampler,
             narrator,
             cast("Client", SimpleNamespace()),
+            SparkProcess(),
             clock=lambda: self.now_s,
             look_s=0.0,
         )

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import time
-from contextlib import aclosing
-from select import select
 
 import msgspec
 import pytest
 
 from penstock.cli.demo_verdict import SentMessage
 from penstock.cli.story import spark as chapter
-from penstock.cli.story.spark import findings_of, missing_for_spark, spark
-from penstock.cli.story.spark_worker import Finding, Work
+from penstock.cli.story.spark import missing_for_spark, spark, warm_up
+from penstock.cli.story.spark_process import SparkProcess
+from penstock.cli.story.spark_worker import Finding
 from penstock.model.message_id import MessageId
 from penstock.pipeline.errors import JavaMissingError
 from stages import World
 
-WORK = Work("penstock://a", "lake", "out", ["x"], 1, 2)
 CLEAN = [
     Finding("session", 1.0, ["Spark is there"]),
     Finding("archive", 1.0, ["3 rows"], {"rows": 3}),
@@ -29,19 +26,24 @@ CLEAN = [
 ]
 
 
-def worker(findings: list[Finding], *, then: str = "") -> tuple[str, ...]:
+def worker(findings: list[Finding]) -> tuple[str, ...]:
     lines = [msgspec.json.encode(each).decode() for each in findings]
-    return sys.executable, "-c", f"import sys, time; print(*{lines!r}, sep='\\n', flush=True); {then}"
+    return sys.executable, "-c", f"print(*{lines!r}, sep='\\n')"
 
 
 def played(monkeypatch: pytest.MonkeyPatch, findings: list[Finding]) -> World:
-    monkeypatch.setattr(chapter, "_COMMAND", worker(findings))
     monkeypatch.setattr(chapter, "missing_for_spark", lambda: "")
     world, later_ms = World(), int(time.time() * 1_000) + 60_000
     for name in world.plan.pubends:
         world.logs[name] = f" operated broker={name} fence=1.1 begun_ms={later_ms} ended_ms={later_ms + 1}\n"
     world.crowd.sent += [SentMessage(MessageId(1, 1, later_ms, number), {}) for number in range(3)]
-    asyncio.run(spark(world.stage, world.told))
+
+    async def play() -> None:
+        async with SparkProcess(worker(findings)) as world.stage.spark:
+            await warm_up(world.stage)
+            await spark(world.stage, world.told)
+
+    asyncio.run(play())
     return world
 
 
@@ -84,30 +86,7 @@ def test_without_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(chapter, "check_requirements", missing)
     assert missing_for_spark() == "Spark needs Java; sudo apt-get install it"
     world = World()
+    asyncio.run(warm_up(world.stage))
     asyncio.run(spark(world.stage, world.told))
     assert world.told.as_expected is None
     assert world.told.lines == ["left out: Spark needs Java; sudo apt-get install it"]
-
-
-def test_a_worker_and_its_children_are_ended_with_whoever_listens() -> None:
-    child = "import subprocess as s; p = s.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); "
-    tell = """print('{"step": "child", "seconds": %d, "lines": []}' % p.pid, flush=True); time.sleep(600)"""
-
-    async def listen() -> int:
-        async with aclosing(findings_of(worker(CLEAN[:1], then=child + tell), WORK)) as findings:
-            async for each in findings:
-                if each.step == "child":
-                    return int(each.seconds)
-        raise AssertionError("did not tell of its child")
-
-    assert has_ended(asyncio.run(listen()))
-
-
-def has_ended(pid: int) -> bool:
-    """Whether a process ends that was killed: it may take the kernel a moment."""
-    try:
-        watched = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    with os.fdopen(watched):
-        return bool(select([watched], [], [], 30.0)[0])

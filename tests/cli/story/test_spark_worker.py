@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO, TextIOWrapper
 from typing import Any
 
 import msgspec
@@ -17,8 +18,10 @@ from penstock.pipeline.errors import SessionError
 WORK = Work("penstock://a", "lake", "out", ["x"], 1, 2)
 
 
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[Finding]:
-    monkeypatch.setattr(sys, "argv", ["worker", msgspec.json.encode(WORK).decode()])
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: bytes = msgspec.json.encode(WORK)
+) -> list[Finding]:
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(line)))
     monkeypatch.setattr("signal.signal", lambda *_: None)
     main()
     return told(capsys)
@@ -64,3 +67,10 @@ def test_a_failure_is_a_finding(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert end.value.code == 1
     last = told(capsys)[-1]
     assert (last.step, last.lines, last.is_clean) == ("error", ["the lake is dry"], False)
+
+
+def test_without_anybody_who_wants_work_done_it_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_session(monkeypatch)
+    assert [each.step for each in run(monkeypatch, capsys, b"")] == ["session"]

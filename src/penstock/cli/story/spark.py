@@ -5,38 +5,24 @@ The audit is a second judge: it knows what brokers have on record, and nothing o
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
-import sys
 import time
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from random import Random
 from typing import Final
 
-import msgspec
-
 from penstock.cli.story.outcome import Told
 from penstock.cli.story.plan import HOSTS, can_ship
-from penstock.cli.story.spark_worker import Finding, Work
+from penstock.cli.story.spark_worker import Work
 from penstock.cli.story.stage import Stage
 from penstock.cli.story.token import shipped_since
 from penstock.pipeline.errors import JavaMissingError, SparkMissingError
 from penstock.pipeline.session import check_requirements
 
-__all__ = ["findings_of", "missing_for_spark", "spark"]
+__all__ = ["missing_for_spark", "spark", "warm_up"]
 
-_COMMAND: Final = (sys.executable, "-c", "from penstock.cli.story.spark_worker import main; main()")
-_JAVA: Final = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""For jobs of seconds: code is not worth being compiled twice, nor memory being collected by several threads."""
 _STORED_S: Final = 1.5
 """What was recorded last is stored by then, and shipped at the turn after that."""
-_STEP_S_MAX: Final = 600.0
-_END_S_MAX: Final = 20.0
-_END_POLL_S: Final = 0.05
 _SLACK_MS: Final = 5_000
-_LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 _TITLES: Final = {"session": "start", "archive": "archive", "trace": "bulk trace", "audit": "audit", "error": "failed"}
 
 
@@ -49,16 +35,21 @@ def missing_for_spark() -> str:
     return ""
 
 
+async def warm_up(stage: Stage) -> None:
+    """Start Spark, if there will be work for it, while there is something else to look at."""
+    if not _reason_against(stage):
+        await stage.spark.start()
+
+
 async def spark(stage: Stage, told: Told) -> None:
     """Have the work done, and tell what came of it."""
-    problem = missing_for_spark() if stage.settings.with_spark else "it was not asked for (--no-spark)"
-    if problem or not can_ship():
+    if problem := _reason_against(stage):
         stage.say(told, f"left out: {problem}")
         return
     await _all_shipped(stage, told)
     told.facts["audit_clean"] = None
     steps: list[str] = []
-    async with aclosing(findings_of(_COMMAND, _work(stage))) as findings:
+    async with aclosing(stage.spark.findings(_work(stage))) as findings:
         async for each in findings:
             steps.append(each.step)
             for line in each.lines:
@@ -74,6 +65,12 @@ async def spark(stage: Stage, told: Told) -> None:
     if rows != sent:
         stage.say(told, f"{sent:,} messages were published, and {rows:,} archived")
     told.as_expected = told.facts["audit_clean"] is True and traced["ids"] == traced["found"] and rows == sent
+
+
+def _reason_against(stage: Stage) -> str:
+    if not stage.settings.with_spark:
+        return "it was not asked for (--no-spark)"
+    return missing_for_spark() or ("" if can_ship() else "brokers cannot ship without pyarrow")
 
 
 async def _all_shipped(stage: Stage, told: Told) -> None:
@@ -97,48 +94,3 @@ def _work(stage: Stage) -> Work:
         first_ms=min(times) - _SLACK_MS,
         end_ms=max(times) + 60_000,
     )
-
-
-async def findings_of(command: Sequence[str], work: Work) -> AsyncGenerator[Finding, None]:
-    """What the worker says, line by line; it is ended whatever happens here."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        msgspec.json.encode(work).decode(),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        limit=_LINE_BYTES_MAX,
-        env={**os.environ, **_JAVA},
-        # A session of its own: Ctrl-C at the terminal is for us, and we end it in order.
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    try:
-        while True:
-            async with asyncio.timeout(_STEP_S_MAX):
-                line = await process.stdout.readline()
-            if not line:
-                break
-            yield msgspec.json.decode(line, type=Finding)
-    except TimeoutError:
-        yield Finding("error", _STEP_S_MAX, [f"nothing was heard of Spark for {_STEP_S_MAX:.0f} s"], is_clean=False)
-    finally:
-        await _ended(process)
-
-
-async def _ended(process: asyncio.subprocess.Process) -> None:
-    """End the worker in order if it runs; then whatever is left of its group, its Java above all."""
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            process.terminate()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_END_S_MAX):
-                # Not `wait`: it waits for the pipe as well, which Java may hold on to for as long as it lives.
-                while process.returncode is None:
-                    await asyncio.sleep(_END_POLL_S)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
-    # To its end, so that the pipe is closed while there is somebody to do it.
-    if process.stdout is not None:
-        await process.stdout.read()

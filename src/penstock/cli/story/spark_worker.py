@@ -1,7 +1,7 @@
 """The Spark part of the story, in a process of its own: archive, bulk trace, audit, in one session.
 
-A process, so that it can be ended at any time with its Java. What it is to do comes as its only argument, in JSON; what
-each step has found goes to standard output, a line of JSON each.
+A process, so that it can be ended at any time with its Java. What it is to do comes on standard input, a line of JSON,
+when Spark has started or long before; what each step has found goes to standard output, a line of JSON each.
 """
 
 from __future__ import annotations
@@ -55,18 +55,22 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     # Py4J logs what a batch failed of, with a trace; we tell it in one line.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    work = msgspec.json.decode(sys.argv[1], type=Work)
     try:
-        _run(work)
+        _run()
     except PenstockError as error:
         _tell(Finding("error", 0.0, [str(error)], is_clean=False))
         sys.exit(1)
 
 
-def _run(work: Work) -> None:
+def _run() -> None:
     begun_s = time.monotonic()
     with using_session(SessionSettings(app_name="penstock demo", conf=_SMALL)) as spark:
         _tell(Finding("session", time.monotonic() - begun_s, ["Spark is there"]))
+        line = sys.stdin.buffer.readline()
+        if not line:
+            # Whoever started it has gone.
+            return
+        work = msgspec.json.decode(line, type=Work)
         for step in (_archive, _trace, _audit):
             begun_s = time.monotonic()
             found = step(spark, work)

@@ -14,6 +14,7 @@ from penstock.cli.story.narrator import Narrator
 from penstock.cli.story.outcome import Told
 from penstock.cli.story.sampling import Sampler
 from penstock.cli.story.settings import StorySettings
+from penstock.cli.story.spark_process import SparkProcess
 from penstock.client import Client
 from penstock.lab.links.overlays import RelayedOverlay
 
@@ -34,6 +35,8 @@ class Stage:
     narrator: Narrator
     observer: Client
     """A client that asks brokers about messages."""
+    spark: SparkProcess
+    """For the work of the last chapter."""
     clock: Callable[[], float] = time.monotonic
     """Seconds."""
     look_s: float = 0.1

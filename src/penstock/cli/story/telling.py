@@ -23,7 +23,8 @@ from penstock.cli.story.outcome import Outcome, Told
 from penstock.cli.story.plan import HOSTS, JOINED, PUBLISHING
 from penstock.cli.story.sampling import Sampler
 from penstock.cli.story.settings import StorySettings
-from penstock.cli.story.spark import spark
+from penstock.cli.story.spark import spark, warm_up
+from penstock.cli.story.spark_process import SparkProcess
 from penstock.cli.story.spreading import spreading
 from penstock.cli.story.stage import Stage
 from penstock.cli.story.token import token
@@ -39,6 +40,9 @@ Play: TypeAlias = Callable[[Stage, Told], Awaitable[None]]
 
 _STALLED_S_MAX: Final = 60.0
 """When nothing has arrived anywhere for so long, what has not arrived is lost."""
+
+_WARM_UP_AT: Final = "token"
+"""The first chapter that measures no rates: from here on Spark may have some of the processors to start."""
 
 CHAPTERS: Final[tuple[tuple[str, str, str, Play], ...]] = (
     (
@@ -85,19 +89,21 @@ async def tell(overlay: RelayedOverlay, settings: StorySettings, crowd: Crowd, n
     """Play it all with brokers that run; raises ``BrokerProcessError`` if one of them ends."""
     await overlay.linked()
     chapters: list[Told] = []
-    async with AsyncExitStack() as stack:
-        await crowd.join(stack, overlay.brokers.url(JOINED), connect=_client)
-        await crowd.hire(stack, overlay.brokers.url(PUBLISHING), connect=_client)
-        sampler = Sampler(crowd)
-        observer = await stack.enter_async_context(_client(overlay.brokers.url(HOSTS[-1]), "observer"))
-        stage = Stage(settings, overlay, crowd, sampler, narrator, observer)
-        samples = sampler.run(lambda: _show(stage))
-        await _unless_failed(_flowing(stage, chapters), samples, *(crowd.read(each) for each in crowd.members))
-        samples_taken = list(sampler.samples)
-        narrator.clear()
-        # What was read last counts as acknowledged, so that an audit can judge it.
-        await asyncio.gather(*(each.subscription.close() for each in crowd.members if each.subscription is not None))
-    await _played(stage, chapters, len(CHAPTERS) - 1)
+    async with SparkProcess() as process:
+        async with AsyncExitStack() as stack:
+            await crowd.join(stack, overlay.brokers.url(JOINED), connect=_client)
+            await crowd.hire(stack, overlay.brokers.url(PUBLISHING), connect=_client)
+            sampler = Sampler(crowd)
+            observer = await stack.enter_async_context(_client(overlay.brokers.url(HOSTS[-1]), "observer"))
+            stage = Stage(settings, overlay, crowd, sampler, narrator, observer, process)
+            samples = sampler.run(lambda: _show(stage))
+            await _unless_failed(_flowing(stage, chapters), samples, *(crowd.read(each) for each in crowd.members))
+            samples_taken = list(sampler.samples)
+            narrator.clear()
+            # What was read last counts as acknowledged, so that an audit can judge it.
+            subscriptions = (each.subscription for each in crowd.members if each.subscription is not None)
+            await asyncio.gather(*(each.close() for each in subscriptions))
+        await _played(stage, chapters, len(CHAPTERS) - 1)
     narrator.chapter(len(CHAPTERS) + 1, "The verdict", _about_the_verdict(crowd))
     judged = await asyncio.to_thread(judge_all, crowd.members, crowd.sent)
     latencies = list(chain.from_iterable(each.latencies_ns for each in crowd.members))
@@ -115,6 +121,8 @@ async def _flowing(stage: Stage, chapters: list[Told]) -> None:
     publishing = asyncio.gather(*(each.run(stop) for each in stage.crowd.publishers))
     try:
         for number in range(len(CHAPTERS) - 1):
+            if CHAPTERS[number][0] == _WARM_UP_AT:
+                await warm_up(stage)
             await _played(stage, chapters, number)
             if publishing.done():
                 # It ends before it is told to only if something went wrong.

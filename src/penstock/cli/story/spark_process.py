@@ -1,0 +1,102 @@
+"""The process that works on Spark for the story: started before there is work, ended whatever happens.
+
+Spark takes seconds to start. They pass while the chapters before it are told, and the work is handed over when it is
+known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from penstock.cli.story.spark_worker import Finding, Work
+
+__all__ = ["SparkProcess"]
+
+_COMMAND: Final = (sys.executable, "-c", "from penstock.cli.story.spark_worker import main; main()")
+_JAVA: Final = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""For jobs of seconds: code is not worth being compiled twice, nor memory being collected by several threads."""
+_STEP_S_MAX: Final = 600.0
+_END_S_MAX: Final = 20.0
+_END_POLL_S: Final = 0.05
+_LINE_BYTES_MAX: Final = 16 * 1024 * 1024
+
+
+class SparkProcess:
+    """One worker; leave its context, and it is gone with its Java."""
+
+    def __init__(self, command: Sequence[str] = _COMMAND) -> None:
+        self._command = command
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            await _ended(self._process)
+
+    async def start(self) -> asyncio.subprocess.Process:
+        """Let it get ready for work, unless it is at it."""
+        if self._process is None:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                limit=_LINE_BYTES_MAX,
+                env={**os.environ, **_JAVA},
+                # A session of its own: Ctrl-C at the terminal is for us, and we end it in order.
+                start_new_session=True,
+            )
+        return self._process
+
+    async def findings(self, work: Work) -> AsyncGenerator[Finding, None]:
+        """Hand over the work; what the worker says of it, line by line."""
+        process = await self.start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        # Who has ended already says so by the end of its lines.
+        with suppress(ConnectionError):
+            process.stdin.write(msgspec.json.encode(work) + b"\n")
+            await process.stdin.drain()
+        process.stdin.close()
+        try:
+            while True:
+                async with asyncio.timeout(_STEP_S_MAX):
+                    line = await process.stdout.readline()
+                if not line:
+                    break
+                yield msgspec.json.decode(line, type=Finding)
+        except TimeoutError:
+            yield Finding("error", _STEP_S_MAX, [f"nothing was heard of Spark for {_STEP_S_MAX:.0f} s"], is_clean=False)
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """End the worker in order if it runs; then whatever is left of its group, its Java above all."""
+    if process.stdin is not None:
+        process.stdin.close()
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            process.terminate()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_S_MAX):
+                # Not `wait`: it waits for the pipe as well, which Java may hold on to for as long as it lives.
+                while process.returncode is None:
+                    await asyncio.sleep(_END_POLL_S)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+    # To its end, so that the pipe is closed while there is somebody to do it.
+    if process.stdout is not None:
+        await process.stdout.read()
