@@ -6,12 +6,12 @@ STAMP := $(VENV)/.ready
 SEEDS ?= 100
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench soak mutants docs clean
+.PHONY: help setup demo test check format bench soak mutants docs lock dist clean
 
 help: ## this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
-$(STAMP): pyproject.toml scripts/setup.sh
+$(STAMP): pyproject.toml requirements.lock scripts/setup.sh
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh "$(VENV)"
 	@touch $@
 
@@ -53,6 +53,13 @@ docs: $(STAMP) ## the manual as a web site in site/, with the report of all resu
 	$(BIN)/mkdocs build --strict --quiet
 	@# A figure outside its band is said in the report, and is no reason not to have one.
 	$(BIN)/penstock lab report --read docs/results --out site/report.html || test $$? = 1
+
+lock: $(STAMP) ## take the newest versions that pyproject.toml allows, and write them to requirements.lock
+	$(BIN)/python -m pip install --quiet --upgrade --upgrade-strategy eager --editable '.[all]' --group dev
+	$(BIN)/python scripts/lock.py > requirements.new && mv requirements.new requirements.lock
+
+dist: ## build wheel and source archive into dist/, install both into empty environments, and try them
+	@PYTHON="$(PYTHON)" sh scripts/dist.sh dist
 
 clean: ## remove everything that can be made again
 	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -48,6 +48,11 @@ fi
 [ -x "$venv/bin/python" ] || { say "creating $venv"; "$python" -m venv "$venv"; }
 say "installing Penstock and its tools (a few minutes on a cold cache)"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[all]' --group dev
+install() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" --editable '.[all]' --group dev; }
+# Exactly what was tested here last; a machine for which some of that does not exist takes what pyproject.toml allows.
+install --constraint requirements.lock || {
+    say "not all versions of requirements.lock can be had here; installing what pyproject.toml allows"
+    install
+}
 ensure_java
 say "ready: $venv/bin/penstock"
