@@ -13,7 +13,7 @@ from penstock.cli.console import FAILURE, console
 from penstock.cli.story import FAST, FULL, Narrator, Outcome, story_page, tell
 from penstock.cli.story.crowd import Crowd
 from penstock.cli.story.market import Market
-from penstock.cli.story.plan import BROKER_COMMAND, can_ship, story_plan
+from penstock.cli.story.plan import can_ship, story_plan
 from penstock.cli.story.spark import missing_for_spark
 from penstock.lab.links.ending import ending_in_order
 from penstock.lab.links.overlays import RelayedOverlay
@@ -60,7 +60,7 @@ def demo(
     market = Market(seed, rate=rate, subscribers=subscribers)
     plan = story_plan(settings, market.delivered_bytes_s(), ship=can_ship())
     console.note(f"starting {len(plan.pubends)} brokers: {', '.join(plan.pubends)}")
-    with ending_in_order(), RelayedOverlay(plan, command=BROKER_COMMAND) as overlay:
+    with ending_in_order(), RelayedOverlay(plan) as overlay:
         with Narrator(console.errors) as narrator:
             outcome = run(tell(overlay, settings, Crowd(market, durable=durable), narrator))
         _conclude(outcome, report, as_json=as_json)

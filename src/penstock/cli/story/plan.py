@@ -12,7 +12,6 @@ Intervals are shorter than in a real overlay, so that within two minutes there i
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -24,7 +23,6 @@ from penstock.lab.demo_overlay import OverlayPlan, free_ports
 from penstock.lab.links.overlays import Link
 
 __all__ = [
-    "BROKER_COMMAND",
     "CUT",
     "HOSTS",
     "JOINED",
@@ -47,12 +45,6 @@ _LINKS: Final = (("pb1", "ib1"), CUT, THROTTLED, ("ib1", "sb2"), ("ib2", "sb3"),
 _BUSY: Final = 0.75
 """How busy the first host is with all subscribers: much, but not so much that it refuses to do anything else."""
 _RETAIN_MS: Final = 3_600_000
-BROKER_COMMAND: Final = (
-    sys.executable,
-    "-c",
-    "import typer; from penstock.cli.broker import broker; typer.run(broker)",
-)
-"""``penstock broker`` without the other commands: seven processes that start at once should not import them all."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias
@@ -54,14 +53,10 @@ class LinkedOverlay(Protocol):
 class RelayedOverlay:
     """Brokers on loopback, with a relay process as each link; use it with ``with``."""
 
-    def __init__(
-        self, plan: OverlayPlan, limits: LinkLimits | None = None, *, command: Sequence[str] | None = None
-    ) -> None:
+    def __init__(self, plan: OverlayPlan, limits: LinkLimits | None = None) -> None:
         self.plan = plan
         self._limits = limits or LinkLimits()
-        self.brokers = (
-            DemoOverlay(plan, detours=True) if command is None else DemoOverlay(plan, detours=True, command=command)
-        )
+        self.brokers = DemoOverlay(plan, detours=True)
         self._links: dict[Link, ThrottledLink] = {}
         self._stack = ExitStack()
 
