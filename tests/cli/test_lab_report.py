@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,26 @@ def test_a_quick_report_runs_what_was_asked_for(tmp_path: Path, monkeypatch: pyt
     result = report("--quick", "--only", "matching-scale", "--results", str(tmp_path), "--out", str(out))
     assert result.exit_code == 0, result.output
     assert "links_us_100" in out.read_text()
+
+
+def test_a_quick_report_of_several_reads_what_they_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def side_by_side(names: list[str], folder: Path, on_done: Callable[[str], None]) -> dict[str, str]:
+        asked.extend(names)
+        keep(folder, lost=0)
+        (folder / "delivery-chaos.sweep.json").write_text("left by an earlier report, and not looked at")
+        on_done("delivery-chaos")
+        return {"token-scale": "no time"}
+
+    monkeypatch.setattr(lab_report, "run_side_by_side", side_by_side)
+    out, only = tmp_path / "page.html", ("--only", "delivery-chaos", "--only", "token-scale", "--only", "token-live")
+    result = report("--quick", *only, "--results", str(tmp_path), "--out", str(out))
+    assert result.exit_code == 1
+    # What is live is not quick.
+    assert sorted(asked) == ["delivery-chaos", "token-scale"]
+    assert "token-scale failed: no time" in result.stderr
+    assert "delivery-chaos" in out.read_text()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from penstock.cli.console import FAILURE, console
+from penstock.cli.lab_report_work import run_side_by_side
 from penstock.cli.pipeline_options import Master
+from penstock.cli.processors import processors
 from penstock.cli.progress import ProgressReporter
 from penstock.lab import EXPERIMENTS, Experiment, Reporter
 from penstock.lab.report import (
@@ -96,15 +98,33 @@ class _Maker:
         """The findings by key, and the keys of those that failed."""
         findings: dict[str, Finding] = {}
         failed = []
+        if self._quick:
+            chosen = [(entry, experiment) for entry, experiment in chosen if not entry.is_live]
+            if len({entry.name for entry, _ in chosen}) > 1:
+                return self._made_side_by_side(chosen, folder)
         for entry, experiment in chosen:
-            if self._quick and entry.is_live:
-                continue
             try:
                 findings[entry.key] = self._made(entry, experiment, folder)
             except PenstockError as error:
                 failed.append(entry.key)
                 console.note(f"{entry.key} failed: {error}")
         return findings, failed
+
+    def _made_side_by_side(
+        self, chosen: list[tuple[Entry, Experiment]], folder: Path
+    ) -> tuple[dict[str, Finding], list[str]]:
+        names = list(dict.fromkeys(entry.name for entry, _ in chosen))
+        self._reporter.stage(f"{len(names)} experiments, {processors()} at a time", total=len(names))
+        failures = run_side_by_side(names, folder, self._on_done)
+        for name, said in failures.items():
+            console.note(f"{name} failed: {said}")
+        done = [(entry, experiment) for entry, experiment in chosen if entry.name not in failures]
+        found = {entry.key: read_finding(entry, experiment, folder, swept=False) for entry, experiment in done}
+        return {key: each for key, each in found.items() if each is not None}, list(failures)
+
+    def _on_done(self, name: str) -> None:
+        self._reporter.note(name)
+        self._reporter.advance()
 
     def _made(self, entry: Entry, experiment: Experiment, folder: Path) -> Finding:
         self._reporter.note(entry.key)

@@ -6,7 +6,6 @@ processes. No more chunks are under way than the processes can use soon: memory 
 
 from __future__ import annotations
 
-import os
 import signal
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -23,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.cli.match_inputs import Chunk, MessageFormat, NamedSelector
+from penstock.cli.processors import processors
 from penstock.matching import MatchIndex
 from penstock.model.errors import PenstockError
 
@@ -119,7 +119,7 @@ def outcomes(task: Task, chunks: Iterator[Chunk], jobs: int | None) -> Iterator[
     """The answers to all chunks, in order; without a number of jobs, as many as pay off."""
     if jobs is None:
         head = list(islice(chunks, _CHUNKS_OF_A_LARGE_INPUT))
-        jobs = _processors() if len(head) == _CHUNKS_OF_A_LARGE_INPUT else 1
+        jobs = processors() if len(head) == _CHUNKS_OF_A_LARGE_INPUT else 1
         chunks = chain(head, chunks)
     if jobs == 1:
         return map(Matcher(task).answer, chunks)
@@ -155,10 +155,6 @@ def _start_worker(task: Task) -> None:
 
 def _answer(chunk: Chunk) -> Outcome:
     return _matchers[0].answer(chunk)
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _encoded(name: str | int) -> str:

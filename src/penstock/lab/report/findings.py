@@ -81,13 +81,13 @@ def swept_finding(
     return Finding(entry, experiment, measures, seeds, figure=_picture(folder / f"{entry.key}.png"))
 
 
-def read_finding(entry: Entry, experiment: Experiment, folder: Path) -> Finding | None:
-    """What an earlier run left in a folder; none if there was none."""
-    swept, single = folder / f"{entry.key}.sweep.json", folder / f"{entry.key}.json"
+def read_finding(entry: Entry, experiment: Experiment, folder: Path, *, swept: bool = True) -> Finding | None:
+    """What an earlier run left in a folder, a sweep if there was one and it may be that; none if there was none."""
+    sweep, single = folder / f"{entry.key}.sweep.json", folder / f"{entry.key}.json"
     picture = folder / f"{entry.key}.png"
     try:
-        if swept.exists():
-            told = msgspec.json.decode(swept.read_bytes(), type=_Swept)
+        if swept and sweep.exists():
+            told = msgspec.json.decode(sweep.read_bytes(), type=_Swept)
             return Finding(entry, experiment, told.measures, told.seeds, figure=_picture(picture))
         if single.exists():
             return _of_result(entry, experiment, msgspec.json.decode(single.read_bytes(), type=Result), picture)
