@@ -133,8 +133,8 @@ def run_wave(shape: Shape, aup: Aup, wave: Wave, *, seed: int) -> Run:
         np.array(world.tape.reports, dtype=float),
         packets=float(traffic.sum() * LIMIT / shape.packet_bytes),
         channel_utility=sent / wanted,
-        group_sent=np.bincount(groups, weights=sent),
-        group_wanted=np.bincount(groups, weights=wanted),
+        group_sent=np.bincount(groups, weights=sent).astype(np.float64),
+        group_wanted=np.bincount(groups, weights=wanted).astype(np.float64),
         node_ms=world.node_seconds * 1000 / (wave.epochs * shape.nodes),
         world=world,
     )
