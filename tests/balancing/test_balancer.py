@@ -242,3 +242,14 @@ def test_a_subscriber_that_stays_is_told_to_the_partner() -> None:
     assert isinstance(commands[0], Note)
     assert isinstance(commands[1], Publish)
     assert session.total == total - 1
+
+
+def test_what_was_measured_before_a_session_is_no_reason_for_the_next() -> None:
+    model = pair(260, smoothing_ms=10_000)
+    balancer = model.edges["a"]
+    while not [note for note in model.notes if note.event == "balancing-ended"]:
+        model.run(1)
+        assert balancer.counts["sessions"] <= 1
+    assert balancer.load.input < 0.95, "as it is since then, and not as it was"
+    model.run(10)
+    assert balancer.counts["sessions"] == 1

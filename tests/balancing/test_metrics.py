@@ -60,3 +60,16 @@ def test_delays_are_compared_as_shares_of_the_norm() -> None:
     assert load.is_finite()
     assert not Load(input=float("nan")).is_finite()
     assert not Load(output=-1.0).is_finite()
+
+
+def test_what_is_forgotten_counts_no_more() -> None:
+    meter = LoadMeter(window_ms=10_000, output_bandwidth=1000)
+    assert meter.span_ms == 0
+    meter.add(measured(0, 0))
+    meter.add(measured(5, 1000, bytes_out=5000))
+    assert (meter.rate_msg_s, meter.span_ms) == (200, 5_000)
+    meter.forget()
+    assert meter.span_ms == 0
+    assert meter.rate_msg_s == 200, "until something was measured since"
+    assert meter.add(measured(7, 1020, bytes_out=5200))
+    assert (meter.rate_msg_s, meter.bytes_out_s, meter.span_ms) == (10, 100, 2_000)

@@ -68,6 +68,20 @@ def test_a_client_is_told_where_to_go_leaves_when_it_is_there_and_both_brokers_k
     overlay.check_invariants()
 
 
+def test_a_client_is_told_how_far_it_is_before_it_goes() -> None:
+    overlay = two_hosts(report_ms=60_000)
+    client = overlay.client("sb1", "reader")
+    client.subscribe(1, "number < 0")
+    overlay.client("pb").publish({"number": 1})
+    overlay.wait(3_000)
+    before = len(client.all(f.Horizons))
+    move(overlay, client)
+    (told,) = client.all(f.Horizons)[before:]
+    assert told.tick == overlay.brokers["sb1"].status()["guaranteed"]["streams"]["pb.a"]["horizon"]
+    assert told.tick > client.start_of("pb.a"), "what nobody wants is known, too"
+    assert not told.is_only
+
+
 def test_a_client_that_stays_says_why_and_can_be_asked_again() -> None:
     overlay = two_hosts()
     notes = Notes((overlay, "sb1"))
