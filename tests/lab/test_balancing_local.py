@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.lab.balancing_local import BALANCING_ESTIMATION, BALANCING_LOCAL
+from penstock.lab.balancing_local import BALANCING_LOCAL
 from penstock.lab.experiment import run_experiment
 
 METRICS = {
@@ -24,8 +24,3 @@ def test_a_quick_run_measures_everything(tmp_path: Path) -> None:
     assert measured["oscillations"] == 0
     assert measured["sessions"] > 0
     assert (tmp_path / "balancing-local.png").exists()
-
-
-def test_estimation_is_the_same_run_with_another_chart() -> None:
-    assert {each.name for each in BALANCING_ESTIMATION.parameters} == {"subscribers", "seconds", "samples"}
-    assert BALANCING_ESTIMATION.published == {"accuracy_input": 0.91}

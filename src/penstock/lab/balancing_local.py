@@ -1,6 +1,6 @@
 """Local load balancing: four edges of different power, everybody joins the weakest ([PADRES] section 6.2).
 
-Figures 6a to 6f from one run, and figure 7a from the same. At three quarters of the run half of the publishers double.
+Figures 6a to 6f from one run. At three quarters of the run half of the publishers double.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.balancing.metrics import Metric
 from penstock.balancing.settings import BalancingSettings
-from penstock.lab.balancing_charts import curves, dress, estimates_panel, load_panel, mark, overhead_panel
+from penstock.lab.balancing_charts import curves, dress, load_panel, mark, overhead_panel
 from penstock.lab.balancing_measures import (
     accuracies,
     converged_at,
@@ -29,7 +29,7 @@ from penstock.sim.world import START_MS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["BALANCING_ESTIMATION", "BALANCING_LOCAL", "LocalRun", "run_local"]
+__all__ = ["BALANCING_LOCAL", "PARAMETERS", "SOURCE", "LocalRun", "figures_of", "local_plan", "run_local"]
 
 SOURCE: Final = "Cheung and Jacobsen, Middleware 2006, section 6.2"
 _B1: Final = Machine(100, 64, 0.6)
@@ -49,20 +49,24 @@ class LocalRun:
     trigger: float
 
 
+def local_plan(subscribers: int, joined_s: float) -> BalancingPlan:
+    """The overlay of section 6.2, whose subscribers have joined by then."""
+    return BalancingPlan(
+        heads={"B0": _HEAD},
+        edges={name: ("B0", _B1.times(power)) for name, power in (("B1", 1), ("B2", 2), ("B3", 4), ("B4", 10))},
+        joined="B1",
+        subscribers=subscribers,
+        joins_s=(10.0, joined_s),
+    )
+
+
 def run_local(context: Context, settings: BalancingSettings | None = None) -> LocalRun:
     """Let everybody join B1, change the load at three quarters, and watch."""
     count, seconds = context.integer("subscribers"), context.integer("seconds")
     chosen = settings or BalancingSettings()
     # What the paper gives for 4,000 s, in proportion for shorter runs.
     joined_s, changed_s = 10 + seconds / 4, seconds * 3 / 4
-    plan = BalancingPlan(
-        heads={"B0": _HEAD},
-        edges={name: ("B0", _B1.times(power)) for name, power in (("B1", 1), ("B2", 2), ("B3", 4), ("B4", 10))},
-        joined="B1",
-        subscribers=count,
-        joins_s=(10.0, joined_s),
-    )
-    overlay = BalancingOverlay(plan, chosen, seed=context.seed, scale=2_000 / count)
+    overlay = BalancingOverlay(local_plan(count, joined_s), chosen, seed=context.seed, scale=2_000 / count)
     context.reporter.stage("local balancing", total=seconds // _STEP_S)
     overlay.start()
     while overlay.now_s < seconds:
@@ -132,20 +136,6 @@ def _draw(figure: Figure, run: LocalRun) -> None:
     mark(axes, "0.2 % after", y=0.2)
 
 
-def _run_estimation(context: Context) -> Mapping[str, float]:
-    run = run_local(context, BalancingSettings(samples_max=context.integer("samples")))
-    context.figure(lambda figure: _draw_estimation(figure, run))
-    return figures_of(run)
-
-
-def _draw_estimation(figure: Figure, run: LocalRun) -> None:
-    figure.set_size_inches(13, 4.5)
-    estimates = [each for each in run.overlay.estimates() if each[1].at_ms >= START_MS + run.joined_s * 1000]
-    for axes, metric in zip(figure.subplots(1, 3), Metric, strict=True):
-        title = "Figure 7a" if metric is Metric.INPUT else "as figure 7a"
-        estimates_panel(axes, estimates, metric, title=title)
-
-
 PARAMETERS: Final = (
     Parameter("subscribers", 2_000, "subscribers that join B1; costs are scaled for fewer", quick=100, minimum=20),
     Parameter("seconds", 4_000, "simulated seconds", quick=200, minimum=100),
@@ -169,12 +159,4 @@ BALANCING_LOCAL: Final = Experiment(
     parameters=PARAMETERS,
     published=_PUBLISHED,
     run=_run,
-)
-BALANCING_ESTIMATION: Final = Experiment(
-    name="balancing-estimation",
-    summary="what the load after a session was estimated to be, and what it was",
-    source=SOURCE,
-    parameters=(*PARAMETERS, Parameter("samples", 50, "publications that PRESS samples (N)", minimum=1)),
-    published={"accuracy_input": 0.91},
-    run=_run_estimation,
 )

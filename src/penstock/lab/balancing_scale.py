@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.balancing.metrics import Metric
 from penstock.balancing.settings import BalancingSettings
 from penstock.lab.balancing_charts import dress
-from penstock.lab.balancing_local import SOURCE
+from penstock.lab.balancing_local import SOURCE, local_plan
 from penstock.lab.balancing_measures import mean_delay_ms, oscillations, spreads_at
 from penstock.lab.balancing_overlay import BalancingOverlay, BalancingPlan
 from penstock.lab.experiment import Context, Experiment
@@ -27,7 +27,6 @@ __all__ = ["BALANCING_EDGES", "BALANCING_THRESHOLD", "point", "totals"]
 _FULL: Final = 2_000
 _HEAD: Final = Machine(2_000, 256, 10)
 _EDGE: Final = Machine(500, 128, 3)
-_B1: Final = Machine(100, 64, 0.6)
 _DRAIN_S: Final = 30
 _EDGES: Final = (2, 4, 6, 8, 10)
 _TRIGGERS: Final = (0.05, 0.1, 0.2, 0.3, 0.5)
@@ -85,15 +84,8 @@ def _run_threshold(context: Context) -> Mapping[str, float]:
     joined_s, overlays = 10 + seconds / 4, []
     spreads: dict[float, dict[Metric, float]] = {}
     for trigger in chosen:
-        plan = BalancingPlan(
-            {"B0": _HEAD},
-            {name: ("B0", _B1.times(power)) for name, power in (("B1", 1), ("B2", 2), ("B3", 4), ("B4", 10))},
-            "B1",
-            subscribers=count,
-            joins_s=(10.0, joined_s),
-        )
         settings = BalancingSettings(local_ratio_trigger=trigger, local_delay_trigger=trigger)
-        overlay = point(context, plan, settings, seconds)
+        overlay = point(context, local_plan(count, joined_s), settings, seconds)
         overlays.append(overlay)
         spreads[trigger] = spreads_at(overlay.samples, seconds * 0.8, seconds)
     inputs = {trigger: each[Metric.INPUT] for trigger, each in spreads.items()}

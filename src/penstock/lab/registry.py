@@ -13,9 +13,10 @@ from penstock.lab.ajil_live_overlay import AJIL_LIVE_OVERLAY
 from penstock.lab.ajil_staleness import AJIL_SCALE, AJIL_STALENESS
 from penstock.lab.ajil_waves import AJIL_RAMP, AJIL_SQUARE
 from penstock.lab.archive_kill9 import ARCHIVE_KILL9
+from penstock.lab.balancing_estimation import BALANCING_ESTIMATION
 from penstock.lab.balancing_global import BALANCING_CLUSTERS, BALANCING_GLOBAL
 from penstock.lab.balancing_live import BALANCING_LIVE
-from penstock.lab.balancing_local import BALANCING_ESTIMATION, BALANCING_LOCAL
+from penstock.lab.balancing_local import BALANCING_LOCAL
 from penstock.lab.balancing_scale import BALANCING_EDGES, BALANCING_THRESHOLD
 from penstock.lab.congestion_cpu import BUSY_PHB, SLOW_SHB
 from penstock.lab.congestion_scale import SCALE

@@ -102,7 +102,7 @@ class OutputPort:
                 size += frame.size  # type: ignore[union-attr]
             else:
                 size += CONTROL_FRAME_BYTES
-        self._free_us = free_us = (free_us if free_us > now_us else now_us) + size * 1e6 / self._bytes_s
+        self._free_us = free_us = max(free_us, now_us) + size * 1e6 / self._bytes_s
         if size >= _BATCH_BYTES and outbox:
             self._queue(port)
             if not self._is_waiting:
