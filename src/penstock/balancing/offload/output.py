@@ -2,7 +2,7 @@
 
 Phase I: subscriptions that the partner's covering set covers, those of most traffic first; Type I (reduces our input)
 before Type II (would, if all its subscribers could move) before Type III. Phase II: the others, as in the input
-algorithm; it ends where it would call for that algorithm, unless we are output-overloaded. A move of Phase II that makes
+algorithm; it ends where it would call for that one, unless we are output-overloaded. A move of Phase II that makes
 the partner cover more of what is here leads back to Phase I.
 
 Deviation: the paper's Phase II ends as soon as the input utilisations are balanced. Where matching takes no time they
