@@ -67,7 +67,7 @@ class BalancingSettings:
     migration_ms: int = _is(500, "the longest wait for subscribers to arrive, for each of them", unit="ms", low=1)
     global_session_ms: int = _is(900_000, "the longest session of two clusters (ours)", unit="ms", low=10)
     fruitless_ms: int = _is(120_000, "a partner with whom nothing could be done is left alone (ours)", unit="ms")
-    return_ms: int = _is(1_800_000, "a subscriber does not go back to where it was (ours)", unit="ms")
+    return_ms: int = _is(600_000, "a subscriber does not go back to where it was (ours)", unit="ms")
     moves_max: int = _is(10_000, "subscribers that move in one session (ours)", low=1, high=1_000_000)
     covering_max: int = _is(10_000, "conjunctions of a covering set that are told (ours)", low=1, high=1_000_000)
 

@@ -7,7 +7,7 @@ partner's. Everything about all candidates is computed in whole rows.
 
 Ours: a step must not drive one of the other metrics apart, beyond a share of its trigger or of what it was: so the
 three algorithms cannot undo each other. Relief from overload is exempt, as in the paper: who is overloaded accepts
-nothing back.
+nothing back. That ends where the overload does.
 """
 
 from __future__ import annotations
@@ -123,11 +123,23 @@ class Offload:
             return bool(host.output > low)
         return bool(max(host.input, host.cpu, host.memory) > low)
 
+    def bounds(self, other: Metric) -> tuple[float, float]:
+        """Between what the difference of a metric must stay that is not balanced now.
+
+        Not apart in the direction in which it is, and not beyond the guard in the other one.
+        """
+        now, guard = self.difference(other), self.settings.guard_share * self.triggers.of(other)
+        return min(now, -guard), max(now, guard)
+
+    def needs_relief(self, metric: Metric) -> bool:
+        """Whether this is about overload, and there still is one."""
+        return self.is_overload and self.is_host_overloaded(metric)
+
     def is_done(self, metric: Metric) -> bool:
         """Whether the metric is balanced, or the order has flipped; not while relief from overload is needed."""
         if self.moved >= self.settings.moves_max:
             return True
-        if self.is_overload and self.is_host_overloaded(metric):
+        if self.needs_relief(metric):
             return False
         return self.difference(metric) <= self.settings.balance_threshold
 
@@ -147,7 +159,8 @@ class Offload:
         added, reduced = self.added(), self.reduced()
         cap = np.minimum(self.left, self._cap(added))
         cap = np.minimum(cap, self.settings.moves_max - self.moved)
-        if not self.is_overload:
+        is_guarded = not self.needs_relief(metric)
+        if is_guarded:
             cap = np.minimum(cap, self._guard_cap(metric, added))
         ideal = self._ideal(metric, added)
         now = abs(self.difference(metric))
@@ -159,7 +172,7 @@ class Offload:
             host, partner = self._after(count, added, reduced)
             difference = np.asarray(self._difference(metric, host, partner))
             better = (count > 0) & (np.abs(difference) < best_distance - 1e-12)
-            if not self.is_overload:
+            if is_guarded:
                 better &= self._is_guarded(metric, host, partner)
             best = np.where(better, count, best)
             best_difference = np.where(better, difference, best_difference)
@@ -232,8 +245,7 @@ class Offload:
         caps = []
         for other in Metric:
             if other is not metric:
-                allowed = max(abs(self.difference(other)), self.settings.guard_share * self.triggers.of(other))
-                caps.append(self._ideal(other, added, beyond=allowed))
+                caps.append(self._ideal(other, added, beyond=-self.bounds(other)[0]))
         whole: npt.NDArray[np.int64] = np.floor(np.minimum.reduce(caps) + 1e-9).astype(np.int64)
         return np.maximum(whole, 0)
 
@@ -260,8 +272,9 @@ class Offload:
         sound = np.ones(len(self.left), np.bool_)
         for other in Metric:
             if other is not metric:
-                allowed = max(abs(self.difference(other)), self.settings.guard_share * self.triggers.of(other))
-                sound &= np.abs(np.asarray(self._difference(other, host, partner))) <= allowed + 1e-12
+                least, most = self.bounds(other)
+                difference = np.asarray(self._difference(other, host, partner))
+                sound &= (difference >= least - 1e-12) & (difference <= most + 1e-12)
         return sound
 
     def _difference(self, metric: Metric, host: Figures, partner: Figures) -> Floats | float:

@@ -43,7 +43,7 @@ def offload_match(work: Offload, coverage: Coverage) -> None:
             return
         counts, differences = work.counts(Metric.DELAY)
         number, difference = int(counts[place]), float(differences[place])
-        if not number and work.is_overload:
+        if not number and work.needs_relief(Metric.DELAY):
             number, difference = work.relief(place)
         if not number:
             return
@@ -77,12 +77,13 @@ def _where_to_stop(work: Offload, prefixes: _Prefixes) -> int:
     partner, host, low = prefixes.partner, prefixes.host, work.settings.lower_overload
     is_allowed = (partner.input <= low) & (partner.output <= low) & (partner.cpu <= low) & (partner.memory <= low)
     is_done = prefixes.differences <= work.settings.balance_threshold
+    is_exempt = np.zeros(len(is_allowed), np.bool_)
     if work.is_overload:
-        is_done &= (host.input <= low) & (host.cpu <= low) & (host.memory <= low)
-    else:
-        for other, gap in ((Metric.INPUT, host.input - partner.input), (Metric.OUTPUT, host.output - partner.output)):
-            allowed = max(abs(work.difference(other)), work.settings.guard_share * work.triggers.of(other))
-            is_allowed &= np.abs(gap) <= allowed + 1e-12
+        is_exempt = (host.input > low) | (host.cpu > low) | (host.memory > low)
+        is_done &= ~is_exempt
+    for other, gap in ((Metric.INPUT, host.input - partner.input), (Metric.OUTPUT, host.output - partner.output)):
+        least, most = work.bounds(other)
+        is_allowed &= is_exempt | ((gap >= least - 1e-12) & (gap <= most + 1e-12))
     moved = _cumulated(work.left[prefixes.order])
     is_allowed &= moved <= work.settings.moves_max
     is_allowed[0] = True
