@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,8 @@ OUTSIDE_CALLS = ("open", "print")
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 FIRST_SENTENCE_WORDS_MIN = 4
+
+Check = Callable[[Path], list[str]]
 
 # Folders of tests that do not mirror one module each, but try the system as a whole.
 UNMIRRORED = ("live", "spark", "browser", "bench")
@@ -221,58 +224,56 @@ def leftovers(path: Path) -> list[str]:
 
 
 def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    return tree_of(path.read_text(encoding="utf-8"))
+
+
+@cache
+def tree_of(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def by_file(paths: list[Path]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("path", paths, ids=relative)
+def offenders(paths: list[Path], check: Check) -> dict[str, list[str]]:
+    """The files that a check complains about; one test for all of them, since there are hundreds."""
+    found = {relative(path): check(path) for path in paths}
+    return {name: complaints for name, complaints in found.items() if complaints}
 
 
 # The checks on this tree.
 
 
-@by_file(protocol_sources(PACKAGE))
-def test_protocol_rooms_know_values_only(path: Path) -> None:
-    assert outside_world(path) == []
+def test_protocol_rooms_know_values_only() -> None:
+    assert offenders(protocol_sources(PACKAGE), outside_world) == {}
 
 
-@by_file(sources(PACKAGE))
-def test_files_and_functions_are_small(path: Path) -> None:
-    assert too_long(path) == []
+def test_files_and_functions_are_small() -> None:
+    assert offenders(sources(PACKAGE), too_long) == {}
 
 
-@by_file(sources(PACKAGE))
-def test_modules_open_with_a_sentence(path: Path) -> None:
-    assert poor_docstring(path) == []
+def test_modules_open_with_a_sentence() -> None:
+    assert offenders(sources(PACKAGE), poor_docstring) == {}
 
 
-@by_file(sources(PACKAGE))
-def test_public_names_are_exported_in_order(path: Path) -> None:
-    assert poor_exports(path) == []
+def test_public_names_are_exported_in_order() -> None:
+    assert offenders(sources(PACKAGE), poor_exports) == {}
 
 
-@by_file(sources(PACKAGE))
-def test_every_module_has_its_test_file(path: Path) -> None:
-    assert not lacks_test(path, PACKAGE, TESTS), f"no {relative(mirror(path, PACKAGE, TESTS))}"
+def test_every_module_has_its_test_file() -> None:
+    assert [relative(path) for path in sources(PACKAGE) if lacks_test(path, PACKAGE, TESTS)] == []
 
 
-@by_file(mirrors(TESTS))
-def test_every_test_file_has_its_module(path: Path) -> None:
-    assert not lacks_source(path, PACKAGE, TESTS), "no module of that name at the same place below src"
+def test_every_test_file_has_its_module() -> None:
+    assert [relative(path) for path in mirrors(TESTS) if lacks_source(path, PACKAGE, TESTS)] == []
 
 
-@by_file(tracked_files(ROOT))
-def test_nothing_is_left_over(path: Path) -> None:
-    assert leftovers(path) == []
+def test_nothing_is_left_over() -> None:
+    assert offenders(tracked_files(ROOT), leftovers) == {}
 
 
 # The checks on bad samples.
-
-Check = Callable[[Path], list[str]]
 
 
 def complaints_about(check: Check, text: str, folder: Path) -> str:
