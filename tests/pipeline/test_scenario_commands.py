@@ -24,7 +24,7 @@ def pipeline(*options: str) -> Result:
 
 
 def test_a_lake_is_traced_and_audited_from_the_command_line(spark: SparkSession, tmp_path: Path) -> None:
-    run = Run(EXACT, faults=True)
+    run = Run(EXACT)
     lake = run.ship(tmp_path / "run")
     bad = lake / "histories/date=2023-11-14/broker=b3"
     bad.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def test_a_lake_is_traced_and_audited_from_the_command_line(spark: SparkSession,
 
 
 def test_nothing_to_trace_is_no_error(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Run(EXACT, faults=True).ship(tmp_path / "run")
+    lake = Run(EXACT).ship(tmp_path / "run")
     result = pipeline("trace", str(lake), "--id", "?", "--out", str(tmp_path / "out"))
     assert result.exit_code == 1
     assert json.loads(result.stdout)["ids"] == 0

@@ -42,8 +42,15 @@ def test_a_subscription_begins_with_its_first_tick_or_with_its_time() -> None:
 def test_it_may_receive_once_for_each_time_it_was_attached() -> None:
     found = gathered(subscription("s", "TRUE"), subscription("s", "TRUE", 2, starts={"p": 80 << 16}))
     each = found.by_name["s"]
-    assert [each.deliveries_max("p", tick << 16, 0) for tick in (40, 60, 90)] == [0, 1, 2]
+    assert [each.deliveries_max("p", tick << 16, 0, 0) for tick in (40, 60, 90)] == [0, 1, 2]
     assert each.hosts() == {"b"}
+
+
+def test_what_was_published_after_its_end_an_attachment_cannot_have_received() -> None:
+    found = gathered(subscription("s", "TRUE", ended_at=70_000), subscription("s", "TRUE", 2, starts={"p": 60 << 16}))
+    each = found.by_name["s"]
+    assert [each.deliveries_max("p", 90 << 16, ms, 5) for ms in (50, 75, 76)] == [2, 2, 1]
+    assert each.deliveries_max("p", 50 << 16, 0, 5) == 1
 
 
 def test_positions_are_the_newest_and_forgotten_ones_are_none() -> None:

@@ -41,10 +41,13 @@ def duplicates(
     found = []
     for row in repeated_records(records, published).limit(findings_max).collect():
         each = keys.get(row.subscriber_key % 2**64)
-        if each is not None and row.deliveries > each.deliveries_max(row.pubend, row.tick, subscribers.slack_ms):
-            named = str(MessageId.from_halves(row.id_high % 2**64, row.id_low % 2**64))
+        if each is None:
+            continue
+        message_id = MessageId.from_halves(row.id_high % 2**64, row.id_low % 2**64)
+        allowed = each.deliveries_max(row.pubend, row.tick, message_id.timestamp_ms, subscribers.slack_ms)
+        if row.deliveries > allowed:
             seen = Seen(row.tick, row.pubend, frozenset(), (), frozenset())
-            found.append(finding_row(Judgement.DUPLICATED, each.name, 0, named, seen, sorted(row.brokers)))
+            found.append(finding_row(Judgement.DUPLICATED, each.name, 0, str(message_id), seen, sorted(row.brokers)))
     return found
 
 

@@ -90,7 +90,8 @@ def load_subscribers(reader: LakeReader, *, slack_ms: int, text_names: Sequence[
     subscriptions = reader.rows("subscriptions")
     if subscriptions is None:
         newest = newest_rows(reader.table("subscriptions"), "broker", "number")
-        timed = newest.withColumn("began_at", functions.expr("unix_micros(began_at)")).drop("ended_at")
+        micros = {name: functions.expr(f"unix_micros({name})") for name in ("began_at", "ended_at")}
+        timed = newest.withColumns(micros)
         subscriptions = [row.asDict() for row in timed.collect()]
     positions = reader.rows("positions")
     if positions is None:
@@ -129,6 +130,7 @@ def judged(
                     subscribers.matching(dict(row["attributes"] or ())),
                     [receivers[each] for each in row["receivers"]],
                     doubts.get(row["way"], frozenset()),
+                    row["id_low"] % 2**64 >> _TICK_BITS,
                 )
                 for finding in judge(seen, subscribers):
                     counts[finding.judgement, finding.subscriber] += 1
@@ -215,7 +217,7 @@ def _summary(
         is_exact=not bloom,
         unexpected_by_chance=expected,
         miss_probability=expected / total.negative if total.negative else 0.0,
-        by_subscription={name: dict(own) for name, own in sorted(by_name.items())},
+        by_subscription={name: dict(+own) for name, own in sorted(by_name.items())},
         findings=[*faults, *more][:_TOLD_MAX],
         unreadable=dict(reader.unreadable),
     )

@@ -46,6 +46,8 @@ class Seen:
     """Brokers and subscribers that it was delivered to, by the records."""
     doubtful: frozenset[str]
     """Brokers whose records may be incomplete."""
+    published_ms: int = 0
+    """The time in its identifier."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -82,7 +84,7 @@ def _is_unasked(each: Audited, seen: Seen) -> bool:
 
 def _expected(each: Audited, seen: Seen, brokers: Sequence[str], slack_ms: int) -> Finding:
     acknowledged = each.acknowledged.get(seen.pubend)
-    if len(brokers) > each.deliveries_max(seen.pubend, seen.tick, slack_ms):
+    if len(brokers) > each.deliveries_max(seen.pubend, seen.tick, seen.published_ms, slack_ms):
         return Finding(Judgement.DUPLICATED, each.name, tuple(brokers))
     if acknowledged is None or seen.tick >= acknowledged:
         return Finding(Judgement.OUTSTANDING, each.name)

@@ -35,10 +35,20 @@ class Attached:
     selector: int | None
     """Its place among the selectors; none if it was not recorded."""
     starts: Mapping[str, int]
+    ended_ms: int | None = None
+    """When it was detached; None if nobody knows of that."""
 
     def start(self, pubend: str, slack_ms: int) -> int:
         """The tick from which on it was to receive a pubend; where it does not say, the time it began counts."""
         return self.starts.get(pubend, (self.began_ms + slack_ms) << 16)
+
+    def may_have_had(self, pubend: str, tick: int, published_ms: int, slack_ms: int) -> bool:
+        """Whether it may have received a message: begun before it, and not over when it was published.
+
+        That is told by clocks: after a crash, ticks are ahead of the time.
+        """
+        is_over = self.ended_ms is not None and published_ms > self.ended_ms + slack_ms
+        return not is_over and self.start(pubend, -slack_ms) <= tick
 
 
 @dataclass(slots=True)
@@ -55,9 +65,9 @@ class Audited:
         """Whether its interest had begun."""
         return any(each.start(pubend, slack_ms) <= tick for each in self.attached)
 
-    def deliveries_max(self, pubend: str, tick: int, slack_ms: int) -> int:
+    def deliveries_max(self, pubend: str, tick: int, published_ms: int, slack_ms: int) -> int:
         """How often it may have received a message: once for each time it was attached with that before it."""
-        return sum(each.start(pubend, -slack_ms) <= tick for each in self.attached)
+        return sum(each.may_have_had(pubend, tick, published_ms, slack_ms) for each in self.attached)
 
     def hosts(self) -> set[str]:
         """The brokers where it was."""
@@ -107,7 +117,10 @@ def gather_subscribers(
         each.is_durable |= bool(row["is_durable"])
         text = row["selector"]
         place = None if text is None else places.setdefault(text, len(places))
-        each.attached.append(Attached(row["broker"], time_ms(row["began_at"]), place, dict(row["starts"] or {})))
+        ended_at = row.get("ended_at")
+        ended_ms = None if ended_at is None else time_ms(ended_at)
+        began_ms, starts = time_ms(row["began_at"]), dict(row["starts"] or {})
+        each.attached.append(Attached(row["broker"], began_ms, place, starts, ended_ms))
     for row in newest(positions, ("pubend", "subscription")):
         if row["subscription"] in by_name and not row["is_forgotten"]:
             by_name[row["subscription"]].acknowledged[row["pubend"]] = row["acknowledged"]
