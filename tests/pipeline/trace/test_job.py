@@ -11,7 +11,7 @@ import pytest
 from penstock.model.errors import MisuseError
 from penstock.model.message_id import MessageId
 from penstock.pipeline.trace.ids import given_ids
-from penstock.pipeline.trace.job import placed_ids, prepare, told_receivers, told_ways, traced_ids
+from penstock.pipeline.trace.job import placed_ids, prepare, told_receivers, told_ways, traced_ids, way_book
 from penstock.pipeline.trace.loading import LakeReader
 from pipeline.trace.recorded import SLACK_MS, RecordedOverlay, shown
 
@@ -61,6 +61,13 @@ def test_traces_of_a_lake_are_those_of_the_brokers(
     found = traces(spark, lake, ids)
     for each in ids:
         assert found[str(each)] == shown(overlay.trace(each))
+
+
+def test_a_process_keeps_the_ways_of_one_job() -> None:
+    first = way_book("one")
+    assert way_book("one") is first
+    assert way_book("two") is not first
+    assert way_book("one") is not first
 
 
 def test_a_lake_without_records_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
-"""What cannot be read, or was given up, is unknown and never denied (on Spark: ``test_job``)."""
+"""What cannot be read, or was given up, is unknown and never denied; histories are looked at without their bits."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,9 +11,14 @@ pytest.importorskip("pyarrow")
 
 from penstock.pipeline.lake.retention import Known
 from penstock.pipeline.trace.facts import BrokerFacts, LakeFacts
-from penstock.pipeline.trace.loading import LakeReader, doubt_unreadable, forget
+from penstock.pipeline.trace.filters import newest_filters
+from penstock.pipeline.trace.loading import LakeReader, doubt_unreadable, forget, look_at_histories
 from penstock.pipeline.trace.timeline import TIME_MAX
 from pipeline.lake.test_care import ship
+from pipeline.lake.test_scenario_shipped import T0, shipped
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def facts() -> LakeFacts:
@@ -55,3 +61,17 @@ def test_a_small_table_is_read_without_a_job(tmp_path: Path) -> None:
     assert list(reader.unreadable) == [path.parent.relative_to(tmp_path).as_posix() + "/bad.parquet"]
     assert reader.is_empty("gaps")
     assert not reader.is_empty("telemetry")
+
+
+def test_that_a_filter_has_a_newer_generation_is_known_before_bits_are_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    shipped(tmp_path / "lake")
+    reader = LakeReader(spark, str(tmp_path / "lake"))
+    seen = look_at_histories(reader, first_ms=T0, last_ms=T0 + 5)
+    assert sorted((row["broker"], row["history"]) for row in seen.keys) == [("b [1]", "route/7"), ("b [1]", "route/8")]
+    assert (seen.has_superseded, seen.filter_ms) == (True, 9.0)
+    assert look_at_histories(reader, first_ms=T0 + 10, last_ms=T0 + 20).filter_ms == 0.0
+    histories = reader.table("histories")
+    assert [row.generation for row in newest_filters(histories).collect()] == [2]
+    assert newest_filters(histories, has_superseded=False).count() == 2

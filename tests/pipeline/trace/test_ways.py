@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 
 from penstock.pipeline.trace.facts import BrokerFacts, LakeFacts
 from penstock.pipeline.trace.timeline import TIME_MAX
@@ -39,6 +40,16 @@ def test_a_claim_that_nobody_can_have_led_to_is_left_out() -> None:
     era = make_era(chain(), [], 1, 500)
     way = WayBook().way(era, 0, ["c"], is_published=True)
     assert (way.asked, way.listed) == (("a", "b"), ("a",))
+
+
+def test_claims_that_nobody_hears_of_make_no_other_way() -> None:
+    book, era = WayBook(), make_era(chain(), [], 1, 500)
+    alone = book.way(era, 0, [], is_published=True)
+    assert book.way(era, 0, ["c"], is_published=True) is alone
+    assert book.way(era, 0, ["b"], is_published=True) is not alone
+    # In the order of brokers, and at the end that of the publisher history.
+    claims = np.array([False, False, True, True])
+    assert book.way_of_claims(era, 0, claims) is book.way_of_claims(era, 0, claims.copy()) is alone
 
 
 def test_a_gap_is_searched_behind() -> None:

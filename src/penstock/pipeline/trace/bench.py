@@ -177,7 +177,9 @@ def _filterwise(spark: SparkSession, lake: str, ids: DataFrame) -> DataFrame:
     )
     newest = newest_filters(reader.table("histories"), has_superseded=prepared.has_superseded)
     filters = bucketed_filters(newest, prepared.buckets)
-    grouped = by_bucket.groupBy("origin", "bucket").cogroup(filters.groupBy("origin", "bucket"))
+    group = prepared.buckets.group
+    by_group = filters.selectExpr(f"{group} AS slot", *FILTER_COLUMNS).groupBy("slot")
+    grouped = by_bucket.selectExpr(f"{group} AS slot", "id_high", "id_low").groupBy("slot").cogroup(by_group)
     return grouped.applyInArrow(filterwise_group(prepared.facts), _FOUND_SCHEMA)
 
 

@@ -22,6 +22,7 @@ from penstock.pipeline.trace.filters import (
     bucketed_records,
     choose_bucket_ms,
     newest_filters,
+    origin_of_group,
 )
 from penstock.pipeline.trace.group import Aliases, Group, Traced
 from penstock.pipeline.trace.loading import IdSpan, LakeReader, load_aliases, load_facts, look_at_histories
@@ -129,7 +130,9 @@ def traced_ids(reader: LakeReader, placed: DataFrame, prepared: Prepared) -> Dat
     ids = placed.selectExpr("id_high", "id_low", "origin", f"timestamp_ms div {ms} AS bucket")
     filters = _wanted(reader, ids, prepared)
     facts = reader.spark.sparkContext.broadcast((prepared.facts, prepared.aliases))
-    grouped = ids.groupBy("origin", "bucket").cogroup(filters.groupBy("origin", "bucket"))
+    group = prepared.buckets.group
+    by_group = filters.selectExpr(f"{group} AS slot", *FILTER_COLUMNS).groupBy("slot")
+    grouped = ids.selectExpr(f"{group} AS slot", "id_high", "id_low").groupBy("slot").cogroup(by_group)
     return grouped.applyInArrow(traced_group(uuid4().hex, lambda: facts.value), TRACE_SCHEMA)
 
 
@@ -145,7 +148,7 @@ def traced_group(job: str, known: Callable[[], tuple[LakeFacts, Aliases]]) -> Ca
         times = low >> np.uint64(16)
         span = int(times.min()), int(times.max())
         own = list(filters_of(rows, now_ms=facts.now_ms))
-        group = Group(facts, own, key[0].as_py(), span, book=way_book(job))
+        group = Group(facts, own, origin_of_group(key[0].as_py()), span, book=way_book(job))
         return _arrow(list(group.trace(high, low, aliases)), high.view(np.int64), low.view(np.int64))
 
     return trace
