@@ -42,7 +42,6 @@ bench: $(STAMP) ## measure, side by side with peers
 
 soak: $(STAMP) ## long fuzzing and campaigns (SEEDS=n)
 	$(BIN)/python -m bench.soak --seeds $(SEEDS)
-	PENSTOCK_SOAK=1 $(BIN)/python -m pytest tests/pipeline/test_scenario_jobs.py tests/pipeline/test_scenario_cluster_jobs.py
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -m hypothesis tests
 
 mutants: $(STAMP) ## put deliberate bugs into copies of the sources; the campaign must find each

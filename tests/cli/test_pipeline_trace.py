@@ -1,4 +1,4 @@
-"""``penstock pipeline trace``: what is wrong is told before Spark starts (with it: ``test_scenario_jobs``)."""
+"""``penstock pipeline trace``: what is wrong is told before Spark starts (with it: ``test_scenario_commands``)."""
 
 from __future__ import annotations
 

@@ -51,6 +51,8 @@ def _started(folder: Path, role: str, *arguments: str) -> subprocess.Popen[bytes
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
         "PYSPARK_PYTHON": sys.executable,
+        # Executors have it from their worker.
+        "JDK_JAVA_OPTIONS": os.environ.get("SPARK_SUBMIT_OPTS", ""),
     }
     command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{role}.{role.capitalize()}", *arguments]
     with (folder / "cluster.log").open("ab") as log:

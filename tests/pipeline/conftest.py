@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SPARK_FIXTURES = frozenset({"spark", "spark_cluster", "spark_ready"})
+# Tests are over before the second compiler of a Java has done them any good, and it wants most of a core.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 SETTINGS = SessionSettings(master="local[2]", driver_memory="1g", parallelism=2, app_name="penstock tests")
 
 
