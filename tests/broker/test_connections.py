@@ -36,6 +36,17 @@ def test_a_client_that_does_not_read_its_data_must_go_but_a_link_only_loses_data
     assert those.dropped == {"link": 1, "client": 1}
 
 
+def test_what_goes_to_many_is_dropped_where_one_does_not_read() -> None:
+    those = connections(client_outbox_bytes=100)
+    for number in (1, 2):
+        those.open(number, dialled="", certificate="", now_ms=0).kind = PeerKind.CLIENT
+    assert those.carry(those.peers[1], Deliver(0, 1, b"", b"x" * 150))
+    assert those.carry_to([1, 2], Deliver(0, 2, b"", b"x")) == 1
+    assert those.take_overflowed() == [those.peers[1]]
+    assert those.dropped["client"] == 1
+    assert those.take_effects() == [Wake(1), Wake(2)]
+
+
 def test_a_peer_that_does_not_read_its_control_frames_must_go() -> None:
     those = connections(control_outbox_bytes=1_000)
     peer = those.open(1, dialled="", certificate="", now_ms=0)

@@ -45,6 +45,29 @@ def test_relief_from_overload_goes_on_beyond_balance() -> None:
     assert work.host.cpu == pytest.approx(0.9)
 
 
+def test_relief_is_free_to_drive_input_apart_only_until_the_overload_is_over() -> None:
+    # By matching delays forty would have to move; but the partner gets more messages.
+    busy = Figures(24.0, 100, 0.0, BYTES_S, 0.0, 0.0004)
+    partner = Figures(30.0, 20, 0.0, BYTES_S, 0.0, 0.0004)
+    work = work_of([1] * 100, ["0000000000"] * 100, busy, partner)
+    work.is_overload = True
+    assert work.host.input == pytest.approx(0.96)
+    offload_match(work, uncovered(work))
+    assert work.moved == 35
+    assert -0.05 <= work.difference(Metric.INPUT) < 0, "by half of the trigger, and no more"
+
+
+def test_a_step_does_not_turn_the_order_of_another_metric() -> None:
+    # By 0.12 above in input, and by a sixth of a second in delay.
+    above = Figures(20.0, 100, 0.0, BYTES_S, 0.0, 0.0002)
+    below = Figures(28.0, 50, 0.0, BYTES_S, 0.0, 0.0002)
+    work = work_of([1] * 100, ["0000000000"] * 100, above, below)
+    assert work.difference(Metric.INPUT) == pytest.approx(0.12)
+    offload_match(work, uncovered(work))
+    assert work.moves
+    assert work.difference(Metric.INPUT) >= -0.05, "not as far below as it was above"
+
+
 def test_the_loads_of_all_prefixes_are_those_of_single_steps() -> None:
     vectors = ["0000000000", "0000000001", "0000000011", "0000000111", "1110000000"]
     work, single = (work_of([3, 4, 5, 6, 7], vectors, HOST, IDLE, css="0000000010") for _ in range(2))
