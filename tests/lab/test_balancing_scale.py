@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.lab.balancing_scale import BALANCING_EDGES, BALANCING_THRESHOLD
+from penstock.balancing.metrics import Metric
+from penstock.lab.balancing_scale import BALANCING_EDGES, BALANCING_THRESHOLD, Outcome, totals
 from penstock.lab.experiment import run_experiment
 
 
@@ -21,3 +22,8 @@ def test_triggers_are_compared(tmp_path: Path) -> None:
     assert "difference_input_0.05" in measured
     assert "difference_output_0.05" in measured
     assert measured["lost"] == measured["duplicated"] == measured["reordered"] == 0
+
+
+def test_counts_are_summed_up_over_all_points() -> None:
+    one, other = (Outcome(1.0, {Metric.INPUT: 0.1}, {"lost": lost, "sessions": 2}) for lost in (0, 3))
+    assert totals([one, other]) == {"lost": 3, "sessions": 4}

@@ -14,9 +14,9 @@ from penstock.balancing.metrics import Load, Metric
 from penstock.balancing.pie import average
 from penstock.balancing.settings import BalancingSettings
 from penstock.lab.balancing_charts import dress
-from penstock.lab.balancing_measures import mean_delay_ms, spread
+from penstock.lab.balancing_measures import spread
 from penstock.lab.balancing_overlay import BalancingOverlay, BalancingPlan, Sample
-from penstock.lab.balancing_scale import point, totals
+from penstock.lab.balancing_scale import PROCESSES, Point, counts_of, outcomes, totals
 from penstock.lab.experiment import Context, Experiment
 from penstock.lab.parameters import Parameter
 from penstock.sim.balancing_hosts import Machine
@@ -57,14 +57,15 @@ def _clusters_of(sample: Sample, plan: BalancingPlan) -> dict[str, Load]:
 
 def _settled_at(samples: Sequence[Sample], plan: BalancingPlan, trigger: float, first_s: float, last_s: float) -> float:
     """From when on neighbouring clusters stay within the trigger; the end of the time if they never do."""
-    found, heads = first_s, list(plan.heads)
+    found, is_within, heads = first_s, True, list(plan.heads)
     for sample in samples:
         if first_s <= sample.at_s <= last_s:
-            loads = _clusters_of(sample, plan)
+            loads, was_within = _clusters_of(sample, plan), is_within
             pairs = [(loads[one], loads[other]) for one, other in pairwise(heads)]
-            if any(spread(pair, metric) > trigger for pair in pairs for metric in Metric):
+            is_within = all(spread(pair, metric) <= trigger for pair in pairs for metric in Metric)
+            if is_within and not was_within:
                 found = sample.at_s
-    return min(found, last_s)
+    return found if is_within else last_s
 
 
 def _run_global(context: Context) -> Mapping[str, float]:
@@ -89,7 +90,7 @@ def _run_global(context: Context) -> Mapping[str, float]:
         "converged_s": _settled_at(overlay.samples, plan, trigger, 20, changed_s),
         "reconverged_s": _settled_at(overlay.samples, plan, trigger, changed_s, seconds),
         **{f"input_{head}": load.input for head, load in loads.items()},
-        **totals([overlay], 20),
+        **counts_of(overlay, (20, changed_s)),
     }
 
 
@@ -114,12 +115,10 @@ def _run_clusters(context: Context) -> Mapping[str, float]:
     count, seconds = context.integer("subscribers"), context.integer("seconds")
     chosen = [number for number in _CLUSTERS if number <= context.integer("clusters_max")]
     context.reporter.stage("numbers of clusters", total=len(chosen))
-    overlays, delays = [], {}
-    for number in chosen:
-        plan = _chain(number, Machine(2_000, 512, 10), (_EDGE, _EDGE), count)
-        overlay = point(context, plan, BalancingSettings(), seconds)
-        overlays.append(overlay)
-        delays[number] = mean_delay_ms(overlay.samples, seconds * 0.8, seconds)
+    machines = (Machine(2_000, 512, 10), (_EDGE, _EDGE))
+    plans = [_chain(number, *machines, count) for number in chosen]
+    found = outcomes(context, [Point(plan, BalancingSettings(), context.seed, seconds) for plan in plans])
+    delays = {number: each.delay_ms for number, each in zip(chosen, found, strict=True)}
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
@@ -128,7 +127,7 @@ def _run_clusters(context: Context) -> Mapping[str, float]:
         dress(axes, "Figure 8d", "clusters", "delivery delay (ms)")
 
     context.figure(draw)
-    return {**{f"delay_{number}_clusters_ms": each for number, each in delays.items()}, **totals(overlays, 20)}
+    return {**{f"delay_{number}_clusters_ms": each for number, each in delays.items()}, **totals(found)}
 
 
 BALANCING_GLOBAL: Final = Experiment(
@@ -151,6 +150,7 @@ BALANCING_CLUSTERS: Final = Experiment(
         Parameter("subscribers", 300, "subscribers; each costs as much as several", quick=40, minimum=20),
         Parameter("seconds", 1_500, "simulated seconds of each run", quick=60, minimum=40),
         Parameter("clusters_max", 8, "the most clusters", quick=2, minimum=2, maximum=8),
+        PROCESSES,
     ),
     published={"delay_8_clusters_ms": "no gain beyond three hops"},
     run=_run_clusters,

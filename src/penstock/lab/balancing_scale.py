@@ -6,7 +6,10 @@ together take no longer than one of its runs; utilisations and matching delays a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import multiprocessing
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from penstock.balancing.metrics import Metric
@@ -22,7 +25,17 @@ from penstock.sim.balancing_hosts import Machine
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["BALANCING_EDGES", "BALANCING_THRESHOLD", "point", "totals"]
+__all__ = [
+    "BALANCING_EDGES",
+    "BALANCING_THRESHOLD",
+    "PROCESSES",
+    "Outcome",
+    "Point",
+    "counts_of",
+    "outcome_of",
+    "outcomes",
+    "totals",
+]
 
 _FULL: Final = 2_000
 _HEAD: Final = Machine(2_000, 256, 10)
@@ -32,67 +45,111 @@ _EDGES: Final = (2, 4, 6, 8, 10)
 _TRIGGERS: Final = (0.05, 0.1, 0.2, 0.3, 0.5)
 
 
-def point(context: Context, plan: BalancingPlan, settings: BalancingSettings, seconds: int) -> BalancingOverlay:
+@dataclass(slots=True, frozen=True)
+class Point:
+    """A run of its own."""
+
+    plan: BalancingPlan
+    settings: BalancingSettings
+    seed: int
+    seconds: int
+
+
+@dataclass(slots=True, frozen=True)
+class Outcome:
+    """What came of it."""
+
+    delay_ms: float
+    """Mean delay of deliveries in the last fifth of the time."""
+    spreads: Mapping[Metric, float]
+    """How far apart edges were then."""
+    counts: Mapping[str, int]
+    """What is counted over all points."""
+
+
+def outcome_of(point: Point) -> Outcome:
     """One run to its end, drained."""
-    overlay = BalancingOverlay(plan, settings, seed=context.seed, scale=_FULL / plan.subscribers)
+    plan, seconds = point.plan, point.seconds
+    overlay = BalancingOverlay(plan, point.settings, seed=point.seed, scale=_FULL / plan.subscribers)
     overlay.start()
     overlay.run_until(seconds)
     overlay.stop()
     overlay.run_until(seconds + _DRAIN_S)
-    context.reporter.advance()
-    return overlay
+    return Outcome(
+        mean_delay_ms(overlay.samples, seconds * 0.8, seconds),
+        spreads_at(overlay.samples, seconds * 0.8, seconds),
+        counts_of(overlay, plan.joins_s[1:]),
+    )
 
 
-def totals(overlays: list[BalancingOverlay], joined_s: float) -> dict[str, float]:
-    """What is counted over all points."""
-    verdicts = [each.verdict() for each in overlays]
+def counts_of(overlay: BalancingOverlay, changes_s: Sequence[float]) -> dict[str, int]:
+    """Sessions, moves, returns between changes of load, and what subscribers missed or got twice."""
+    verdict = overlay.verdict()
     return {
-        "sessions": sum(each.counts("sessions") for each in overlays),
-        "migrations": sum(member.moves for each in overlays for member in each.members),
-        "oscillations": sum(oscillations(each, (joined_s,)) for each in overlays),
-        "lost": sum(each.lost for each in verdicts),
-        "duplicated": sum(each.duplicated for each in verdicts),
-        "reordered": sum(each.reordered for each in verdicts),
+        "sessions": overlay.counts("sessions"),
+        "migrations": sum(member.moves for member in overlay.members),
+        "oscillations": oscillations(overlay, changes_s),
+        "lost": verdict.lost,
+        "duplicated": verdict.duplicated,
+        "reordered": verdict.reordered,
     }
+
+
+def outcomes(context: Context, points: Sequence[Point]) -> list[Outcome]:
+    """All of them, in their order, on as many processes as are wanted."""
+    processes = context.integer("processes")
+    if processes == 1:
+        return _gathered(context, map(outcome_of, points))
+    # Spawned, not forked: what a fork inherits is no business of a run.
+    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return _gathered(context, pool.map(outcome_of, points))
+
+
+def _gathered(context: Context, running: Iterable[Outcome]) -> list[Outcome]:
+    found = []
+    for each in running:
+        found.append(each)
+        context.reporter.advance()
+    return found
+
+
+def totals(found: Sequence[Outcome]) -> dict[str, int]:
+    """What is counted, over all points."""
+    return {name: sum(each.counts[name] for each in found) for name in found[0].counts}
 
 
 def _run_edges(context: Context) -> Mapping[str, float]:
     count, seconds = context.integer("subscribers"), context.integer("seconds")
-    most = context.integer("edges_max")
-    chosen = [number for number in _EDGES if number <= most]
+    chosen = [number for number in _EDGES if number <= context.integer("edges_max")]
     context.reporter.stage("numbers of edges", total=len(chosen))
-    joined_s, overlays, delays = 10 + seconds / 4, [], {}
-    for number in chosen:
-        plan = BalancingPlan(
+    plans = [
+        BalancingPlan(
             {"B0": _HEAD},
             {f"B{place}": ("B0", _EDGE) for place in range(1, number + 1)},
             "B1",
             subscribers=count,
-            joins_s=(10.0, joined_s),
+            joins_s=(10.0, 10 + seconds / 4),
         )
-        overlay = point(context, plan, BalancingSettings(), seconds)
-        overlays.append(overlay)
-        delays[number] = mean_delay_ms(overlay.samples, seconds * 0.8, seconds)
+        for number in chosen
+    ]
+    found = outcomes(context, [Point(plan, BalancingSettings(), context.seed, seconds) for plan in plans])
+    delays = {number: each.delay_ms for number, each in zip(chosen, found, strict=True)}
     context.figure(lambda figure: _draw(figure, delays, "edge brokers", "delivery delay (ms)", "Figure 6g"))
-    return {**{f"delay_{number}_edges_ms": delay for number, delay in delays.items()}, **totals(overlays, joined_s)}
+    return {**{f"delay_{number}_edges_ms": delay for number, delay in delays.items()}, **totals(found)}
 
 
 def _run_threshold(context: Context) -> Mapping[str, float]:
     count, seconds = context.integer("subscribers"), context.integer("seconds")
     chosen = _TRIGGERS[: context.integer("triggers")]
     context.reporter.stage("triggers", total=len(chosen))
-    joined_s, overlays = 10 + seconds / 4, []
-    spreads: dict[float, dict[Metric, float]] = {}
-    for trigger in chosen:
-        settings = BalancingSettings(local_ratio_trigger=trigger, local_delay_trigger=trigger)
-        overlay = point(context, local_plan(count, joined_s), settings, seconds)
-        overlays.append(overlay)
-        spreads[trigger] = spreads_at(overlay.samples, seconds * 0.8, seconds)
-    inputs = {trigger: each[Metric.INPUT] for trigger, each in spreads.items()}
+    plan = local_plan(count, 10 + seconds / 4)
+    settings = [BalancingSettings(local_ratio_trigger=each, local_delay_trigger=each) for each in chosen]
+    found = outcomes(context, [Point(plan, each, context.seed, seconds) for each in settings])
+    spreads = {trigger: each.spreads for trigger, each in zip(chosen, found, strict=True)}
     context.figure(lambda figure: _draw_threshold(figure, spreads))
-    measured = {f"difference_input_{trigger:g}": spread for trigger, spread in inputs.items()}
+    inputs = {f"difference_input_{trigger:g}": each[Metric.INPUT] for trigger, each in spreads.items()}
     outputs = {f"difference_output_{trigger:g}": each[Metric.OUTPUT] for trigger, each in spreads.items()}
-    return {**measured, **outputs, **totals(overlays, joined_s)}
+    return {**inputs, **outputs, **totals(found)}
 
 
 def _draw(figure: Figure, points: Mapping[int, float], x_label: str, y_label: str, title: str) -> None:
@@ -109,9 +166,11 @@ def _draw_threshold(figure: Figure, spreads: Mapping[float, Mapping[Metric, floa
     dress(axes, "Figure 6h", "local trigger", "largest difference between edges")
 
 
+PROCESSES: Final = Parameter("processes", 2, "how many points run at the same time", quick=1, minimum=1, maximum=64)
 _PARAMETERS: Final = (
     Parameter("subscribers", 500, "subscribers; each costs as much as several", quick=40, minimum=20),
     Parameter("seconds", 600, "simulated seconds of each run", quick=60, minimum=40),
+    PROCESSES,
 )
 BALANCING_EDGES: Final = Experiment(
     name="balancing-edges",
