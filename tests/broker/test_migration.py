@@ -77,6 +77,7 @@ def test_a_client_is_told_how_far_it_is_before_it_goes() -> None:
     before = len(client.all(f.Horizons))
     move(overlay, client)
     (told,) = client.all(f.Horizons)[before:]
+    assert isinstance(told, f.Horizons)
     assert told.tick == overlay.brokers["sb1"].status()["guaranteed"]["streams"]["pb.a"]["horizon"]
     assert told.tick > client.start_of("pb.a"), "what nobody wants is known, too"
     assert not told.is_only

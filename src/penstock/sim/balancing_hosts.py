@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeGuard
 
 from penstock.balancing.metrics import HostFigures
 from penstock.broker.broker import Broker
@@ -148,13 +148,13 @@ class PoweredHost(Host):
         self._clock.after(cost_us, finish)
 
 
-def _keeps_its_place(frame: Frame) -> bool:
+def _keeps_its_place(frame: Frame) -> TypeGuard[Publish | KnowledgeMessage | Forward]:
     return isinstance(frame, Publish | KnowledgeMessage) or (isinstance(frame, Forward) and frame.pubend[0] != "$")
 
 
 def publications_in(frames: Sequence[Frame]) -> int:
     """The publications of applications in some frames."""
-    return sum(len(frame.bodies) for frame in frames if _keeps_its_place(frame))  # type: ignore[union-attr]
+    return sum(len(frame.bodies) for frame in frames if _keeps_its_place(frame))
 
 
 def power(broker: SimBroker, machine: Machine, clock: Clock, *, scale: float = 1.0) -> PoweredHost:
