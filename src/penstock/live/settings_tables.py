@@ -51,8 +51,9 @@ def read_settings(
     values = {**(defaults or {}), **_values(kind, general, readers or {}), **_values(kind, own, readers or {})}
     for table in (general, own):
         table.refuse_others()
+    make: Callable[..., _Settings] = kind
     try:
-        return kind(**values)
+        return make(**values)
     except MisuseError as error:
         raise _complaint(str(error), general, own) from None
 
