@@ -60,6 +60,9 @@ class BalancingCampaign(DeliveryCampaign):
     def __init__(self, seed: int | str, **options: Any) -> None:
         """Draw an overlay as for the campaign of deliveries."""
         super().__init__(seed, make_broker=_balanced, **options)
+        for broker in self.world.brokers.values():
+            # Also what is changed later must say so: a change of neighbours would else switch it off.
+            broker.settings = replace(broker.settings, balancing=_SETTINGS)
         self._loads = self.world.workload
         self._slopes = dict.fromkeys(self.world.brokers, _SLOPES_NS[0])
         self._claimed: Counter[str] = Counter()
