@@ -1,0 +1,8 @@
+"""Makes ``python -m penstock`` the command line, where its script is not on the path."""
+
+from __future__ import annotations
+
+from penstock.cli import main
+
+if __name__ == "__main__":
+    main()
