@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeGuard
+from typing import Final
 
 from penstock.balancing.metrics import HostFigures
 from penstock.broker.broker import Broker
@@ -88,7 +88,8 @@ class PoweredHost(Host):
         Silence costs nothing, but must not overtake data: what it says of filters holds from its place on.
         """
         publications = publications_in(frames)
-        if not publications and (not (self._is_busy or self._work) or not any(map(_keeps_its_place, frames))):
+        waits = self._is_busy or bool(self._work)
+        if not publications and not (waits and any(_data_in(frame) is not None for frame in frames)):
             done()
             return
         self.arrived += publications
@@ -148,13 +149,16 @@ class PoweredHost(Host):
         self._clock.after(cost_us, finish)
 
 
-def _keeps_its_place(frame: Frame) -> TypeGuard[Publish | KnowledgeMessage | Forward]:
-    return isinstance(frame, Publish | KnowledgeMessage) or (isinstance(frame, Forward) and frame.pubend[0] != "$")
+def _data_in(frame: Frame) -> list[bytes] | None:
+    """The bodies of a frame that keeps its place among data, silence included; none for control."""
+    if isinstance(frame, Publish | KnowledgeMessage) or (isinstance(frame, Forward) and frame.pubend[0] != "$"):
+        return frame.bodies
+    return None
 
 
 def publications_in(frames: Sequence[Frame]) -> int:
     """The publications of applications in some frames."""
-    return sum(len(frame.bodies) for frame in frames if _keeps_its_place(frame))
+    return sum(len(bodies) for frame in frames if (bodies := _data_in(frame)))
 
 
 def power(broker: SimBroker, machine: Machine, clock: Clock, *, scale: float = 1.0) -> PoweredHost:
