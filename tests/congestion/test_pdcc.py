@@ -79,16 +79,15 @@ def test_queries_grow_even_if_the_stream_stands_still() -> None:
     pdcc = Pdcc(PAPER, now_ms=0)
     queries = [pdcc.on_deadline(7, now_ms=now_ms) for now_ms in (0, 1_000, 2_000)]
     assert queries == [Dcq(7, 7), Dcq(tick_at(1_000), 7), Dcq(tick_at(2_000), 7)]
-    assert [query.sent_ms for query in queries if query] == [0, 1_000, 2_000]
+    assert [query.sent_ms for query in queries if query] == [None, 1_000, 2_000]
 
 
 def test_queries_grow_even_if_the_clock_stands_still() -> None:
     pdcc = Pdcc(PAPER, now_ms=1_000)
     ahead = tick_at(5_000)
-    assert [pdcc.on_deadline(ahead, now_ms=now_ms) for now_ms in (2_000, 3_000)] == [
-        Dcq(ahead, ahead),
-        Dcq(ahead + 1, ahead),
-    ]
+    queries = [pdcc.on_deadline(ahead, now_ms=now_ms) for now_ms in (2_000, 3_000, 4_000)]
+    assert queries == [Dcq(ahead + step, ahead) for step in (1, 3, 5)]
+    assert [query.sent_ms for query in queries if query] == [None, None, None], "the clock was set back"
 
 
 def test_a_limited_pubend_may_ask_more_often() -> None:

@@ -21,14 +21,14 @@ class Dcq:
     """Downstream congestion query: the pubend asks who is congested, and says how far its stream has come."""
 
     seq: int
-    """Grows with every query, also across restarts: the tick of the time at which it was sent."""
+    """Grows with every query, also across restarts: the tick of the time at which it was sent, where that is enough."""
     position: int
     """The tick that the stream has come to."""
 
     @property
-    def sent_ms(self) -> int:
-        """When it was sent, by the pubend's clock."""
-        return self.seq >> 16
+    def sent_ms(self) -> int | None:
+        """When it was sent, by the pubend's clock; None where that clock is behind the stream's ticks, as once set."""
+        return None if self.seq & 0xFFFF else self.seq >> 16
 
 
 @dataclass(slots=True, frozen=True)

@@ -101,8 +101,9 @@ class Pdcc:
         settings = self.settings
         self._dcq_ms = now_ms + (settings.dcq_interval_limited_ms if self.is_limited else settings.dcq_interval_ms)
         # From the time, as ticks are, so that a restart goes on above: intermediate brokers pass no alert of an older
-        # query, and hosts see how late one comes.
-        self._seq = max(self._seq + 1, position, now_ms << 16)
+        # query, and hosts see how late one comes. Odd if the clock is behind, so that nobody takes it for the time.
+        after = max(self._seq + 1, position)
+        self._seq = now_ms << 16 if now_ms << 16 >= after else after | 1
         if self._fence is None:
             self._fence = self._seq
         return Dcq(self._seq, position)
