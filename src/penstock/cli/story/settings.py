@@ -41,7 +41,7 @@ FULL: Final = StorySettings()
 """About two minutes."""
 FAST: Final = StorySettings(
     spreading_s=16.0,
-    harm_s=5.0,
+    harm_s=10.0,
     view_s=1.0,
     token_s=10.0,
     ship_interval_ms=1_500,
