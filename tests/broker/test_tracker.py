@@ -7,7 +7,7 @@ import pytest
 from penstock.broker.commits import Commits
 from penstock.broker.durable import KeepRecord
 from penstock.broker.settings import BrokerSettings
-from penstock.broker.tracker import _COMMITS_MAX, _GATHER_MS, _GROUPS_MAX, _NOTES_MAX, _ORIGINS_MAX, Tracker
+from penstock.broker.tracker import _COMMITS_MAX, _GATHER_MS, _NOTES_MAX, _ORIGINS_MAX, Tracker
 from penstock.model.message_id import MessageId
 from penstock.tracking.answers import BrokerAnswer, Verdict
 from penstock.tracking.settings import TrackingSettings
@@ -69,9 +69,9 @@ def test_each_phase_is_recorded_under_the_origin_of_each_message(desk: Desk) -> 
     own, foreign, other = message(1), message(2), message(3)
     desk.tracker.connect(5, "alice")
     desk.tracker.attach(5, 1, "alice", durable=False)
-    desk.tracker.note_published([body(own)])
+    desk.tracker.notes.publish([body(own)])
     desk.tracker.note_routed([body(foreign), body(other)], "b2")
-    desk.tracker.note_delivered(body(other), (1).to_bytes(4), [5])
+    desk.tracker.notes.deliver(body(other), (1).to_bytes(4), [5])
     desk.turn()
     assert (desk.answer(own).published, desk.answer(own).routed) == (Verdict.YES, Verdict.NO)
     assert (desk.answer(foreign).routed, desk.answer(foreign).receivers) == (Verdict.YES, ())
@@ -89,7 +89,7 @@ def test_durable_subscriptions_receive_under_their_own_name_and_others_under_the
     tracker.attach(5, 1, "alice", durable=False)
     tracker.attach(5, 2, "orders", durable=True)
     for counter, numbers in enumerate(((1,), (2,), (1, 2))):
-        tracker.note_delivered(body(message(2, counter)), b"".join(each.to_bytes(4) for each in numbers), [5])
+        tracker.notes.deliver(body(message(2, counter)), b"".join(each.to_bytes(4) for each in numbers), [5])
     tracker.note_routed([body(message(2, counter)) for counter in range(3)], "b2")
     desk.turn()
     assert [desk.answer(message(2, counter)).receivers for counter in range(3)] == [
@@ -103,15 +103,21 @@ def test_what_was_delivered_in_the_turn_of_a_detachment_counts(desk: Desk) -> No
     desk.tracker.connect(5, "alice")
     desk.tracker.attach(5, 1, "orders", durable=True)
     desk.tracker.note_routed([body(message(2))], "b2")
-    desk.tracker.note_delivered(body(message(2)), (1).to_bytes(4), [5])
+    desk.tracker.notes.deliver(body(message(2)), (1).to_bytes(4), [5])
+    desk.turn()
+    desk.at(NOW_MS + 2_000)
+    desk.turn()
+    desk.tracker.notes.deliver(body(message(2, 1)), (1).to_bytes(4), [5])
     desk.tracker.detach(5, 1)
     desk.tracker.leave(5)
     desk.turn()
-    assert desk.answer(message(2)).receivers == ("orders",)
+    assert desk.tracker.next_deadline() == NOW_MS + 2_000 + _GATHER_MS
+    desk.tracker.note_routed([body(message(2, 1))], "b2")
+    assert [desk.answer(message(2, counter)).receivers for counter in range(2)] == [("orders",), ("orders",)]
 
 
 def test_mechanisms_of_the_broker_are_no_receivers(desk: Desk) -> None:
-    desk.tracker.note_delivered(body(message(2)), (1).to_bytes(4), [-3])
+    desk.tracker.notes.deliver(body(message(2)), (1).to_bytes(4), [-3])
     desk.turn()
     recorded = desk.tracker.status()["recorded"]
     assert isinstance(recorded, dict)
@@ -124,14 +130,14 @@ def test_a_number_that_is_used_again_stands_for_the_new_name(desk: Desk) -> None
     for counter, (name, is_durable) in enumerate((("first", True), ("second", True), ("alice", False))):
         tracker.attach(5, 1, name, durable=is_durable)
         tracker.note_routed([body(message(2, counter))], "b2")
-        tracker.note_delivered(body(message(2, counter)), (1).to_bytes(4), [5])
+        tracker.notes.deliver(body(message(2, counter)), (1).to_bytes(4), [5])
         desk.turn()
         tracker.detach(5, 1)
     assert [desk.answer(message(2, counter)).receivers for counter in range(3)] == [("first",), ("second",), ("alice",)]
 
 
 def test_a_publication_under_the_number_of_another_broker_leaves_an_alias(desk: Desk) -> None:
-    desk.tracker.note_published([body(message(4))])
+    desk.tracker.notes.publish([body(message(4))])
     desk.turn()
     desk.at(NOW_MS + _GATHER_MS)
     assert f"alias/{message(4)}" in desk.turn()
@@ -139,7 +145,7 @@ def test_a_publication_under_the_number_of_another_broker_leaves_an_alias(desk: 
 
 
 def test_recorded_is_handed_out_within_the_persistence_interval(desk: Desk) -> None:
-    desk.tracker.note_published([body(message(1))])
+    desk.tracker.notes.publish([body(message(1))])
     assert desk.turn() == []
     assert desk.tracker.next_deadline() == NOW_MS + _GATHER_MS
     desk.at(NOW_MS + _GATHER_MS)
@@ -172,7 +178,7 @@ def test_an_orderly_stop_stores_everything_whatever_waits(desk: Desk) -> None:
     for _ in range(_COMMITS_MAX):
         desk.commits.add(KeepRecord("x", b""))
         desk.commits.take()
-    desk.tracker.note_published([body(message(1))])
+    desk.tracker.notes.publish([body(message(1))])
     desk.tracker.stop()
     desk.tracker.stop()
     assert "mark" in desk.turn()
@@ -185,7 +191,7 @@ def test_an_orderly_stop_stores_everything_whatever_waits(desk: Desk) -> None:
 def test_what_becomes_durable_after_the_stop_is_a_gap(desk: Desk) -> None:
     desk.tracker.stop()
     desk.turn()
-    desk.tracker.note_published([body(message(1))])
+    desk.tracker.notes.publish([body(message(1))])
     assert desk.turn() == ["gap/stop/"]
     later = Desk(desk.kept, now_ms=NOW_MS + 10**6)
     assert later.answer(message(1)).published is Verdict.GAP
@@ -193,7 +199,7 @@ def test_what_becomes_durable_after_the_stop_is_a_gap(desk: Desk) -> None:
 
 
 def test_a_crash_is_a_gap_from_the_mark_on(desk: Desk) -> None:
-    desk.tracker.note_published([body(message(1))])
+    desk.tracker.notes.publish([body(message(1))])
     desk.turn()
     later = Desk(desk.kept, now_ms=NOW_MS + 500)
     assert later.answer(message(1)).published is Verdict.GAP
@@ -259,17 +265,8 @@ def test_origins_without_number_do_not_fill_the_memory(desk: Desk) -> None:
     assert desk.tracker.upstream_since(9, NOW_MS + 5_300) == ["b3"]
 
 
-def test_groups_of_subscriptions_do_not_fill_the_memory(desk: Desk) -> None:
-    desk.tracker.connect(5, "alice")
-    for first in range(0, _GROUPS_MAX + 10, 1_000):
-        for number in range(first, first + 1_000):
-            desk.tracker.note_delivered(body(message(2)), number.to_bytes(4), [5])
-        desk.turn()
-    assert len(desk.tracker._groups) < _GROUPS_MAX
-
-
 def test_damaged_records_are_counted(desk: Desk) -> None:
-    desk.tracker.note_published([body(message(1))])
+    desk.tracker.notes.publish([body(message(1))])
     desk.tracker.stop()
     desk.turn()
     damaged = {name: value[:-1] if name.startswith("filter/") else value for name, value in desk.kept.items()}
@@ -279,10 +276,10 @@ def test_damaged_records_are_counted(desk: Desk) -> None:
 
 
 def test_much_is_recorded_at_once_and_little_after_a_moment(desk: Desk) -> None:
-    desk.tracker.note_published([body(message(1, number)) for number in range(_NOTES_MAX - 1)])
+    desk.tracker.notes.publish([body(message(1, number)) for number in range(_NOTES_MAX - 1)])
     desk.turn()
     assert desk.tracker.tracking.status()["recorded"]["publish"] == 0  # type: ignore[index]
-    desk.tracker.note_published([body(message(1, _NOTES_MAX))])
+    desk.tracker.notes.publish([body(message(1, _NOTES_MAX))])
     desk.turn()
     assert desk.tracker.tracking.status()["recorded"]["publish"] == _NOTES_MAX  # type: ignore[index]
     assert desk.tracker.next_deadline() == NOW_MS + 1_000
@@ -291,7 +288,7 @@ def test_much_is_recorded_at_once_and_little_after_a_moment(desk: Desk) -> None:
 def test_full_filters_wait_for_the_next_mark() -> None:
     desk = Desk(shape=FilterShape(8_192, 128, 40), staged_max=64)
     desk.turn()
-    desk.tracker.note_published([body(message(1, number)) for number in range(_NOTES_MAX)])
+    desk.tracker.notes.publish([body(message(1, number)) for number in range(_NOTES_MAX)])
     assert desk.turn() == []
     assert desk.tracker.tracking.status()["filters_kept"] == _NOTES_MAX // 128
     assert desk.answer(message(1, 5)).published is Verdict.YES
@@ -303,7 +300,7 @@ def test_full_filters_wait_for_the_next_mark() -> None:
 def test_when_much_waits_full_filters_do_not() -> None:
     desk = Desk(shape=FilterShape(8_192, 128, 40), staged_max=64, waiting_bytes_max=10_000)
     desk.turn()
-    desk.tracker.note_published([body(message(1, number)) for number in range(_NOTES_MAX)])
+    desk.tracker.notes.publish([body(message(1, number)) for number in range(_NOTES_MAX)])
     names = [name.partition("#")[0] for name in desk.turn()]
     assert names.count("filter/publish/1") >= 2
     assert "mark" not in names
@@ -317,13 +314,3 @@ def test_what_comes_by_long_after_its_time_is_known_to_the_next_crash(desk: Desk
     later = Desk(desk.kept, now_ms=NOW_MS + 100_500)
     assert later.answer(message(2, 0, NOW_MS + 40_000)).routed is Verdict.GAP
     assert later.answer(message(2, 0, NOW_MS + 30_000)).routed is Verdict.NO
-
-
-def test_only_identifiers_wait_to_be_recorded(desk: Desk) -> None:
-    desk.tracker.connect(5, "alice")
-    large = body(message(2)) + bytes(10_000)
-    desk.tracker.note_published([large])
-    desk.tracker.note_routed([large], "b2")
-    desk.tracker.note_delivered(large, (1).to_bytes(4), [5])
-    waiting = [*desk.tracker._published, *desk.tracker._routed["b2"], *desk.tracker._delivered]
-    assert waiting == [message(2).to_bytes()] * 3

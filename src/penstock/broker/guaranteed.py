@@ -104,7 +104,7 @@ class Guaranteed:
             self._append(log, change)
             if self._tracker.is_on:
                 # Now, and not when they are spoken of: what becomes durable in the last moment must be in a history.
-                self._tracker.note_published([body for _, body in change.messages])
+                self._tracker.notes.publish([body for _, body in change.messages])
             self._router.counts["published"] += len(change.messages)
         return log.last_commit if log.last_commit > self._commits.durable else 0
 

@@ -81,7 +81,7 @@ class Router:
         """New messages of one of this broker's own streams."""
         self.counts["published"] += len(bodies)
         if self._tracker.is_on and not pubend.startswith("$"):
-            self._tracker.note_published(bodies)
+            self._tracker.notes.publish(bodies)
         self._carry(pubend, self._pubends.next_ticks(pubend, len(bodies), now_ms=now_ms), bodies, decoded)
 
     def forward(self, frame: Forward, neighbour: str) -> None:
@@ -116,7 +116,7 @@ class Router:
     def deliver(self, frame: Deliver, connections: list[int]) -> None:
         """Hands a message to clients, and to mechanisms."""
         if self._tracker.is_on:
-            self._tracker.note_delivered(frame.body, frame.numbers, connections)
+            self._tracker.notes.deliver(frame.body, frame.numbers, connections)
         clients = [connection for connection in connections if connection >= 0]
         if len(clients) < len(connections):
             self.heard.extend((connection, frame.body) for connection in connections if connection < 0)

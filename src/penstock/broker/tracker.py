@@ -21,12 +21,12 @@ import numpy as np
 
 from penstock.broker.commits import Commits
 from penstock.broker.durable import KeepRecord
+from penstock.broker.notes import Notes
 from penstock.broker.settings import BrokerSettings
 from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
 from penstock.tracking.aliases import AliasBook
 from penstock.tracking.answering import Answerer
 from penstock.tracking.attachment import AttachmentMap
-from penstock.tracking.hashing import subscriber_key
 from penstock.tracking.recorder import Recorder, make_tracking
 from penstock.tracking.records import GapRecord, Keep, SinceRecord, encode_record
 from penstock.tracking.recovery import recover
@@ -35,15 +35,16 @@ from penstock.tracking.strategy import NullTracking, Tracking
 __all__ = ["Tracker"]
 
 _LINK: Final = "link/"
-_NOTES_MAX: Final = 2_048
-_GATHER_MS: Final = 100
+_NOTES_MAX: Final = 4_096
+_NOTES_BYTES_MAX: Final = _NOTES_MAX * MESSAGE_ID_BYTES
+_GATHER_MS: Final = 250
 """What has happened is recorded when it is so much, or after so long: one by one it would cost five times as much."""
 _COMMITS_MAX: Final = 64
 """With so many commits on their way the disk cannot follow: what is to be stored waits; what is too much is a gap."""
 _ORIGINS_MAX: Final = 4_096
 """Origins of which it is known by which neighbours their messages come; ids may name any number of them."""
-_GROUPS_MAX: Final = 65_536
-"""Groups of subscriptions whose subscribers are known by heart."""
+_ROW: Final = np.dtype([("publisher", ">u4"), ("origin", ">u4"), ("rest", f"V{MESSAGE_ID_BYTES - 8}")])
+"""An identifier as a row of numpy."""
 
 
 @dataclass(slots=True)
@@ -65,24 +66,14 @@ class Tracker:
         self.is_on = settings.tracking.strategy != "null"
         """Whether anything is recorded."""
         self.attachments, self.aliases = AttachmentMap(), AliasBook()
-        self._published: list[bytes] = []
-        self._routed: dict[str, list[bytes]] = {}
-        """By neighbour. Everywhere only identifiers are gathered, as messages may be large."""
-        self._delivered: list[bytes] = []
-        self._receivers: list[int] = []
-        """For each one delivered the subscriber's key; not in pairs, which would keep the garbage collector busy."""
-        self._noted = 0
-        """How many there are of all these."""
+        self.notes = Notes()
+        """What has happened and is not recorded yet."""
+        self._hurries = False
+        """Whether that must be recorded in this turn."""
         self._noted_ms = 0
         """When the first of these was noted."""
         self._is_gathering = False
         """Whether that was in an earlier turn."""
-        self._clients: dict[int, int] = {}
-        """Keys of the clients' names, by connection."""
-        self._durables: dict[tuple[int, bytes], int] = {}
-        """Keys of durable names, by connection and the client's number of the subscription."""
-        self._groups: dict[tuple[int, bytes], tuple[int, ...]] = {}
-        """Keys of those who get a message, by connection and the numbers of its subscriptions; made when needed."""
         self._attached: dict[tuple[int, int], int] = {}
         self._outgoing: dict[str, Keep] = {}
         """What is to be stored and is not of histories; of each name only the last, so the maps are its bound."""
@@ -135,34 +126,12 @@ class Tracker:
 
     # --- what happens in a turn
 
-    def note_published(self, bodies: Sequence[bytes]) -> None:
-        """Messages of local publishers are on their way."""
-        if len(bodies) == 1:
-            self._published.append(bodies[0][:MESSAGE_ID_BYTES])
-        else:
-            self._published += [body[:MESSAGE_ID_BYTES] for body in bodies]
-        self._noted += len(bodies)
-
     def note_routed(self, bodies: Sequence[bytes], neighbour: str) -> None:
         """Messages have come by."""
-        ids = [body[:MESSAGE_ID_BYTES] for body in bodies]
-        if neighbour in self._routed:
-            self._routed[neighbour] += ids
-        else:
-            self._routed[neighbour] = ids
-        self._noted += len(ids)
-        if self.tracking.is_old(ids[0]):
+        noted = self.notes.route(bodies, neighbour)
+        if noted >= _NOTES_MAX or self.tracking.is_old(bodies[0]):
             # An answer to a NACK: a crash must know how far back it reaches before others have gone on.
-            self._noted += _NOTES_MAX
-
-    def note_delivered(self, body: bytes, numbers: bytes, connections: list[int]) -> None:
-        """A message goes to clients."""
-        message_id, known = body[:MESSAGE_ID_BYTES], self._groups.get
-        for connection in connections:
-            for key in known((connection, numbers)) or self._group(connection, numbers):
-                self._delivered.append(message_id)
-                self._receivers.append(key)
-                self._noted += 1
+            self._hurries = True
 
     # --- links
 
@@ -195,21 +164,18 @@ class Tracker:
     def connect(self, connection: int, client: str) -> None:
         """A client was let in."""
         if self.is_on:
-            self._clients[connection] = subscriber_key(client)
-            self._groups = {}
+            self.notes.connect(connection, client)
 
     def attach(self, connection: int, number: int, subscriber: str, *, durable: bool, selector: str = "") -> None:
         """A client subscribes, under its own name or that of its durable subscription."""
         if not self.is_on:
             return
-        self._groups = {}
+        self.notes.attach(connection, number, subscriber if durable else None)
         attached, keeps = self.attachments.attach(
             subscriber, {}, now_ms=self._now_ms, selector=selector, durable=durable
         )
         self._attached[connection, number] = attached
         self._put(keeps)
-        if durable:
-            self._durables[connection, number.to_bytes(4)] = subscriber_key(subscriber)
 
     def start(self, connection: int, number: int, starts: Mapping[str, int]) -> None:
         """A subscription has begun at these ticks of pubends."""
@@ -221,24 +187,25 @@ class Tracker:
         """A subscription is over."""
         attached = self._attached.pop((connection, number), None)
         if attached is not None:
-            self._groups = {}
-            self._durables.pop((connection, number.to_bytes(4)), None)
+            self.notes.detach(connection, number)
             self._put(self.attachments.detach(attached, {}, now_ms=self._now_ms))
 
     def leave(self, connection: int) -> None:
         """A client is gone, and its subscriptions with it."""
-        self._clients.pop(connection, None)
+        self.notes.leave(connection)
 
     # --- the end of a turn, and time
 
     def finish(self, commits: Commits) -> None:
         """Records what has happened, if it is worth it, and puts what is to be stored into the commit of the turn."""
-        if self._noted:
+        notes = self.notes
+        if notes.published or notes.delivered or notes.routed or notes.settled:
             if not self._is_gathering:
                 self._is_gathering, self._noted_ms = True, self._now_ms
                 self.tracking.expect(now_ms=self._now_ms)
             is_over = not self._noted_ms <= self._now_ms < self._noted_ms + _GATHER_MS
-            if self._noted >= _NOTES_MAX or is_over or self._is_stopped:
+            noted_bytes = len(notes.published) + len(notes.delivered) + len(notes.settled)
+            if noted_bytes >= _NOTES_BYTES_MAX or is_over or self._hurries or self._is_stopped:
                 self._record()
         if self._outgoing or self.tracking.is_due:
             self._hand_out(commits)
@@ -310,11 +277,9 @@ class Tracker:
 
     def _record(self) -> None:
         now_ms, tracking = self._now_ms, self.tracking
-        self._noted, self._is_gathering = 0, False
-        published, self._published = self._published, []
-        routed, self._routed = self._routed, {}
-        delivered, self._delivered = self._delivered, []
-        receivers, self._receivers = self._receivers, []
+        self._is_gathering = self._hurries = False
+        published, routed = self.notes.take_published(), self.notes.take_routed()
+        delivered, receivers = self.notes.take_delivered()
         if self._is_stopped:
             self._miss(published)
             return
@@ -323,16 +288,16 @@ class Tracker:
             if origin != self._settings.number:
                 self._note_aliases(ids, now_ms)
         for neighbour, noted in routed.items():
-            for origin, ids, _ in _by_origin(noted):
+            for origin, ids, _ in _by_origin(bytes(noted)):
                 self._note_upstream(origin, neighbour, now_ms)
                 tracking.record_routed(origin, ids, now_ms=now_ms)
         for origin, ids, keys in _by_origin(delivered, receivers):
             tracking.record_delivered(origin, ids, keys, now_ms=now_ms)
 
-    def _miss(self, published: list[bytes]) -> None:
+    def _miss(self, published: bytes) -> None:
         """The histories have ended, and messages became durable after that: the gap of a crash says so."""
         if published and isinstance(self.tracking, Recorder):
-            times = [MessageId.from_bytes(each).timestamp_ms for each in published]
+            times = [each.timestamp_ms for each in _ids(published)]
             record = GapRecord(((min(times), max(times)),), "stop")
             self._put([self.tracking.gaps.add(record)])
 
@@ -345,36 +310,28 @@ class Tracker:
             upstream = self._upstream[origin] = _Upstream(self._forgot_upstream_ms)
         upstream.neighbours[neighbour] = now_ms
 
-    def _group(self, connection: int, numbers: bytes) -> tuple[int, ...]:
-        """The subscribers of one client that get a message: durable subscriptions, and the client for all others."""
-        own = self._clients.get(connection)
-        if own is None:
-            # A mechanism of the broker itself.
-            return ()
-        named = [self._durables.get((connection, numbers[at : at + 4]), own) for at in range(0, len(numbers), 4)]
-        if len(self._groups) >= _GROUPS_MAX:
-            self._groups.clear()
-        group = self._groups[connection, numbers] = tuple(dict.fromkeys(named))
-        return group
-
     def _note_aliases(self, ids: bytes, now_ms: int) -> None:
         name, number = self._settings.name, self._settings.number
-        for place in range(0, len(ids), MESSAGE_ID_BYTES):
-            message_id = MessageId.from_bytes(ids[place : place + MESSAGE_ID_BYTES])
+        for message_id in _ids(ids):
             self._put(self.aliases.record(message_id, name, number, now_ms=now_ms))
 
 
-def _by_origin(ids: list[bytes], keys: Sequence[int] = ()) -> Iterator[tuple[int, bytes, Sequence[int]]]:
-    """Identifiers, one behind the other, with the keys beside them, for each broker that they name."""
-    if not ids:
+def _ids(joined: bytes) -> Iterator[MessageId]:
+    """Identifiers that are one behind the other."""
+    for place in range(0, len(joined), MESSAGE_ID_BYTES):
+        yield MessageId.from_bytes(joined[place : place + MESSAGE_ID_BYTES])
+
+
+def _by_origin(joined: bytes, keys: Sequence[int] = ()) -> Iterator[tuple[int, bytes, Sequence[int]]]:
+    """Identifiers that are one behind the other, with the keys beside them, for each broker that they name."""
+    if not joined:
         return
-    joined = b"".join(ids)
-    origins = np.frombuffer(joined, dtype=">u4")[1::4]
-    if (origins == origins[0]).all():
-        yield int(origins[0]), joined, keys
+    rows = np.frombuffer(joined, dtype=_ROW)
+    origins = rows["origin"]
+    first = int(origins[0])
+    if (origins == first).all():
+        yield first, joined, keys
         return
-    places: dict[int, list[int]] = {}
-    for place, origin in enumerate(origins.tolist()):
-        places.setdefault(origin, []).append(place)
-    for origin, own in places.items():
-        yield origin, b"".join([ids[place] for place in own]), [keys[place] for place in own] if keys else ()
+    for origin in np.unique(origins).tolist():
+        (own,) = np.nonzero(origins == origin)
+        yield origin, rows[own].tobytes(), [keys[place] for place in own.tolist()] if keys else ()

@@ -19,12 +19,10 @@ __all__ = ["BloomFilter"]
 
 _MASKS: Final = tuple(1 << bit for bit in range(8))
 _MASK_COLUMN: Final = np.array(_MASKS, dtype=np.uint8)
-_SEVEN: Final = np.uint64(7)
-_THREE: Final = np.uint64(3)
 _DENSE: Final = 256
 """With more than one bit to set for so many bits of the filter it is quicker to go through all of them."""
-_BLOCK: Final = 1_024
-"""Keys that are hashed at once, which bounds the memory for it."""
+_BLOCK: Final = 512
+"""Keys that are hashed at once: for more, every step would ask the system for new memory, and pay for each page."""
 _SHRINK_MIN: Final = 4_096
 """Fewer keys than this are not worth sorting out while they are asked for."""
 
@@ -74,11 +72,12 @@ class BloomFilter:
         self.count += len(high)
 
     def _set(self, indices: Column) -> None:
+        places = _as_places(indices)
         if len(indices) * _DENSE < self.shape.m:
-            np.bitwise_or.at(self._bytes, indices >> _THREE, _MASK_COLUMN[indices & _SEVEN])
+            np.bitwise_or.at(self._bytes, places >> 3, _MASK_COLUMN[places & 7])
         else:
             unpacked = np.zeros(self.shape.m, dtype=np.bool_)
-            unpacked[indices] = True
+            unpacked[places] = True
             self._bytes |= np.packbits(unpacked, bitorder="little")
 
     def contains_columns(self, high: Column, low: Column) -> NDArray[np.bool_]:
@@ -106,7 +105,8 @@ class BloomFilter:
         return bytes(self._bits)
 
     def _are_set(self, indices: Column) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = self._bytes[indices >> _THREE] & _MASK_COLUMN[indices & _SEVEN] != 0
+        places = _as_places(indices)
+        found: NDArray[np.bool_] = self._bytes[places >> 3] & _MASK_COLUMN[places & 7] != 0
         return found
 
     def _contains_shrinking(self, high: Column, low: Column) -> NDArray[np.bool_]:
@@ -122,6 +122,11 @@ class BloomFilter:
                 for column in index_columns(high[some], low[some], self.shape.m, self.shape.k):
                     found[some] &= self._are_set(column)
         return found
+
+
+def _as_places(indices: Column) -> NDArray[np.int64]:
+    """The same numbers, all below 2**32, as the type that numpy indexes by: others it converts one by one."""
+    return indices.view(np.int64)
 
 
 def _index_maker(shape: FilterShape) -> IndexMaker:

@@ -89,20 +89,20 @@ class History:
             self._record_pieces(ids, subscribers, now_ms)
 
     def _record_pieces(self, ids: bytes, subscribers: Sequence[int] | None, now_ms: int) -> None:
-        """Add messages that fill the staging area, perhaps more than once."""
+        """Add messages that fill the staging area, or the filter, perhaps more than once."""
+        self._absorb(now_ms)
         place, end = 0, len(ids)
         while place < end:
-            taken = min(self._room, end - place)
-            self._staged += ids[place : place + taken]
+            if self._opened_ms is None:
+                self._open(now_ms)
+                self.is_dirty = True
+            # What is more than the staging area holds need not go through it.
+            until = min(end, place + _ID_BYTES * (self._options.shape.n - self._filter.count))
+            self._staged += ids[place:until]
             if subscribers is not None:
-                self._subscribers.extend(subscribers[place // _ID_BYTES : (place + taken) // _ID_BYTES])
-            self._room -= taken
-            place += taken
-            if not self._room:
-                self._absorb(now_ms)
-                if place < end and self._opened_ms is None:
-                    self._open(now_ms)
-                    self.is_dirty = True
+                self._subscribers.extend(subscribers[place // _ID_BYTES : until // _ID_BYTES])
+            self._absorb(now_ms)
+            place = until
 
     def persist(self, *, now_ms: int) -> None:
         """The persistence interval is over: what was recorded since the last time is to be stored."""

@@ -1,0 +1,141 @@
+"""What has happened to messages at this broker and is not recorded yet ([Tracking] section 3.2).
+
+Noting is on the path of every message, where nothing that it needs is in the processor's caches: so it only keeps
+identifiers, and to which connections messages went. Whose those are is found out for many at once, at the latest when
+that changes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final
+
+import numpy as np
+
+from penstock.model.message_id import MESSAGE_ID_BYTES
+from penstock.tracking.hashing import subscriber_key
+
+__all__ = ["Notes"]
+
+_GROUPS_MAX: Final = 65_536
+"""Groups of subscriptions whose subscribers are known by heart."""
+
+
+class Notes:
+    """Identifiers one behind the other: never messages, which may be large."""
+
+    def __init__(self) -> None:
+        self.published, self.delivered = bytearray(), bytearray()
+        self.routed: dict[str, bytearray] = {}
+        """By neighbour."""
+        self._numbers: list[bytes] = []
+        self._connections: list[int] = []
+        """Of each that was delivered the numbers of its subscriptions, and the connection it went to."""
+        self.settled, self._keys = bytearray(), array("Q")
+        """Deliveries of which it is known to whom they went: the subscriber's key for each."""
+        self._clients: dict[int, tuple[int]] = {}
+        """Keys of the clients' names, by connection."""
+        self._plain: dict[int, tuple[int]] = {}
+        """The same, of those that have no durable subscriptions."""
+        self._durables: dict[tuple[int, bytes], int] = {}
+        """Keys of durable names, by connection and the client's number of the subscription."""
+        self._groups: dict[tuple[int, bytes], tuple[int, ...]] = {}
+        """Keys of those who get a message, by connection and the numbers of its subscriptions; made when needed."""
+
+    # --- on the path of messages
+
+    def publish(self, bodies: Sequence[bytes]) -> None:
+        """Messages of local publishers are on their way."""
+        for body in bodies:
+            self.published += body[:MESSAGE_ID_BYTES]
+
+    def route(self, bodies: Sequence[bytes], neighbour: str) -> int:
+        """Messages have come by; how many of this neighbour there are now."""
+        routed = self.routed.get(neighbour)
+        if routed is None:
+            routed = self.routed[neighbour] = bytearray()
+        for body in bodies:
+            routed += body[:MESSAGE_ID_BYTES]
+        return len(routed) // MESSAGE_ID_BYTES
+
+    def deliver(self, body: bytes, numbers: bytes, connections: Sequence[int]) -> None:
+        """A message goes to clients."""
+        message_id = body[:MESSAGE_ID_BYTES]
+        for connection in connections:
+            self.delivered += message_id
+            self._numbers.append(numbers)
+            self._connections.append(connection)
+
+    # --- who is who
+
+    def connect(self, connection: int, client: str) -> None:
+        """A client was let in."""
+        self._settle()
+        self._clients[connection] = self._plain[connection] = (subscriber_key(client),)
+
+    def leave(self, connection: int) -> None:
+        """A client is gone."""
+        self._settle()
+        self._clients.pop(connection, None)
+        self._plain.pop(connection, None)
+
+    def attach(self, connection: int, number: int, durable: str | None) -> None:
+        """A subscription has begun: under a durable name, or that of the client."""
+        self._settle()
+        if durable is not None:
+            self._durables[connection, number.to_bytes(4)] = subscriber_key(durable)
+            self._plain.pop(connection, None)
+
+    def detach(self, connection: int, number: int) -> None:
+        """A subscription is over."""
+        self._settle()
+        self._durables.pop((connection, number.to_bytes(4)), None)
+
+    # --- what is to be recorded
+
+    def take_published(self) -> bytes:
+        """What was published."""
+        taken, self.published = bytes(self.published), bytearray()
+        return taken
+
+    def take_routed(self) -> dict[str, bytearray]:
+        """What came by, by neighbour."""
+        taken, self.routed = self.routed, {}
+        return taken
+
+    def take_delivered(self) -> tuple[bytes, array[int]]:
+        """What was delivered, and the subscriber's key of each."""
+        self._resolve()
+        taken = bytes(self.settled), self._keys
+        self.settled, self._keys = bytearray(), array("Q")
+        return taken
+
+    def _settle(self) -> None:
+        """Who is who will change: what was delivered went to those who were there."""
+        self._resolve()
+        self._groups = {}
+
+    def _resolve(self) -> None:
+        if not self._numbers:
+            return
+        plain, known = self._plain.get, self._groups.get
+        pairs = zip(self._connections, self._numbers, strict=True)
+        found = [plain(pair[0]) or known(pair) or self._group(*pair) for pair in pairs]
+        ids = np.frombuffer(bytes(self.delivered), dtype=f"V{MESSAGE_ID_BYTES}")
+        self.settled += np.repeat(ids, [*map(len, found)]).tobytes()
+        self._keys.extend([*chain.from_iterable(found)])
+        self.delivered, self._numbers, self._connections = bytearray(), [], []
+
+    def _group(self, connection: int, numbers: bytes) -> tuple[int, ...]:
+        """The subscribers of one client that get a message: durable subscriptions, and the client for all others."""
+        own = self._clients.get(connection)
+        if own is None:
+            # A mechanism of the broker itself.
+            return ()
+        named = [self._durables.get((connection, numbers[at : at + 4]), *own) for at in range(0, len(numbers), 4)]
+        if len(self._groups) >= _GROUPS_MAX:
+            self._groups.clear()
+        group = self._groups[connection, numbers] = tuple(dict.fromkeys(named))
+        return group
