@@ -72,7 +72,7 @@ def report(
         with _making(seeds, master, quick=quick) as maker:
             findings, failed = maker.make(chosen, results)
     _write(out, report_page(CHAPTERS, findings, title=_TITLE, words=_words(read, seeds, quick=quick)))
-    outside = [] if quick else [f"{key} {metric}" for key, each in findings.items() for metric in _outside(each)]
+    outside = [f"{key} {metric}" for key, each in findings.items() for metric in _outside(each)]
     console.line(f"report: {out} ({len(findings)} of {len(chosen)} experiments)")
     for each in outside:
         console.note(f"outside its band: {each}")

@@ -48,13 +48,17 @@ def test_a_run_is_kept_and_read_again(tmp_path: Path) -> None:
 
 def test_a_quick_run_takes_the_small_values(tmp_path: Path) -> None:
     made = made_finding(ENTRY, TOY, tmp_path, seed=4, quick=True, reporter=QuietReporter())
-    assert made.verdicts()["speed"] is True
+    assert made.means["speed"] == 2.0
+    # Bands are for full runs; that nothing may be lost is not a matter of size.
+    assert (made.is_small, made.verdicts()) == (True, {"lost": True})
+    assert read_finding(ENTRY, TOY, tmp_path) == made
 
 
 def test_an_entry_with_settings_has_files_and_a_command_of_its_own(tmp_path: Path) -> None:
     entry = Entry("toy", settings=("size=7",))
     made = made_finding(entry, TOY, tmp_path, seed=1, quick=False, reporter=QuietReporter())
     assert made.command == "penstock lab run toy --seed 1 --set size=7"
+    assert not made.is_small
     assert sorted(each.name for each in tmp_path.iterdir()) == ["toy-7.json", "toy-7.png"]
     assert read_finding(entry, TOY, tmp_path) == made
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html.parser import HTMLParser
 
 from penstock.lab.experiment import Experiment
+from penstock.lab.parameters import Parameter
 from penstock.lab.report.bands import at_most, exactly
 from penstock.lab.report.chapters import Chapter, Entry
 from penstock.lab.report.findings import Finding, Measure
@@ -61,3 +62,13 @@ def test_what_lies_outside_its_band_is_said() -> None:
 
 def test_what_was_not_measured_is_said() -> None:
     assert "<h3>absent</h3><p class='small'>not measured" in page({})
+
+
+def test_a_small_run_is_not_judged_by_bands_for_large_ones() -> None:
+    large = Experiment("toy", "a toy", "nowhere", (Parameter("size", 9, "how large", quick=1),), {}, lambda _: {})
+    measures = {"speed": Measure(6.0), "lost": Measure(1.0)}
+    finding = Finding(ENTRY, large, measures, "seed 1", parameters={"size": 1})
+    text = report_page([CHAPTER], {"toy": finding}, title="A title", words="Some words.")
+    assert text.count("<td class='small'>not judged: a small run</td>") == 1
+    assert text.count("<td class='bad'>outside</td>") == 1
+    assert "0 of 1" in text

@@ -29,6 +29,11 @@ class Band:
         return (self.low is None or value >= self.low * unit) and (self.high is None or value <= self.high * unit)
 
     @property
+    def is_law(self) -> bool:
+        """Whether only one value is right: then that holds for runs of any size."""
+        return self.low == self.high
+
+    @property
     def text(self) -> str:
         """The band for people."""
         unit = f" × {self.of}" if self.of else ""

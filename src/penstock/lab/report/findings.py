@@ -53,10 +53,23 @@ class Finding:
         """The figures without their intervals."""
         return {metric: each.mean for metric, each in self.measures.items()}
 
+    @property
+    def is_small(self) -> bool:
+        """Whether it is of a quick run."""
+        chosen = {each.partition("=")[0] for each in self.entry.settings}
+        free = [each for each in self.experiment.parameters if each.name not in chosen]
+        return any(
+            self.parameters.get(each.name, each.default) != each.default for each in free if each.quick is not None
+        )
+
     def verdicts(self) -> dict[str, bool]:
-        """For each metric that has a band and was measured: whether it lies within."""
+        """For each metric that has a band and was measured: whether it lies within. Small runs only have to be right.
+
+        Bands are for full runs: what is shorter has not settled, what is smaller has more chance in it.
+        """
         means = self.means
-        found = {metric: band.has(means[metric], means) for metric, band in self.entry.bands.items() if metric in means}
+        bands = {metric: band for metric, band in self.entry.bands.items() if band.is_law or not self.is_small}
+        found = {metric: band.has(means[metric], means) for metric, band in bands.items() if metric in means}
         return {metric: is_within for metric, is_within in found.items() if is_within is not None}
 
 

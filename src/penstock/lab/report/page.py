@@ -90,9 +90,15 @@ def _table(rows: Sequence[str]) -> str:
 def _row(finding: Finding, metric: str, verdicts: Mapping[str, bool]) -> str:
     published = finding.experiment.published.get(metric, "")
     band = finding.entry.bands.get(metric)
-    word = {True: "<td class='good'>within</td>", False: "<td class='bad'>outside</td>", None: "<td></td>"}
+    word: dict[bool | None, str] = {
+        True: "<td class='good'>within</td>",
+        False: "<td class='bad'>outside</td>",
+        None: "<td></td>",
+    }
     numbers = f"<td class='number'>{_shown(published)}</td><td class='number'>{_measure(finding.measures[metric])}</td>"
     limits = f"<td>{escape(band.text) if band is not None else ''}</td>"
+    if band is not None and metric not in verdicts:
+        word = {None: "<td class='small'>not judged: a small run</td>"}
     return f"<tr><td>{escape(metric)}</td>{numbers}{limits}{word[verdicts.get(metric)]}</tr>"
 
 
