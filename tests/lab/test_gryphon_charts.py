@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -28,7 +29,7 @@ SAMPLES = [
         (inf, 5.0),
         {"SB1": second * 20},
         {"SB1": 0.5},
-        {"IB-SB1": QUEUE_BYTES if second == 3 else 0},
+        {"IB-SB1": QUEUE_BYTES if second == 3 else second},
         {"SB1": (100, 100 * second)},
         {"SB1": (1.0, 2.0)},
         {"SB1": second == 2},
@@ -71,3 +72,10 @@ def test_a_queue_that_stays_short_is_not_drawn_beside_its_bound() -> None:
     axes = Figure().subplots()
     queue_panel(axes, SAMPLES[:3], ("IB-SB1",), title="queues")
     assert labels(axes) == ["IB-SB1"]
+    assert not axes.texts
+
+
+def test_a_panel_says_that_it_is_not_empty_by_mistake() -> None:
+    axes = Figure().subplots()
+    queue_panel(axes, [replace(each, queued_bytes={"IB-SB1": 0}) for each in SAMPLES], ("IB-SB1",), title="queues")
+    assert [each.get_text() for each in axes.texts] == ["nothing ever waits"]

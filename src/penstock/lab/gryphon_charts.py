@@ -46,7 +46,9 @@ def queue_panel(axes: Axes, samples: Sequence[Sample], links: Sequence[str], *, 
     highest = max(each.queued_bytes[link] for each in samples for link in links)
     if highest > QUEUE_BYTES / 2:
         axes.axhline(QUEUE_BYTES / KB, color="grey", linestyle=":", label="bound")
-    axes.set_ylim(bottom=0)
+    if not highest:
+        axes.text(0.5, 0.5, "nothing ever waits", transform=axes.transAxes, ha="center", va="center")
+    axes.set_ylim(bottom=0, top=None if highest else 1)
     _dress(axes, title, "queue (KB)")
 
 

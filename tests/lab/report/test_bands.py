@@ -39,6 +39,7 @@ def test_limits_may_be_multiples_of_another_figure() -> None:
         (at_least(1000), "≥ 1,000"),
         (between(0.65, 1), "0.65 to 1"),
         (exactly(0), "0"),
+        (at_most(1_048_576), "≤ 1,048,576"),
         (at_most(0.5, of="rate_limited"), "≤ 0.5 × rate_limited"),
     ],
 )

@@ -38,12 +38,12 @@ class Band:
         """The band for people."""
         unit = f" × {self.of}" if self.of else ""
         if self.low is None:
-            return f"≤ {self.high:,g}{unit}"
+            return f"≤ {_shown(self.high)}{unit}"
         if self.high is None:
-            return f"≥ {self.low:,g}{unit}"
+            return f"≥ {_shown(self.low)}{unit}"
         if self.low == self.high:
-            return f"{self.low:,g}{unit}"
-        return f"{self.low:,g} to {self.high:,g}{unit}"
+            return f"{_shown(self.low)}{unit}"
+        return f"{_shown(self.low)} to {_shown(self.high)}{unit}"
 
 
 def at_most(high: float, *, of: str = "") -> Band:
@@ -64,3 +64,9 @@ def between(low: float, high: float, *, of: str = "") -> Band:
 def exactly(value: float) -> Band:
     """A band of one value."""
     return Band(value, value)
+
+
+def _shown(limit: float | None) -> str:
+    """A limit without an exponent, however large."""
+    assert limit is not None
+    return f"{limit:,.0f}" if abs(limit) >= 100_000 else f"{limit:,g}"
