@@ -13,7 +13,7 @@ from penstock.cli import lab_report
 from penstock.cli.app import app
 from penstock.lab import find_experiment
 from penstock.lab.experiment import QuietReporter
-from penstock.lab.report import Entry, made_finding
+from penstock.lab.report import Entry, Finding, made_finding
 
 
 def report(*arguments: str) -> Result:
@@ -75,6 +75,31 @@ def test_a_quick_report_of_several_reads_what_they_left(tmp_path: Path, monkeypa
     assert sorted(asked) == ["delivery-chaos", "token-scale"]
     assert "token-scale failed: no time" in result.stderr
     assert "delivery-chaos" in out.read_text()
+
+
+def test_a_report_that_is_resumed_runs_what_has_no_full_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def made(entry: Entry, *_: object, **__: object) -> Finding:
+        ran.append(entry.key)
+        return Finding(entry, find_experiment(entry.name), {}, "seed 1")
+
+    monkeypatch.setattr(lab_report, "made_finding", made)
+    keep(tmp_path, lost=0)
+    (tmp_path / "token-live.sweep.json").write_text('{"seeds": "seeds 1..2", "measures": {}}')
+    for name, value in (("tracking-search", 10**9), ("tracking-truth", 1)):
+        # Not what a full run has.
+        parameters = {each.name: value for each in find_experiment(name).parameters if each.quick is not None}
+        told = {"experiment": name, "seed": 1, "parameters": parameters, "published": {}, "measured": {}}
+        (tmp_path / f"{name}.json").write_text(json.dumps({**told, "figure": None}))
+    names = ["delivery-chaos", "tracking-search", "tracking-truth", "token-scale", "token-live"]
+    chosen = lab_report._chosen(names)
+    for resume in (True, False):
+        maker = lab_report._Maker(QuietReporter(), None, "1..3", quick=False, resume=resume)
+        findings, failed = maker.make(chosen, tmp_path)
+        assert sorted(findings) == sorted(names)
+        assert not failed
+    assert sorted(ran) == sorted([*names, "tracking-search", "tracking-truth", "token-scale"])
 
 
 @pytest.mark.parametrize(

@@ -34,14 +34,15 @@ __all__ = ["EXAMPLES", "report"]
 EXAMPLES = """
 A full report runs each simulated experiment with every seed on Spark (mean and 95 % interval), draws the chart of the
 first seed, and runs the live ones once: hours. `--quick` runs small versions of the simulated ones, once each: minutes,
-and bands that a small version cannot meet are not judged. `--read` runs nothing. Ends with 1 if a figure lies outside
-its band, or an experiment failed.
+and bands that a small version cannot meet are not judged. `--resume` goes on with a report that was interrupted.
+`--read` runs nothing. Ends with 1 if a figure lies outside its band, or an experiment failed.
 
 Examples:
 
 - `penstock lab report --read docs/results --out report.html`
 - `penstock lab report --quick --results /tmp/results`
 - `penstock lab report --only gryphon-e1 --only gryphon-e2 --seeds 1..5`
+- `penstock lab report --results docs/results --resume`
 """
 _TITLE: Final = "Penstock: published beside measured"
 
@@ -58,6 +59,9 @@ def report(
         list[str] | None, typer.Option(metavar="NAME", help="Only this experiment; may be repeated.")
     ] = None,
     seeds: Annotated[str, typer.Option(metavar="1..10", help="Seeds of each simulated experiment.")] = "1..10",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Run only what has no full result in that folder yet.")
+    ] = False,
     master: Master = "local[*]",
 ) -> None:
     """Write one HTML page of all experiments: published, measured, bands, charts, and where we differ."""
@@ -69,7 +73,7 @@ def report(
         findings = {key: finding for key, finding in made.items() if finding is not None}
         failed: list[str] = []
     else:
-        with _making(seeds, master, quick=quick) as maker:
+        with _making(seeds, master, quick=quick, resume=resume) as maker:
             findings, failed = maker.make(chosen, results)
     _write(out, report_page(CHAPTERS, findings, title=_TITLE, words=_words(read, seeds, quick=quick)))
     outside = [f"{key} {metric}" for key, each in findings.items() for metric in _outside(each)]
@@ -91,8 +95,11 @@ def _chosen(only: list[str]) -> list[tuple[Entry, Experiment]]:
 class _Maker:
     """Makes findings by running experiments."""
 
-    def __init__(self, reporter: Reporter, spark: SparkSession | None, seeds: str, *, quick: bool) -> None:
+    def __init__(
+        self, reporter: Reporter, spark: SparkSession | None, seeds: str, *, quick: bool, resume: bool = False
+    ) -> None:
         self._reporter, self._spark, self._seeds, self._quick = reporter, spark, seeds, quick
+        self._resume = resume and not quick
 
     def make(self, chosen: list[tuple[Entry, Experiment]], folder: Path) -> tuple[dict[str, Finding], list[str]]:
         """The findings by key, and the keys of those that failed."""
@@ -127,8 +134,14 @@ class _Maker:
         self._reporter.advance()
 
     def _made(self, entry: Entry, experiment: Experiment, folder: Path) -> Finding:
+        words = f"seeds {self._seeds}"
+        kept = self._kept(entry, experiment, folder, swept=True)
+        if kept is not None and (kept.seeds == words or entry.is_live):
+            return kept
         self._reporter.note(entry.key)
-        single = made_finding(entry, experiment, folder, seed=1, quick=self._quick, reporter=self._reporter)
+        single = self._kept(entry, experiment, folder, swept=False)
+        if single is None:
+            single = made_finding(entry, experiment, folder, seed=1, quick=self._quick, reporter=self._reporter)
         if self._spark is None or entry.is_live:
             return single
         from penstock.pipeline.sweep import run_sweep
@@ -139,11 +152,16 @@ class _Maker:
         swept = run_sweep(self._spark, plan, SweepStore(folder / "sweeps" / entry.key, plan), self._reporter)
         if swept.failures:
             raise PenstockError(f"seed {swept.failures[0].seed}: {swept.failures[0].message}")
-        return swept_finding(entry, experiment, folder, swept.cells[0].metrics, seeds=f"seeds {self._seeds}")
+        return swept_finding(entry, experiment, folder, swept.cells[0].metrics, seeds=words)
+
+    def _kept(self, entry: Entry, experiment: Experiment, folder: Path, *, swept: bool) -> Finding | None:
+        """What an earlier report left of a full run, if that may be taken."""
+        found = read_finding(entry, experiment, folder, swept=swept) if self._resume else None
+        return None if found is None or found.is_small else found
 
 
 @contextmanager
-def _making(seeds: str, master: str, *, quick: bool) -> Iterator[_Maker]:
+def _making(seeds: str, master: str, *, quick: bool, resume: bool) -> Iterator[_Maker]:
     with ProgressReporter() as reporter:
         if quick:
             yield _Maker(reporter, None, seeds, quick=True)
@@ -153,7 +171,7 @@ def _making(seeds: str, master: str, *, quick: bool) -> Iterator[_Maker]:
         check_requirements()
         reporter.stage(f"starting Spark on {master}")
         with using_session(SessionSettings(master=master, app_name="penstock report")) as spark:
-            yield _Maker(reporter, spark, seeds, quick=False)
+            yield _Maker(reporter, spark, seeds, quick=False, resume=resume)
 
 
 def _outside(finding: Finding) -> list[str]:
