@@ -21,6 +21,8 @@ _range = TickRange._make
 
 _MERGE_RATIO: Final = 8
 """A set with this many times fewer ranges is applied range by range, any other by one pass over both."""
+_FEW: Final = 2
+"""So few ranges are applied one by one, however small the other set is."""
 _SHOWN_MAX: Final = 8
 
 
@@ -76,12 +78,11 @@ class TickRanges:
         if low == high:
             return
         firsts, lasts = self._firsts, self._lasts
+        # Of the outermost ranges something may stay, before and behind.
         left, right = firsts[low], lasts[high - 1]
-        kept = [(left, first - 1)] if left < first else []
-        if right > last:
-            kept.append((last + 1, right))
-        firsts[low:high] = [first for first, _ in kept]
-        lasts[low:high] = [last for _, last in kept]
+        before, behind = left < first, right > last
+        firsts[low:high] = [left][:before] + [last + 1][:behind]
+        lasts[low:high] = [first - 1][:before] + [right][:behind]
 
     def remove_below(self, tick: int) -> None:
         """Remove all ticks that are less than this one."""
@@ -106,7 +107,9 @@ class TickRanges:
 
     def difference_update(self, other: TickRanges) -> None:
         """Remove all ticks of the other set."""
-        if other.range_count * _MERGE_RATIO <= self.range_count:
+        if other is self:
+            self.clear()
+        elif other.range_count <= _FEW or other.range_count * _MERGE_RATIO <= self.range_count:
             for first, last in zip(other._firsts, other._lasts, strict=True):
                 self.remove(first, last)
         else:
@@ -123,6 +126,10 @@ class TickRanges:
         found = TickRanges()
         if not self or not other:
             return found
+        if self.range_count == 1:
+            return other._clipped(self._firsts[0], self._lasts[0])
+        if other.range_count == 1:
+            return self._clipped(other._firsts[0], other._lasts[0])
         # What lies before the other set begins is skipped at once: one of them is often small.
         mine, theirs = bisect_left(self._lasts, other._firsts[0]), bisect_left(other._lasts, self._firsts[0])
         while mine < len(self._lasts) and theirs < len(other._lasts):
@@ -139,12 +146,19 @@ class TickRanges:
     def difference(self, other: TickRanges) -> TickRanges:
         """A new set of the ticks that are in this set and not in the other."""
         found = TickRanges()
-        start = 0
+        firsts, lasts, start = found._firsts, found._lasts, 0
         for first, last in zip(self._firsts, self._lasts, strict=True):
             start = bisect_left(other._lasts, first, start)
             end = bisect_right(other._firsts, last, start)
-            for gap in _between(first, other._firsts[start:end], other._lasts[start:end], last):
-                found.add(gap.first, gap.last)
+            for other_first, other_last in zip(other._firsts[start:end], other._lasts[start:end], strict=True):
+                # Only the first of these can begin before, and leave nothing before it.
+                if first < other_first:
+                    firsts.append(first)
+                    lasts.append(other_first - 1)
+                first = other_last + 1  # noqa: PLW2901 - what is left of the range
+            if first <= last:
+                firsts.append(first)
+                lasts.append(last)
         return found
 
     def contains(self, tick: int) -> bool:
@@ -174,11 +188,7 @@ class TickRanges:
     def within(self, first: int, last: int) -> Iterator[TickRange]:
         """What the set has from first to last, clipped to that."""
         assert first <= last, f"range {first} to {last} is empty"
-        low, high = self._touched(first, last)
-        firsts, lasts = self._firsts[low:high], self._lasts[low:high]
-        if firsts:
-            firsts[0], lasts[-1] = max(firsts[0], first), min(lasts[-1], last)
-        return map(_range, zip(firsts, lasts, strict=True))
+        return iter(self._clipped(first, last))
 
     def gaps(self, first: int, last: int) -> Iterator[TickRange]:
         """What the set lacks from first to last."""
@@ -242,6 +252,15 @@ class TickRanges:
         """Where the ranges that share ticks with first to last begin and end in the lists."""
         low = bisect_left(self._lasts, first)
         return low, bisect_right(self._firsts, last, low)
+
+    def _clipped(self, first: int, last: int) -> TickRanges:
+        """A new set of what this one has from first to last."""
+        low, high = self._touched(first, last)
+        made = TickRanges()
+        made._firsts, made._lasts = self._firsts[low:high], self._lasts[low:high]
+        if low < high:
+            made._firsts[0], made._lasts[-1] = max(made._firsts[0], first), min(made._lasts[-1], last)
+        return made
 
     def _become(self, other: TickRanges) -> None:
         """Take over the lists of a set that nobody else has."""

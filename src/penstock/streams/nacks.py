@@ -50,6 +50,8 @@ class NackWindow:
         self._rng = rng
         self._settings = settings or NackSettings()
         self._asked: list[_Asked] = []
+        self._wanted = TickRanges()
+        """What was asked for and is unknown, all together."""
         self._srtt_ms: float | None = None
         self._rttvar_ms = 0.0
 
@@ -69,11 +71,12 @@ class NackWindow:
             if each.due_ms <= now_ms:
                 each.due_ms, each.again = self._due_ms(now_ms), True
                 asking.extend(each.wanted)
-            doubtful.difference_update(each.wanted)
+        doubtful.difference_update(self._wanted)
         for gap in doubtful:
             if len(self._asked) >= self._settings.asked_max:
                 break
             self._asked.append(_Asked(TickRanges.of((gap.first, gap.last)), now_ms, self._due_ms(now_ms)))
+            self._wanted.add(gap.first, gap.last)
             asking.append(gap)
         return [TickRange(Tick(first), Tick(last)) for first, last in asking]
 
@@ -84,12 +87,22 @@ class NackWindow:
     def clear(self) -> None:
         """Forgets what was asked for, as after a change of parent; how long answers take is remembered."""
         self._asked.clear()
+        self._wanted.clear()
 
     def _settle(self, doubtful: TickRanges, now_ms: int) -> None:
         """Forgets what is known by now, and learns how long that took."""
+        known = self._wanted.difference(doubtful)
+        if not known:
+            return
+        assert known.first is not None
+        assert known.last is not None
+        first, last = known.first, known.last
+        self._wanted.difference_update(known)
         waiting = []
         for each in self._asked:
-            each.wanted = each.wanted.intersection(doubtful)
+            # Most that was asked for is not concerned by what has just come.
+            if each.wanted.overlaps(first, last):
+                each.wanted.difference_update(known)
             if each.wanted:
                 waiting.append(each)
             elif not each.again:
