@@ -113,6 +113,11 @@ class Alone:
         self.model.carry_out(commands)
         return self.model.published[before:]
 
+    def publish(self, noise: Publish) -> list[Publish]:
+        before = len(self.model.published)
+        self.model.carry_out(self.balancer.on_publication(noise.attributes, noise.payload, now_ms=self.model.now_ms))
+        return self.model.published[before:]
+
     def until_asked(self) -> Publish:
         for _ in range(30):
             self.pie()
@@ -172,6 +177,97 @@ def test_a_covering_set_that_cannot_be_read_ends_the_session() -> None:
     assert [each.attributes["$kind"] for each in said] == ["end"]
     assert alone.state() is State.OK
     assert alone.balancer.counts["malformed"] == 1
+
+
+def unreadable(sender: str, session: int, kind: str) -> Publish:
+    return Publish({**Letter(sender, "a", session, Done()).attributes(), "$kind": kind}, b"\xc1")
+
+
+def asked_for(said: list[Publish]) -> list[tuple[Any, Any]]:
+    return [(each.attributes["$kind"], each.attributes["$to"]) for each in said if "$kind" in each.attributes]
+
+
+def test_a_reply_that_cannot_be_read_frees_both_at_once() -> None:
+    alone = Alone()
+    asked = alone.until_asked()
+    bad = Figures(-1.0, 0, 0.0, 75_000.0, 0.0, 0.0002)
+    said = alone.reply(asked, bad)
+    assert asked_for(said)[0] == ("end", "b"), "it must not wait for us until its time is over"
+    session = alone.balancer.session
+    assert session is None or session.number != asked.attributes["$session"]
+    assert alone.state() is State.OK
+    assert alone.balancer.counts["malformed"] == 1
+    again: list[Publish] = []
+    for _ in range(60):
+        alone.pie()
+        again += [each for each in alone.run(1) if each.payload == asked.payload]
+    assert not again, "it is left alone for a while"
+
+
+def test_the_next_candidate_is_asked_when_a_reply_cannot_be_read() -> None:
+    alone = Alone()
+    alone.pie("c")
+    asked = alone.until_asked()
+    first = asked.attributes["$to"]
+    session = asked.attributes["$session"]
+    assert isinstance(session, int)
+    said = alone.publish(unreadable(str(first), session, "reply"))
+    assert [kind for kind, _ in asked_for(said)] == ["end", "request"]
+
+
+def test_a_letter_that_cannot_be_read_ends_the_session_of_who_accepts() -> None:
+    alone = Alone()
+    alone.run(5)
+    alone.send(Letter("b", "a", 5, Request("input")))
+    for sender, session in (("c", 5), ("b", 6)):
+        assert not asked_for(alone.publish(unreadable(sender, session, "moving")))
+        assert alone.state() is State.BUSY, "letters of others change nothing"
+    assert asked_for(alone.publish(unreadable("b", 5, "moving"))) == [("end", "b")]
+    assert alone.state() is State.STABILIZING
+    assert not alone.has_session()
+
+
+def test_a_letter_that_cannot_be_read_ends_sampling_and_moving() -> None:
+    for seconds, phase in ((0, Phase.SAMPLING), (1, Phase.MOVING)):
+        alone = Alone()
+        asked = alone.until_asked()
+        session = asked.attributes["$session"]
+        assert isinstance(session, int)
+        alone.reply(asked)
+        alone.run(seconds)
+        assert alone.balancer.session is not None
+        assert alone.balancer.session.phase is phase
+        assert ("end", "b") in asked_for(alone.publish(unreadable("b", session, "done")))
+        assert alone.state() is State.STABILIZING
+        assert not alone.has_session()
+
+
+@pytest.mark.parametrize("changes", [{"$session": "x"}, {"$from": 5}, {"$to": "other"}, {"$class": "PIE"}])
+def test_what_has_no_address_changes_no_session(changes: dict[str, Any]) -> None:
+    alone = Alone()
+    alone.run(5)
+    alone.send(Letter("b", "a", 5, Request("input")))
+    noise = unreadable("b", 5, "moving")
+    alone.publish(Publish({**noise.attributes, **changes}, noise.payload))
+    assert alone.state() is State.BUSY
+
+
+def test_no_imbalance_is_acted_upon_while_loads_move() -> None:
+    alone = Alone()
+    alone.model.rate_msg_s /= 2
+    alone.run(10)
+    for turn in range(6):
+        # A fourth more is published in every second, and what the partner tells is from before.
+        alone.model.rate_msg_s *= 1.25
+        if turn > 2:
+            alone.pie()
+        assert not asked_for(alone.run(1))
+    assert 0.3 < alone.balancer.load.input < 0.9
+    asked = []
+    for _ in range(3):
+        alone.pie()
+        asked += asked_for(alone.run(1))
+    assert asked == [("request", "b")], "and then it is"
 
 
 def test_an_acceptor_to_whom_nobody_comes_ends_by_time() -> None:

@@ -10,6 +10,7 @@ from penstock.balancing.metrics import Load, Metric
 from penstock.balancing.pie import Pie
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.states import State
+from penstock.model.values import AttributeValue
 
 SETTINGS = BalancingSettings(
     is_on=True, detection_ms=1_000, pie_ms=2_000, peer_ms=10_000, smoothing_ms=3_000, stabilize_ms=5_000
@@ -58,6 +59,10 @@ class Head:
 
     def send(self, letter: Letter) -> list[object]:
         return list(self.head.on_publication(letter.attributes(), letter.payload(), now_ms=self.now_ms))
+
+    def publish(self, attributes: dict[str, AttributeValue]) -> list[object]:
+        """Something that cannot be read."""
+        return list(self.head.on_publication(attributes, b"\xc1", now_ms=self.now_ms))
 
     def wait(self, seconds: int, *pies: Pie) -> list[object]:
         said: list[object] = []
@@ -110,6 +115,19 @@ def test_the_busier_cluster_asks_and_edges_are_told_after_the_reply() -> None:
     assert head.state() is State.BUSY
     said = head.send(Letter("h2", "h1", int(request["$session"]), Done(2), is_global=True))
     assert kinds(said) == ["watch"]
+    assert head.watched() == ()
+    assert head.state() is State.STABILIZING
+
+
+def test_a_letter_that_cannot_be_read_ends_the_session_of_both_heads() -> None:
+    head = Head()
+    head.wait(3, EDGE)
+    assert kinds(head.send(Letter("h2", "h1", 5, Request("input"), is_global=True))) == ["reply", "watch"]
+    noise = Letter("h2", "h1", 5, Done(2), is_global=True).attributes()
+    for changes in ({"$from": "h3"}, {"$session": 6}, {"$session": "x"}, {"$scope": "local"}, {"$to": "h3"}):
+        assert kinds(head.publish({**noise, **changes})) == []
+        assert head.state() is State.BUSY
+    assert kinds(head.publish(noise)) == ["end", "watch"]
     assert head.watched() == ()
     assert head.state() is State.STABILIZING
 

@@ -133,3 +133,28 @@ def test_n_that_never_arrives_is_bounded() -> None:
     acceptor.on_request(request, State.OK, REPLY, now_ms=NOW)
     acceptor.on_moving(Letter("a", "b", request.session, Moving(10**15)), Moving(10**15), now_ms=NOW)
     assert acceptor.next_deadline() == NOW + SETTINGS.moves_max * 100 + 1_000
+
+
+def test_who_cannot_be_understood_counts_as_having_refused() -> None:
+    mediator, first = asking("b", "c")
+    ended, (end, second) = mediator.on_unreadable("b", first.session, now_ms=NOW)
+    assert ended is None
+    assert (end.to, end.session, type(end.content)) == ("b", first.session, End)
+    assert second.to == "c"
+    assert mediator.counts["refused"] == 1
+    ended, letters = mediator.on_unreadable("c", second.session, now_ms=NOW)
+    assert (ended, [each.to for each in letters]) == (None, ["c"])
+    assert mediator.session is None
+
+
+def test_a_session_that_has_begun_is_over_when_the_partner_cannot_be_understood() -> None:
+    mediator, first = asking("b")
+    mediator.on_reply(answer(first, REPLY), REPLY, now_ms=NOW)
+    assert mediator.on_unreadable("c", first.session, now_ms=NOW) == (None, [])
+    assert mediator.on_unreadable("b", first.session + 1, now_ms=NOW) == (None, [])
+    begun = mediator.session
+    ended, (end,) = mediator.on_unreadable("b", first.session, now_ms=NOW)
+    assert ended is begun
+    assert isinstance(end.content, End)
+    assert mediator.session is None
+    assert mediator.on_unreadable("b", first.session, now_ms=NOW) == (None, [])

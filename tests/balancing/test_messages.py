@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.balancing.estimators import Figures
-from penstock.balancing.messages import Content, Done, End, Letter, Moving, Refusal, Reply, Request, Watch
+from penstock.balancing.messages import Content, Done, End, Letter, Moving, Refusal, Reply, Request, Watch, address_of
 from penstock.balancing.metrics import Load
 from penstock.balancing.pie import MalformedError
 from penstock.model.message import Message
@@ -69,6 +69,13 @@ def test_a_number_that_cannot_move_is_refused() -> None:
     letter = Letter("e1", "e2", 1, Moving(-1))
     with pytest.raises(MalformedError, match="-1 subscribers cannot move"):
         Letter.read(letter.attributes(), letter.payload())
+
+
+def test_the_address_of_a_letter_can_be_read_by_itself() -> None:
+    attributes = Letter("e1", "e2", 7, Done()).attributes()
+    assert address_of({**attributes, "$kind": "attack"}) == ("e1", "e2", 7)
+    with pytest.raises(MalformedError):
+        address_of({**attributes, "$session": "x"})
 
 
 @given(st.binary(max_size=200), st.sampled_from([content.kind for content in CONTENTS]))

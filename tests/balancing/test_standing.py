@@ -74,6 +74,15 @@ def test_the_first_look_says_nothing_about_steadiness() -> None:
     assert state_of(made) is State.OK
 
 
+def test_steady_is_who_has_not_moved_since_the_look_before() -> None:
+    made = standing()
+    steady = []
+    for turn, load in enumerate((Load(0.5), Load(0.54), Load(0.60), Load(0.60, 0.04), Load(0.60, 0.1))):
+        made.look(load, now_ms=5_000 * turn)
+        steady.append(made.is_steady)
+    assert steady == [False, True, False, True, False]
+
+
 def test_who_stabilizes_starts_nothing_unless_overloaded() -> None:
     made = stabilizing()
     assert not made.may_offload(Load(0.5), now_ms=0)

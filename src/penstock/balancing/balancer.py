@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.balancing.detection import Action, Triggers, actions, balanced_with
+from penstock.balancing.detection import Action, Triggers, actions, balanced_with, relief_of
 from penstock.balancing.estimators import DelayFit, Figures, figures_of
 from penstock.balancing.mediation import Mediator, Phase, Session
-from penstock.balancing.messages import Done, End, Letter, Moving, Refusal, Reply, Request, Watch
+from penstock.balancing.messages import Done, End, Letter, Moving, Refusal, Reply, Request, Watch, address_of
 from penstock.balancing.metrics import Load, LoadMeter, Measurement, Metric
 from penstock.balancing.offload import ALGORITHMS, Coverage, Offload
 from penstock.balancing.peers import Peers
@@ -89,7 +89,7 @@ class Balancer:
             self._fit.add(self._meter.subscriptions_mean, self._meter.delay_s)
 
     def on_publication(self, attributes: Attributes, payload: bytes, *, now_ms: int) -> list[Command]:
-        """A PIE message or a letter; what is malformed is counted, and nothing else."""
+        """A PIE message or a letter; what is malformed is counted, and ends the session that it belongs to."""
         try:
             if attributes.get("$class") == PIE:
                 pie = Pie.from_attributes(attributes)
@@ -99,7 +99,7 @@ class Balancer:
             letter = Letter.read(attributes, payload)
         except MalformedError as error:
             self.counts["malformed"] += 1
-            return [Note("balancing-malformed", (("problem", str(error)),))]
+            return [Note("balancing-malformed", (("problem", str(error)),)), *self._on_unreadable(attributes, now_ms)]
         if letter.to != self._name:
             return []
         return self._on_letter(letter, now_ms)
@@ -166,6 +166,9 @@ class Balancer:
         if self._mediator.session is not None or not self.standing.may_offload(load, now_ms=now_ms):
             return []
         overload = self.standing.overload(now_ms=now_ms)
+        if not self.standing.is_steady and relief_of(load, overload) is None:
+            # What others told is older than what was measured here: while loads move, that is no imbalance.
+            return []
         found = actions(load, self.peers(now_ms=now_ms), self._triggers, overload=overload)
         return self._send(self._mediator.ask([each for each in found if self._promises(each, now_ms)], now_ms=now_ms))
 
@@ -221,10 +224,12 @@ class Balancer:
             return self._send(strays)
         session = self._mediator.session
         assert session is not None
+        assert session.action is not None
         try:
             covering = [Selector.parse(text) for text in reply.covering[: self._settings.covering_max]]
         except SelectorError as error:
             self.counts["malformed"] += 1
+            self._leave_alone(session.action, now_ms)
             return self._send(self._mediator.finish(End(f"covering set: {error}"))[1])
         if not self.standing.start_offloading(self.load, now_ms=now_ms):
             return self._send(self._mediator.finish(End("not needed any more"))[1])
@@ -236,6 +241,24 @@ class Balancer:
             lambda client: self._trails.may_go(client, partner, now_ms=now_ms),
         )
         return self._tell_change(now_ms)
+
+    def _on_unreadable(self, attributes: Attributes, now_ms: int) -> list[Command]:
+        try:
+            sender, to, number = address_of(attributes)
+        except MalformedError:
+            return []
+        if to != self._name or attributes.get("$class") == PIE:
+            return []
+        action = self.session.action if self.session else None
+        ended, letters = self._mediator.on_unreadable(sender, number, now_ms=now_ms)
+        if letters and action is not None:
+            self._leave_alone(action, now_ms)
+        closed = self._close(ended, f"a letter of {sender} that cannot be read", now_ms) if ended else []
+        return self._send(letters) + closed
+
+    def _leave_alone(self, action: Action, now_ms: int) -> None:
+        """Nothing could be done with a partner: it is not asked again for a while."""
+        self._fruitless[action.partner, action.metric] = (now_ms + self._settings.fruitless_ms, action.difference)
 
     def _on_end(self, letter: Letter, content: Done | End | Refusal, now_ms: int) -> list[Command]:
         session = self._mediator.on_end(letter)
@@ -272,8 +295,7 @@ class Balancer:
         ]
         if not chosen:
             self.counts["fruitless"] += 1
-            until_ms = now_ms + self._settings.fruitless_ms
-            self._fruitless[action.partner, action.metric] = (until_ms, action.difference)
+            self._leave_alone(action, now_ms)
             session, letters = self._mediator.finish(End("nothing to move"))
             return self._send(letters) + self._close(session, "nothing to move", now_ms)
         trails = self._trails.of(map(self._host.client_of, chosen), now_ms=now_ms)

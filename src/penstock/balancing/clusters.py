@@ -15,7 +15,7 @@ from dataclasses import replace
 from penstock.balancing.detection import Triggers, actions
 from penstock.balancing.estimators import Figures
 from penstock.balancing.mediation import Mediator, Phase, Session
-from penstock.balancing.messages import Done, End, Letter, Refusal, Reply, Request, Watch
+from penstock.balancing.messages import Done, End, Letter, Refusal, Reply, Request, Watch, address_of
 from penstock.balancing.metrics import Load, Measurement
 from penstock.balancing.peers import Peers
 from penstock.balancing.pie import PIE, MalformedError, Pie, average
@@ -71,14 +71,14 @@ class ClusterHead:
         """A head's own load is not balanced (future work in the paper)."""
 
     def on_publication(self, attributes: Attributes, payload: bytes, *, now_ms: int) -> list[Command]:
-        """A PIE message or a letter; what is malformed is counted, and nothing else."""
+        """A PIE message or a letter; what is malformed is counted, and ends the session that it belongs to."""
         try:
             if attributes.get("$class") == PIE:
                 return self._on_pie(Pie.from_attributes(attributes), now_ms)
             letter = Letter.read(attributes, payload)
         except MalformedError as error:
             self.counts["malformed"] += 1
-            return [Note("balancing-malformed", (("problem", str(error)),))]
+            return [Note("balancing-malformed", (("problem", str(error)),)), *self._on_unreadable(attributes, now_ms)]
         return self._on_letter(letter, now_ms) if letter.to == self._name and letter.is_global else []
 
     def next_deadline(self) -> int | None:
@@ -206,6 +206,17 @@ class ClusterHead:
         session.due_ms = now_ms + self._settings.global_session_ms
         self.counts["sessions"] += 1
         return self._open(reply.covering[0], now_ms)
+
+    def _on_unreadable(self, attributes: Attributes, now_ms: int) -> list[Command]:
+        try:
+            sender, to, number = address_of(attributes)
+        except MalformedError:
+            return []
+        if to != self._name or attributes.get("$scope") != "global" or attributes.get("$class") == PIE:
+            return []
+        ended, letters = self._mediator.on_unreadable(sender, number, now_ms=now_ms)
+        closed = self._close(f"a letter of {sender} that cannot be read", now_ms) if ended else []
+        return self._send(letters) + closed
 
     def _open(self, other: str, now_ms: int) -> list[Command]:
         """Let the edges of both clusters see each other."""

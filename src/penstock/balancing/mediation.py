@@ -2,8 +2,8 @@
 
 The offloading side asks candidates one after the other, samples, tells subscribers to move, and waits for DONE. The
 accepting side waits to hear how many come, counts them, and says DONE when all are there or N × the migration timeout
-has passed. A partner that falls silent ends the session by time, at both ends. Letters of other sessions change
-nothing.
+has passed. A partner that falls silent ends the session by time, at both ends; one that cannot be understood ends it at
+once. Letters of other sessions change nothing.
 """
 
 from __future__ import annotations
@@ -179,6 +179,20 @@ class Mediator:
             return None
         session, self.session = self.session, None
         return session
+
+    def on_unreadable(self, sender: str, number: int, *, now_ms: int) -> tuple[Session | None, list[Letter]]:
+        """A letter of the present session cannot be read: nobody waits for what will not come.
+
+        The session that is over, if it had begun; who was only asked counts as having refused.
+        """
+        session = self.session
+        if session is None or (session.number, session.partner) != (number, sender):
+            return None, []
+        session, letters = self.finish(End("a letter cannot be read"))
+        if session.phase is not Phase.ASKING:
+            return session, letters
+        self.counts["refused"] += 1
+        return None, letters + self._ask_next(now_ms)
 
     def _ask_next(self, now_ms: int) -> list[Letter]:
         if not self._candidates:

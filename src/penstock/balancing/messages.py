@@ -27,6 +27,7 @@ __all__ = [
     "Reply",
     "Request",
     "Watch",
+    "address_of",
 ]
 
 BALANCING: Final = "BALANCING"
@@ -135,19 +136,19 @@ class Letter:
         kind = _KINDS.get(str(attributes.get("$kind")))
         if kind is None:
             raise MalformedError(f"kind {str(attributes.get('$kind'))[:40]!r} does not exist")
-        session = int(number_in(attributes, "$session", high=_SESSION_MAX))
+        sender, to, session = address_of(attributes)
         try:
             content = msgspec.msgpack.decode(payload, type=kind)
         except (msgspec.MsgspecError, RecursionError) as error:
             raise MalformedError(f"a {kind.kind} cannot be read: {error}") from None
         _check(content)
-        return cls(
-            text_in(attributes, "$from"),
-            text_in(attributes, "$to"),
-            session,
-            content,
-            attributes.get("$scope") == "global",
-        )
+        return cls(sender, to, session, content, attributes.get("$scope") == "global")
+
+
+def address_of(attributes: Attributes) -> tuple[str, str, int]:
+    """From whom to whom a letter is, and of which session, also if nothing else of it can be read."""
+    session = int(number_in(attributes, "$session", high=_SESSION_MAX))
+    return text_in(attributes, "$from"), text_in(attributes, "$to"), session
 
 
 def _check(content: Content) -> None:

@@ -20,6 +20,8 @@ class Standing:
         """Since when it is in this state."""
         self.changed = False
         """Whether it has changed since somebody looked."""
+        self.is_steady = False
+        """Whether no metric has moved by much since the detection run before the last one."""
         self._former: Load | None = None
 
     def apply(self, stimulus: Stimulus, *, now_ms: int) -> bool:
@@ -34,10 +36,11 @@ class Standing:
     def look(self, load: Load, *, now_ms: int, is_loaded: bool | None = None) -> None:
         """A detection run: overload, relief from it, and steadiness. Loaded by a law of its own, if that is given."""
         loaded = band_of(load, self._settings) is not Band.CALM if is_loaded is None else is_loaded
+        self.is_steady = self._has_not_moved(load)
         self.apply(Stimulus.LOADED if loaded else Stimulus.RELIEVED, now_ms=now_ms)
         if self.state is State.STABILIZING:
             has_waited = now_ms - self.since_ms >= self._settings.stabilize_ms
-            if has_waited and self._is_steady(load):
+            if has_waited and self.is_steady:
                 self.apply(Stimulus.STEADY, now_ms=now_ms)
         self._former = load
 
@@ -62,7 +65,7 @@ class Standing:
         band = band_of(load, self._settings, overload=self.overload(now_ms=now_ms))
         return Stimulus.OFFLOADS_OVERLOADED if band is Band.OVERLOADED else Stimulus.OFFLOADS
 
-    def _is_steady(self, load: Load) -> bool:
+    def _has_not_moved(self, load: Load) -> bool:
         former = self._former
         if former is None:
             return False

@@ -5,9 +5,8 @@ some subscribers of one interest, and both brokers' figures are estimated anew. 
 partner must not become overloaded on any resource, and the metric of interest ends balanced or just below the
 partner's. Everything about all candidates is computed in whole rows.
 
-Ours: a step must not drive one of the other metrics apart, beyond a share of its trigger or of what it was: so the
-three algorithms cannot undo each other. Relief from overload is exempt, as in the paper: who is overloaded accepts
-nothing back. That ends where the overload does.
+Ours: a guard keeps steps from driving other metrics apart. Relief from overload is exempt, as in the paper: who is
+overloaded accepts nothing back. That ends where the overload does.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from penstock.balancing.cards import ReportCard
 from penstock.balancing.detection import Triggers
 from penstock.balancing.estimators import Figures
 from penstock.balancing.metrics import Metric
+from penstock.balancing.offload.guard import Guard
 from penstock.balancing.press import Press, Words
 from penstock.balancing.settings import BalancingSettings
 from penstock.selectors.normal_form import Conjunction
@@ -123,13 +123,14 @@ class Offload:
             return bool(host.output > low)
         return bool(max(host.input, host.cpu, host.memory) > low)
 
-    def bounds(self, other: Metric) -> tuple[float, float]:
-        """Between what the difference of a metric must stay that is not balanced now.
+    @property
+    def guard(self) -> Guard:
+        """What steps may do to other metrics."""
+        return Guard(self.settings.guard_share, self.triggers)
 
-        Not apart in the direction in which it is, and not beyond the guard in the other one.
-        """
-        now, guard = self.difference(other), self.settings.guard_share * self.triggers.of(other)
-        return min(now, -guard), max(now, guard)
+    def differences(self) -> dict[Metric, float]:
+        """By how much this broker is above the partner, in all metrics."""
+        return {metric: self.difference(metric) for metric in Metric}
 
     def needs_relief(self, metric: Metric) -> bool:
         """Whether this is about overload, and there still is one."""
@@ -160,20 +161,23 @@ class Offload:
         cap = np.minimum(self.left, self._cap(added))
         cap = np.minimum(cap, self.settings.moves_max - self.moved)
         is_guarded = not self.needs_relief(metric)
-        if is_guarded:
-            cap = np.minimum(cap, self._guard_cap(metric, added))
         ideal = self._ideal(metric, added)
-        now = abs(self.difference(metric))
+        choices = [np.floor(ideal), np.ceil(ideal), cap]
+        if is_guarded:
+            # As many as the guard could allow at most, and as many as cost nothing: in between lies the price.
+            choices = [np.floor(ideal), np.ceil(ideal), *self._guarded(metric, added)]
+            cap = np.minimum(cap, choices[2].astype(np.int64))
+        now = self.differences()
         best = np.zeros(len(self.left), np.int64)
-        best_difference = np.full(len(self.left), self.difference(metric))
-        best_distance = np.full(len(self.left), now)
-        for choice in (np.floor(ideal), np.ceil(ideal), cap):
+        best_difference = np.full(len(self.left), now[metric])
+        best_distance = np.full(len(self.left), abs(now[metric]))
+        for choice in choices:
             count = np.clip(choice, 0, cap).astype(np.int64)
             host, partner = self._after(count, added, reduced)
             difference = np.asarray(self._difference(metric, host, partner))
             better = (count > 0) & (np.abs(difference) < best_distance - 1e-12)
             if is_guarded:
-                better &= self._is_guarded(metric, host, partner)
+                better &= self.guard.allows(metric, now, self.apart(host, partner))
             best = np.where(better, count, best)
             best_difference = np.where(better, difference, best_difference)
             best_distance = np.where(better, np.abs(difference), best_distance)
@@ -240,14 +244,15 @@ class Offload:
         whole: npt.NDArray[np.int64] = np.clip(np.floor(least + 1e-9), 0, 10**9).astype(np.int64)
         return whole
 
-    def _guard_cap(self, metric: Metric, added: Floats) -> npt.NDArray[np.int64]:
-        """How many subscribers of each interest may move before another metric is driven apart."""
-        caps = []
-        for other in Metric:
-            if other is not metric:
-                caps.append(self._ideal(other, added, beyond=-self.bounds(other)[0]))
-        whole: npt.NDArray[np.int64] = np.floor(np.minimum.reduce(caps) + 1e-9).astype(np.int64)
-        return np.maximum(whole, 0)
+    def _guarded(self, metric: Metric, added: Floats) -> list[Floats]:
+        """How many subscribers of each interest may move before another metric is at its limit, and freely."""
+        others = [other for other in Metric if other is not metric]
+        most = [-self.guard.limits(other, self.difference(other))[0] for other in others]
+        found = [
+            [self._ideal(other, added, beyond=each) for other, each in zip(others, beyond, strict=True)]
+            for beyond in (most, [self.guard.free(other) for other in others])
+        ]
+        return [np.floor(np.minimum.reduce(caps) + 1e-9) for caps in found]
 
     def _ideal(self, metric: Metric, added: Floats, *, beyond: float = 0.0) -> Floats:
         """The number of subscribers, not whole, with which the partner would be above by this, if not all leave."""
@@ -264,18 +269,13 @@ class Offload:
             gap = host.input - rate * partner.delay_s
             effect = self.sizes * (host.rate_msg_s * host.delay_slope_s + rate * partner.delay_slope_s)
         with np.errstate(divide="ignore", invalid="ignore"):
-            ideal: Floats = np.nan_to_num((gap + beyond) / effect, nan=0.0, posinf=1e9, neginf=0.0)
-        return ideal
+            # What has no effect on a metric may move in any number, also where its difference is at the limit.
+            ideal: Floats = np.where(effect > 0, (gap + beyond) / effect, 1e9)
+        return np.clip(ideal, 0.0, 1e9)
 
-    def _is_guarded(self, metric: Metric, host: Figures, partner: Figures) -> npt.NDArray[np.bool_]:
-        """Where no other metric is driven apart."""
-        sound = np.ones(len(self.left), np.bool_)
-        for other in Metric:
-            if other is not metric:
-                least, most = self.bounds(other)
-                difference = np.asarray(self._difference(other, host, partner))
-                sound &= (difference >= least - 1e-12) & (difference <= most + 1e-12)
-        return sound
+    def apart(self, host: Figures, partner: Figures) -> dict[Metric, Any]:
+        """By how much one broker is above the other, in all metrics."""
+        return {metric: self._difference(metric, host, partner) for metric in Metric}
 
     def _difference(self, metric: Metric, host: Figures, partner: Figures) -> Floats | float:
         if metric is Metric.INPUT:
