@@ -193,6 +193,42 @@ def test_of_what_waits_for_a_client_that_has_moved_only_best_effort_is_still_sen
         world.check_invariants()
 
 
+def test_who_has_moved_gets_what_is_left_and_nothing_new() -> None:
+    overlay = chain("pb", "sb1")
+    client, publisher = overlay.client("sb1", "reader"), overlay.client("pb")
+    client.subscribe(1, "TRUE")
+    client.reads = False
+    publisher.publish({"number": 1})
+    move(overlay, client)
+    client.say(f.Moved(5))
+    assert overlay.brokers["sb1"].status()["subscriptions"] == 0
+    publisher.publish({"number": 2})
+    client.reads = True
+    client.say(f.Heartbeat())
+    overlay._carry("sb1", client.connection)
+    overlay.wait(60)
+    assert client.closed is not None
+    assert client.numbers() == [1]
+
+
+def test_what_a_client_has_not_had_is_held_for_it_from_the_moment_it_arrives() -> None:
+    overlay = two_hosts()
+    resident, client = overlay.client("sb2", "resident"), overlay.client("sb1", "reader")
+    resident.subscribe(1, "number < 0")
+    client.subscribe(1, "TRUE")
+    position = client.start_of("pb.a")
+    overlay.client("pb").publish({"number": 1}, {"number": 2})
+    overlay.wait(3_000)
+    positions = overlay.brokers["sb2"]._guaranteed.positions
+    resident.say(f.Acknowledge(((0, resident.horizon()),)))
+    (before,) = dict(positions.of_host(now_ms=overlay.now_ms)).values()
+    assert before > position
+    overlay.clog("pb", "sb2")
+    arriving(overlay, "sb2", "reader").subscribe(1, "TRUE", ("pb.a", position), resumes=True)
+    (held,) = dict(positions.of_host(now_ms=overlay.now_ms)).values()
+    assert held == position, "the log must not be cut above that, also before its stream has begun here"
+
+
 def test_a_client_that_does_not_read_what_is_left_is_cut_off_after_a_while() -> None:
     overlay = chain("pb", "sb1", silent_ms=100_000)
     client = overlay.client("sb1", "reader")

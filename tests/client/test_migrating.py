@@ -63,6 +63,24 @@ def test_a_client_goes_where_it_is_told_and_is_looked_for_there_from_then_on() -
     run(test())
 
 
+def test_what_the_old_broker_still_has_is_taken_before_the_connection_ends() -> None:
+    async def test() -> None:
+        async with ScriptedBroker() as old, New() as new, connect(old.address, settings=QUICK) as client:
+            subscription = await client.subscribe("TRUE").ready()
+            old.peer.send(order_of(new))
+            await until(lambda: new.peers and new.peer.of(Moved) and old.peer.of(Moved))
+            assert client.broker == "new"
+            new.peer.send(deliver(2))
+            old.peer.send(deliver(1))
+            assert (await subscription.get()).tick == 1, "what came over the new connection waits for that"
+            assert not old.peer.is_gone
+            old.peer.send(Goodbye("moved", "goes on at new"))
+            assert (await subscription.get()).tick == 2
+            await until(lambda: old.peer.is_gone)
+
+    run(test())
+
+
 def test_an_old_broker_that_does_not_end_the_connection_is_not_waited_for_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

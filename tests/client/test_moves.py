@@ -3,6 +3,7 @@ from __future__ import annotations
 from client.moving import ORDER, connected, horizon, message, moving, numbers, said, told, welcome
 from penstock.broker.frames import (
     Acknowledge,
+    Horizons,
     Moved,
     MoveFailed,
     Refused,
@@ -31,6 +32,14 @@ def test_the_new_connection_takes_over_and_both_brokers_are_told() -> None:
     told(session, message(12, 1))
     assert numbers(inbox) == [9, 12]
     session.check_invariants()
+
+
+def test_streams_that_had_begun_there_go_on_moving_with_silence() -> None:
+    session, inbox = connected()
+    told(moving(session), CONFIRMED, horizon(10, 1))
+    session.take_over()
+    told(session, Horizons(1, 20, b"", present=20))
+    assert inbox.positions.known() == {"quotes": 20}
 
 
 def test_what_the_application_waits_for_is_asked_again_there() -> None:

@@ -9,6 +9,7 @@ from penstock.broker.frames import (
     Goodbye,
     Heartbeat,
     Hello,
+    Horizons,
     Lost,
     Migrate,
     MoveFailed,
@@ -130,6 +131,16 @@ def test_horizons_move_what_has_been_named_there() -> None:
     told(newcomer, horizon(10, 1), message(12, 1), horizon(20, 1))
     assert inbox.positions.known() == {"quotes": 20}
     assert numbers(inbox) == [9, 12]
+
+
+def test_horizons_of_what_has_not_begun_there_move_nothing() -> None:
+    session, inbox = connected()
+    newcomer = moving(session)
+    # Of all subscriptions that the new broker serves already: this one is not among them.
+    told(newcomer, Horizons(1, 20, b"", present=20))
+    assert inbox.positions.known() == {"quotes": 10}
+    told(newcomer, horizon(10, 1), Horizons(1, 20, b"", present=20))
+    assert inbox.positions.known() == {"quotes": 20}
 
 
 def test_who_takes_a_durable_name_over_later_ends_the_subscription() -> None:
