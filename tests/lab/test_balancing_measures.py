@@ -11,6 +11,7 @@ from penstock.lab.balancing_measures import (
     converged_at,
     mean_delay_ms,
     overhead,
+    returns_in,
     spread,
     spreads_at,
     within_share,
@@ -60,3 +61,14 @@ def test_accuracy_of_estimates_made_late_enough() -> None:
     bad = Estimate(5, is_offloader=True, estimated=Load(1.0), actual=Load(0.1))
     good = Estimate(20, is_offloader=False, estimated=Load(0.45), actual=Load(0.5))
     assert accuracies([bad, good], 10)[Metric.INPUT] == pytest.approx(0.9)
+
+
+def test_who_comes_back_with_no_change_in_between_oscillates() -> None:
+    changes_s = (100, 300)
+    assert returns_in([(110, "a"), (120, "b"), (130, "a"), (140, "b")], changes_s) == 2
+    assert returns_in([(10, "a"), (120, "b"), (130, "a")], changes_s) == 1, "it left after the change"
+    assert returns_in([(10, "a"), (20, "b"), (130, "a")], changes_s) == 0, "it left before the change"
+    assert returns_in([(110, "a"), (120, "b"), (310, "a")], changes_s) == 0
+    assert returns_in([(110, "a"), (120, "b"), (310, "a"), (320, "b")], changes_s) == 1, "to the second one"
+    assert returns_in([(10, "a"), (20, "b"), (30, "a")], changes_s) == 0, "others join all the time"
+    assert returns_in([], changes_s) == 0

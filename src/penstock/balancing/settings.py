@@ -46,7 +46,7 @@ class BalancingSettings:
     delay_norm_s: float = _is(0.1, "matching delays are compared as shares of this (N_f)", unit="s", low=1e-6)
     balance_threshold: float = _is(0.005, "a metric that differs by no more is balanced", low=1e-6, high=1)
     guard_share: float = _is(
-        0.5, "no step drives another metric apart by more than this share of its trigger (ours)", high=1.0
+        0.5, "steps may drive another metric apart freely up to this share of its trigger (ours)", high=1.0
     )
     inert_ms: int = _is(
         60_000, "above the lower overload threshold for so long counts as above the higher one (ours)", unit="ms"

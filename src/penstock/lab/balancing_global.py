@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.balancing.metrics import Load, Metric
 from penstock.balancing.pie import average
 from penstock.balancing.settings import BalancingSettings
-from penstock.lab.balancing_charts import dress
+from penstock.lab.balancing_charts import dress, mark
 from penstock.lab.balancing_measures import spread
 from penstock.lab.balancing_overlay import BalancingOverlay, BalancingPlan, Sample
 from penstock.lab.balancing_scale import PROCESSES, Point, counts_of, outcomes, totals
@@ -29,10 +29,14 @@ __all__ = ["BALANCING_CLUSTERS", "BALANCING_GLOBAL"]
 SOURCE: Final = "Cheung and Jacobsen, Middleware 2006, section 6.3"
 _EDGE: Final = Machine(500, 128, 3)
 _DRAIN_S: Final = 60
+_BEAT_S: Final = 1.0
+"""The long run is published on this beat; nothing in it is about single delays."""
 _CLUSTERS: Final = (2, 3, 4, 6, 8)
 
 
-def _chain(clusters: int, head: Machine, edges: tuple[Machine, Machine], count: int) -> BalancingPlan:
+def _chain(
+    clusters: int, head: Machine, edges: tuple[Machine, Machine], count: int, *, beat_s: float = 0.0
+) -> BalancingPlan:
     numbers = range(1, clusters + 1)
     return BalancingPlan(
         {f"B{number}0": head for number in numbers},
@@ -45,6 +49,7 @@ def _chain(clusters: int, head: Machine, edges: tuple[Machine, Machine], count: 
         subscribers=count,
         joins_s=(10.0, 20.0),
         zero_share=0.2,
+        beat_s=beat_s,
     )
 
 
@@ -71,7 +76,9 @@ def _settled_at(samples: Sequence[Sample], plan: BalancingPlan, trigger: float, 
 def _run_global(context: Context) -> Mapping[str, float]:
     count, seconds = context.integer("subscribers"), context.integer("seconds")
     settings = BalancingSettings()
-    plan = _chain(context.integer("clusters"), Machine(3_000, 1_000, 10), (_EDGE, _EDGE.times(2)), count)
+    plan = _chain(
+        context.integer("clusters"), Machine(3_000, 1_000, 10), (_EDGE, _EDGE.times(2)), count, beat_s=_BEAT_S
+    )
     overlay = BalancingOverlay(plan, settings, seed=context.seed, scale=2_000 / count)
     context.reporter.stage("clusters in a chain", total=10)
     overlay.start()
@@ -82,7 +89,7 @@ def _run_global(context: Context) -> Mapping[str, float]:
         context.reporter.advance()
     overlay.stop()
     overlay.run_until(seconds + _DRAIN_S)
-    context.figure(lambda figure: _draw(figure, overlay))
+    context.figure(lambda figure: _draw(figure, overlay, seconds))
     changed_s, trigger = seconds * 0.8, settings.global_ratio_trigger
     last = next(each for each in reversed(overlay.samples) if each.at_s <= changed_s)
     loads = _clusters_of(last, plan)
@@ -94,7 +101,7 @@ def _run_global(context: Context) -> Mapping[str, float]:
     }
 
 
-def _draw(figure: Figure, overlay: BalancingOverlay) -> None:
+def _draw(figure: Figure, overlay: BalancingOverlay, seconds: float) -> None:
     figure.set_size_inches(9, 10)
     labels = {
         Metric.INPUT: "input utilization ratio",
@@ -109,6 +116,7 @@ def _draw(figure: Figure, overlay: BalancingOverlay) -> None:
             ]
             axes.plot(*zip(*points, strict=True), label=f"{head[:-1]}x", linewidth=1.1)
         dress(axes, f"Figure 8{letter}", "time (s)", labels[metric])
+        mark(axes, "balanced", x=seconds * 4_500 / 10_000)
 
 
 def _run_clusters(context: Context) -> Mapping[str, float]:

@@ -8,6 +8,7 @@ change of load in between; overhead and accuracy are fractions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final, Protocol
 
 from penstock.balancing.estimators import accuracy
@@ -22,6 +23,7 @@ __all__ = [
     "mean_delay_ms",
     "oscillations",
     "overhead",
+    "returns_in",
     "spread",
     "spreads_at",
     "within_share",
@@ -116,13 +118,21 @@ def accuracies(estimates: Iterable[Estimate], first_ms: float = 0) -> dict[Metri
 
 
 def oscillations(overlay: BalancingOverlay, changes_s: Sequence[float]) -> int:
-    """Subscribers that came back to a broker they had left, within a time without a change of load."""
-    found = 0
+    """Subscribers that came back to a broker they had left, with no change of load in between.
+
+    The first of the changes is when the last subscriber has joined; until then load changes all the time.
+    """
     start_us = overlay.world.clock.now_us - overlay.world.elapsed_ms * 1_000
-    for member in overlay.members:
-        seen: dict[str, int] = {}
-        for at_us, broker in member.trail:
-            epoch = sum((at_us - start_us) / 1e6 >= change_s for change_s in changes_s)
-            found += seen.get(broker) == epoch
-            seen[broker] = epoch
+    trails = [[((at_us - start_us) / 1e6, broker) for at_us, broker in member.trail] for member in overlay.members]
+    return sum(returns_in(trail, changes_s) for trail in trails)
+
+
+def returns_in(trail: Sequence[tuple[float, str]], changes_s: Sequence[float]) -> int:
+    """How often somebody who arrived at these times came back within one time without changes."""
+    found = 0
+    left: dict[str, int] = {}
+    for (_, former), (at_s, broker) in pairwise(trail):
+        epoch = sum(at_s >= change_s for change_s in changes_s)
+        found += epoch > 0 and left.get(broker) == epoch
+        left[former] = epoch
     return found

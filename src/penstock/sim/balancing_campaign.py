@@ -36,6 +36,8 @@ _SETTINGS: Final = BalancingSettings(
     reply_ms=400,
     migration_ms=300,
     stabilize_ms=400,
+    # What is made up jumps all the time: nobody would ever be steady.
+    stabilize_share=10.0,
     fruitless_ms=1_000,
     return_ms=1_500,
     inert_ms=1_000,
