@@ -11,7 +11,7 @@ from penstock.lab.experiment import run_experiment
 def test_errors_are_found_for_each_number_of_samples(tmp_path: Path) -> None:
     settings = ["subscribers=20", "seconds=100", "sweep=2", "sweep_seconds=40"]
     measured = run_experiment(BALANCING_ESTIMATION, settings, seed=1, quick=True, figures=tmp_path).measured
-    assert {"error_1_samples", "error_2_samples", "accuracy_input"} <= set(measured)
+    assert {"error_1_samples", "error_3_samples", "accuracy_input"} <= set(measured)
     assert (measured["lost"], measured["duplicated"], measured["reordered"]) == (0, 0, 0)
     assert (tmp_path / "balancing-estimation.png").exists()
 

@@ -213,10 +213,17 @@ class BalancingOverlay:
         ):
             self.world.run_for(_SAMPLE_S * 1000)
 
-    def double_half(self) -> None:
-        """Half of the publishers publish twice as much from now on."""
-        for publisher in self._rng.sample(self.publishers, len(self.publishers) // 2):
-            publisher.interval_us /= 2
+    def double_half(self) -> list[int]:
+        """Half of the publishers, these, publish twice as much from now on."""
+        chosen = self._rng.sample(range(len(self.publishers)), len(self.publishers) // 2)
+        for place in chosen:
+            self.publishers[place].interval_us /= 2
+        return chosen
+
+    def halve(self, places: Iterable[int]) -> None:
+        """These publishers publish half as much from now on."""
+        for place in places:
+            self.publishers[place].interval_us *= 2
 
     def _plan_joins(self) -> None:
         plan, clock = self.plan, self.world.clock
