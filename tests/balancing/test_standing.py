@@ -74,13 +74,18 @@ def test_the_first_look_says_nothing_about_steadiness() -> None:
     assert state_of(made) is State.OK
 
 
-def test_steady_is_who_has_not_moved_since_the_look_before() -> None:
+def test_who_has_moved_since_the_look_before_moves_but_not_for_ever() -> None:
     made = standing()
-    steady = []
+    moving = []
     for turn, load in enumerate((Load(0.5), Load(0.54), Load(0.60), Load(0.60, 0.04), Load(0.60, 0.1))):
         made.look(load, now_ms=5_000 * turn)
-        steady.append(made.is_steady)
-    assert steady == [False, True, False, True, False]
+        moving.append(made.is_moving(now_ms=5_000 * turn))
+    assert moving == [False, False, True, False, True]
+    for turn in range(5, 12):
+        made.look(Load(0.5 + turn % 2 / 10), now_ms=5_000 * turn)
+        moving.append(made.is_moving(now_ms=5_000 * turn))
+    # The last time that it was steady is at 15 s, and it has 30 s to become so again.
+    assert moving[5:] == [True] * 4 + [False] * 3
 
 
 def test_who_stabilizes_starts_nothing_unless_overloaded() -> None:

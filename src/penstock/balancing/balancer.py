@@ -166,7 +166,7 @@ class Balancer:
         if self._mediator.session is not None or not self.standing.may_offload(load, now_ms=now_ms):
             return []
         overload = self.standing.overload(now_ms=now_ms)
-        if not self.standing.is_steady and relief_of(load, overload) is None:
+        if self.standing.is_moving(now_ms=now_ms) and relief_of(load, overload) is None:
             # What others told is older than what was measured here: while loads move, that is no imbalance.
             return []
         found = actions(load, self.peers(now_ms=now_ms), self._triggers, overload=overload)

@@ -20,8 +20,8 @@ class Standing:
         """Since when it is in this state."""
         self.changed = False
         """Whether it has changed since somebody looked."""
-        self.is_steady = False
-        """Whether no metric has moved by much since the detection run before the last one."""
+        self._steady_ms: int | None = None
+        """When no metric had moved by much since the detection run before, or the first look was taken."""
         self._former: Load | None = None
 
     def apply(self, stimulus: Stimulus, *, now_ms: int) -> bool:
@@ -36,11 +36,13 @@ class Standing:
     def look(self, load: Load, *, now_ms: int, is_loaded: bool | None = None) -> None:
         """A detection run: overload, relief from it, and steadiness. Loaded by a law of its own, if that is given."""
         loaded = band_of(load, self._settings) is not Band.CALM if is_loaded is None else is_loaded
-        self.is_steady = self._has_not_moved(load)
+        is_steady = self._has_not_moved(load)
+        if is_steady or self._steady_ms is None:
+            self._steady_ms = now_ms
         self.apply(Stimulus.LOADED if loaded else Stimulus.RELIEVED, now_ms=now_ms)
         if self.state is State.STABILIZING:
             has_waited = now_ms - self.since_ms >= self._settings.stabilize_ms
-            if has_waited and self.is_steady:
+            if has_waited and is_steady:
                 self.apply(Stimulus.STEADY, now_ms=now_ms)
         self._former = load
 
@@ -56,6 +58,13 @@ class Standing:
     def start_offloading(self, load: Load, *, now_ms: int) -> bool:
         """Whether a session in which it offloads may begin now; if so, it has."""
         return self.apply(self._stimulus(load, now_ms), now_ms=now_ms)
+
+    def is_moving(self, *, now_ms: int) -> bool:
+        """Whether metrics move, and have not done so for as long as they have to become steady after a session.
+
+        Where few messages are measured at a time they always move.
+        """
+        return self._steady_ms is None or 0 < now_ms - self._steady_ms < self._settings.stabilize_ms
 
     def may_offload(self, load: Load, *, now_ms: int) -> bool:
         """Whether it could."""
