@@ -37,10 +37,10 @@ def test_the_loads_of_all_prefixes_are_those_of_single_steps(metric: Metric, can
 
 
 def test_what_those_want_who_are_no_candidates_still_comes_in() -> None:
-    # All of what the first one wants is wanted by the second one, too, who does not move.
-    work = work_of([3, 3], ["0000000111", "0000001111"], HOST, IDLE)
-    move_in_order(work, uncovered(work), Metric.DELAY, np.array([0]))
-    assert work.moves == {0: 3}
+    # All of what the first two want is wanted by the last one, too, who does not move.
+    work = work_of([3, 3, 3], ["0000000111", "0000111000", "0000111111"], HOST, IDLE)
+    move_in_order(work, uncovered(work), Metric.DELAY, np.array([0, 1]))
+    assert work.moves == {0: 3, 1: 3}
     assert work.host.rate_msg_s == 10.0
 
 
