@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from client.moving import connected, horizon, message, moving, numbers, told
+from client.moving import ORDER, connected, horizon, message, moving, numbers, told
 from penstock.broker.frames import PubendNames, Subscribed
 from penstock.client.inbox import Inbox
 from penstock.client.inboxes import Inboxes
@@ -51,6 +51,16 @@ def test_what_has_no_positions_waits_for_the_end_of_the_old_connection_and_comes
     assert numbers(inbox, "loose") == [1, 2, 3, 4, 5, 6, 7]
 
 
+def test_who_is_asked_to_move_again_at_once_still_knows_what_came_before() -> None:
+    session, inbox, _ = ready()
+    told(session, message(1, 1), message(2, 1))
+    session.take_over()
+    session.end_overlap()
+    session.begin_move(ORDER)
+    told(session, message(2, 0), message(3, 0))
+    assert numbers(inbox, "loose") == [1, 2, 3], "the second one took longer over this connection"
+
+
 def test_a_pubend_that_turns_out_to_have_positions_gives_up_what_waits_of_it_in_order() -> None:
     session, inbox, newcomer = ready()
     told(newcomer, PubendNames(((2, "trades"),)), message(31, 2))
@@ -77,7 +87,7 @@ def test_what_is_remembered_of_the_old_connection_is_bounded(monkeypatch: pytest
     overlap, inbox = Overlap(inboxes), inboxes.add(wanted("TRUE"))
     for tick in range(5):
         overlap.deliver_old((1).to_bytes(4), Received("loose", tick, message(tick, 1).body), {})
-    assert len(overlap._seen) == 2
+    assert len(overlap.seen) == 2
     assert len(inbox.queue) == 5
 
 

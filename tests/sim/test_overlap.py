@@ -37,6 +37,24 @@ def test_where_there_are_positions_each_message_is_taken_from_whoever_brings_it_
     assert ticks(client, "quotes") == [6, 7, 8]
 
 
+def test_who_moves_again_at_once_may_still_be_brought_what_the_first_connection_had_brought() -> None:
+    client, overlap = subscribed()
+    overlap.opens((1, "quotes"))
+    for tick in (6, 7, 8):
+        overlap.deliver_old(1, "quotes", message(tick))
+    overlap.deliver_old(1, "loose", message(1))
+    overlap.deliver_new(1, "quotes", message(6))
+    overlap.is_final = True
+    overlap.finish()
+    again = Overlap(client, overlap)
+    for tick in (7, 8, 9, 9):
+        again.deliver_old(1, "quotes", message(tick))
+    for tick in (1, 2):
+        again.deliver_old(1, "loose", message(tick))
+    assert ticks(client, "quotes") == [6, 7, 8, 9, 9], "what it repeats by itself is not helped"
+    assert ticks(client, "loose") == [1, 2]
+
+
 def test_a_connection_that_repeats_itself_is_not_helped() -> None:
     client, overlap = subscribed()
     overlap.opens((1, "quotes"))

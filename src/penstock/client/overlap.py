@@ -28,11 +28,14 @@ _HELD_BYTES_MAX: Final = 16 * 1024 * 1024
 class Overlap:
     """The time in which a client has two connections."""
 
-    def __init__(self, inboxes: Inboxes) -> None:
+    def __init__(self, inboxes: Inboxes, former: Overlap | None = None) -> None:
+        """Begin; a former one that is not over tells what came before over a connection that is gone."""
         self._inboxes = inboxes
+        self._before = former.seen if former is not None else {}
         self._streams: dict[tuple[int, str], None] = {}
         """Subscriptions and pubends whose streams the new connection brings from where they are."""
-        self._seen: dict[tuple[int, bytes], None] = {}
+        self.seen: dict[tuple[int, bytes], None] = {}
+        """What came over the old connection, of pubends without positions: the latest of it."""
         self._held: deque[tuple[int, Received]] = deque()
         self._held_bytes = 0
         self._is_released = False
@@ -71,12 +74,14 @@ class Overlap:
 
     def deliver_old(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
         """A message over the old connection."""
+        if self._before:
+            numbers = self._without_repetitions(numbers, received)
         self._inboxes.deliver(numbers, received, woken)
         for inbox in self._named(numbers):
             if not inbox.positions.is_guaranteed(received.pubend):
-                self._seen[inbox.number, received.body[:MESSAGE_ID_BYTES]] = None
-                if len(self._seen) > _SEEN_MAX:
-                    del self._seen[next(iter(self._seen))]
+                self.seen[inbox.number, received.body[:MESSAGE_ID_BYTES]] = None
+                if len(self.seen) > _SEEN_MAX:
+                    del self.seen[next(iter(self.seen))]
 
     def deliver_new(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
         """A message over the new connection."""
@@ -105,8 +110,15 @@ class Overlap:
         self._is_released = True
         return self._deliver([each for each in held if not self._has_come(*each)])
 
+    def _without_repetitions(self, numbers: bytes, received: Received) -> bytes:
+        """Those for whom it did not come before over the connection that was left last."""
+        name = received.body[:MESSAGE_ID_BYTES]
+        return b"".join(
+            each.number.to_bytes(4) for each in self._named(numbers) if (each.number, name) not in self._before
+        )
+
     def _has_come(self, number: int, received: Received) -> bool:
-        return (number, received.body[:MESSAGE_ID_BYTES]) in self._seen
+        return (number, received.body[:MESSAGE_ID_BYTES]) in self.seen
 
     def _deliver(self, messages: list[tuple[int, Received]]) -> dict[int, Inbox]:
         self._held_bytes = sum(len(received.body) + MESSAGE_BYTES for _, received in self._held)

@@ -101,7 +101,7 @@ class Moving:
         assert self.roads is not None
         client.note(f"is asked to go to {order.broker}")
         arrival = self._arrival = _Arrival(order, client.line.welcome.broker)
-        self._overlap = Overlap(client)
+        self._overlap = Overlap(client, self._overlap)
         self.roads.reach(order.address)
         client.clock.after(_ARRIVE_US, lambda: self._fail_if(arrival, "it took too long"))
 

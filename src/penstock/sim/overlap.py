@@ -27,14 +27,18 @@ Key = tuple[int, str]
 class Overlap:
     """The time in which a client has two connections, and the last repetitions after it."""
 
-    def __init__(self, client: SimClient) -> None:
+    def __init__(self, client: SimClient, former: Overlap | None = None) -> None:
+        """Begin where the one before is not over: its new connection is the old one now, and may still repeat."""
         self._client = client
         self._streams: dict[Key, None] = {}
         self._held: deque[tuple[int, str, Deliver]] = deque()
-        self._seen: dict[tuple[int, bytes], None] = {}
+        self.seen: dict[tuple[int, bytes], None] = {}
         positions = client.subscribing.positions
         guaranteed = [(number, each) for number in client.wanted for each in client.subscriptions[number].positions]
         self._old_last = {key: positions.heard(*key) - 1 for key in guaranteed}
+        if former is not None:
+            self._old_last |= former.rest()
+        self._before = former.seen if former is not None else {}
         self._new_last: dict[Key, int] = {}
         self._floors: dict[Key, int] | None = None
         """When the old connection is gone: below these it had brought everything."""
@@ -50,6 +54,10 @@ class Overlap:
         if self._stays is not None:
             return not self._stays
         return self._floors == {} and self._client.clock.now_us >= self._ended_us + _TRAIL_US
+
+    def rest(self) -> dict[Key, int]:
+        """The streams that the new connection may still repeat something of, each with the last tick it has brought."""
+        return {key: self._new_last.get(key, -1) for key in self._floors or ()}
 
     def opens(self, key: Key) -> None:
         """The new connection brings a stream from where it is."""
@@ -73,8 +81,10 @@ class Overlap:
                 return
             if self._stays is not None:
                 self._stays.pop(key, None)
+        elif (number, frame.body[:MESSAGE_ID_BYTES]) in self._before:
+            return
         else:
-            self._seen[number, frame.body[:MESSAGE_ID_BYTES]] = None
+            self.seen[number, frame.body[:MESSAGE_ID_BYTES]] = None
         self._client.record(number, pubend, frame.tick, frame.body)
 
     def deliver_new(self, number: int, pubend: str, frame: Deliver) -> None:
@@ -86,7 +96,7 @@ class Overlap:
             self._held.append((number, pubend, frame))
             return
         last, self._new_last[key] = self._new_last.get(key, -1), frame.tick
-        if self._floors is not None and (number, frame.body[:MESSAGE_ID_BYTES]) in self._seen:
+        if self._floors is not None and (number, frame.body[:MESSAGE_ID_BYTES]) in self.seen:
             return
         floor = self._heard(key) if self._floors is None else self._floors.get(key, 0)
         if not last < frame.tick < floor:
@@ -106,7 +116,7 @@ class Overlap:
         self._ended_us = self._client.clock.now_us
         self._floors = {key: self._heard(key) for key in self._streams}
         for number, pubend, frame in self._held:
-            if (number, frame.body[:MESSAGE_ID_BYTES]) not in self._seen and number in self._client.wanted:
+            if (number, frame.body[:MESSAGE_ID_BYTES]) not in self.seen and number in self._client.wanted:
                 self._client.record(number, pubend, frame.tick, frame.body)
         self._held.clear()
 
