@@ -69,3 +69,18 @@ def test_clients_can_be_sent_away_for_a_while() -> None:
 
 def test_harm_follows_from_the_seed() -> None:
     assert harmed(3, 20)[1].timeline == harmed(3, 20)[1].timeline != harmed(4, 20)[1].timeline
+
+
+@pytest.mark.parametrize("is_repaired", [False, True])
+def test_links_become_as_quick_as_before_however_often_they_were_slowed_down(is_repaired: bool) -> None:
+    world, faults = harmed(2, 0)
+    before = {pair: link.options.latency_us for pair, link in world.links.items()}
+    for _ in range(20):
+        faults._delay()
+        world.run_for(300)
+    assert {pair: link.options.latency_us for pair, link in world.links.items()} != before
+    if is_repaired:
+        faults.repair()
+    else:
+        world.run_for(LASTS_MS_MAX)
+    assert {pair: link.options.latency_us for pair, link in world.links.items()} == before

@@ -40,6 +40,8 @@ class Faults:
     def __init__(self, world: World, pairs: list[_Pair]) -> None:
         self._world, self._chance = world, world.faults
         self._pairs = pairs
+        self._latencies_us: dict[_Pair, int] = {}
+        """Of links that were ever slow: how they were before."""
         self.counts: Counter[str] = Counter()
         """How often each kind of blow fell."""
         self.timeline: list[Blow] = []
@@ -58,6 +60,8 @@ class Faults:
             self._mend_disk(broker.device)
             if not broker.is_up:
                 self._world.restart(name, clock_offset_ms=self._chance.choice(_CLOCKS_MS))
+        for pair, latency_us in self._latencies_us.items():
+            self._world.link(*pair).slow_down(latency_us)
         for one, other in self._world.links:
             self._world.heal(one, other)
         for pair in self._pairs:
@@ -160,7 +164,8 @@ class Faults:
         link = self._world.link(*pair)
         latency_us = self._chance.choice(_SLOW_US)
         self.note("delay", f"the link {pair[0]} {pair[1]} takes {latency_us // 1_000} ms")
-        before_us = link.options.latency_us
+        # It may be slow already, for another reason that ends earlier.
+        before_us = self._latencies_us.setdefault(pair, link.options.latency_us)
         link.slow_down(latency_us)
         self._later(f"the link {pair[0]} {pair[1]} is quick again", partial(_quicken, link, before_us))
 
