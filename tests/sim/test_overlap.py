@@ -55,6 +55,31 @@ def test_who_moves_again_at_once_may_still_be_brought_what_the_first_connection_
     assert ticks(client, "loose") == [1, 2]
 
 
+def test_who_stayed_and_moves_at_once_may_still_be_brought_what_the_given_up_connection_had_brought() -> None:
+    client, overlap = subscribed()
+    overlap.opens((1, "quotes"))
+    overlap.deliver_old(1, "quotes", message(6))
+    for tick in (6, 7, 8):
+        overlap.deliver_new(1, "quotes", message(tick))
+    overlap.stay()
+    again = Overlap(client, overlap)
+    for tick in (7, 8, 9, 9):
+        again.deliver_old(1, "quotes", message(tick))
+    assert ticks(client, "quotes") == [6, 7, 8, 9, 9], "what it repeats by itself is not helped"
+
+
+def test_what_waited_comes_again_if_the_new_connection_is_lost_unless_its_stream_has_begun() -> None:
+    client, overlap = subscribed()
+    overlap.is_final = True
+    for pubend in ("late", "later"):
+        overlap.deliver_new(1, pubend, message(6))
+    assert client.deliveries == []
+    client.subscribing.on_subscribed(Subscribed(1, "TRUE", (), (("late", 5),)))
+    overlap.lose()
+    overlap.finish()
+    assert (ticks(client, "late"), ticks(client, "later")) == ([6], [])
+
+
 def test_a_connection_that_repeats_itself_is_not_helped() -> None:
     client, overlap = subscribed()
     overlap.opens((1, "quotes"))

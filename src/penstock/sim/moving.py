@@ -292,9 +292,11 @@ class Moving:
         if arrival is None or arrival.line is None or arrival.line.welcome is None:
             self._abandon()
             self._displaced, self._claimed = {}, {}
+            # All is stated anew on the next connection.
             if self._leaving is None:
-                # All is stated anew on the next connection.
                 self._overlap = None
+            elif self._overlap is not None:
+                self._overlap.lose()
             return False
         self._take_over(arrival, is_rescue=True)
         return True

@@ -56,7 +56,9 @@ class Overlap:
         return self._floors == {} and self._client.clock.now_us >= self._ended_us + _TRAIL_US
 
     def rest(self) -> dict[Key, int]:
-        """The streams that the new connection may still repeat something of, each with the last tick it has brought."""
+        """The streams that the client's own connection may still repeat, each with the last tick it has brought."""
+        if self._stays is not None:
+            return {key: self._old_last.get(key, -1) for key in self._stays}
         return {key: self._new_last.get(key, -1) for key in self._floors or ()}
 
     def opens(self, key: Key) -> None:
@@ -107,6 +109,13 @@ class Overlap:
     def stay(self) -> None:
         """There will be no new connection: the old one still brings what the new one has brought."""
         self._stays = {key: self._heard(key) for key in self._streams}
+        self._held.clear()
+
+    def lose(self) -> None:
+        """The new connection, which is the client's own, is gone: what it has brought and nobody got comes again."""
+        for key in dict.fromkeys(each[:2] for each in self._held):
+            if self._has_position(key):
+                self.opens(key)
         self._held.clear()
 
     def finish(self) -> None:
