@@ -207,7 +207,11 @@ class Moving:
 
     def _on_refused(self, arrival: _Arrival, number: int, reason: str) -> None:
         if "was taken over" in reason:
-            del arrival.stated[number]
+            # Somebody else may have got further than this client, which is where the name went on here.
+            heard, positions = self._client.subscribing.positions.heard, self._client.subscriptions[number].positions
+            positions |= {
+                pubend: max(tick, heard(number, pubend)) for pubend, tick in arrival.stated.pop(number).items()
+            }
             self._client.subscribing.on_refused(number, reason)
         else:
             self._fail_if(arrival, reason)
