@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from penstock.sim.migration_campaign import MigrationCampaign
 
 
@@ -14,3 +16,17 @@ def test_clients_that_move_while_brokers_crash_and_links_break_get_everything_on
         moved += campaign.moved
     assert moved["made"] > 10
     assert moved["failed"] > 0
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(82091333, id="a link was slow for good after two reasons to be so"),
+        pytest.param(1670349200, id="who stayed moves again"),
+        pytest.param(2641027187, id="what waited came twice"),
+        pytest.param(4062194794, id="somebody else had got further with a name"),
+    ],
+)
+def test_what_went_wrong_once_does_not_again(seed: int) -> None:
+    run = MigrationCampaign(seed).run()
+    assert run.is_sound, run.story()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.frames import (
@@ -21,9 +21,10 @@ from penstock.broker.frames import (
     Unsubscribe,
     Welcome,
 )
+from penstock.sim.arrival import Arrival
 from penstock.sim.line import Line
 from penstock.sim.link import End
-from penstock.sim.overlap import Key, Overlap
+from penstock.sim.overlap import Overlap
 from penstock.sim.positions import unpacked
 
 if TYPE_CHECKING:
@@ -45,21 +46,6 @@ class Roads:
     abandon: Callable[[str], None]
 
 
-@dataclass(slots=True)
-class _Arrival:
-    """The new one of two connections."""
-
-    order: Migrate
-    origin: str
-    line: Line | None = None
-    names: dict[int, str] = field(default_factory=dict)
-    asked_us: dict[int, int] = field(default_factory=dict)
-    stated: dict[int, dict[str, int]] = field(default_factory=dict)
-    """What each subscription that was asked for there has stated."""
-    confirmed: dict[int, Subscribed] = field(default_factory=dict)
-    begun: dict[Key, None] = field(default_factory=dict)
-
-
 class Moving:
     """The moves of one client."""
 
@@ -67,7 +53,7 @@ class Moving:
         self._client = client
         self.roads: Roads | None = None
         """How it reaches brokers that it is asked to go to; None if it cannot."""
-        self._arrival: _Arrival | None = None
+        self._arrival: Arrival | None = None
         self._leaving: Line | None = None
         self._overlap: Overlap | None = None
         self._old_names: dict[int, str] = {}
@@ -100,7 +86,7 @@ class Moving:
         assert client.line.welcome is not None
         assert self.roads is not None
         client.note(f"is asked to go to {order.broker}")
-        arrival = self._arrival = _Arrival(order, client.line.welcome.broker)
+        arrival = self._arrival = Arrival(order, client.line.welcome.broker)
         self._overlap = Overlap(client, self._overlap)
         self.roads.reach(order.address)
         client.clock.after(_ARRIVE_US, lambda: self._fail_if(arrival, "it took too long"))
@@ -158,7 +144,7 @@ class Moving:
         line.say(self._client.hello(arrival.order.session, arrival.origin))
         return True
 
-    def _on_silent(self, arrival: _Arrival, end: End) -> None:
+    def _on_silent(self, arrival: Arrival, end: End) -> None:
         if self._arrival is arrival:
             self._fail_if(arrival, "nothing was heard")
         else:
@@ -183,7 +169,7 @@ class Moving:
             else:
                 return
 
-    def _on_arrival(self, arrival: _Arrival, line: Line, frame: Frame) -> None:
+    def _on_arrival(self, arrival: Arrival, line: Line, frame: Frame) -> None:
         match frame:
             case Welcome():
                 line.welcome = frame
@@ -205,25 +191,26 @@ class Moving:
                 self._fail_if(arrival, "it cannot go on from here")
         self._look()
 
-    def _on_refused(self, arrival: _Arrival, number: int, reason: str) -> None:
+    def _on_refused(self, arrival: Arrival, number: int, reason: str) -> None:
         if "was taken over" in reason:
-            # Somebody else may have got further than this client, which is where the name went on here.
-            heard, positions = self._client.subscribing.positions.heard, self._client.subscriptions[number].positions
-            positions |= {
-                pubend: max(tick, heard(number, pubend)) for pubend, tick in arrival.stated.pop(number).items()
-            }
+            del arrival.stated[number]
             self._client.subscribing.on_refused(number, reason)
+            self._client.subscriptions[number].sessions[-1].reached |= arrival.behind_of(number)
         else:
             self._fail_if(arrival, reason)
 
-    def _on_horizons(self, arrival: _Arrival, frame: Horizons) -> None:
+    def _on_horizons(self, arrival: Arrival, frame: Horizons) -> None:
         pubend, named, overlap = arrival.names[frame.pubend], unpacked(frame.numbers), self._overlap
         assert overlap is not None
         for number in list(arrival.stated):
             key, positions = (number, pubend), self._client.subscriptions[number].positions
             if frame.is_only and number in named:
-                if not overlap.covers(key):
-                    if self._client.subscribing.positions.next_tick(number, pubend, frame.tick) < frame.tick:
+                reached = self._client.subscribing.positions.next_tick(number, pubend, frame.tick)
+                if overlap.covers(key):
+                    if reached < frame.tick:
+                        arrival.behind[key] = reached
+                else:
+                    if reached < frame.tick:
                         self._fail_if(arrival, f"{pubend} begins there ahead of here")
                         return
                     positions.setdefault(pubend, frame.tick)
@@ -233,7 +220,7 @@ class Moving:
                 continue
             positions[pubend] = max(frame.tick, positions.get(pubend, 0))
 
-    def _on_deliver(self, arrival: _Arrival, frame: Deliver) -> None:
+    def _on_deliver(self, arrival: Arrival, frame: Deliver) -> None:
         assert self._overlap is not None
         for number in unpacked(frame.numbers):
             if number in arrival.stated:
@@ -253,7 +240,7 @@ class Moving:
 
     # --- the move
 
-    def _open(self, arrival: _Arrival, number: int) -> None:
+    def _open(self, arrival: Arrival, number: int) -> None:
         """Ask for a subscription at the new broker, once it is in force at the old one."""
         record, line = self._client.subscriptions[number], arrival.line
         if line is None or line.welcome is None or number in arrival.stated or not record.is_confirmed:
@@ -266,7 +253,7 @@ class Moving:
             self._overlap.opens((number, pubend))
         line.say(frame)
 
-    def _is_ready(self, arrival: _Arrival) -> bool:
+    def _is_ready(self, arrival: Arrival) -> bool:
         overlap = self._overlap
         if arrival.line is None or arrival.line.welcome is None or overlap is None:
             return False
@@ -283,7 +270,7 @@ class Moving:
         if arrival is not None and self._is_ready(arrival):
             self._client.clock.after(_OVERLAP_US, lambda: self._make_if(arrival))
 
-    def _make_if(self, arrival: _Arrival) -> None:
+    def _make_if(self, arrival: Arrival) -> None:
         if self._arrival is arrival and self._is_ready(arrival):
             if self._client.publishing.published:
                 self._fail_if(arrival, "publishes")
@@ -305,7 +292,7 @@ class Moving:
         self._take_over(arrival, is_rescue=True)
         return True
 
-    def _take_over(self, arrival: _Arrival, *, is_rescue: bool = False) -> None:
+    def _take_over(self, arrival: Arrival, *, is_rescue: bool = False) -> None:
         client, line = self._client, arrival.line
         assert line is not None
         assert client.line is not None
@@ -327,6 +314,7 @@ class Moving:
             if number in arrival.confirmed:
                 asked_us, stated = arrival.asked_us[number], arrival.stated[number]
                 client.subscribing.move(arrival.confirmed[number], arrival.order.broker, asked_us, stated)
+                client.subscriptions[number].sessions[-2].reached |= arrival.behind_of(number)
             elif number in arrival.stated:
                 client.subscribing.wait_for(number, arrival.order.broker, arrival.stated[number])
             else:
@@ -348,7 +336,7 @@ class Moving:
             line.end.abort(loud=True)
             self._finish()
 
-    def _fail_if(self, arrival: _Arrival, reason: str) -> None:
+    def _fail_if(self, arrival: Arrival, reason: str) -> None:
         """It stays, if that is not settled."""
         if self._arrival is not arrival:
             return
