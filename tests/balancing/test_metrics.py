@@ -19,6 +19,7 @@ def measured(at_s: float, messages: int, **others: float) -> Measurement:
         int(values["subscriptions"]),
         values.get("cpu", 0.0),
         values.get("memory", 0.0),
+        handled=int(values["handled"]) if "handled" in values else None,
     )
 
 
@@ -73,3 +74,30 @@ def test_what_is_forgotten_counts_no_more() -> None:
     assert meter.rate_msg_s == 200, "until something was measured since"
     assert meter.add(measured(7, 1020, bytes_out=5200))
     assert (meter.rate_msg_s, meter.bytes_out_s, meter.span_ms) == (10, 100, 2_000)
+
+
+def test_what_is_worked_off_is_no_load() -> None:
+    meter = LoadMeter(window_ms=10_000, output_bandwidth=1000)
+    meter.add(measured(0, 1000, handled=800))
+    # Five seconds in which 100 came in and 200 were handled: twice as much as what comes in demands.
+    meter.add(measured(5, 1100, handled=1000, bytes_out=4000, cpu=1.0))
+    assert meter.rate_msg_s == 20
+    assert meter.bytes_out_s == pytest.approx(400)
+    assert meter.load.output == pytest.approx(0.4)
+    assert meter.load.cpu == pytest.approx(0.5)
+
+
+def test_what_piles_up_will_have_to_be_sent() -> None:
+    meter = LoadMeter(window_ms=10_000, output_bandwidth=1000)
+    meter.add(measured(0, 1000, handled=1000))
+    meter.add(measured(5, 1200, handled=1100, bytes_out=2000, cpu=1.0))
+    assert meter.load.output == pytest.approx(0.8)
+    assert meter.load.cpu == 1.0, "a processor is not busier than always"
+
+
+def test_a_broker_that_handles_nothing_shows_what_was_measured() -> None:
+    meter = LoadMeter(window_ms=10_000, output_bandwidth=1000)
+    meter.add(measured(0, 1000, handled=900))
+    meter.add(measured(5, 1200, handled=900, bytes_out=500, cpu=0.25))
+    assert meter.load.output == pytest.approx(0.1)
+    assert meter.load.cpu == 0.25

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from overlay import Overlay, TestClient
 from penstock.balancing.metrics import HostFigures
 from penstock.balancing.settings import BalancingSettings
@@ -90,6 +92,15 @@ def test_without_balancing_there_is_none() -> None:
     overlay = Overlay(BrokerSettings("a"))
     assert overlay.brokers["a"].balancing is None
     overlay.brokers["a"].measured(HostFigures(), now_ms=overlay.now_ms)
+
+
+def test_what_a_shell_works_off_is_no_load() -> None:
+    overlay = cluster()
+    for second in range(5):
+        overlay.wait(1_000)
+        overlay.measure("e1", HostFigures(1.0, 0.1, 0.0, 500 + 10 * second, 20 * second, 0))
+    balancer = balancing_of(overlay, "e1").balancer
+    assert balancer.load.cpu == pytest.approx(0.5), "half of what it handles has waited"
 
 
 def test_edges_hear_of_each_other_through_the_head() -> None:

@@ -3,6 +3,9 @@
 Ir = rate of incoming messages × average matching delay; Or = output bytes used / output bandwidth. Shells and brokers
 count upwards; a meter keeps the counts of the last while and looks at their differences, so that nothing depends on how
 often it is asked.
+
+What has piled up is no load (ours): a broker that works off more than comes in sends more, and its CPU is busier, than
+what comes in demands. So both are taken for each publication that was handled, times those that came in, as Ir is.
 """
 
 from __future__ import annotations
@@ -87,6 +90,8 @@ class Measurement:
     memory: float = 0.0
     memory_per_subscription: float = 0.0
     """The share of the memory that one takes."""
+    handled: int | None = None
+    """Publications that came in and wait no more; none if nothing ever waits."""
 
 
 class LoadMeter:
@@ -100,7 +105,7 @@ class LoadMeter:
         self.rate_msg_s = 0.0
         """Publications that come in."""
         self.bytes_out_s = 0.0
-        """Bytes sent to clients."""
+        """Bytes to be sent to clients for what comes in."""
         self.delay_s = 0.0
         """Average matching delay."""
         self.subscriptions_mean = 0.0
@@ -138,8 +143,9 @@ class LoadMeter:
     def _average(self) -> None:
         first, last = self._kept[0], self._kept[-1]
         seconds = (last.at_ms - first.at_ms) / 1000
+        demand = _demand(first, last)
         self.rate_msg_s = (last.messages_in - first.messages_in) / seconds
-        self.bytes_out_s = max(last.bytes_out - first.bytes_out, 0) / seconds
+        self.bytes_out_s = max(last.bytes_out - first.bytes_out, 0) / seconds * demand
         if last.matched > first.matched:
             self.delay_s = (last.matching_ns - first.matching_ns) / (last.matched - first.matched) / 1e9
         elif not last.subscriptions:
@@ -150,6 +156,14 @@ class LoadMeter:
             input=self.rate_msg_s * self.delay_s,
             output=self.bytes_out_s / self.output_bandwidth,
             delay_s=self.delay_s,
-            cpu=sum(each.cpu for each in later) / len(later),
+            # A processor that cannot keep up is busy, and no more than that: by how much too little it is, Ir tells.
+            cpu=sum(each.cpu for each in later) / len(later) * min(demand, 1.0),
             memory=last.memory,
         )
+
+
+def _demand(first: Measurement, last: Measurement) -> float:
+    """Publications that came in for each that was handled: below one, something is worked off that had piled up."""
+    if first.handled is None or last.handled is None or last.handled <= first.handled:
+        return 1.0
+    return (last.messages_in - first.messages_in) / (last.handled - first.handled)

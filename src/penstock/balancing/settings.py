@@ -65,7 +65,7 @@ class BalancingSettings:
     peer_ms: int = _is(35_000, "a peer not heard of for so long is not known any more (ours)", unit="ms", low=10)
     reply_ms: int = _is(5_000, "the longest wait for an answer (ours)", unit="ms", low=1)
     migration_ms: int = _is(500, "the longest wait for subscribers to arrive, for each of them", unit="ms", low=1)
-    global_session_ms: int = _is(900_000, "the longest session of two clusters (ours)", unit="ms", low=10)
+    global_session_ms: int = _is(300_000, "the longest session of two clusters (ours)", unit="ms", low=10)
     fruitless_ms: int = _is(120_000, "a partner with whom nothing could be done is left alone (ours)", unit="ms")
     return_ms: int = _is(600_000, "a subscriber does not go back to where it was (ours)", unit="ms")
     moves_max: int = _is(10_000, "subscribers that move in one session (ours)", low=1, high=1_000_000)

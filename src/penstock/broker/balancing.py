@@ -72,6 +72,7 @@ class Balancing:
                 figures.cpu,
                 figures.memory,
                 figures.memory_per_subscription,
+                None if figures.messages_in is None else figures.matched,
             )
         )
 

@@ -156,7 +156,7 @@ BALANCING_CLUSTERS: Final = Experiment(
     source=SOURCE,
     parameters=(
         Parameter("subscribers", 300, "subscribers; each costs as much as several", quick=40, minimum=20),
-        Parameter("seconds", 1_500, "simulated seconds of each run", quick=60, minimum=40),
+        Parameter("seconds", 1_000, "simulated seconds of each run", quick=60, minimum=40),
         Parameter("clusters_max", 8, "the most clusters", quick=2, minimum=2, maximum=8),
         PROCESSES,
     ),

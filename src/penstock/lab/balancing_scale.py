@@ -7,8 +7,8 @@ together take no longer than one of its runs; utilisations and matching delays a
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -99,18 +99,19 @@ def outcomes(context: Context, points: Sequence[Point]) -> list[Outcome]:
     """All of them, in their order, on as many processes as are wanted."""
     processes = context.integer("processes")
     if processes == 1:
-        return _gathered(context, map(outcome_of, points))
+        return [_told(context, outcome_of(point)) for point in points]
     # Spawned, not forked: what a fork inherits is no business of a run.
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return _gathered(context, pool.map(outcome_of, points))
+        # The largest first: begun last, it would keep one process busy long after the others are done.
+        order = sorted(range(len(points)), key=lambda place: -len(points[place].plan.edges))
+        running = {pool.submit(outcome_of, points[place]): place for place in order}
+        found = {running[each]: _told(context, each.result()) for each in as_completed(running)}
+    return [found[place] for place in range(len(points))]
 
 
-def _gathered(context: Context, running: Iterable[Outcome]) -> list[Outcome]:
-    found = []
-    for each in running:
-        found.append(each)
-        context.reporter.advance()
-    return found
+def _told(context: Context, outcome: Outcome) -> Outcome:
+    context.reporter.advance()
+    return outcome
 
 
 def totals(found: Sequence[Outcome]) -> dict[str, int]:

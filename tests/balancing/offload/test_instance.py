@@ -87,11 +87,11 @@ def test_input_does_not_fall_while_somebody_stays() -> None:
     assert work.present.tolist() == [True]
 
 
-def test_a_partner_that_knows_nothing_of_itself_is_taken_for_one_like_this() -> None:
+def test_a_partner_that_knows_nothing_of_itself_is_taken_for_a_slower_one() -> None:
     host = Figures(10.0, 100, 0.0, 10_000.0, 0.001, 0.0002)
     unknown = Figures(0.0, 0, 0.0, 10_000.0, 0.0, 0.0)
     work = work_of([100], ["0000000000"], host, unknown)
-    assert work.partner.delay_slope_s == 0.0002
+    assert work.partner.delay_slope_s == 0.0004
 
 
 def test_moves_are_bounded() -> None:

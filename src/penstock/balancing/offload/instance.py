@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,8 @@ from penstock.selectors.selector import Selector
 __all__ = ["Interest", "Offload", "Profile"]
 
 Floats = npt.NDArray[np.float64]
+_STRANGER: Final = 2.0
+"""So many times slower than this broker is one taken for that has never measured itself."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -97,8 +99,9 @@ class Offload:
         self.rates = profile.press.rates(self.input_msg_s)
         self.outputs = self.rates * profile.message_bytes
         if self.partner.delay_slope_s <= 0:
-            # A broker that never had subscribers knows nothing of itself: it is taken for one like this.
-            self.partner = _with_line(self.partner, self.host.delay_slope_s)
+            # A broker that never had subscribers knows nothing of itself. It is taken for a slower one: who gets too
+            # much gives it back, and that is an oscillation; who gets too little is asked again.
+            self.partner = _with_line(self.partner, self.host.delay_slope_s * _STRANGER)
 
     # --- as it is now
 
