@@ -24,3 +24,11 @@ def test_a_quick_run_measures_everything(tmp_path: Path) -> None:
     assert measured["oscillations"] == 0
     assert measured["sessions"] > 0
     assert (tmp_path / "balancing-local.png").exists()
+
+
+def test_without_balancing_everybody_waits_at_the_weakest(tmp_path: Path) -> None:
+    settings = ["subscribers=40", "seconds=120", "balanced=false"]
+    measured = run_experiment(BALANCING_LOCAL, settings, seed=1, quick=True, figures=tmp_path).measured
+    assert (measured["subscribers_B1"], measured["sessions"], measured["migrations"]) == (40, 0, 0)
+    assert measured["delay_overload_ms"] > 10_000
+    assert (measured["lost"], measured["duplicated"], measured["reordered"]) == (0, 0, 0), "late, but all of it"

@@ -36,6 +36,8 @@ _B1: Final = Machine(100, 64, 0.6)
 _HEAD: Final = Machine(2_000, 256, 10)
 _STEP_S: Final = 50
 _DRAIN_S: Final = 60
+_UNBALANCED: Final = BalancingSettings(detection_ms=1_000_000_000)
+"""Brokers measure and tell each other, but nobody ever looks whether that is balanced."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -108,7 +110,7 @@ def figures_of(run: LocalRun) -> dict[str, float]:
 
 
 def _run(context: Context) -> Mapping[str, float]:
-    run = run_local(context)
+    run = run_local(context, None if context.parameters["balanced"] else _UNBALANCED)
     context.figure(lambda figure: _draw(figure, run))
     return figures_of(run)
 
@@ -156,7 +158,7 @@ BALANCING_LOCAL: Final = Experiment(
     name="balancing-local",
     summary="2,000 subscribers join the weakest of four edges, and are spread by power",
     source=SOURCE,
-    parameters=PARAMETERS,
+    parameters=(*PARAMETERS, Parameter("balanced", True, "false: everybody stays where it is, for comparison")),
     published=_PUBLISHED,
     run=_run,
 )

@@ -43,7 +43,7 @@ _PUBLISHERS_FROM_S: Final = 5.0
 _QUIET_MS: Final = 600_000
 """Heartbeats of so many clients would only cost time; who is sent messages all the time is sent none, and says none."""
 _REPORT_MS: Final = 5_000
-_DRAIN_MS_MAX: Final = 3_600_000
+_DRAIN_MS_MAX: Final = 86_400_000
 
 
 @dataclass(slots=True, frozen=True)
