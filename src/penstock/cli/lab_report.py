@@ -22,12 +22,11 @@ from penstock.lab.report import (
     made_finding,
     read_finding,
     report_page,
-    swept_finding,
 )
 from penstock.model.errors import MisuseError, PenstockError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from penstock.cli.lab_report_sweep import Sweeper
 
 __all__ = ["EXAMPLES", "report"]
 
@@ -96,9 +95,9 @@ class _Maker:
     """Makes findings by running experiments."""
 
     def __init__(
-        self, reporter: Reporter, spark: SparkSession | None, seeds: str, *, quick: bool, resume: bool = False
+        self, reporter: Reporter, sweeper: Sweeper | None, seeds: str, *, quick: bool, resume: bool = False
     ) -> None:
-        self._reporter, self._spark, self._seeds, self._quick = reporter, spark, seeds, quick
+        self._reporter, self._sweeper, self._seeds, self._quick = reporter, sweeper, seeds, quick
         self._resume = resume and not quick
 
     def make(self, chosen: list[tuple[Entry, Experiment]], folder: Path) -> tuple[dict[str, Finding], list[str]]:
@@ -142,17 +141,9 @@ class _Maker:
         single = self._kept(entry, experiment, folder, swept=False)
         if single is None:
             single = made_finding(entry, experiment, folder, seed=1, quick=self._quick, reporter=self._reporter)
-        if self._spark is None or entry.is_live:
+        if self._sweeper is None or entry.is_live:
             return single
-        from penstock.pipeline.sweep import run_sweep
-        from penstock.pipeline.sweep_plan import planned
-        from penstock.pipeline.sweep_store import SweepStore
-
-        plan = planned(experiment, grid=[], settings=list(entry.settings), seeds=self._seeds, quick=False)
-        swept = run_sweep(self._spark, plan, SweepStore(folder / "sweeps" / entry.key, plan), self._reporter)
-        if swept.failures:
-            raise PenstockError(f"seed {swept.failures[0].seed}: {swept.failures[0].message}")
-        return swept_finding(entry, experiment, folder, swept.cells[0].metrics, seeds=words)
+        return self._sweeper.swept(entry, experiment, folder, single)
 
     def _kept(self, entry: Entry, experiment: Experiment, folder: Path, *, swept: bool) -> Finding | None:
         """What an earlier report left of a full run, if that may be taken."""
@@ -166,12 +157,14 @@ def _making(seeds: str, master: str, *, quick: bool, resume: bool) -> Iterator[_
         if quick:
             yield _Maker(reporter, None, seeds, quick=True)
             return
+        from penstock.cli.lab_report_sweep import Sweeper
         from penstock.pipeline.session import SessionSettings, check_requirements, using_session
 
         check_requirements()
         reporter.stage(f"starting Spark on {master}")
         with using_session(SessionSettings(master=master, app_name="penstock report")) as spark:
-            yield _Maker(reporter, spark, seeds, quick=False, resume=resume)
+            sweeper = Sweeper(spark, seeds, reporter, resume=resume)
+            yield _Maker(reporter, sweeper, seeds, quick=False, resume=resume)
 
 
 def _outside(finding: Finding) -> list[str]:

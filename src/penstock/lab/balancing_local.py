@@ -158,7 +158,10 @@ BALANCING_LOCAL: Final = Experiment(
     name="balancing-local",
     summary="2,000 subscribers join the weakest of four edges, and are spread by power",
     source=SOURCE,
-    parameters=(*PARAMETERS, Parameter("balanced", True, "false: everybody stays where it is, for comparison")),
+    parameters=(
+        *PARAMETERS,
+        Parameter("balanced", default=True, help="false: everybody stays where it is, for comparison"),
+    ),
     published=_PUBLISHED,
     run=_run,
 )
