@@ -160,7 +160,7 @@ BALANCING_LOCAL: Final = Experiment(
     source=SOURCE,
     parameters=(
         *PARAMETERS,
-        Parameter("balanced", default=True, help="false: everybody stays where it is, for comparison"),
+        Parameter("balanced", default=True, help="false: nobody is moved, for comparison"),
     ),
     published=_PUBLISHED,
     run=_run,
