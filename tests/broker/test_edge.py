@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from penstock.broker.edge import NEVER, CatchUp, Edge, HostSubscription
@@ -194,6 +195,25 @@ def test_each_stream_asks_for_what_is_in_doubt_within_its_window_and_again_after
     assert deadline_ms is not None
     assert 6_100 <= deadline_ms <= 6_350
     assert len(made.questions(now_ms=6_400, may_ask=lambda _: True)) == 3
+
+
+def test_what_did_not_fit_is_asked_for_as_soon_as_the_horizon_gets_there_and_not_after_a_while() -> None:
+    made = Edge("p", 0, 0, replace(SETTINGS, receive_window_bytes=100), Random(1))
+    made.learn(silence(9, 9))
+
+    def asked(now_ms: int) -> list[tuple[int, int]]:
+        return [(first, last) for first, last in made.questions(now_ms=now_ms, may_ask=lambda _: True)]
+
+    assert asked(5_000) == [(0, 8)]
+    for tick in (8, 6, 4, 2):
+        made.learn(Knowledge(tick, tick, [tick], [b"as long as this is"]))
+    assert asked(5_010) == []
+    for tick in (0, 2, 4, 6):
+        delivered, _ = made.learn(Knowledge(tick, tick + 1, [tick], [b"as long as this is"]))
+        assert delivered == ([6, 8] if tick == 6 else [tick])
+        # All of it: what comes in order always fits.
+        assert asked(5_020 + tick) == ([(2, 7)] if tick == 0 else [])
+    assert made.stream.horizon == 10
 
 
 def test_a_catch_up_whose_members_do_not_read_asks_for_nothing() -> None:

@@ -133,7 +133,9 @@ def test_within_any_bounds_what_is_demanded_is_delivered_once_in_order_and_compl
     for _ in range(LAST + 1):
         # Asking for the gaps, as far as the window goes, must come to an end; the last gap may be answered first.
         stream.heard = LAST
-        for gap in reversed(stream.gaps(LAST)):
+        end = LAST if stream.full_from is None else stream.full_from - 1
+        assert end >= stream.horizon or stream.horizon > LAST
+        for gap in reversed(stream.gaps(end)):
             learn(knowledge(wanted_since, gap.first, gap.last))
     assert stream.horizon == LAST + 1
     assert delivered == sorted(set(delivered))
@@ -188,6 +190,35 @@ def test_data_beyond_the_receive_window_is_ignored_and_counted() -> None:
     assert stream.ignored_ticks == 2
     assert stream.pending_bytes == 4
     assert pairs(stream) == [(0, 4), (8, 9)]
+
+
+@pytest.mark.parametrize("version", [0, COMPLETE])
+def test_what_came_and_did_not_fit_is_worth_asking_for_only_when_it_would(version: int) -> None:
+    # With room for two of these messages, whether the silence around them is believed or not.
+    stream = EdgeStream(0, EdgeSettings(window_ticks=100, window_bytes=2 * (64 + 10)))
+    stream.demand(1, 0)
+    for tick in (50, 5):
+        stream.learn(Knowledge(tick, tick, (tick,), (body(tick),), version))
+        assert stream.full_from is None
+    for tick in (30, 10, 20):
+        stream.learn(Knowledge(tick, tick, (tick,), (body(tick),), version))
+    assert stream.full_from == 10
+    stream.learn(Knowledge(0, 3, version=COMPLETE))
+    assert stream.full_from == 10
+    # The message at 5 is taken out, and makes room.
+    stream.learn(Knowledge(4, 4, version=COMPLETE))
+    assert stream.horizon == 6
+    assert stream.full_from is None
+
+
+def test_what_the_horizon_waits_for_is_worth_asking_for_though_nothing_else_fits() -> None:
+    stream = EdgeStream(0, EdgeSettings(window_ticks=100, window_bytes=64 + 10))
+    full_from = []
+    for first, last, *ticks in ((50, 50, 50), (10, 10, 10), (20, 20, 20), (200, 200, 200), (0, 9), (20, 20, 20)):
+        stream.learn(Knowledge(first, last, ticks, [body(tick) for tick in ticks]))
+        full_from.append(stream.full_from)
+    # When the horizon gets to what did not fit, what else did not is not known any more, until it comes again.
+    assert full_from == [None, 10, 10, 10, None, 20]
 
 
 def test_data_that_newer_knowledge_carries_for_ticks_taken_for_silence_is_kept() -> None:

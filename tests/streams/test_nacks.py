@@ -70,6 +70,18 @@ def test_no_more_ranges_are_asked_for_than_allowed() -> None:
     assert window.ask(gaps((5, 5), (9, 9)), now_ms=1) == gaps((9, 9))
 
 
+def test_what_there_is_no_room_for_is_asked_for_at_once_when_there_is() -> None:
+    window = NackWindow(Random(1), STEADY)
+    window.ask(gaps((0, 0), (5, 9), (20, 29)), now_ms=0)
+    assert window.ask(gaps((0, 0), (5, 9), (20, 29)), now_ms=10, full_from=7) == []
+    # Nor is it asked for again while there is none, and how long that takes is not how long answers take.
+    assert window.ask(gaps((0, 0), (5, 9), (20, 29)), now_ms=1_000, full_from=7) == gaps((0, 0), (5, 6))
+    assert window.rtt_ms is None
+    assert window.ask(gaps((7, 9), (20, 29)), now_ms=1_010) == gaps((7, 9), (20, 29))
+    window.ask(gaps((20, 29)), now_ms=1_050)
+    assert window.rtt_ms == 40
+
+
 def test_without_gaps_nothing_is_asked_for() -> None:
     window = NackWindow(Random(1), STEADY)
     assert window.ask([], now_ms=0) == []

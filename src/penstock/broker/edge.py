@@ -288,6 +288,6 @@ def _ask(stream: EdgeStream, nacks: NackWindow, control: NackControl, now_ms: in
     gaps = stream.gaps(control.until(stream.horizon))
     if control.on_gaps(gaps, now_ms=now_ms):
         gaps = stream.gaps(control.until(stream.horizon))
-    asking = nacks.ask(gaps, now_ms=now_ms)
+    asking = nacks.ask(gaps, now_ms=now_ms, full_from=stream.full_from)
     control.on_asked(asking, now_ms=now_ms)
     return asking

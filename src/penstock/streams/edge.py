@@ -3,7 +3,7 @@
 [Gryphon] section 2. The *doubt horizon* is the first tick that is unknown: everything before it can be delivered, in
 order and complete. Knowledge may come in any order, in pieces and repeatedly. What is contiguous with the horizon is
 taken in at once, however much it is. What lies beyond the *receive window*, or does not fit it, is ignored and asked
-for later; so a broker in recovery needs bounded memory.
+for later; so a broker in recovery needs bounded memory. What did not fit is not worth asking for until it does.
 
 A subscription that begins at a tick demands knowledge of its version of the filter from there on: the silence of an
 older version is not known to be silence, only its data is believed.
@@ -74,6 +74,17 @@ class EdgeStream:
         """Data that waits beyond the doubt horizon."""
         self.ignored_ticks = 0
         """Ticks with data that were ignored for lack of a window, so far; recovering brokers have some lately."""
+        self._ignored: tuple[int, int] | None = None
+        """The first of them beyond the doubt horizon, with the room that it needs."""
+
+    @property
+    def full_from(self) -> int | None:
+        """The tick from which on nothing should be asked for, as it came and there is still no room for it."""
+        if self._ignored is None:
+            return None
+        tick, weight = self._ignored
+        # What the doubt horizon waits for always fits.
+        return tick if tick > self.horizon and not self._fits(weight) else None
 
     def demand(self, version: int, from_tick: int) -> None:
         """A subscription of this version of the filter begins at a tick; in any order of ticks and versions."""
@@ -208,7 +219,7 @@ class EdgeStream:
             room_bytes -= len(body) + _MESSAGE_BYTES
             if tick > end or room_bytes < 0:
                 end = min(end, tick - 1)
-                self.ignored_ticks += 1
+                self._ignore(tick, len(body) + _MESSAGE_BYTES)
             else:
                 ticks.append(tick)
                 bodies.append(body)
@@ -229,13 +240,21 @@ class EdgeStream:
                 self._move(tick + 1)
             elif (
                 tick <= self._window_end
-                and self._pending_weight + len(body) + _MESSAGE_BYTES <= self._settings.window_bytes
+                and self._fits(len(body) + _MESSAGE_BYTES)
                 and len(self._known) < self._settings.ranges_max
             ):
                 self._insert([tick], [body])
                 self._known.put(tick, tick, _DATA)
             else:
-                self.ignored_ticks += 1
+                self._ignore(tick, len(body) + _MESSAGE_BYTES)
+
+    def _fits(self, weight: int) -> bool:
+        return self._pending_weight + weight <= self._settings.window_bytes
+
+    def _ignore(self, tick: int, weight: int) -> None:
+        self.ignored_ticks += 1
+        if self._ignored is None or not self.horizon < self._ignored[0] < tick:
+            self._ignored = (tick, weight)
 
     def _insert(self, ticks: Sequence[int], bodies: Sequence[bytes]) -> None:
         """Adds data to what is pending, which has none of it."""

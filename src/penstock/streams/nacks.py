@@ -60,12 +60,18 @@ class NackWindow:
         """The smoothed time from asking to knowing, once there was any."""
         return self._srtt_ms
 
-    def ask(self, gaps: list[TickRange], *, now_ms: int) -> list[TickRange]:
-        """Given all gaps within the window now: what to ask for, for the first time or again."""
+    def ask(self, gaps: list[TickRange], *, now_ms: int, full_from: int | None = None) -> list[TickRange]:
+        """Given all gaps within the window now: what to ask for, for the first time or again.
+
+        Nothing from the tick on from which there is no room: as soon as there is, it is asked for as if it were new.
+        """
         if not gaps and not self._asked:
             return []
         doubtful = TickRanges.of(*((gap.first, gap.last) for gap in gaps))
         self._settle(doubtful, now_ms)
+        if full_from is not None and gaps:
+            doubtful.remove(full_from, max(full_from, gaps[-1].last))
+            self._withdraw(full_from)
         asking: list[TickRange] = []
         for each in self._asked:
             if each.due_ms <= now_ms:
@@ -109,6 +115,16 @@ class NackWindow:
                 # Who asked twice does not know which question was answered.
                 self._measure(now_ms - each.asked_ms)
         self._asked = waiting
+
+    def _withdraw(self, first: int) -> None:
+        """Forgets what was asked for from a tick on; how long it took says nothing."""
+        last = self._wanted.last
+        if last is None or last < first:
+            return
+        self._wanted.remove(first, last)
+        for each in self._asked:
+            each.wanted.remove(first, last)
+        self._asked = [each for each in self._asked if each.wanted]
 
     def _measure(self, rtt_ms: int) -> None:
         if self._srtt_ms is None:
