@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from overlay import Overlay, TestClient, chain
 from penstock.broker import frames as f
 
@@ -150,6 +152,85 @@ def test_a_client_that_vanished_holds_its_position_for_a_grace_period() -> None:
         acknowledge(stays)
     assert reported(overlay)["sb"] > held
     assert overlay.disks["pb"].ticks("pb.a") == []
+
+
+def vanished(overlay: Overlay, stays: TestClient, publisher: bytes) -> int:
+    """A client with two subscriptions comes and vanishes, while another stays; the position that is kept for it."""
+    client = overlay.client("sb", publisher=publisher)
+    client.subscribe(1, "number < 0")
+    client.subscribe(2, "number > 0")
+    overlay.wait(GRACE_MS + 2_000)
+    acknowledge(client)
+    held = client.horizon()
+    overlay.leave(client)
+    overlay.wait(2_000)
+    acknowledge(stays)
+    overlay.wait(2_000)
+    assert reported(overlay)["sb"] == held
+    return held
+
+
+def test_a_client_that_came_back_holds_what_it_has_not_and_no_more() -> None:
+    overlay = line("pb", "sb", retain_ms=0)
+    stays, publisher = subscriber(overlay), overlay.client("pb")
+    held = vanished(overlay, stays, b"recognised")
+    publish(publisher, 1, 2, 3)
+    back = overlay.client("sb", publisher=b"recognised")
+    back.subscribe(1, "number < 0", ("pb.a", held), resumes=True)
+    back.subscribe(2, "number > 0", ("pb.a", held), resumes=True)
+    overlay.wait(2_000)
+    acknowledge(stays)
+    overlay.wait(2_000)
+    # It has come back, but has not said yet that it has got anything.
+    assert reported(overlay)["sb"] == held
+    assert back.numbers() == [1, 2, 3]
+    acknowledge(back)
+    overlay.wait(2_000)
+    assert reported(overlay)["sb"] > held
+    assert overlay.disks["pb"].ticks("pb.a") == []
+    assert not back.all(f.Lost)
+
+
+@pytest.mark.parametrize(
+    ("publisher", "numbers", "resumes"),
+    [
+        pytest.param(b"recognised", (2,), True, id="with one of two subscriptions"),
+        pytest.param(b"recognised", (1, 2), False, id="as if it had never been here"),
+        pytest.param(b"somebody else", (1, 2), True, id="as somebody else"),
+        pytest.param(b"", (1, 2), True, id="without saying who it is"),
+    ],
+)
+def test_who_may_not_have_come_back_is_waited_for(publisher: bytes, numbers: tuple[int, ...], resumes: bool) -> None:
+    overlay = line("pb", "sb", retain_ms=0)
+    stays = subscriber(overlay)
+    held = vanished(overlay, stays, b"recognised" if publisher else b"")
+    back = overlay.client("sb", publisher=publisher)
+    for number in numbers:
+        back.subscribe(number, "", ("pb.a", stays.horizon()), resumes=resumes)
+    for _ in range(3):
+        overlay.wait(1_000)
+        acknowledge(stays)
+        acknowledge(back)
+    assert reported(overlay)["sb"] == held
+    for _ in range(GRACE_MS // 1_000):
+        overlay.wait(1_000)
+        acknowledge(stays)
+        acknowledge(back)
+    assert reported(overlay)["sb"] > held
+    assert not overlay.brokers["sb"]._guaranteed.positions._recognised
+
+
+def test_a_pubend_of_which_who_came_back_said_nothing_is_waited_for() -> None:
+    overlay = line("pb", "sb", retain_ms=0)
+    stays = subscriber(overlay)
+    held = vanished(overlay, stays, b"recognised")
+    back = overlay.client("sb", publisher=b"recognised")
+    back.say(f.Subscribe(1, "", resumes=True), f.Subscribe(2, "", resumes=True))
+    overlay.wait(2_000)
+    acknowledge(stays)
+    acknowledge(back)
+    overlay.wait(2_000)
+    assert reported(overlay)["sb"] == held
 
 
 def test_the_last_client_of_a_host_is_waited_for_too() -> None:

@@ -116,6 +116,8 @@ class Desk:
         self._tracker.attach(peer.connection, frame.number, subscriber, durable=durable, selector=hosted.selector)
         if not hosted.durable:
             self._guaranteed.positions.hold(session, hosted.positions)
+        if hosted.resumes:
+            self._guaranteed.positions.go_on(session, frame.number)
         self._guaranteed.edges.subscribe(hosted, now_ms=now_ms)
         self._guaranteed.confirm_own(version, now_ms=now_ms)
         return change

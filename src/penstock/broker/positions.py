@@ -2,14 +2,14 @@
 
 About once a second every client hears, in order with its deliveries, up to which tick each stream has been sent to it,
 and acknowledges that. So positions move with silence, too. A client that vanishes keeps its positions for a grace
-period, in which it can come back and go on.
+period, in which it can come back and go on; here it is recognised, and counts where it goes on.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from penstock.broker.edge import NEVER, Edge, HostSubscription
 from penstock.broker.edges import Edges
@@ -20,11 +20,16 @@ from penstock.broker.rooms import Rooms
 __all__ = ["ClientPositions"]
 
 
-class _Ghost(NamedTuple):
+@dataclass(slots=True, frozen=True)
+class _Ghost:
     """A client that has vanished."""
 
     until_ms: int
+    client: bytes
+    """By which it is recognised; empty if it is not."""
     positions: dict[str, int]
+    numbers: dict[int, None]
+    """Its subscriptions with which it has not gone on here."""
 
 
 class ClientPositions:
@@ -36,6 +41,9 @@ class ClientPositions:
         self._pubends = rooms.pubends
         self._edges = edges
         self._ghosts: deque[_Ghost] = deque()
+        """Those who vanished, the first first."""
+        self._recognised: dict[bytes, list[_Ghost]] = {}
+        """Those of them that will be recognised when they come back."""
         self._moved: dict[str, dict[str, tuple[int, int]]] = {}
 
     @staticmethod
@@ -101,7 +109,19 @@ class ClientPositions:
     def leave(self, session: Session, *, now_ms: int) -> None:
         """A client has vanished: it may come back."""
         if session.subscriptions and session.acknowledged:
-            self._ghosts.append(_Ghost(now_ms + self._settings.grace_ms, session.acknowledged))
+            until_ms, client = now_ms + self._settings.grace_ms, session.publisher_id
+            ghost = _Ghost(until_ms, client, dict(session.acknowledged), dict.fromkeys(session.subscriptions))
+            self._ghosts.append(ghost)
+            if client:
+                self._recognised.setdefault(client, []).append(ghost)
+
+    def go_on(self, session: Session, number: int) -> None:
+        """A client has come back for a subscription; with the last, what it holds itself need not be kept for it."""
+        for ghost in self._recognised.get(session.publisher_id, ()):
+            ghost.numbers.pop(number, None)
+            if not ghost.numbers:
+                for pubend in session.acknowledged:
+                    ghost.positions.pop(pubend, None)
 
     def tell(self) -> None:
         """Tells every client how far each stream has been sent to it."""
@@ -137,13 +157,18 @@ class ClientPositions:
     def of_host(self, *, now_ms: int) -> Iterator[tuple[str, int]]:
         """Each pubend with the tick below which all clients have everything."""
         while self._ghosts and self._ghosts[0].until_ms <= now_ms:
-            self._ghosts.popleft()
+            self._forget(self._ghosts.popleft())
         known = [
             peer.session.acknowledged for peer in self._connections.peers.values() if peer.session and _listens(peer)
         ]
         known += [ghost.positions for ghost in self._ghosts]
         for pubend, edge in self._edges.edges.items():
             yield pubend, min([edge.position(), *(each[pubend] for each in known if pubend in each)])
+
+    def _forget(self, ghost: _Ghost) -> None:
+        left = [each for each in self._recognised.pop(ghost.client, ()) if each is not ghost]
+        if left:
+            self._recognised[ghost.client] = left
 
     def _behind(self, edge: Edge) -> dict[int, bytes]:
         """The subscriptions for which the shared stream is not, by connection."""
