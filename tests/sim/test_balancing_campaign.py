@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from penstock.sim.balancing_campaign import BalancingCampaign
 
 
@@ -17,3 +19,15 @@ def test_clients_of_brokers_that_balance_themselves_get_everything_once_and_in_o
     assert counts["sessions"] > 3
     assert counts["migrations"] > 3
     assert counts["harmed"] > 0
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(2663176806, id="logs were kept for a minute for who had long come back"),
+        pytest.param(334603480, id="what had not fitted was asked for seconds after it would have"),
+    ],
+)
+def test_what_did_not_come_to_rest_once_does_now(seed: int) -> None:
+    run = BalancingCampaign(seed).run()
+    assert run.is_sound, run.story()
