@@ -42,6 +42,18 @@ _AHEAD_US: Final = 20_000
 _BATCH_BYTES: Final = 16 * 1024
 _NUMBER: Final = 1
 """The number of the only subscription of a member."""
+_NOWHERE: Final = -1
+"""The position in a stream of which nothing is known yet."""
+
+
+class _Stream:
+    """What a member has of one pubend, over whatever connection it came."""
+
+    __slots__ = ("position", "ticks")
+
+    def __init__(self) -> None:
+        self.position = _NOWHERE
+        self.ticks = array("Q")
 
 
 class OutputPort:
@@ -127,6 +139,7 @@ class Port:
         "peer",
         "port",
         "session",
+        "streams",
     )
 
     def __init__(self, member: Member, broker: SimBroker, port: OutputPort, session: int) -> None:
@@ -139,6 +152,8 @@ class Port:
         self.is_queued = False
         self.begun: dict[str, None] = {}
         self.names: dict[int, str] = {}
+        self.streams: dict[int, _Stream] = {}
+        """By the numbers that the broker has given to pubends."""
         # What a broker's shell expects of an end: the other end and what carries its frames are this one, too.
         self.peer = self.outward = self
         self.node = member
@@ -186,10 +201,9 @@ class Member:
         "name",
         "overlay",
         "ports",
-        "positions",
         "selector",
         "starts",
-        "ticks",
+        "streams",
         "trail",
         "twice",
     )
@@ -203,11 +217,10 @@ class Member:
         self.current: Port | None = None
         self.ports: dict[int, Port] = {}
         """By migration: connections that were opened and are not the current one yet."""
-        self.positions: dict[str, int] = {}
         self.starts: dict[str, int] = {}
         """By pubend: where it began."""
-        self.ticks: dict[str, array[int]] = {}
-        """By pubend: what it got, in order."""
+        self.streams: dict[str, _Stream] = {}
+        """By pubend: how far it is, and what it got."""
         self.arrived_us = 0
         """When the last of that came."""
         self.trail: list[tuple[int, str]] = []
@@ -219,6 +232,16 @@ class Member:
     def broker(self) -> str:
         """Where it is."""
         return self.current.broker.name if self.current else ""
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """By pubend: the first tick that it does not have."""
+        return {name: each.position for name, each in self.streams.items() if each.position != _NOWHERE}
+
+    @property
+    def ticks(self) -> dict[str, array[int]]:
+        """By pubend: what it got, in order."""
+        return {name: each.ticks for name, each in self.streams.items() if each.ticks}
 
     @property
     def is_subscribed(self) -> bool:
@@ -234,12 +257,21 @@ class Member:
     def receive(self, port: Port, frames: list[Frame], arrival_us: int) -> None:
         """Frames have been put on their way, and arrive then."""
         for frame in frames:
-            if type(frame) is Deliver:
-                self._on_deliver(port, frame, arrival_us)
-            elif type(frame) is Horizons:
-                self._on_horizons(port, frame)
-            else:
-                self._on_control(port, frame, arrival_us)
+            if type(frame) is not Deliver:
+                self._on_other(port, frame, arrival_us)
+                continue
+            # In place: this is the hottest path of the balancing experiments.
+            stream, tick = port.streams[frame.pubend], frame.tick
+            if tick < stream.position:
+                # Brought by the other connection already: what the client library drops, too.
+                self.twice += 1
+                continue
+            stream.position = tick + 1
+            stream.ticks.append(tick)
+            self.arrived_us = arrival_us
+            output = port.port
+            output.delivered += 1
+            output.delay_us += arrival_us - (tick >> 16) * 1_000
 
     def on_gone(self, port: Port) -> None:
         """A connection is gone: a new broker that died leaves the member where it was."""
@@ -263,21 +295,17 @@ class Member:
             else:
                 self.clock.after(1_000_000, self._come_back)
 
-    def _on_deliver(self, port: Port, frame: Deliver, arrival_us: int) -> None:
-        pubend, tick, positions = port.names[frame.pubend], frame.tick, self.positions
-        if tick < positions.get(pubend, 0):
-            # Brought by the other connection already: what the client library drops, too.
-            self.twice += 1
-            return
-        positions[pubend] = tick + 1
-        ticks = self.ticks.get(pubend)
-        if ticks is None:
-            ticks = self.ticks[pubend] = array("Q")
-        ticks.append(tick)
-        self.arrived_us = arrival_us
-        output = port.port
-        output.delivered += 1
-        output.delay_us += arrival_us - (tick >> 16) * 1_000
+    def _stream(self, pubend: str) -> _Stream:
+        found = self.streams.get(pubend)
+        if found is None:
+            found = self.streams[pubend] = _Stream()
+        return found
+
+    def _on_other(self, port: Port, frame: Frame, arrival_us: int) -> None:
+        if type(frame) is Horizons:
+            self._on_horizons(port, frame)
+        else:
+            self._on_control(port, frame, arrival_us)
 
     def _on_horizons(self, port: Port, frame: Horizons) -> None:
         pubend = port.names[frame.pubend]
@@ -285,12 +313,13 @@ class Member:
             port.begun[pubend] = None
         elif pubend not in port.begun or frame.numbers:
             return
-        if frame.tick > self.positions.get(pubend, 0):
-            self.positions[pubend] = frame.tick
+        stream = port.streams[frame.pubend]
+        stream.position = max(stream.position, frame.tick)
 
     def _on_control(self, port: Port, frame: Frame, arrival_us: int) -> None:
         if isinstance(frame, PubendNames):
             port.names.update(frame.names)
+            port.streams.update({number: self._stream(name) for number, name in port.names.items()})
         elif isinstance(frame, Welcome):
             stated = tuple(self.positions.items())
             self._say(port, Subscribe(_NUMBER, self.selector, stated, resumes=bool(self.starts)), arrival_us)
@@ -308,7 +337,9 @@ class Member:
     def _on_subscribed(self, port: Port, frame: Subscribed, arrival_us: int) -> None:
         for pubend, tick in frame.starts:
             self.starts.setdefault(pubend, tick)
-            self.positions.setdefault(pubend, tick)
+            stream = self._stream(pubend)
+            if stream.position == _NOWHERE:
+                stream.position = tick
         if port is self.current and (not self.trail or self.trail[-1][1] != port.broker.name):
             self.trail.append((arrival_us, port.broker.name))
         if port.session in self.ports and not frame.pending:
