@@ -6,6 +6,7 @@ import atexit
 import logging
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -49,6 +50,14 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
 """
+_PYTHON: Final = """\
+#!/bin/sh
+case ${PYTHONPATH%%:*} in */pyspark.zip) PYTHONPATH=${PYTHONPATH#*:};; esac
+export PYTHONPATH
+exec PYTHON "$@"
+"""
+"""Spark puts an archive of PySpark in front of what is installed, and Python compiles whatever it takes from an archive
+anew in every process: more than half a second for each worker, instead of a tenth."""
 
 
 class _Folder:
@@ -128,9 +137,19 @@ def set_environment(master: str) -> None:
         os.environ["JAVA_HOME"] = str(java.home)
     else:
         os.environ.pop("JAVA_HOME", None)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "PYSPARK_PYTHON" not in os.environ:
+        is_ours = master.startswith("local") and "SPARK_HOME" not in os.environ
+        os.environ["PYSPARK_PYTHON"] = str(_quick_python()) if is_ours else sys.executable
     if _LOOPBACK_MASTER.match(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def _quick_python() -> Path:
+    """A command that is this Python, and does not import PySpark from an archive."""
+    path = spark_folder() / "python"
+    path.write_text(_PYTHON.replace("PYTHON \"", f"{shlex.quote(sys.executable)} \""), encoding="utf-8")
+    path.chmod(0o700)
+    return path
 
 
 def launched(conf: SparkConf, folder: Path) -> JavaGateway:

@@ -2,7 +2,9 @@
 
 The feeds publish at different rates, so that a limit has somebody to spare. Of the paper's six templates of selectors
 only those with a symbol are used: subscribers who want the whole market would be a tenth of all traffic each, and a
-few of them moved would already balance the brokers. Everything follows from the seed.
+few of them moved would already balance the brokers. A feed quotes one symbol after the other, each from any day: in
+every second each has its share of the traffic, so that within seconds there are loads to go by. Everything follows from
+the seed.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import cycle, islice
+from itertools import chain, cycle, islice
 from random import Random
 from typing import Final
 
@@ -64,8 +66,8 @@ class Market:
 
     def quotes(self, feed: Feed) -> Iterator[Publication]:
         """The quotes of a feed, for ever."""
-        place, every = self.feeds.index(feed), self._workload.sample(_QUOTES)
-        return ({**quote, FEED: feed.name} for quote in cycle(every[place :: len(self.feeds)]))
+        own = self._rounds()[self.feeds.index(feed) :: len(self.feeds)]
+        return ({**quote, FEED: feed.name} for quote in cycle(chain.from_iterable(own)))
 
     def delivered_bytes_s(self) -> float:
         """Bytes per second to all subscribers together, estimated: by which the power of brokers is chosen."""
@@ -76,6 +78,13 @@ class Market:
             size = len(encode_body(MessageId(1, 1, 1, 1), Message(quote, SENT_AT.pack(0) + FILLING))) + _FRAME_BYTES
             total += size * sum(fit(quote) is True for fit in fits)
         return total / len(quotes) * self._rate
+
+    def _rounds(self) -> list[tuple[Publication, ...]]:
+        """Rounds of quotes, each with one of every symbol."""
+        by_symbol: dict[object, list[Publication]] = {}
+        for quote in self._workload.sample(_QUOTES):
+            by_symbol.setdefault(quote["symbol"], []).append(quote)
+        return list(zip(*by_symbol.values(), strict=False))
 
 
 def with_mark(selector: str) -> str:

@@ -104,10 +104,10 @@ def _balancing(settings: StorySettings) -> Mapping[str, int | float]:
     smoothing_ms = settings.smoothing_ms
     return {
         "local_ratio_trigger": 0.06,
-        "measure_ms": 250,
+        "measure_ms": settings.detection_ms // 2,
         "smoothing_ms": smoothing_ms,
-        "detection_ms": 500,
-        "pie_ms": 500,
+        "detection_ms": settings.detection_ms,
+        "pie_ms": settings.detection_ms,
         "peer_ms": 10_000,
         "stabilize_ms": smoothing_ms,
         "stabilize_share": 0.2,

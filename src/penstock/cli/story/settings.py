@@ -32,6 +32,8 @@ class StorySettings:
     """Budget of one shipment (Δop)."""
     smoothing_ms: int = 3_000
     """What balancing averages loads over."""
+    detection_ms: int = 500
+    """Between two looks of balancing at these loads."""
     traced: int = 1_000
     """Messages that are traced in bulk."""
     with_spark: bool = True
@@ -46,6 +48,7 @@ FAST: Final = StorySettings(
     token_s=10.0,
     ship_interval_ms=1_500,
     ship_turn_ms=150,
-    smoothing_ms=1_000,
+    smoothing_ms=600,
+    detection_ms=250,
 )
 """As short as it can be: everything that ``FULL`` shows, with less time to look at it."""

@@ -10,15 +10,16 @@ from contextlib import aclosing
 from random import Random
 from typing import Final
 
+from penstock.cli.demo_verdict import SentMessage
 from penstock.cli.story.outcome import Told
-from penstock.cli.story.plan import HOSTS, can_ship
+from penstock.cli.story.plan import PUBLISHING, can_ship
 from penstock.cli.story.spark_worker import Work
 from penstock.cli.story.stage import Stage
 from penstock.cli.story.token import shipped_since
 from penstock.pipeline.errors import JavaMissingError, SparkMissingError
 from penstock.pipeline.session import check_requirements
 
-__all__ = ["missing_for_spark", "spark", "warm_up"]
+__all__ = ["missing_for_spark", "rehearse", "spark", "warm_up"]
 
 _STORED_S: Final = 1.5
 """What was recorded last is stored by then, and shipped at the turn after that."""
@@ -41,15 +42,28 @@ async def warm_up(stage: Stage) -> None:
         await stage.spark.start()
 
 
+async def rehearse(stage: Stage) -> None:
+    """Let Spark do once what it will have to do, with what there is by now."""
+    sent = stage.crowd.sent[: stage.settings.traced]
+    if sent and not _reason_against(stage):
+        for steps in (["archive"], ["trace", "audit"]):
+            await stage.spark.hand(_work(stage, steps, sent, is_rehearsal=True))
+
+
 async def spark(stage: Stage, told: Told) -> None:
     """Have the work done, and tell what came of it."""
     if problem := _reason_against(stage):
         stage.say(told, f"left out: {problem}")
         return
+    sent = stage.crowd.sent
+    some = Random(stage.settings.seed).sample(sent, k=min(stage.settings.traced, len(sent)))
+    # The archive has what publishers sent: it need not wait for what brokers ship.
+    await stage.spark.hand(_work(stage, ["archive"], some))
     await _all_shipped(stage, told)
+    await stage.spark.hand(_work(stage, ["trace", "audit"], some))
     told.facts["audit_clean"] = None
     steps: list[str] = []
-    async with aclosing(stage.spark.findings(_work(stage))) as findings:
+    async with aclosing(stage.spark.findings()) as findings:
         async for each in findings:
             steps.append(each.step)
             for line in each.lines:
@@ -61,10 +75,10 @@ async def spark(stage: Stage, told: Told) -> None:
         stage.say(told, "Spark did not get to the end of its work")
         told.as_expected = False
         return
-    traced, rows, sent = told.facts["trace"], told.facts["archive"]["rows"], len(stage.crowd.sent)
-    if rows != sent:
-        stage.say(told, f"{sent:,} messages were published, and {rows:,} archived")
-    told.as_expected = told.facts["audit_clean"] is True and traced["ids"] == traced["found"] and rows == sent
+    traced, rows = told.facts["trace"], told.facts["archive"]["rows"]
+    if rows != len(sent):
+        stage.say(told, f"{len(sent):,} messages were published, and {rows:,} archived")
+    told.as_expected = told.facts["audit_clean"] is True and traced["ids"] == traced["found"] and rows == len(sent)
 
 
 def _reason_against(stage: Stage) -> str:
@@ -82,15 +96,16 @@ async def _all_shipped(stage: Stage, told: Told) -> None:
         stage.say(told, "not all brokers have shipped their last records; what is missing is missing below")
 
 
-def _work(stage: Stage) -> Work:
-    sent = stage.crowd.sent
-    some = Random(stage.settings.seed).sample(sent, k=min(stage.settings.traced, len(sent)))
-    times = [each.id.timestamp_ms for each in sent]
+def _work(stage: Stage, steps: list[str], traced: list[SentMessage], *, is_rehearsal: bool = False) -> Work:
+    times = [each.id.timestamp_ms for each in stage.crowd.sent]
     return Work(
-        brokers=",".join(stage.overlay.brokers.url(name) for name in HOSTS[:2]),
+        # Where messages come from, so that no link has more to carry for it.
+        brokers=stage.overlay.brokers.url(PUBLISHING),
         lake=str(stage.lake),
-        out=str(stage.lake.with_name("traces")),
-        ids=[str(each.id) for each in some],
+        out=str(stage.lake.with_name("rehearsal" if is_rehearsal else "traces")),
+        ids=[str(each.id) for each in traced],
         first_ms=min(times) - _SLACK_MS,
         end_ms=max(times) + 60_000,
+        steps=steps,
+        is_rehearsal=is_rehearsal,
     )

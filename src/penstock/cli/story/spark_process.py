@@ -31,7 +31,7 @@ _LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class SparkProcess:
-    """One worker; leave its context, and it is gone with its Java."""
+    """One worker, which leads a group of its own; leave this context, and it is gone with its Java."""
 
     def __init__(self, command: Sequence[str] = _COMMAND) -> None:
         self._command = command
@@ -56,20 +56,23 @@ class SparkProcess:
                 stderr=asyncio.subprocess.DEVNULL,
                 limit=_LINE_BYTES_MAX,
                 env={**os.environ, **_JAVA},
-                # A session of its own: Ctrl-C at the terminal is for us, and we end it in order.
-                start_new_session=True,
             )
         return self._process
 
-    async def findings(self, work: Work) -> AsyncGenerator[Finding, None]:
-        """Hand over the work; what the worker says of it, line by line."""
+    async def hand(self, work: Work) -> None:
+        """Hand over work, which the worker does when it is ready."""
         process = await self.start()
         assert process.stdin is not None
-        assert process.stdout is not None
         # Who has ended already says so by the end of its lines.
         with suppress(ConnectionError):
             process.stdin.write(msgspec.json.encode(work) + b"\n")
             await process.stdin.drain()
+
+    async def findings(self) -> AsyncGenerator[Finding, None]:
+        """What the worker says of its work, line by line; there is no more of it."""
+        process = await self.start()
+        assert process.stdin is not None
+        assert process.stdout is not None
         process.stdin.close()
         try:
             while True:

@@ -23,7 +23,7 @@ from penstock.cli.story.outcome import Outcome, Told
 from penstock.cli.story.plan import HOSTS, JOINED, PUBLISHING
 from penstock.cli.story.sampling import Sampler
 from penstock.cli.story.settings import StorySettings
-from penstock.cli.story.spark import spark, warm_up
+from penstock.cli.story.spark import rehearse, spark, warm_up
 from penstock.cli.story.spark_process import SparkProcess
 from penstock.cli.story.spreading import spreading
 from penstock.cli.story.stage import Stage
@@ -41,8 +41,8 @@ Play: TypeAlias = Callable[[Stage, Told], Awaitable[None]]
 _STALLED_S_MAX: Final = 60.0
 """When nothing has arrived anywhere for so long, what has not arrived is lost."""
 
-_WARM_UP_AT: Final = "token"
-"""The first chapter that measures no rates: from here on Spark may have some of the processors to start."""
+_REHEARSED_AT: Final = "links"
+"""Before this chapter there is enough on record for Spark to rehearse with."""
 
 CHAPTERS: Final[tuple[tuple[str, str, str, Play], ...]] = (
     (
@@ -120,9 +120,10 @@ async def _flowing(stage: Stage, chapters: list[Told]) -> None:
     stop = asyncio.Event()
     publishing = asyncio.gather(*(each.run(stop) for each in stage.crowd.publishers))
     try:
+        await warm_up(stage)
         for number in range(len(CHAPTERS) - 1):
-            if CHAPTERS[number][0] == _WARM_UP_AT:
-                await warm_up(stage)
+            if CHAPTERS[number][0] == _REHEARSED_AT:
+                await rehearse(stage)
             await _played(stage, chapters, number)
             if publishing.done():
                 # It ends before it is told to only if something went wrong.
