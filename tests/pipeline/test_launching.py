@@ -23,7 +23,7 @@ KEPT = "from penstock.pipeline.launching import driver_log, spark_folder; print(
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "SPARK_HOME", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.setattr(launching, "find_java", lambda: Java(Path("/jdk/bin/java"), 17))
@@ -43,7 +43,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def test_spark_is_told_its_java_its_python_and_loopback_where_the_master_is(master: str, address: str | None) -> None:
     set_environment(master)
     assert os.environ["JAVA_HOME"] == "/jdk"
-    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert (os.environ["PYSPARK_PYTHON"] == sys.executable) is not master.startswith("local")
     assert os.environ.get("SPARK_LOCAL_IP") == address
 
 
@@ -52,6 +52,30 @@ def test_what_the_user_has_set_stays(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("SPARK_LOCAL_IP", "10.0.0.7")
     set_environment("local[*]")
     assert (os.environ["PYSPARK_PYTHON"], os.environ["SPARK_LOCAL_IP"]) == ("/their/python", "10.0.0.7")
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [("/spark/python/lib/pyspark.zip:/a:/b", "/a:/b"), ("/a:/lib/pyspark.zip:/b", "/a:/lib/pyspark.zip:/b"), ("", "")],
+)
+def test_the_python_of_an_embedded_spark_is_this_one_without_the_archive_of_pyspark(given: str, seen: str) -> None:
+    set_environment("local[2]")
+    asked = "import os, sys; print(sys.executable); print(os.environ['PYTHONPATH'])"
+    told = subprocess.run(
+        [os.environ["PYSPARK_PYTHON"], "-c", asked],
+        env={**os.environ, "PYTHONPATH": given},
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert told.stdout.splitlines() == [sys.executable, seen]
+
+
+def test_another_spark_brings_its_own_pyspark(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("SPARK_HOME", "/their/spark")
+    set_environment("local[2]")
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
 
 
 def test_a_java_home_that_was_passed_over_is_not_given_to_spark(environment: pytest.MonkeyPatch) -> None:

@@ -52,9 +52,9 @@ logger.gateway.level = error
 """
 _PYTHON: Final = """\
 #!/bin/sh
-case ${PYTHONPATH%%:*} in */pyspark.zip) PYTHONPATH=${PYTHONPATH#*:};; esac
+case ${PYTHONPATH%%%%:*} in */pyspark.zip) PYTHONPATH=${PYTHONPATH#*:};; esac
 export PYTHONPATH
-exec PYTHON "$@"
+exec %(python)s "$@"
 """
 """Spark puts an archive of PySpark in front of what is installed, and Python compiles whatever it takes from an archive
 anew in every process: more than half a second for each worker, instead of a tenth."""
@@ -147,7 +147,7 @@ def set_environment(master: str) -> None:
 def _quick_python() -> Path:
     """A command that is this Python, and does not import PySpark from an archive."""
     path = spark_folder() / "python"
-    path.write_text(_PYTHON.replace("PYTHON \"", f"{shlex.quote(sys.executable)} \""), encoding="utf-8")
+    path.write_text(_PYTHON % {"python": shlex.quote(sys.executable)}, encoding="utf-8")
     path.chmod(0o700)
     return path
 

@@ -44,3 +44,11 @@ def test_marks_are_for_everybody() -> None:
     assert fits({MARK: "gold"}) is True
     assert fits({"symbol": "A", "volume": 4}) is True
     assert fits({"symbol": "A", "volume": 2}) is not True
+
+
+def test_a_feed_quotes_one_symbol_after_the_other() -> None:
+    market = Market(1, rate=100.0, subscribers=4)
+    for feed in market.feeds:
+        symbols = [quote["symbol"] for quote in islice(market.quotes(feed), 40)]
+        assert len(set(symbols[:20])) == 20
+        assert symbols[:20] == symbols[20:]

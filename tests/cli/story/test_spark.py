@@ -11,7 +11,7 @@ import pytest
 
 from penstock.cli.demo_verdict import SentMessage
 from penstock.cli.story import spark as chapter
-from penstock.cli.story.spark import missing_for_spark, spark, warm_up
+from penstock.cli.story.spark import missing_for_spark, rehearse, spark, warm_up
 from penstock.cli.story.spark_process import SparkProcess
 from penstock.cli.story.spark_worker import Finding
 from penstock.model.message_id import MessageId
@@ -40,7 +40,8 @@ def played(monkeypatch: pytest.MonkeyPatch, findings: list[Finding]) -> World:
 
     async def play() -> None:
         async with SparkProcess(worker(findings)) as world.stage.spark:
-            await warm_up(world.stage)
+            await warm_up(world.stage.spark, world.stage.settings)
+            await rehearse(world.stage)
             await spark(world.stage, world.told)
 
     asyncio.run(play())
@@ -86,7 +87,8 @@ def test_without_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(chapter, "check_requirements", missing)
     assert missing_for_spark() == "Spark needs Java; sudo apt-get install it"
     world = World()
-    asyncio.run(warm_up(world.stage))
+    asyncio.run(warm_up(world.stage.spark, world.stage.settings))
+    asyncio.run(rehearse(world.stage))
     asyncio.run(spark(world.stage, world.told))
     assert world.told.as_expected is None
     assert world.told.lines == ["left out: Spark needs Java; sudo apt-get install it"]

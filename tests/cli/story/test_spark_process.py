@@ -11,14 +11,15 @@ from select import select
 from penstock.cli.story.spark_process import SparkProcess
 from penstock.cli.story.spark_worker import Work
 
-WORK = Work("penstock://a", "lake", "out", ["x"], 1, 2)
+WORK = Work("penstock://a", "lake", "out", ["x"], 1, 2, ["trace"])
 READY = """print('{"step": "ready", "seconds": 1, "lines": []}', flush=True)"""
 ECHO = f"""import json, sys
 {READY}
 work = json.loads(sys.stdin.readline())
 print(json.dumps({{"step": "work", "seconds": 0, "lines": [work["brokers"], repr(sys.stdin.read())]}}))
 """
-CHILD = """import subprocess, sys, time
+CHILD = """import os, subprocess, sys, time
+os.setpgid(0, 0)
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 print('{"step": "child", "seconds": %d, "lines": []}' % child.pid, flush=True)
 time.sleep(600)
@@ -34,7 +35,8 @@ def test_it_gets_ready_before_there_is_work_and_nothing_more_comes_after_it() ->
         async with SparkProcess(python(ECHO)) as process:
             started = await process.start()
             assert await process.start() is started
-            return [(each.step, each.lines) async for each in process.findings(WORK)]
+            await process.hand(WORK)
+            return [(each.step, each.lines) async for each in process.findings()]
 
     assert asyncio.run(listen()) == [("ready", []), ("work", ["penstock://a", "''"])]
 
@@ -43,7 +45,8 @@ def test_a_worker_that_has_ended_finds_nothing() -> None:
     async def listen() -> list[str]:
         async with SparkProcess(python("pass")) as process:
             await (await process.start()).wait()
-            return [each.step async for each in process.findings(WORK)]
+            await process.hand(WORK)
+            return [each.step async for each in process.findings()]
 
     assert asyncio.run(listen()) == []
 
@@ -58,7 +61,7 @@ def test_what_was_never_started_is_not_ended() -> None:
 
 def test_a_worker_and_its_children_are_ended_with_whoever_listens() -> None:
     async def listen() -> int:
-        async with SparkProcess(python(CHILD)) as process, aclosing(process.findings(WORK)) as findings:
+        async with SparkProcess(python(CHILD)) as process, aclosing(process.findings()) as findings:
             async for each in findings:
                 return int(each.seconds)
         raise AssertionError("did not tell of its child")

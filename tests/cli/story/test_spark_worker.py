@@ -12,17 +12,19 @@ import msgspec
 import pytest
 
 from penstock.cli.story import spark_worker
-from penstock.cli.story.spark_worker import Finding, Work, main
+from penstock.cli.story.spark_worker import Finding, Inbox, Work, main
 from penstock.pipeline.errors import SessionError
 
-WORK = Work("penstock://a", "lake", "out", ["x"], 1, 2)
+WORK = Work("penstock://a", "lake", "out", ["x"], 1, 2, ["archive", "trace", "audit"])
 
 
 def run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: bytes = msgspec.json.encode(WORK)
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lines: bytes = msgspec.json.encode(WORK)
 ) -> list[Finding]:
-    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(line)))
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(lines)))
     monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr("os.setpgid", lambda *_: None)
+    monkeypatch.setattr("os.nice", lambda _: 0)
     main()
     return told(capsys)
 
@@ -74,3 +76,47 @@ def test_without_anybody_who_wants_work_done_it_ends(
 ) -> None:
     with_session(monkeypatch)
     assert [each.step for each in run(monkeypatch, capsys, b"")] == ["session"]
+
+
+def rehearsal(steps: list[str]) -> Work:
+    return msgspec.structs.replace(WORK, steps=steps, is_rehearsal=True)
+
+
+def test_what_a_rehearsal_has_archived_counts_and_nothing_else_of_it_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_session(monkeypatch)
+    works = [rehearsal(["archive"]), msgspec.structs.replace(WORK, steps=["archive"])]
+    inbox = iter([*works, None])
+    monkeypatch.setattr(Inbox, "take", lambda _: next(inbox))
+    monkeypatch.setattr(spark_worker, "_archive", lambda *_: Finding("archive", 0.0, ["3 rows"], {"rows": 3}))
+    found = run(monkeypatch, capsys, b"")
+    assert [each.step for each in found] == ["session", "archive"]
+    assert found[1].facts == {"rows": 6}
+    assert found[1].lines == ["3 rows", "3 rows had been archived before, while the story was told"]
+
+
+def test_a_rehearsal_that_fails_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_session(monkeypatch)
+    inbox = iter([rehearsal(["trace"]), None])
+    monkeypatch.setattr(Inbox, "take", lambda _: next(inbox))
+
+    def fail(_spark: str, _work: Work) -> Finding:
+        raise SessionError("the lake is dry")
+
+    monkeypatch.setattr(spark_worker, "_trace", fail)
+    assert [each.step for each in run(monkeypatch, capsys, b"")] == ["session"]
+
+
+def test_nothing_is_rehearsed_once_the_work_has_come() -> None:
+    inbox = Inbox()
+    for work in (rehearsal(["archive"]), rehearsal(["audit"])):
+        inbox.put(work)
+    first = inbox.take()
+    assert first is not None
+    assert first.steps == ["archive"]
+    inbox.put(WORK)
+    inbox.put(None)
+    assert [inbox.take(), inbox.take()] == [WORK, None]

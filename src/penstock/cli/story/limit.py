@@ -40,7 +40,7 @@ async def limit(stage: Stage, told: Told) -> None:
     stage.say(told, f"{usual:,.0f} messages/s are published; the limit is {bound:,.0f}/s from now on, for all together")
     told.facts["set_s"] = stage.sampler.now_s
     held = await stage.until(lambda: stage.published_rate() <= _HELD * bound, stage.settings.harm_s)
-    await stage.view(max(stage.settings.view_s, 2.0))
+    await stage.view(max(stage.settings.view_s, stage.settings.window_s))
     low, under = stage.published_rate(), {name: stage.feed_rate(name) for name in feeds}
     stage.say(told, f"published: {low:,.0f}/s; by feed {_shown(before, under)}")
     await _set(stage, limit_packets_s=None)

@@ -72,8 +72,8 @@ def story_plan(settings: StorySettings, delivered_bytes_s: float, *, ship: bool 
     """The overlay, for a crowd to which about so many bytes per second are delivered."""
     pubends = {PUBLISHING: PUBENDS, "ib1": (), "ib2": (), **dict.fromkeys(HOSTS, ())}
     tables: dict[str, Mapping[str, int | float | str | bool]] = {
-        "congestion": {"profile": "swift"},
-        "tracking": {"strategy": "exact"},
+        "congestion": {"profile": "swift", "increase_min_msg_s": settings.least_increase},
+        "tracking": {"strategy": "exact", "persist_ms": settings.persist_ms},
         "limit": {"attribute": FEED, "epoch_ms": 500},
         "token": {"op_ms": settings.ship_turn_ms, "min_ms": settings.ship_interval_ms},
         "balancing": _balancing(settings),

@@ -13,7 +13,6 @@ from penstock.cli.story.crowd import Crowd
 
 __all__ = ["Read", "Sample", "Sampler"]
 
-_EVERY_S: Final = 0.5
 _SAMPLES_MAX: Final = 20_000
 
 
@@ -39,8 +38,8 @@ Read = Callable[[Sample], int]
 class Sampler:
     """Takes samples, and says rates."""
 
-    def __init__(self, crowd: Crowd, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._crowd, self._clock = crowd, clock
+    def __init__(self, crowd: Crowd, *, every_s: float = 0.5, clock: Callable[[], float] = time.monotonic) -> None:
+        self._crowd, self._every_s, self._clock = crowd, every_s, clock
         self._begun_s = clock()
         self.samples: deque[Sample] = deque(maxlen=_SAMPLES_MAX)
 
@@ -68,7 +67,7 @@ class Sampler:
         while True:
             self.take()
             on_sample()
-            await asyncio.sleep(_EVERY_S)
+            await asyncio.sleep(self._every_s)
 
     def rate(self, read: Read, window_s: float) -> float:
         """Of a count, how much it grew per second over the last so many seconds."""

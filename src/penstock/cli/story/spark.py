@@ -13,6 +13,8 @@ from typing import Final
 from penstock.cli.demo_verdict import SentMessage
 from penstock.cli.story.outcome import Told
 from penstock.cli.story.plan import PUBLISHING, can_ship
+from penstock.cli.story.settings import StorySettings
+from penstock.cli.story.spark_process import SparkProcess
 from penstock.cli.story.spark_worker import Work
 from penstock.cli.story.stage import Stage
 from penstock.cli.story.token import shipped_since
@@ -21,8 +23,9 @@ from penstock.pipeline.session import check_requirements
 
 __all__ = ["missing_for_spark", "rehearse", "spark", "warm_up"]
 
-_STORED_S: Final = 1.5
-"""What was recorded last is stored by then, and shipped at the turn after that."""
+_STORED: Final = 1.5
+"""So many times what passes between two stores: then what was recorded last is stored, to be shipped at the next turn."""
+_SHIPPED_S_MAX: Final = 60.0
 _SLACK_MS: Final = 5_000
 _TITLES: Final = {"session": "start", "archive": "archive", "trace": "bulk trace", "audit": "audit", "error": "failed"}
 
@@ -36,23 +39,26 @@ def missing_for_spark() -> str:
     return ""
 
 
-async def warm_up(stage: Stage) -> None:
+async def warm_up(process: SparkProcess, settings: StorySettings) -> None:
     """Start Spark, if there will be work for it, while there is something else to look at."""
-    if not _reason_against(stage):
-        await stage.spark.start()
+    if not _reason_against(settings):
+        await process.start()
 
 
 async def rehearse(stage: Stage) -> None:
-    """Let Spark do once what it will have to do, with what there is by now."""
-    sent = stage.crowd.sent[: stage.settings.traced]
-    if sent and not _reason_against(stage):
-        for steps in (["archive"], ["trace", "audit"]):
-            await stage.spark.hand(_work(stage, steps, sent, is_rehearsal=True))
+    """When everybody has something on record, let Spark do once what it will have to do."""
+    names = set(stage.overlay.plan.pubends)
+    if _reason_against(stage.settings):
+        return
+    if await stage.until(lambda: shipped_since(stage, 0.0) >= names and bool(stage.crowd.sent), _SHIPPED_S_MAX):
+        for steps in stage.settings.rehearsed:
+            some = stage.crowd.sent[: stage.settings.traced]
+            await stage.spark.hand(_work(stage, list(steps), some, is_rehearsal=True))
 
 
 async def spark(stage: Stage, told: Told) -> None:
     """Have the work done, and tell what came of it."""
-    if problem := _reason_against(stage):
+    if problem := _reason_against(stage.settings):
         stage.say(told, f"left out: {problem}")
         return
     sent = stage.crowd.sent
@@ -71,6 +77,8 @@ async def spark(stage: Stage, told: Told) -> None:
             told.facts[each.step] = {**each.facts, "seconds": each.seconds}
             if each.step == "audit":
                 told.facts["audit_clean"] = each.is_clean
+                # It is the last, and that Java ends takes a second.
+                break
     if "audit" not in steps:
         stage.say(told, "Spark did not get to the end of its work")
         told.as_expected = False
@@ -81,15 +89,15 @@ async def spark(stage: Stage, told: Told) -> None:
     told.as_expected = told.facts["audit_clean"] is True and traced["ids"] == traced["found"] and rows == len(sent)
 
 
-def _reason_against(stage: Stage) -> str:
-    if not stage.settings.with_spark:
+def _reason_against(settings: StorySettings) -> str:
+    if not settings.with_spark:
         return "it was not asked for (--no-spark)"
     return missing_for_spark() or ("" if can_ship() else "brokers cannot ship without pyarrow")
 
 
 async def _all_shipped(stage: Stage, told: Told) -> None:
     """Wait until what happened last is in the lake as well."""
-    await stage.view(_STORED_S)
+    await stage.view(_STORED * stage.settings.persist_ms / 1_000)
     since_ms = time.time() * 1_000
     names = set(stage.overlay.plan.pubends)
     if not await stage.until(lambda: shipped_since(stage, since_ms) >= names, 4 * stage.settings.token_s):

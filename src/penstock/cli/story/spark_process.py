@@ -22,8 +22,12 @@ from penstock.cli.story.spark_worker import Finding, Work
 __all__ = ["SparkProcess"]
 
 _COMMAND: Final = (sys.executable, "-c", "from penstock.cli.story.spark_worker import main; main()")
-_JAVA: Final = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""For jobs of seconds: code is not worth being compiled twice, nor memory being collected by several threads."""
+_JAVA: Final = {
+    "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+IgnoreUnrecognizedVMOptions "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+}
+"""For jobs of seconds: code is not worth being compiled twice, nor memory being collected by several threads, nor each
+of thousands of classes of Spark being checked, which came with it."""
 _STEP_S_MAX: Final = 600.0
 _END_S_MAX: Final = 20.0
 _END_POLL_S: Final = 0.05

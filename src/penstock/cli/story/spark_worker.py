@@ -28,7 +28,12 @@ from penstock.pipeline.session import SessionSettings, using_session
 
 __all__ = ["Finding", "Inbox", "Work", "main"]
 
-_SMALL: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.adaptive.enabled": "false"}
+_SMALL: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.adaptive.enabled": "false",
+    # Hundreds of files of some kilobytes are few tasks then.
+    "spark.sql.files.openCostInBytes": "65536",
+}
 """For tables of some thousand rows: what Spark does to be fast on large ones takes longer than the work."""
 _NICE: Final = 10
 
@@ -99,8 +104,8 @@ class Inbox:
 def main() -> None:
     """Do the work, and end with 0; or with 1 when something could not be done."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    # A group of its own: Ctrl-C at the terminal is for whoever started this, and ends it in order. No session of its own:
-    # to the kernel that is somebody else, with a right to half of the machine however modest it is.
+    # A group of its own: Ctrl-C at the terminal is for whoever started this, and ends it in order. No session of its
+    # own: to the kernel that is somebody else, with a right to half of the machine however modest it is.
     os.setpgid(0, 0)
     os.nice(_NICE)
     # Py4J logs what a batch failed of, with a trace; we tell it in one line.
@@ -116,7 +121,7 @@ def _run() -> None:
     inbox = Inbox()
     threading.Thread(target=inbox.read, name="work", daemon=True).start()
     begun_s, rehearsed = time.monotonic(), 0
-    with using_session(SessionSettings(app_name="penstock demo", conf=_SMALL)) as spark:
+    with using_session(SessionSettings(app_name="penstock demo", parallelism=1, conf=_SMALL)) as spark:
         _tell(Finding("session", round(time.monotonic() - begun_s, 1), ["Spark is there"]))
         while (work := inbox.take()) is not None:
             if work.is_rehearsal:

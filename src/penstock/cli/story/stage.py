@@ -7,21 +7,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from penstock.cli.story.crowd import Crowd
 from penstock.cli.story.narrator import Narrator
 from penstock.cli.story.outcome import Told
-from penstock.cli.story.sampling import Sampler
+from penstock.cli.story.sampling import Read, Sampler
 from penstock.cli.story.settings import StorySettings
 from penstock.cli.story.spark_process import SparkProcess
 from penstock.client import Client
 from penstock.lab.links.overlays import RelayedOverlay
 
-__all__ = ["WINDOW_S", "Stage"]
-
-WINDOW_S: Final = 2.0
-"""What rates are averaged over."""
+__all__ = ["Stage"]
 
 
 @dataclass(slots=True)
@@ -73,14 +69,17 @@ class Stage:
 
     def published_rate(self) -> float:
         """Messages per second that the brokers take over."""
-        return self.sampler.rate(lambda sample: sample.published, WINDOW_S)
+        return self._rate(lambda sample: sample.published)
 
     def delivered_rate(self, *brokers: str) -> float:
         """Deliveries per second at some brokers, or at all."""
         if not brokers:
-            return self.sampler.rate(lambda sample: sample.delivered, WINDOW_S)
-        return self.sampler.rate(lambda sample: sum(sample.delivered_by.get(each, 0) for each in brokers), WINDOW_S)
+            return self._rate(lambda sample: sample.delivered)
+        return self._rate(lambda sample: sum(sample.delivered_by.get(each, 0) for each in brokers))
 
     def feed_rate(self, feed: str) -> float:
         """Messages per second of one feed that the brokers take over."""
-        return self.sampler.rate(lambda sample: sample.published_by.get(feed, 0), WINDOW_S)
+        return self._rate(lambda sample: sample.published_by.get(feed, 0))
+
+    def _rate(self, read: Read) -> float:
+        return self.sampler.rate(read, self.settings.window_s)

@@ -41,8 +41,6 @@ Play: TypeAlias = Callable[[Stage, Told], Awaitable[None]]
 _STALLED_S_MAX: Final = 60.0
 """When nothing has arrived anywhere for so long, what has not arrived is lost."""
 
-_REHEARSED_AT: Final = "links"
-"""Before this chapter there is enough on record for Spark to rehearse with."""
 
 CHAPTERS: Final[tuple[tuple[str, str, str, Play], ...]] = (
     (
@@ -87,13 +85,14 @@ CHAPTERS: Final[tuple[tuple[str, str, str, Play], ...]] = (
 
 async def tell(overlay: RelayedOverlay, settings: StorySettings, crowd: Crowd, narrator: Narrator) -> Outcome:
     """Play it all with brokers that run; raises ``BrokerProcessError`` if one of them ends."""
-    await overlay.linked()
     chapters: list[Told] = []
     async with SparkProcess() as process:
+        await warm_up(process, settings)
+        await overlay.linked()
         async with AsyncExitStack() as stack:
             await crowd.join(stack, overlay.brokers.url(JOINED), connect=_client)
             await crowd.hire(stack, overlay.brokers.url(PUBLISHING), connect=_client)
-            sampler = Sampler(crowd)
+            sampler = Sampler(crowd, every_s=settings.sample_s)
             observer = await stack.enter_async_context(_client(overlay.brokers.url(HOSTS[-1]), "observer"))
             stage = Stage(settings, overlay, crowd, sampler, narrator, observer, process)
             samples = sampler.run(lambda: _show(stage))
@@ -104,8 +103,8 @@ async def tell(overlay: RelayedOverlay, settings: StorySettings, crowd: Crowd, n
             subscriptions = (each.subscription for each in crowd.members if each.subscription is not None)
             await asyncio.gather(*(each.close() for each in subscriptions))
         await _played(stage, chapters, len(CHAPTERS) - 1)
-    narrator.chapter(len(CHAPTERS) + 1, "The verdict", _about_the_verdict(crowd))
-    judged = await asyncio.to_thread(judge_all, crowd.members, crowd.sent)
+        narrator.chapter(len(CHAPTERS) + 1, "The verdict", _about_the_verdict(crowd))
+        judged = await asyncio.to_thread(judge_all, crowd.members, crowd.sent)
     latencies = list(chain.from_iterable(each.latencies_ns for each in crowd.members))
     audit = chapters[-1].facts.get("audit_clean")
     return Outcome(settings, chapters, samples_taken, judged, len(crowd.sent), latency_of(latencies), audit)
@@ -119,11 +118,9 @@ async def _flowing(stage: Stage, chapters: list[Told]) -> None:
     """All chapters during which messages flow, to the last message."""
     stop = asyncio.Event()
     publishing = asyncio.gather(*(each.run(stop) for each in stage.crowd.publishers))
+    rehearsing = asyncio.create_task(rehearse(stage))
     try:
-        await warm_up(stage)
         for number in range(len(CHAPTERS) - 1):
-            if CHAPTERS[number][0] == _REHEARSED_AT:
-                await rehearse(stage)
             await _played(stage, chapters, number)
             if publishing.done():
                 # It ends before it is told to only if something went wrong.
@@ -132,7 +129,8 @@ async def _flowing(stage: Stage, chapters: list[Told]) -> None:
         await publishing
     finally:
         publishing.cancel()
-        await asyncio.gather(publishing, return_exceptions=True)
+        rehearsing.cancel()
+        await asyncio.gather(publishing, rehearsing, return_exceptions=True)
     stage.narrator.say("publishers stop; waiting for the last message of each at every subscriber")
     await _arrived(stage)
 
