@@ -43,6 +43,15 @@ def test_a_terminal_gets_bars_that_go_away() -> None:
     assert "something happened" in out.getvalue()
 
 
+def test_a_terminal_breaks_text_between_words_below_where_it_began() -> None:
+    out = StringIO()
+    with Narrator(Console(file=out, width=20, force_terminal=True, color_system=None)) as narrator:
+        narrator.say("one two three four five")
+    shown = [line.rstrip() for line in out.getvalue().splitlines()]
+    assert shown[0].endswith("   one two three")
+    assert shown[1] == "   four five"
+
+
 def test_bars_are_shares() -> None:
     assert [bar(share, 4) for share in (-1.0, 0.0, 0.26, 1.0, 2.0)] == ["····", "····", "█···", "████", "████"]
     out = StringIO()

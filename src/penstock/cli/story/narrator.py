@@ -12,6 +12,7 @@ from typing import Final, Self
 from rich.console import Console as RichConsole
 from rich.console import Group, RenderableType
 from rich.live import Live
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -22,6 +23,7 @@ __all__ = ["Narrator", "bar", "figures_line", "figures_table"]
 
 _BAR_CELLS: Final = 30
 _LINE_EVERY_S: Final = 2.0
+_INDENT: Final = 3
 
 
 class Narrator:
@@ -53,11 +55,13 @@ class Narrator:
 
     def say(self, text: str) -> None:
         """Something has happened."""
-        self.show(Text(f"   {text}"))
+        # Whoever reads lines elsewhere than on a terminal wants each whole.
+        is_narrow = self._console.is_terminal
+        self.show(Padding(Text(text), (0, 0, 0, _INDENT), expand=False) if is_narrow else Text(" " * _INDENT + text))
 
     def show(self, what: RenderableType) -> None:
-        """Print something as it is."""
-        self._console.print(what, soft_wrap=isinstance(what, Text))
+        """Print something; text is broken between words on a terminal, and nowhere else."""
+        self._console.print(what, soft_wrap=isinstance(what, Text) and not self._console.is_terminal)
 
     def figures(self, sample: Sample, *, published: float, delivered: float) -> None:
         """How things are now."""

@@ -24,7 +24,7 @@ from penstock.pipeline.session import check_requirements
 __all__ = ["missing_for_spark", "rehearse", "spark", "warm_up"]
 
 _STORED: Final = 1.5
-"""So many times what passes between two stores: then what was recorded last is stored, to be shipped at the next turn."""
+"""So many times what passes between two stores: then what was recorded last is stored, and goes with the next turn."""
 _SHIPPED_S_MAX: Final = 60.0
 _SLACK_MS: Final = 5_000
 _TITLES: Final = {"session": "start", "archive": "archive", "trace": "bulk trace", "audit": "audit", "error": "failed"}

@@ -6,25 +6,30 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 __all__ = ["ending_in_order", "first_error"]
+
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
+"""Signals that ask for an end; who ignores one, as below nohup, has its reasons."""
 
 
 @contextmanager
 def ending_in_order() -> Iterator[None]:
-    """Within it SIGTERM does what Ctrl-C does, and of several errors at once the first one is raised.
+    """Within it SIGTERM and SIGHUP do what Ctrl-C does, and of several errors at once the first one is raised.
 
-    So no process and no namespace is left behind. Only the main thread can ask for the former.
+    So no process and no namespace is left behind, also when a terminal is closed. Only the main thread can ask for it.
     """
     is_main = threading.current_thread() is threading.main_thread()
-    former = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT)) if is_main else None
+    wanted = [each for each in _ENDING if is_main and signal.getsignal(each) is not signal.SIG_IGN]
+    former = {each: signal.signal(each, lambda *_: signal.raise_signal(signal.SIGINT)) for each in wanted}
     try:
         yield
     except ExceptionGroup as group:
         raise first_error(group) from None
     finally:
-        if is_main:
-            signal.signal(signal.SIGTERM, former)
+        for each, handler in former.items():
+            signal.signal(each, handler)
 
 
 def first_error(group: ExceptionGroup[Exception]) -> Exception:
