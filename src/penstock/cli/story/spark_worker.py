@@ -144,9 +144,13 @@ def _rehearsed(spark: Any, work: Work) -> int:
 def _done(spark: Any, work: Work) -> list[Finding]:
     """All steps of a work side by side: planning, which takes longest here, keeps one core busy at most."""
     steps = {"archive": _archive, "trace": _trace, "audit": _audit}
-    with ThreadPoolExecutor(len(steps)) as pool:
+    pool = ThreadPoolExecutor(len(steps))
+    try:
         futures = [pool.submit(_timed, steps[each], spark, work) for each in work.steps]
         return [each.result() for each in futures]
+    finally:
+        # Who is told to end does not wait for the rest: it fails when Spark stops.
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _with_rehearsed(found: Finding, rows: int) -> Finding:
