@@ -72,6 +72,19 @@ def test_the_python_of_an_embedded_spark_is_this_one_without_the_archive_of_pysp
     assert told.stdout.splitlines() == [sys.executable, seen]
 
 
+@pytest.mark.usefixtures("environment")
+def test_a_cluster_after_an_embedded_spark_is_told_of_no_command_that_it_cannot_have() -> None:
+    set_environment("local[2]")
+    set_environment("spark://far.away:7077")
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_where_nothing_may_be_run_workers_are_started_as_ever(environment: pytest.MonkeyPatch) -> None:
+    environment.setattr(os, "access", lambda *_: False)
+    set_environment("local[2]")
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
 def test_another_spark_brings_its_own_pyspark(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("SPARK_HOME", "/their/spark")
     set_environment("local[2]")

@@ -65,6 +65,8 @@ class _Folder:
 
     def __init__(self) -> None:
         self.path: Path | None = None
+        self.python: str | None = None
+        """The command that workers are started by, if there is one of our own."""
         self.kept = False
 
     def made(self) -> Path:
@@ -137,19 +139,23 @@ def set_environment(master: str) -> None:
         os.environ["JAVA_HOME"] = str(java.home)
     else:
         os.environ.pop("JAVA_HOME", None)
-    if "PYSPARK_PYTHON" not in os.environ:
+    # What an earlier session of this process has set is no wish of the user.
+    if os.environ.get("PYSPARK_PYTHON") in (None, _folder.python):
         is_ours = master.startswith("local") and "SPARK_HOME" not in os.environ
-        os.environ["PYSPARK_PYTHON"] = str(_quick_python()) if is_ours else sys.executable
+        os.environ["PYSPARK_PYTHON"] = _quick_python() if is_ours else sys.executable
     if _LOOPBACK_MASTER.match(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
-def _quick_python() -> Path:
-    """A command that is this Python, and does not import PySpark from an archive."""
+def _quick_python() -> str:
+    """A command that is this Python, and does not import PySpark from an archive; itself where nothing may be run."""
     path = spark_folder() / "python"
     path.write_text(_PYTHON % {"python": shlex.quote(sys.executable)}, encoding="utf-8")
     path.chmod(0o700)
-    return path
+    if not os.access(path, os.X_OK):
+        return sys.executable
+    _folder.python = str(path)
+    return _folder.python
 
 
 def launched(conf: SparkConf, folder: Path) -> JavaGateway:
