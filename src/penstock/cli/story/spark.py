@@ -75,6 +75,9 @@ async def spark(stage: Stage, told: Told) -> None:
             for line in each.lines:
                 stage.say(told, f"{_TITLES.get(each.step, each.step)}: {line}")
             told.facts[each.step] = {**each.facts, "seconds": each.seconds}
+            if each.step == "archive":
+                # It takes some seconds in which nothing else is to be seen.
+                stage.narrator.say(f"Spark traces {len(some):,} messages, and audits the table")
             if each.step == "audit":
                 told.facts["audit_clean"] = each.is_clean
                 # It is the last, and that Java ends takes a second.
