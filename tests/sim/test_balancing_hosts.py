@@ -95,3 +95,4 @@ def test_a_crash_forgets_what_waits() -> None:
     assert host.queued == 0
     clock.run_until(1_000_000)
     assert host.queued_bytes == 0
+    assert host.arrived == host.handled == 1, "who counts on finds that nothing waits"

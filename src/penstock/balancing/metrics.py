@@ -5,7 +5,8 @@ count upwards; a meter keeps the counts of the last while and looks at their dif
 often it is asked.
 
 What has piled up is no load (ours): a broker that works off more than comes in sends more, and its CPU is busier, than
-what comes in demands. So both are taken for each publication that was handled, times those that came in, as Ir is.
+what comes in demands. So both are taken for each publication that was handled, times those that came in, as Ir is. That
+ends where a pile would not: with more than a minute's publications waiting, a broker is as busy as it looks.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Final
 __all__ = ["HostFigures", "Load", "LoadMeter", "Measurement", "Metric"]
 
 _MEASUREMENTS_MAX: Final = 10_000
+_PILE_MS_MAX: Final = 60_000
 
 
 class Metric(Enum):
@@ -166,4 +168,7 @@ def _demand(first: Measurement, last: Measurement) -> float:
     """Publications that came in for each that was handled: below one, something is worked off that had piled up."""
     if first.handled is None or last.handled is None or last.handled <= first.handled:
         return 1.0
-    return (last.messages_in - first.messages_in) / (last.handled - first.handled)
+    came_in, waiting = last.messages_in - first.messages_in, last.messages_in - last.handled
+    demand = came_in / (last.handled - first.handled)
+    is_pile = waiting * (last.at_ms - first.at_ms) > came_in * _PILE_MS_MAX
+    return max(demand, 1.0) if is_pile else demand

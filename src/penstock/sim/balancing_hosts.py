@@ -107,6 +107,7 @@ class PoweredHost(Host):
     def crash(self) -> None:
         """Forget all that waits."""
         self.queued_bytes -= sum(size for _, size, _ in self._work)
+        self.arrived -= sum(publications for publications, _, _ in self._work)
         self._work.clear()
 
     def _subscriptions(self) -> float:
