@@ -77,6 +77,7 @@ def test_estimates_are_compared_with_what_came_of_them() -> None:
     estimates = [each for balancer in model.edges.values() for each in balancer.estimates]
     assert {each.is_offloader for each in estimates} == {True, False}
     assert all(each.estimated.is_finite() for each in estimates)
+    assert all(0 < each.made_ms <= each.at_ms - BalancingSettings().stabilize_ms for each in estimates)
 
 
 # --- partners that misbehave

@@ -14,6 +14,7 @@ from penstock.lab.balancing_measures import (
     returns_in,
     spread,
     spreads_at,
+    undisturbed,
     within_share,
 )
 from penstock.lab.balancing_overlay import Sample
@@ -72,3 +73,12 @@ def test_who_comes_back_with_no_change_in_between_oscillates() -> None:
     assert returns_in([(110, "a"), (120, "b"), (310, "a"), (320, "b")], changes_s) == 1, "to the second one"
     assert returns_in([(10, "a"), (20, "b"), (30, "a")], changes_s) == 0, "others join all the time"
     assert returns_in([], changes_s) == 0
+
+
+def test_estimates_that_were_overtaken_by_a_change_are_left_out() -> None:
+    made = [
+        Estimate(at_ms, is_offloader=True, estimated=Load(), actual=Load(), made_ms=at_ms - 10)
+        for at_ms in (20, 30, 40)
+    ]
+    assert [each.at_ms for each in undisturbed(made, [25.0, 30.0])] == [20, 40]
+    assert undisturbed(made, []) == made

@@ -58,7 +58,7 @@ class Balancer:
         self._watched: dict[str, int] = {}
         """Clusters besides its own, and until when."""
         self._fruitless: dict[tuple[str, Metric], tuple[int, float]] = {}
-        self._expected: tuple[bool, Load] | None = None
+        self._expected: tuple[int, bool, Load] | None = None
         self._pie_ms: int | None = None
         self._detection_ms = 0
         self.estimates: deque[Estimate] = deque(maxlen=_KEPT)
@@ -179,8 +179,8 @@ class Balancer:
 
     def _compare(self, now_ms: int) -> None:
         if self._expected is not None:
-            is_offloader, estimated = self._expected
-            self.estimates.append(Estimate(now_ms, is_offloader, estimated, self.load))
+            made_ms, is_offloader, estimated = self._expected
+            self.estimates.append(Estimate(now_ms, is_offloader, estimated, self.load, made_ms))
             self._expected = None
 
     # --- sessions
@@ -300,7 +300,7 @@ class Balancer:
             return self._send(letters) + self._close(session, "nothing to move", now_ms)
         trails = self._trails.of(map(self._host.client_of, chosen), now_ms=now_ms)
         session.estimated = work.partner.load()
-        self._expected = (True, work.host.load())
+        self._expected = (now_ms, True, work.host.load())
         letters = self._mediator.moving(Moving(len(chosen), trails, session.estimated), now_ms=now_ms)
         self._last = decision_figures(session, work)
         commands = [*self._send(letters), *decision_notes(session, work)]
@@ -326,7 +326,7 @@ class Balancer:
         session = self._mediator.session
         assert session is not None
         session, letters = self._mediator.finish(Done(session.arrived))
-        self._expected = (False, session.estimated)
+        self._expected = (now_ms, False, session.estimated)
         return self._send(letters) + self._close(session, f"{session.arrived} arrived", now_ms)
 
     def _close(self, session: Session, why: str, now_ms: int) -> list[Command]:

@@ -30,9 +30,12 @@ class Estimate:
     """What the load after a session was thought to be, and what it was."""
 
     at_ms: int
+    """When it was held against what was measured."""
     is_offloader: bool
     estimated: Load
     actual: Load
+    made_ms: int = 0
+    """When subscribers were chosen, or the last of them had come."""
 
 
 def load_figures(load: Load) -> dict[str, float]:

@@ -3,6 +3,7 @@
 Figure 7a is drawn from the run of figures 6a to 6f. Figure 7b needs a run for each number of samples N: shorter ones
 with fewer subscribers that cost more, in a process beside the long run. Everybody joins the strongest broker there, and
 the load rises and falls twice. They may sample for two minutes, as 1,000 publications take longer than the usual half.
+What no estimate can know is left out: those after which the load changed before it was measured.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from penstock.balancing.metrics import Metric
 from penstock.balancing.settings import BalancingSettings
 from penstock.lab.balancing_charts import dress, estimates_panel, mark
 from penstock.lab.balancing_local import PARAMETERS, SOURCE, LocalRun, figures_of, local_plan, run_local
+from penstock.lab.balancing_measures import undisturbed
 from penstock.lab.balancing_overlay import BalancingOverlay
 from penstock.lab.experiment import Context, Experiment
 from penstock.lab.parameters import Parameter
@@ -55,17 +57,19 @@ def error_at(point: SweepPoint) -> tuple[float, float]:
     plan = replace(local_plan(point.subscribers, joined_s), joined="B4")
     overlay = BalancingOverlay(plan, settings, seed=point.seed, scale=_FULL / point.subscribers)
     overlay.start()
+    changes_ms = []
     for turn in range(_CHANGES):
         # Half of the publishers double, and are as before again: there is always something new to estimate.
         first_s = point.seconds * (1 + turn / _CHANGES) / 2
         overlay.run_until(first_s)
         doubled = overlay.double_half()
-        overlay.run_until(first_s + point.seconds / 4 / _CHANGES)
+        overlay.run_until(last_s := first_s + point.seconds / 4 / _CHANGES)
         overlay.halve(doubled)
+        changes_ms += [START_MS + first_s * 1_000, START_MS + last_s * 1_000]
     overlay.run_until(point.seconds)
     errors = [
         1 - accuracy(each.estimated.input, each.actual.input)
-        for _, each in overlay.estimates()
+        for each in undisturbed((each for _, each in overlay.estimates()), changes_ms)
         if each.at_ms >= START_MS + joined_s * 1_000
     ]
     return (fmean(errors), pstdev(errors)) if errors else (0.0, 0.0)

@@ -26,6 +26,7 @@ __all__ = [
     "returns_in",
     "spread",
     "spreads_at",
+    "undisturbed",
     "within_share",
 ]
 
@@ -115,6 +116,11 @@ def accuracies(estimates: Iterable[Estimate], first_ms: float = 0) -> dict[Metri
         / max(len(chosen), 1)
         for metric in Metric
     }
+
+
+def undisturbed(estimates: Iterable[Estimate], changes_ms: Sequence[float]) -> list[Estimate]:
+    """Those after which no change of load came before the load was measured: no estimate could know of it."""
+    return [each for each in estimates if not any(each.made_ms < change_ms < each.at_ms for change_ms in changes_ms)]
 
 
 def oscillations(overlay: BalancingOverlay, changes_s: Sequence[float]) -> int:
