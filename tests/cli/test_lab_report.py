@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -100,6 +101,25 @@ def test_a_report_that_is_resumed_runs_what_has_no_full_result(tmp_path: Path, m
         assert sorted(findings) == sorted(names)
         assert not failed
     assert sorted(ran) == sorted([*names, "tracking-search", "tracking-truth", "token-scale"])
+
+
+def test_only_what_is_neither_live_nor_a_matter_of_time_is_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swept: list[str] = []
+
+    class Sweeper:
+        def swept(self, entry: Entry, _experiment: object, _folder: Path, single: Finding) -> Finding:
+            swept.append(entry.key)
+            return single
+
+    def made(entry: Entry, *_: object, **__: object) -> Finding:
+        return Finding(entry, find_experiment(entry.name), {}, "seed 1")
+
+    monkeypatch.setattr(lab_report, "made_finding", made)
+    maker = lab_report._Maker(QuietReporter(), cast("Any", Sweeper()), "1..3", quick=False)
+    maker.make(lab_report._chosen(["matching-scale", "token-scale", "token-live"]), tmp_path)
+    assert swept == ["token-scale"]
 
 
 @pytest.mark.parametrize(

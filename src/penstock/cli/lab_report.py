@@ -135,13 +135,13 @@ class _Maker:
     def _made(self, entry: Entry, experiment: Experiment, folder: Path) -> Finding:
         words = f"seeds {self._seeds}"
         kept = self._kept(entry, experiment, folder, swept=True)
-        if kept is not None and (kept.seeds == words or entry.is_live):
+        if kept is not None and (kept.seeds == words or entry.is_live or entry.is_timed):
             return kept
         self._reporter.note(entry.key)
         single = self._kept(entry, experiment, folder, swept=False)
         if single is None:
             single = made_finding(entry, experiment, folder, seed=1, quick=self._quick, reporter=self._reporter)
-        if self._sweeper is None or entry.is_live:
+        if self._sweeper is None or entry.is_live or entry.is_timed:
             return single
         return self._sweeper.swept(entry, experiment, folder, single)
 

@@ -22,6 +22,8 @@ class Entry:
     settings: tuple[str, ...] = ()
     is_live: bool = False
     """Whether it needs real processes and real time: then one run, and none in a quick report."""
+    is_timed: bool = False
+    """Whether it measures nothing but time: runs side by side would only be in each other's way."""
 
     @property
     def key(self) -> str:
@@ -51,7 +53,7 @@ _GROUND: Final = Chapter(
     "Selectors find their messages in microseconds; what was acknowledged arrives once and in order, whatever breaks.",
     "No paper: our own targets, and campaigns of faults.",
     (
-        Entry("matching-scale"),
+        Entry("matching-scale", is_timed=True),
         Entry("delivery-chaos", {**_EXACTLY_ONCE, "wrongly_filtered": exactly(0), "unconverged": exactly(0)}),
         Entry("delivery-kill9", _EXACTLY_ONCE, is_live=True),
         Entry("archive-kill9", {"lost": exactly(0), "duplicated": exactly(0)}, is_live=True),
