@@ -160,7 +160,7 @@ BALANCING_LIVE: Final = Experiment(
     source="Cheung and Jacobsen, Middleware 2006, section 6.2; real processes, and shorter",
     parameters=(
         Parameter("subscribers", 300, "subscribers that join B1", quick=60, minimum=7),
-        Parameter("seconds", 150.0, "seconds from the first subscriber until publishers stop", quick=30.0, minimum=1),
+        Parameter("seconds", 240.0, "seconds from the first subscriber until publishers stop", quick=30.0, minimum=1),
         Parameter("join_seconds", 40.0, "seconds in which they join", quick=8.0, minimum=0),
         Parameter("rate", 40.0, "quotes per second, of two publishers together", minimum=1),
         Parameter("smoothing_ms", 5_000, "ms over which loads are averaged", quick=2_000, minimum=500),

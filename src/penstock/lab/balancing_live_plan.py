@@ -98,6 +98,8 @@ def live_settings(smoothing_ms: int) -> dict[str, int]:
         "stabilize_ms": smoothing_ms * 6 // 5,
         "inert_ms": smoothing_ms * 2,
         "fruitless_ms": smoothing_ms * 4,
+        # A sixth of the usual, as the two before it.
+        "return_ms": smoothing_ms * 20,
     }
 
 
