@@ -58,7 +58,7 @@ def test_a_client_that_cannot_prove_who_it_is_or_asks_for_another_overlay_is_tur
 def test_a_client_of_another_version_is_turned_away() -> None:
     client = guarded().stranger("pb")
     client.say(f.Hello(99, "client", "feed", "", credential="secret"))
-    assert client.heard == [f.Goodbye("refused", "protocol version 99 is not 4")]
+    assert client.heard == [f.Goodbye("refused", "protocol version 99 is not 5")]
 
 
 def test_what_a_client_may_not_publish_is_refused_and_the_rest_goes_on() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from overlay import chain
 from penstock.broker import frames as f
 from penstock.broker.connections import Connections
@@ -95,7 +97,7 @@ def test_a_host_that_is_absent_holds_what_it_has_not_confirmed_until_it_lapses()
     keeper = Keeper()
     keeper.report("sb", keeper.ticks[3])
     assert keeper.trims() == [keeper.ticks[3]]
-    assert keeper.trims(GRACE_MS - 1_000) == []
+    assert keeper.trims(GRACE_MS) == []
     assert keeper.finality.counts["hosts_lapsed"] == 0
     assert keeper.trims(1_000) == [keeper.ticks[-1] + 1]
     assert keeper.events() == ["host-lapsed"]
@@ -284,3 +286,50 @@ def test_a_subscription_that_has_begun_is_not_trimmed_away_before_its_first_repo
     overlay.wait(5_000)
     assert not client.all(f.Lost)
     assert client.numbers() == list(range(20))
+
+
+def test_a_host_that_was_restarted_cannot_raise_its_word_before_it_is_settled() -> None:
+    keeper = Keeper()
+    keeper.report("sb", keeper.ticks[3])
+    keeper.finality.report("p", "sb", keeper.ticks[8], is_settled=False, now_ms=keeper.now_ms)
+    assert keeper.trims() == [keeper.ticks[3]]
+    keeper.report("sb", keeper.ticks[8])
+    assert keeper.trims() == [keeper.ticks[8]]
+
+
+def test_a_restarted_host_that_this_pubend_knows_nothing_of_holds_everything_until_it_is_settled() -> None:
+    keeper = Keeper()
+    keeper.finality.report("p", "sb", keeper.ticks[8], is_settled=False, now_ms=keeper.now_ms)
+    assert keeper.trims() == []
+    keeper.report("sb", keeper.ticks[8])
+    assert keeper.trims() == [keeper.ticks[8]]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_client_of_a_host_that_was_restarted_may_be_away_for_its_whole_grace(is_restarted: bool) -> None:
+    """Another client is back at once, so the host has something to report that is further on."""
+    limits = {"retain_ms": 0, "grace_ms": 12_000, "cache_bytes": 300, "silent_ms": 1_000_000}
+    overlay = chain("pb", "sb", guaranteed=True, **limits)
+    absent, quick = overlay.client("sb"), overlay.client("sb")
+    for client in (absent, quick):
+        client.subscribe(1, "")
+    publisher = overlay.client("pb")
+    overlay.wait(20_000)
+    start = absent.horizon()
+    if is_restarted:
+        overlay.crash("sb")
+        overlay.start("sb")
+        overlay.link("pb", "sb")
+        quick = overlay.client("sb")
+        quick.subscribe(1, "", ("pb.a", start), resumes=True)
+    else:
+        overlay.leave(absent)
+    for number in range(10):
+        publisher.publish({"number": number})
+        overlay.wait(1_000)
+        quick.acknowledge("pb.a", quick.horizon())
+    back = overlay.client("sb")
+    back.subscribe(1, "", ("pb.a", start), resumes=True)
+    overlay.wait(5_000)
+    assert not back.all(f.Lost)
+    assert back.numbers() == list(range(10))

@@ -86,7 +86,7 @@ def test_who_is_being_caught_up_is_told_of_its_own_stream_and_left_out_of_the_sh
 def test_what_clients_acknowledge_reaches_the_pubend() -> None:
     overlay = line("pb", "ib", "sb")
     one, other = subscriber(overlay), subscriber(overlay, broker="ib")
-    overlay.wait(3_000)
+    overlay.wait(GRACE_MS + 1_000)
     expected = {"sb": one.horizon(), "ib": other.horizon()}
     acknowledge(one)
     acknowledge(other)
@@ -97,7 +97,7 @@ def test_what_clients_acknowledge_reaches_the_pubend() -> None:
 def test_a_host_is_as_far_as_its_slowest_client() -> None:
     overlay = line("pb", "sb")
     one, other = subscriber(overlay), subscriber(overlay)
-    overlay.wait(3_000)
+    overlay.wait(GRACE_MS + 1_000)
     acknowledge(one)
     start = other.start_of("pb.a")
     overlay.wait(2_000)

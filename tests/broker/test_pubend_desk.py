@@ -197,15 +197,32 @@ def test_who_resumes_a_known_name_begins_where_it_is_if_that_is_ahead(tick: int,
     assert office.claim(11, tick=tick, resumes=True)[0] == StreamOpened("p", "sb", 1, begins, 11)
 
 
-@pytest.mark.parametrize(("missing", "begins"), [("earliest", OLDEST + 9), ("latest", END + 1)])
-def test_a_known_name_whose_position_was_given_up_begins_as_the_policy_says(missing: Missing, begins: int) -> None:
+@pytest.mark.parametrize("missing", ["earliest", "latest"])
+def test_a_known_name_whose_position_was_given_up_goes_on_there_and_is_told_what_is_lost(missing: Missing) -> None:
+    office = Office()
+    office.claim(10, tick=OLDEST + 5)
+    office.log.trim(OLDEST + 9)
+    assert office.claim(12, missing=missing)[0] == StreamOpened("p", "sb", 1, OLDEST + 5, 12)
+
+
+def test_a_new_life_of_a_known_name_may_ask_to_be_refused_where_its_position_was_given_up() -> None:
     office = Office()
     office.claim(10, tick=OLDEST + 5)
     office.log.trim(OLDEST + 9)
     (refused,) = office.claim(11)
     assert isinstance(refused, StreamOpened)
     assert f"the oldest available is {OLDEST + 9} (" in refused.problem
-    assert office.claim(12, missing=missing)[0] == StreamOpened("p", "sb", 1, begins, 12)
+
+
+@pytest.mark.parametrize("missing", ["fail", "earliest", "latest"])
+def test_a_policy_for_new_subscriptions_never_moves_one_that_resumes(missing: Missing) -> None:
+    office = Office()
+    assert office.open(OLDEST - 1, missing, resumes=True) == StreamOpened("p", "sb", 1, OLDEST - 1)
+    office.claim(10, tick=OLDEST + 5)
+    office.log.trim(OLDEST + 9)
+    assert office.claim(11, tick=OLDEST + 7, missing=missing, resumes=True)[0] == StreamOpened(
+        "p", "sb", 1, OLDEST + 7, 11
+    )
 
 
 # --- positions

@@ -7,6 +7,7 @@ from collections import Counter
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from penstock.broker.data_frames import is_guaranteed_number
 from penstock.broker.pubends import Pubends
 from penstock.model.tick import tick_at
 from strategies import tries
@@ -92,7 +93,15 @@ def test_who_names_no_pubend_always_gets_the_same_and_all_are_used() -> None:
 def test_numbers_are_given_once_and_stay() -> None:
     pubends = Pubends(())
     assert pubends.numbered() == ()
-    assert pubends.number_of("x") == (0, True)
-    assert pubends.number_of("y") == (1, True)
-    assert pubends.number_of("x") == (0, False)
-    assert pubends.numbered() == ((0, "x"), (1, "y"))
+    assert pubends.number_of("x", is_guaranteed=True) == (0, True)
+    assert pubends.number_of("y", is_guaranteed=True) == (2, True)
+    assert pubends.number_of("x", is_guaranteed=True) == (0, False)
+    assert pubends.numbered() == ((0, "x"), (2, "y"))
+
+
+def test_a_pubend_of_another_service_class_has_another_number_which_tells_the_class() -> None:
+    pubends = Pubends(())
+    numbers = [pubends.number_of(name, is_guaranteed=each)[0] for name in ("x", "y") for each in (True, False)]
+    assert len({*numbers}) == 4
+    assert [is_guaranteed_number(each) for each in numbers] == [True, False, True, False]
+    assert [name for _, name in pubends.numbered()] == ["x", "x", "y", "y"]

@@ -62,4 +62,4 @@ def test_a_new_pubend_is_introduced_to_clients_before_its_messages() -> None:
     kinds = [type(frame) for frame in client.heard]
     assert kinds.index(f.PubendNames) < kinds.index(f.Deliver)
     late = overlay.client("sb")
-    assert late.all(f.PubendNames) == [f.PubendNames(((0, "pb.a"),))]
+    assert late.all(f.PubendNames) == [f.PubendNames(((1, "pb.a"),))]

@@ -50,10 +50,10 @@ def connected(*, durable: str = "", pubends: tuple[str, ...] = ()) -> tuple[Sess
 
 
 def moving(session: Session) -> Newcomer:
-    """The new connection, welcomed; there the numbers of pubends are the other way round."""
+    """The new connection, welcomed; there the numbers of pubends are others."""
     newcomer = session.begin_move(ORDER)
     newcomer.on_connected(now_ms=0)
-    told(newcomer, welcome("new"), PubendNames(((0, "loose"), (1, "quotes"))))
+    told(newcomer, welcome("new"), PubendNames(((2, "quotes"), (3, "loose"))))
     return newcomer
 
 

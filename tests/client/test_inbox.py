@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from penstock.client.inbox import Inbox, Lag
 from penstock.client.positions import LostTicks
-from penstock.client.received import Received
+from penstock.client.received import BestEffortReceived, Received
 from penstock.client.wanted import Wanted
 from penstock.model.tick import tick_at
 
@@ -57,7 +57,7 @@ def test_it_is_over_when_closed_or_refused() -> None:
 def test_a_repetition_is_not_taken_in() -> None:
     inbox = Inbox(1, Wanted("TRUE", {"p": 5}), bytes_max=10**6, messages_max=10**6)
     assert [inbox.push(Received("p", tick, b"")) for tick in (4, 5, 5, 7)] == [False, True, False, True]
-    assert [inbox.push(Received("best-effort", tick, b"")) for tick in (4, 3, 3)] == [True] * 3
+    assert [inbox.push(BestEffortReceived("p", tick, b"")) for tick in (4, 3, 3)] == [True] * 3
     inbox.check_invariants()
 
 

@@ -4,7 +4,7 @@ from penstock.broker.frames import Acknowledge, Horizons, Subscribe
 from penstock.client.inbox import Inbox
 from penstock.client.inboxes import Inboxes, subscribe_frame
 from penstock.client.positions import LostTicks
-from penstock.client.received import Received
+from penstock.client.received import BestEffortReceived, Received
 from penstock.client.settings import ClientSettings
 from penstock.client.wanted import Wanted
 
@@ -51,14 +51,16 @@ def test_a_repetition_is_dropped_and_counted() -> None:
     assert inboxes.repeated == 2
 
 
-def test_pubends_that_guarantee_nothing_may_count_from_anywhere() -> None:
+def test_pubends_that_guarantee_nothing_may_count_from_anywhere_and_move_no_position() -> None:
     inboxes = Inboxes(ClientSettings())
-    inbox = ready(inboxes)
+    inbox = ready(inboxes, p=5)
     for tick in (7, 3, 3):
-        assert deliver(inboxes, tick, inbox) == [1]
-        assert deliver(inboxes, tick, inbox, inbox) == [1]
+        for to in (numbers(inbox), numbers(inbox, inbox)):
+            woken: dict[int, Inbox] = {}
+            inboxes.deliver(to, BestEffortReceived("p", tick, b"body"), woken)
+            assert [*woken] == [1]
     assert inboxes.repeated == 0
-    assert subscribe_frame(inbox).positions == ()
+    assert subscribe_frame(inbox).positions == (("p", 5),)
 
 
 def test_one_that_is_withdrawn_takes_nothing_more() -> None:

@@ -22,23 +22,23 @@ def test_the_new_connection_takes_over_and_both_brokers_are_told() -> None:
     session, inbox = connected()
     newcomer = moving(session)
     said(newcomer)
-    told(newcomer, CONFIRMED, horizon(10, 1))
+    told(newcomer, CONFIRMED, horizon(10, 2))
     leaver, changes = session.take_over()
     assert leaver is not None
     assert leaver.take_frames(now_ms=0) == [Moved(7)]
     assert said(session) == [Moved(7)]
     assert (session.welcome.broker if session.welcome else "", inbox.state, session.moves.count) == ("new", "ready", 1)
     assert (changes.lost, session.is_up) == (False, True)
-    told(session, message(12, 1))
+    told(session, message(12, 2))
     assert numbers(inbox) == [9, 12]
     session.check_invariants()
 
 
 def test_streams_that_had_begun_there_go_on_moving_with_silence() -> None:
     session, inbox = connected()
-    told(moving(session), CONFIRMED, horizon(10, 1))
+    told(moving(session), CONFIRMED, horizon(10, 2))
     session.take_over()
-    told(session, Horizons(1, 20, b"", present=20))
+    told(session, Horizons(2, 20, b"", present=20))
     assert inbox.positions.known() == {"quotes": 20}
 
 
@@ -73,7 +73,7 @@ def test_a_durable_name_that_went_ahead_is_no_take_over_and_is_claimed_back_if_t
         if not is_told_late:
             told(session, TAKEN)
             assert inbox.state == "ready"
-        told(newcomer, message(12, 1))
+        told(newcomer, message(12, 2))
         must_come_back = session.give_up_move()
         session.refuse_move(ORDER, "nobody there")
         if is_told_late:
@@ -94,20 +94,20 @@ def test_a_durable_name_that_went_ahead_is_no_take_over_and_is_claimed_back_if_t
 def test_what_was_read_is_acknowledged_to_the_new_broker() -> None:
     session, inbox = connected(durable="bill")
     newcomer = moving(session)
-    told(newcomer, CONFIRMED, horizon(10, 1))
+    told(newcomer, CONFIRMED, horizon(10, 2))
     session.take_over()
     said(session)
     inbox.pop()
     assert inbox.receipts is not None
     inbox.receipts.settle()
     session.on_moved(inbox)
-    assert said(session) == [Acknowledge(((1, 10),), 1)]
+    assert said(session) == [Acknowledge(((2, 10),), 1)]
 
 
 def test_a_client_that_stays_drops_what_came_only_over_the_new_connection_and_goes_on() -> None:
     session, inbox = connected()
     newcomer = moving(session)
-    told(newcomer, message(3, 0), message(11, 1))
+    told(newcomer, message(3, 3), message(11, 2))
     session.give_up_move()
     told(session, message(11), message(12), message(3, 1))
     assert numbers(inbox) == [9, 11, 12]

@@ -115,20 +115,20 @@ def test_not_every_broker_will_do(greeting: Frame, problem: str) -> None:
 def test_a_stream_that_begins_ahead_is_a_reason_to_stay_and_one_that_is_new_is_not() -> None:
     session, inbox = connected()
     newcomer = moving(session)
-    told(newcomer, CONFIRMED, horizon(10, 1), horizon(30, 0))
+    told(newcomer, CONFIRMED, horizon(10, 2), horizon(30, 3))
     assert can_take_over(newcomer)
     assert inbox.positions.known() == {"quotes": 10, "loose": 30}
     session, inbox = connected()
     newcomer = moving(session)
     told(session, Subscribed(1, "TRUE", (), (("loose", 20),)))
-    told(newcomer, horizon(21, 0))
+    told(newcomer, horizon(21, 3))
     assert newcomer.problem == "the stream of loose begins there ahead of where it is here"
 
 
 def test_horizons_move_what_has_been_named_there() -> None:
     session, inbox = connected()
     newcomer = moving(session)
-    told(newcomer, horizon(10, 1), message(12, 1), horizon(20, 1))
+    told(newcomer, horizon(10, 2), message(12, 2), horizon(20, 2))
     assert inbox.positions.known() == {"quotes": 20}
     assert numbers(inbox) == [9, 12]
 
@@ -137,9 +137,9 @@ def test_horizons_of_what_has_not_begun_there_move_nothing() -> None:
     session, inbox = connected()
     newcomer = moving(session)
     # Of all subscriptions that the new broker serves already: this one is not among them.
-    told(newcomer, Horizons(1, 20, b"", present=20))
+    told(newcomer, Horizons(2, 20, b"", present=20))
     assert inbox.positions.known() == {"quotes": 10}
-    told(newcomer, horizon(10, 1), Horizons(1, 20, b"", present=20))
+    told(newcomer, horizon(10, 2), Horizons(2, 20, b"", present=20))
     assert inbox.positions.known() == {"quotes": 20}
 
 

@@ -8,7 +8,7 @@ from penstock.client.inbox import Inbox
 from penstock.client.inboxes import Inboxes
 from penstock.client.newcomer import Newcomer
 from penstock.client.overlap import Overlap
-from penstock.client.received import Received
+from penstock.client.received import BestEffortReceived
 from penstock.client.session import Session
 from penstock.client.settings import ClientSettings
 from penstock.client.wanted import wanted
@@ -19,15 +19,15 @@ CONFIRMED = Subscribed(1, "TRUE", (), (("quotes", 10),))
 def ready() -> tuple[Session, Inbox, Newcomer]:
     session, inbox = connected()
     newcomer = moving(session)
-    told(newcomer, CONFIRMED, horizon(10, 1))
+    told(newcomer, CONFIRMED, horizon(10, 2))
     return session, inbox, newcomer
 
 
 def test_of_a_stream_with_positions_whoever_brings_the_next_message_is_believed() -> None:
     session, inbox, newcomer = ready()
-    told(newcomer, message(11, 1), message(12, 1))
+    told(newcomer, message(11, 2), message(12, 2))
     told(session, message(11), message(12), message(13))
-    told(newcomer, message(13, 1), message(14, 1))
+    told(newcomer, message(13, 2), message(14, 2))
     assert numbers(inbox) == [9, 11, 12, 13, 14]
     assert session.repeated == 3
 
@@ -35,19 +35,19 @@ def test_of_a_stream_with_positions_whoever_brings_the_next_message_is_believed(
 def test_what_has_no_positions_waits_for_the_end_of_the_old_connection_and_comes_once() -> None:
     session, inbox, newcomer = ready()
     told(session, message(1, 1))
-    told(newcomer, message(2, 0), message(3, 0), message(4, 0))
+    told(newcomer, message(2, 3), message(3, 3), message(4, 3))
     told(session, message(2, 1))
     leaver, _ = session.take_over()
-    told(session, message(5, 0))
+    told(session, message(5, 3))
     assert leaver is not None
     leaver.on_data(b"", now_ms=0, wall_ms=0)
     assert numbers(inbox, "loose") == [1, 2]
     session.end_overlap()
     assert numbers(inbox, "loose") == [1, 2, 3, 4, 5]
-    told(session, message(2, 0), message(6, 0))
+    told(session, message(2, 3), message(6, 3))
     assert numbers(inbox, "loose") == [1, 2, 3, 4, 5, 6]
     session.moves.finish()
-    told(session, message(7, 0))
+    told(session, message(7, 3))
     assert numbers(inbox, "loose") == [1, 2, 3, 4, 5, 6, 7]
 
 
@@ -57,27 +57,27 @@ def test_who_is_asked_to_move_again_at_once_still_knows_what_came_before() -> No
     session.take_over()
     session.end_overlap()
     session.begin_move(ORDER)
-    told(session, message(2, 0), message(3, 0))
+    told(session, message(2, 3), message(3, 3))
     assert numbers(inbox, "loose") == [1, 2, 3], "the second one took longer over this connection"
 
 
 def test_a_pubend_that_turns_out_to_have_positions_gives_up_what_waits_of_it_in_order() -> None:
     session, inbox, newcomer = ready()
-    told(newcomer, PubendNames(((2, "trades"),)), message(31, 2))
+    told(newcomer, PubendNames(((4, "trades"),)), message(31, 4))
     assert numbers(inbox, "trades") == []
-    told(newcomer, horizon(30, 2), message(32, 2))
+    told(newcomer, horizon(30, 4), message(32, 4))
     assert numbers(inbox, "trades") == [31, 32]
     session.take_over()
-    told(session, PubendNames(((3, "late"),)), message(41, 3), horizon(40, 3), horizon(45, 3), message(46, 3))
+    told(session, PubendNames(((6, "late"),)), message(41, 6), horizon(40, 6), horizon(45, 6), message(46, 6))
     assert numbers(inbox, "late") == [41, 46]
 
 
 def test_too_much_that_waits_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.client.overlap._HELD_BYTES_MAX", 600)
     _, _, newcomer = ready()
-    told(newcomer, message(1, 0), message(2, 0))
+    told(newcomer, message(1, 3), message(2, 3))
     assert newcomer.is_ready
-    told(newcomer, message(3, 0))
+    told(newcomer, message(3, 3))
     assert "too much" in newcomer.problem
 
 
@@ -86,7 +86,7 @@ def test_what_is_remembered_of_the_old_connection_is_bounded(monkeypatch: pytest
     inboxes = Inboxes(ClientSettings())
     overlap, inbox = Overlap(inboxes), inboxes.add(wanted("TRUE"))
     for tick in range(5):
-        overlap.deliver_old((1).to_bytes(4), Received("loose", tick, message(tick, 1).body), {})
+        overlap.deliver_old((1).to_bytes(4), BestEffortReceived("loose", tick, message(tick, 1).body), {})
     assert len(overlap.seen) == 2
     assert len(inbox.queue) == 5
 

@@ -45,14 +45,12 @@ def test_after_a_loss_everything_below_the_position_is_a_repetition() -> None:
     assert positions.next_ticks == positions.known() == {"p": 9}
 
 
-def test_a_pubend_that_guarantees_nothing_has_no_position() -> None:
+def test_a_pubend_has_no_position_before_a_broker_has_told_of_its_start() -> None:
     positions = Positions()
     positions.next_ticks["p"] = 12
     assert positions.known() == {}
-    assert not positions.is_guaranteed("p")
     positions.on_start("p", 3)
     assert positions.known() == {"p": 12}, "messages came before the confirmation"
-    assert positions.is_guaranteed("p")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.client.receipts import TICKS_MAX, Receipts
-from penstock.client.received import Received
+from penstock.client.received import BestEffortReceived, Received
 from penstock.model.errors import MisuseError
 
 
@@ -120,3 +120,11 @@ def test_nothing_is_acknowledged_that_is_not_done_with(
         for name, position in positions.items():
             expected = min((each.tick for each in open_messages if each.pubend == name), default=arrived[name])
             assert position == expected, "neither ahead of what is open, nor behind it"
+
+
+def test_what_guaranteed_nothing_is_no_matter_of_acknowledgement() -> None:
+    receipts = Receipts(is_manual=True)
+    message = BestEffortReceived("quotes", 4, b"")
+    receipts.hold([message])
+    receipts.acknowledge(message)
+    assert receipts.positions({"quotes": 9}, [message]) == {"quotes": 9}

@@ -82,9 +82,9 @@ def test_a_pubend_without_a_number_waits_for_it() -> None:
     reports, inbox = reporting((0, "other")), durable()
     reports.on_moved(inbox)
     assert reports.take(now_ms=0) == []
-    reports.on_names([(9, "p")])
+    reports.on_names([(8, "p"), (9, "p")])
     reports.on_moved(inbox)
-    assert reports.take(now_ms=0) == [Acknowledge(((9, 1),), 1)]
+    assert reports.take(now_ms=0) == [Acknowledge(((8, 1),), 1)]
 
 
 def test_the_last_word_does_not_wait() -> None:

@@ -365,6 +365,12 @@ def test_pubends_that_guarantee_nothing_do_not_get_it_again() -> None:
     assert sent_again(none, none, "") == []
 
 
+def test_a_pubend_whose_service_class_was_changed_does_not_get_it_again() -> None:
+    loose, strict = welcome_of("b1", best_effort=("b",)), welcome_of("b1")
+    assert sent_again(loose, strict, "a", "b", "") == [(1, "a")], "b passed on what it cannot know now"
+    assert sent_again(strict, loose, "a", "b", "") == [(1, "a")], "by hash, b may have it"
+
+
 def test_a_broker_that_would_choose_otherwise_does_not_get_again_what_it_chose_for() -> None:
     assert sent_again(welcome_of("b1"), welcome_of("b1", ("a", "b", "c")), "a", "") == [(1, "a")]
 

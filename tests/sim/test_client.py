@@ -232,8 +232,8 @@ def test_a_client_goes_on_where_it_was() -> None:
     play.reconnect()
     assert broker.all(Subscribe) == [Subscribe(1, "a = 1", (("p", 30),), resumes=True)]
     # The numbers of pubends are others now.
-    play.say(PubendNames(((0, "q"), (1, "p"))), Subscribed(1, "a = 1", (), (("p", 30), ("q", 5))))
-    play.say(Deliver(1, 31, one, b"y"))
+    play.say(PubendNames(((0, "q"), (2, "p"))), Subscribed(1, "a = 1", (), (("p", 30), ("q", 5))))
+    play.say(Deliver(2, 31, one, b"y"))
     assert [(delivery.pubend, delivery.tick) for delivery in client.deliveries] == [("p", 12), ("p", 31)]
     assert client.subscriptions[1].positions == {"p": 32, "q": 5}
 

@@ -26,7 +26,7 @@ class Case:
 
     def connect(self) -> None:
         self.positions.connect()
-        self.positions.learn(((0, "p"), (1, "q")))
+        self.positions.learn(((0, "p"), (2, "q")))
 
     def confirm(self, number: int, *starts: tuple[str, int], now_us: int = 0) -> None:
         self.positions.on_subscribed(Subscribed(number, "a = 1", starts=starts), now_us)
@@ -118,10 +118,10 @@ def test_what_all_subscriptions_have_is_acknowledged_once(case: Case) -> None:
     assert case.positions.on_horizons(Horizons(0, 60, numbers(2))) == Acknowledge(((0, 20),))
     assert case.positions.on_horizons(Horizons(0, 70, numbers(2))) is None
     del case.wanted[2]
-    assert case.positions.on_horizons(Horizons(0, 70)) == Acknowledge(((0, 70), (1, 10)))
+    assert case.positions.on_horizons(Horizons(0, 70)) == Acknowledge(((0, 70), (2, 10)))
     case.connect()
     case.confirm(1, ("p", 70))
-    assert case.positions.on_horizons(Horizons(0, 70)) == Acknowledge(((0, 70), (1, 10)))
+    assert case.positions.on_horizons(Horizons(0, 70)) == Acknowledge(((0, 70), (2, 10)))
 
 
 def test_a_subscription_states_where_it_wants_to_begin_until_it_is_further(case: Case) -> None:

@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["Deliver", "Forward", "Horizons", "KnowledgeKind", "KnowledgeMessage", "LogAnswer", "Publish"]
+__all__ = [
+    "Deliver",
+    "Forward",
+    "Horizons",
+    "KnowledgeKind",
+    "KnowledgeMessage",
+    "LogAnswer",
+    "Publish",
+    "delivery_number",
+    "is_guaranteed_number",
+]
 
 
 class Publish:
@@ -34,6 +44,20 @@ class Forward:
         self.bodies = bodies
         self.size = 16 + len(pubend) + sum(map(len, bodies)) + 12 * len(bodies)
         self.encoded: bytes | None = None
+
+
+def delivery_number(place: int, *, is_guaranteed: bool) -> int:
+    """The number in deliveries for the pubend in this place: odd for best effort, even for guaranteed delivery.
+
+    So a client knows of every single message whether its tick is a position, however the service class of a pubend
+    changes meanwhile.
+    """
+    return 2 * place + (not is_guaranteed)
+
+
+def is_guaranteed_number(number: int) -> bool:
+    """Whether a number in deliveries stands for a guaranteed pubend."""
+    return number % 2 == 0
 
 
 class Deliver:

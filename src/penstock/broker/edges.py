@@ -104,7 +104,7 @@ class Edges:
         if edge is None:
             if not self.subscriptions:
                 return
-            number = self._router.introduce(pubend)
+            number = self._router.introduce(pubend, is_guaranteed=True)
             edge = self.edges[pubend] = Edge(
                 pubend, number, tick, self._settings, self._rng, now_ms=now_ms, group=self._group_of(pubend)
             )

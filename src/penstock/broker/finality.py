@@ -69,15 +69,17 @@ class Finality:
 
     def report(self, pubend: str, host: str, tick: int, *, is_settled: bool, now_ms: int) -> None:
         """A host has everything below a tick; one that has just started may not know all its clients yet."""
-        register = self._registers.get(pubend)
-        if register is None:
+        register, log = self._registers.get(pubend), self._logs.get(pubend)
+        if register is None or log is None:
             self._passing.setdefault(pubend, {})[host] = (tick, is_settled)
             return
         # The tick may fall: a client has come back that is further behind.
-        tick = min(tick, self._logs[pubend].last_tick + 1)
-        before = register.hosts.get(host)
-        if before is not None and not is_settled:
-            tick = min(tick, before.tick)
+        tick = min(tick, log.last_tick + 1)
+        if not is_settled:
+            # Clients of the host's former life may still come back. They are as far as it said then; if this pubend
+            # has not heard that, because it was restarted too, they may be anywhere.
+            before = register.hosts.get(host)
+            tick = min(tick, log.trimmed_below if before is None else before.tick)
         register.hosts[host] = _Word(tick, now_ms)
 
     def on_positions(self, frame: Positions, *, now_ms: int) -> None:
@@ -132,7 +134,8 @@ class Finality:
         settings, hosts = self._settings, self._registers[log.name].hosts
         assert self._started_ms is not None
         for host, word in list(hosts.items()):
-            if now_ms - word.heard_ms > settings.grace_ms:
+            # A report later: whoever was lost right before the host's next word has its full time, too.
+            if now_ms - word.heard_ms > settings.grace_ms + settings.report_ms:
                 del hosts[host]
                 self.counts["hosts_lapsed"] += 1
                 self._connections.record("host-lapsed", pubend=log.name, host=host, tick=word.tick)

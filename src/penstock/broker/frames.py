@@ -19,6 +19,7 @@ from penstock.broker.data_frames import (
     KnowledgeMessage,
     LogAnswer,
     Publish,
+    is_guaranteed_number,
 )
 from penstock.broker.greetings import Goodbye, Heartbeat, Hello, Welcome
 from penstock.broker.migration_frames import Migrate, Moved, MoveFailed
@@ -98,9 +99,10 @@ __all__ = [
     "Unsubscribe",
     "Unsubscribed",
     "Welcome",
+    "is_guaranteed_number",
 ]
 
-PROTOCOL_VERSION: Final = 4
+PROTOCOL_VERSION: Final = 5
 
 
 class LinkState(Control, tag="linkstate", frozen=True, array_like=True):
@@ -281,7 +283,7 @@ class SurveyReply(Control, tag="surveyreply", frozen=True, array_like=True):
 
 
 class PubendNames(Control, tag="pubends", frozen=True, array_like=True):
-    """Which pubends the numbers in deliveries stand for."""
+    """Which pubends the numbers in deliveries stand for; ``is_guaranteed_number`` tells of which service class."""
 
     names: tuple[tuple[int, str], ...]
 

@@ -215,8 +215,8 @@ class Guaranteed:
         self._report_ms = now_ms + self._settings.report_ms
         self._forget_gone()
         self.positions.tell()
-        # After a start some clients of the former life may still be on their way back: what was said of them holds.
-        is_settled = now_ms >= self._started_ms + self._settings.grace_ms // 2
+        # Clients of the former life may come back until then: what was said of them holds.
+        is_settled = now_ms >= self._started_ms + self._settings.grace_ms
         for pubend, tick in self.positions.of_host(now_ms=now_ms):
             self._finality.report(pubend, self._settings.name, tick, is_settled=is_settled, now_ms=now_ms)
         self.desk.report(self.positions)

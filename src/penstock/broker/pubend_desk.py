@@ -138,13 +138,14 @@ class PubendDesk:
             return 0, f"position {tick} ({format_tick(Tick(tick))}) of pubend {log.name} is in the future"
         if tick >= log.trimmed_below:
             return tick, ""
+        is_going_on = frame.resumes or (known is not None and frame.missing != "fail")
+        if is_going_on:
+            # Not at what is kept: asking for the ticks that are gone is what brings the subscriber its Lost notice.
+            return tick, ""
         if frame.missing == "earliest" or (known is None and not frame.tick):
             return log.trimmed_below, ""
         if frame.missing == "latest":
             return following, ""
-        if frame.resumes:
-            # It will be told what is lost.
-            return tick, ""
         oldest = format_tick(Tick(log.trimmed_below))
         where = f"position {tick} ({format_tick(Tick(tick))}) of pubend {log.name}"
         return 0, f"{where} is not kept any more; the oldest available is {log.trimmed_below} ({oldest})"

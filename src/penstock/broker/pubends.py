@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from zlib import crc32
 
+from penstock.broker.data_frames import delivery_number
 from penstock.model.tick import tick_at
 
 __all__ = ["Pubends"]
@@ -22,7 +23,7 @@ class Pubends:
         # Whoever does not name a pubend gets the better class, if there is any.
         self._chosen = tuple(each for each in names if each not in best_effort) or names
         self._last: dict[str, int] = {}
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[tuple[str, bool], int] = {}
 
     def choose(self, wanted: str, publisher: int) -> str | None:
         """The pubend for a publisher's messages: the one it names, or one by hash; None if there is none."""
@@ -53,14 +54,17 @@ class Pubends:
         """The last tick given out or passed on."""
         return self._last.get(pubend, 0)
 
-    def number_of(self, pubend: str) -> tuple[int, bool]:
-        """This broker's number for a pubend, and whether it is a new one."""
-        number = self._numbers.get(pubend)
+    def number_of(self, pubend: str, *, is_guaranteed: bool) -> tuple[int, bool]:
+        """This broker's number for a pubend, and whether it is a new one.
+
+        A pubend whose service class was changed has two: the ticks of one class say nothing about those of the other.
+        """
+        number = self._numbers.get((pubend, is_guaranteed))
         if number is not None:
             return number, False
-        number = self._numbers[pubend] = len(self._numbers)
+        number = self._numbers[pubend, is_guaranteed] = delivery_number(len(self._numbers), is_guaranteed=is_guaranteed)
         return number, True
 
     def numbered(self) -> tuple[tuple[int, str], ...]:
         """All numbers given so far."""
-        return tuple((number, name) for name, number in self._numbers.items())
+        return tuple((number, name) for (name, _), number in self._numbers.items())

@@ -105,7 +105,7 @@ class Router:
     def _carry(
         self, pubend: str, ticks: list[int], bodies: list[bytes], decoded: list[dict[str, AttributeValue]]
     ) -> None:
-        number = self.introduce(pubend)
+        number = self.introduce(pubend, is_guaranteed=False)
         system = pubend.startswith("$")
         for tick, body, attributes in zip(ticks, bodies, decoded, strict=True):
             for frame, connections in self._subscribers.deliveries(number, tick, attributes, body, system=system):
@@ -163,9 +163,9 @@ class Router:
             found = self._children[pubend] = [each for each in masks if each[1]]
         return found
 
-    def introduce(self, pubend: str) -> int:
+    def introduce(self, pubend: str, *, is_guaranteed: bool) -> int:
         """This broker's number for a pubend; clients are told what it stands for."""
-        number, is_new = self._pubends.number_of(pubend)
+        number, is_new = self._pubends.number_of(pubend, is_guaranteed=is_guaranteed)
         if is_new:
             for peer in self._connections.peers.values():
                 if peer.kind is PeerKind.CLIENT:

@@ -88,15 +88,15 @@ class Inbox:
         """Takes a message in, unless it is a repetition; the queue may exceed its bound by what was already read."""
         if self.is_repeated(received):
             return False
-        self.next_ticks[received.pubend] = received.tick + 1
+        if received.is_guaranteed:
+            self.next_ticks[received.pubend] = received.tick + 1
         self.queue.append(received)
         self.size += len(received.body) + MESSAGE_BYTES
         return True
 
     def is_repeated(self, received: Received) -> bool:
         """Whether the message has arrived before; of pubends that guarantee nothing, none is known to have."""
-        pubend = received.pubend
-        return received.tick < self.next_ticks.get(pubend, 0) and self.positions.is_guaranteed(pubend)
+        return received.is_guaranteed and received.tick < self.next_ticks.get(received.pubend, 0)
 
     def on_subscribed(self, granted: str, pending: tuple[str, ...], starts: tuple[tuple[str, int], ...]) -> None:
         """The broker has put it in force."""

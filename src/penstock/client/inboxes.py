@@ -117,14 +117,16 @@ class Inboxes:
         # What Inbox.push does, written out for one and for many: this is where a busy client spends its time.
         pubend, tick, by_bytes = received.pubend, received.tick, self._by_bytes
         size = len(received.body) + MESSAGE_BYTES
+        is_guaranteed = received.is_guaranteed
         if len(numbers) == 4:
             inbox = by_bytes.get(numbers)
             if inbox is not None:
-                next_ticks = inbox.next_ticks
-                if tick < next_ticks.get(pubend, 0) and inbox.is_repeated(received):
-                    self.repeated += 1
-                    return
-                next_ticks[pubend] = tick + 1
+                if is_guaranteed:
+                    next_ticks = inbox.next_ticks
+                    if tick < next_ticks.get(pubend, 0):
+                        self.repeated += 1
+                        return
+                    next_ticks[pubend] = tick + 1
                 inbox.queue.append(received)
                 inbox.size += size
                 woken[inbox.number] = inbox
@@ -132,11 +134,12 @@ class Inboxes:
         for start in range(0, len(numbers), 4):
             inbox = by_bytes.get(numbers[start : start + 4])
             if inbox is not None:
-                next_ticks = inbox.next_ticks
-                if tick < next_ticks.get(pubend, 0) and inbox.is_repeated(received):
-                    self.repeated += 1
-                    continue
-                next_ticks[pubend] = tick + 1
+                if is_guaranteed:
+                    next_ticks = inbox.next_ticks
+                    if tick < next_ticks.get(pubend, 0):
+                        self.repeated += 1
+                        continue
+                    next_ticks[pubend] = tick + 1
                 inbox.queue.append(received)
                 inbox.size += size
                 woken[inbox.number] = inbox

@@ -8,7 +8,7 @@ from penstock.broker.frames import Deliver, Frame, Goodbye, PubendNames
 from penstock.client.changes import Changes
 from penstock.client.inboxes import Inboxes
 from penstock.client.overlap import Overlap
-from penstock.client.received import Received
+from penstock.client.received import received_from
 
 __all__ = ["Leaver"]
 
@@ -44,7 +44,8 @@ class Leaver:
                 if name is None:
                     raise ProtocolError(f"pubend number {frame.pubend} has no name")
                 self.received += 1
-                self._overlap.deliver_old(frame.numbers, Received(name, frame.tick, frame.body), changes.inboxes)
+                received = received_from(frame.pubend, name, frame.tick, frame.body)
+                self._overlap.deliver_old(frame.numbers, received, changes.inboxes)
             elif isinstance(frame, PubendNames):
                 self._pubends.update(frame.names)
             elif isinstance(frame, Goodbye):

@@ -35,7 +35,7 @@ from penstock.client.changes import Changes
 from penstock.client.inbox import Inbox
 from penstock.client.inboxes import Inboxes, subscribe_frame
 from penstock.client.overlap import Overlap
-from penstock.client.received import Received
+from penstock.client.received import received_from
 
 __all__ = ["SILENT_HEARTBEATS", "Newcomer"]
 
@@ -142,7 +142,7 @@ class Newcomer:
                 self._on_greeting(frame, changes, wall_ms)
             elif isinstance(frame, Deliver):
                 self.received += 1
-                received = Received(self._pubend(frame.pubend), frame.tick, frame.body)
+                received = received_from(frame.pubend, self._pubend(frame.pubend), frame.tick, frame.body)
                 self._overlap.deliver_new(frame.numbers, received, changes.inboxes)
             elif not self.problem:
                 self._on_frame(frame, changes)

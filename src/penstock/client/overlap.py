@@ -78,7 +78,7 @@ class Overlap:
             numbers = self._without_repetitions(numbers, received)
         self._inboxes.deliver(numbers, received, woken)
         for inbox in self._named(numbers):
-            if not inbox.positions.is_guaranteed(received.pubend):
+            if not received.is_guaranteed:
                 self.seen[inbox.number, received.body[:MESSAGE_ID_BYTES]] = None
                 if len(self.seen) > _SEEN_MAX:
                     del self.seen[next(iter(self.seen))]
@@ -86,7 +86,7 @@ class Overlap:
     def deliver_new(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
         """A message over the new connection."""
         for inbox in self._named(numbers):
-            if (inbox.number, received.pubend) in self._streams:
+            if received.is_guaranteed and (inbox.number, received.pubend) in self._streams:
                 self._inboxes.deliver(inbox.number.to_bytes(4), received, woken)
             elif self._is_released:
                 # It may have taken longer to come this way.
@@ -98,10 +98,14 @@ class Overlap:
 
     def flush(self, pubend: str) -> dict[int, Inbox]:
         """A pubend has positions after all: what waited of it is its next messages."""
-        waiting = [each for each in self._held if each[1].pubend == pubend]
+        waiting: list[tuple[int, Received]] = []
+        others: deque[tuple[int, Received]] = deque()
+        for number, received in self._held:
+            is_next = received.is_guaranteed and received.pubend == pubend
+            (waiting if is_next else others).append((number, received))
         if not waiting:
             return {}
-        self._held = deque(each for each in self._held if each[1].pubend != pubend)
+        self._held = others
         return self._deliver(waiting)
 
     def release(self) -> dict[int, Inbox]:

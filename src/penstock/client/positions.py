@@ -39,15 +39,11 @@ class Positions:
 
     def __init__(self, start: Mapping[str, int] | None = None) -> None:
         self.next_ticks: Final = dict(start or {})
-        """The first tick that may still come: behind the last one delivered or told of, or the start; also of pubends
-        that guarantee nothing."""
+        """The first tick that may still come: behind the last one delivered or told of, or the start; also where no
+        broker has told of a start yet."""
         self._guaranteed: dict[str, None] = dict.fromkeys(self.next_ticks)
         self._begun: dict[str, None] = {}
         """The pubends on which the broker of this connection has named the subscription."""
-
-    def is_guaranteed(self, pubend: str) -> bool:
-        """Whether the pubend never goes back, so that what comes again is a repetition."""
-        return pubend in self._guaranteed
 
     def on_start(self, pubend: str, tick: int) -> None:
         """From this tick on nothing will be missing."""
@@ -102,7 +98,7 @@ def first_unread(positions: dict[str, int], waiting: Iterable[Received]) -> dict
     unread = dict(positions)
     missing = set(positions)
     for received in waiting:
-        if received.pubend in missing:
+        if received.pubend in missing and received.is_guaranteed:
             unread[received.pubend] = received.tick
             missing.remove(received.pubend)
             if not missing:

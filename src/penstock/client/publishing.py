@@ -251,14 +251,20 @@ def _count(runs: Iterable[_Run]) -> int:
 
 
 def recogniser(before: Welcome | None, now: Welcome) -> Callable[[str], bool]:
-    """Which pubends recognise what was sent to them before this welcome, if it is sent again."""
-    is_same = before is not None and (before.broker, before.overlay) == (now.broker, now.overlay)
+    """Which pubends recognise what was sent to them before this welcome, if it is sent again.
+
+    Only those that guarantee delivery now and did then: a best-effort pubend remembers nobody's numbers, and what it
+    passed on, the guaranteed pubend of the same name cannot know.
+    """
+    if before is None or (before.broker, before.overlay) != (now.broker, now.overlay):
+        return _never
     # Where the broker chooses, it must choose as before: what one pubend has, another does not recognise.
-    chooses_alike = is_same and before is not None and before.pubends == now.pubends
+    guaranteed = [[each for each in welcome.pubends if each not in welcome.best_effort] for welcome in (before, now)]
+    chooses_alike = guaranteed[0] == guaranteed[1] != []
 
     def recognises(pubend: str) -> bool:
         if pubend:
-            return is_same and pubend not in now.best_effort
-        return chooses_alike and not {*now.pubends} <= {*now.best_effort}
+            return pubend not in before.best_effort and pubend not in now.best_effort
+        return chooses_alike
 
     return recognises

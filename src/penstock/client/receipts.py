@@ -57,7 +57,8 @@ class Receipts:
             self.taken += len(held)
             return
         for each in held:
-            self._taken_of(each.pubend).take(each.tick)
+            if each.is_guaranteed:
+                self._taken_of(each.pubend).take(each.tick)
 
     def settle(self) -> bool:
         """The application comes back for more; whether it had anything in hand."""
@@ -70,7 +71,8 @@ class Receipts:
         if not self.is_manual:
             raise MisuseError("this subscription is not acknowledged manually")
         if message is not None:
-            self._acknowledge(message.pubend, message.tick)
+            if message.is_guaranteed:
+                self._acknowledge(message.pubend, message.tick)
             return
         ends = {pubend: taken.last + 1 for pubend, taken in self._taken.items()}
         for pubend, end in first_unread(ends, waiting).items():

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from penstock.broker.frames import is_guaranteed_number
 from penstock.model.body import MalformedBodyError, decode_attributes, decode_id
 from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
 from penstock.model.values import AttributeValue
 
-__all__ = ["Received"]
+__all__ = ["BestEffortReceived", "Received", "received_from"]
 
 
 class Received:
@@ -21,6 +24,9 @@ class Received:
     """
 
     __slots__ = ("_attributes", "_payload_start", "body", "pubend", "tick")
+
+    is_guaranteed: ClassVar[bool] = True
+    """Whether its tick is a position in the pubend's stream, so that a lower one is behind it."""
 
     def __init__(self, pubend: str, tick: int, body: bytes) -> None:
         self.pubend = pubend
@@ -76,3 +82,17 @@ class Received:
             raise MalformedBodyError(f"body of {len(self.body)} bytes has no payload")
         self._payload_start = start
         return start
+
+
+class BestEffortReceived(Received):
+    """A message of a pubend that guaranteed nothing when it sent it."""
+
+    __slots__ = ()
+
+    is_guaranteed = False
+
+
+def received_from(number: int, pubend: str, tick: int, body: bytes) -> Received:
+    """A message as it was delivered, by the broker's number for the pubend."""
+    kind = Received if is_guaranteed_number(number) else BestEffortReceived
+    return kind(pubend, tick, body)

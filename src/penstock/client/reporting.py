@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from penstock.broker.frames import Acknowledge
+from penstock.broker.frames import Acknowledge, is_guaranteed_number
 from penstock.client.inbox import Inbox
 
 __all__ = ["MESSAGES_MAX", "Reporting"]
@@ -27,7 +27,7 @@ class Reporting:
 
     def on_names(self, names: Iterable[tuple[int, str]]) -> None:
         """The numbers of pubends on this connection."""
-        self._numbers.update((name, number) for number, name in names)
+        self._numbers.update((name, number) for number, name in names if is_guaranteed_number(number))
 
     def on_moved(self, inbox: Inbox) -> bool:
         """A durable subscription has moved; whether somebody has to look at the time for that."""

@@ -26,7 +26,7 @@ from penstock.client.moves import Moves
 from penstock.client.newcomer import SILENT_HEARTBEATS, Newcomer
 from penstock.client.positions import LostTicks
 from penstock.client.publishing import PublishQueue, recogniser
-from penstock.client.received import Received
+from penstock.client.received import received_from
 from penstock.client.settings import ClientSettings
 from penstock.client.wanted import Wanted
 from penstock.model.errors import LimitError
@@ -177,7 +177,7 @@ class Session:
         for frame in self._reader.feed(data):
             if type(frame) is Deliver:
                 name = pubends.get(frame.pubend) or self._pubend(frame.pubend)
-                deliver(frame.numbers, Received(name, frame.tick, frame.body), inboxes)
+                deliver(frame.numbers, received_from(frame.pubend, name, frame.tick, frame.body), inboxes)
                 self.received += 1
             elif self._state == "up":
                 self._on_frame(frame, changes)

@@ -299,7 +299,7 @@ class SimClient:
                 # Given up meanwhile: the broker's word that nothing follows may overtake what it had queued before.
                 continue
             if not self.moving.takes(number, pubend, frame):
-                self.record(number, pubend, frame.tick, frame.body)
+                self.record(number, pubend, frame)
         self._trace.note(now_us, self.name, f"gets {frame.tick} for {frame.numbers.hex()}")
 
     def _on_horizons(self, frame: f.Horizons) -> None:
@@ -333,11 +333,12 @@ class SimClient:
             pinned=self.moving.is_pinned,
         )
 
-    def record(self, number: int, pubend: str, tick: int, body: bytes) -> None:
+    def record(self, number: int, pubend: str, frame: Deliver) -> None:
         """A message for one of its subscriptions."""
-        self._positions.on_deliver(number, pubend, tick)
+        if f.is_guaranteed_number(frame.pubend):
+            self._positions.on_deliver(number, pubend, frame.tick)
         if len(self.deliveries) < self._deliveries_max:
-            self.deliveries.append(Delivery(self.clock.now_us, number, pubend, tick, body))
+            self.deliveries.append(Delivery(self.clock.now_us, number, pubend, frame.tick, frame.body))
         else:
             self.unrecorded += 1
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from penstock.broker.frames import Deliver
+from penstock.broker.frames import Deliver, is_guaranteed_number
 from penstock.model.message_id import MESSAGE_ID_BYTES
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class Overlap:
         """The new connection brings a stream from where it is."""
         if key not in self._streams:
             self._streams[key] = None
-            waiting = [each for each in self._held if each[:2] == key]
-            self._held = deque(each for each in self._held if each[:2] != key)
+            waiting = [each for each in self._held if each[:2] == key and is_guaranteed_number(each[2].pubend)]
+            self._held = deque(each for each in self._held if each not in waiting)
             for number, pubend, frame in waiting:
                 self.deliver_new(number, pubend, frame)
 
@@ -77,7 +77,7 @@ class Overlap:
     def deliver_old(self, number: int, pubend: str, frame: Deliver) -> None:
         """A message over the old connection."""
         key = (number, pubend)
-        if self._has_position(key):
+        if self._is_position(key, frame):
             last, self._old_last[key] = self._old_last.get(key, -1), frame.tick
             if last < frame.tick < (self._heard(key) if self._stays is None else self._stays.get(key, 0)):
                 return
@@ -87,24 +87,28 @@ class Overlap:
             return
         else:
             self.seen[number, frame.body[:MESSAGE_ID_BYTES]] = None
-        self._client.record(number, pubend, frame.tick, frame.body)
+        self._client.record(number, pubend, frame)
 
     def deliver_new(self, number: int, pubend: str, frame: Deliver) -> None:
         """A message over the new connection."""
         key = (number, pubend)
-        if self.is_final and self._has_position(key):
+        if self.is_final and self._is_position(key, frame):
             self.opens(key)
-        if key not in self._streams and self._floors is None:
+        is_stream = key in self._streams and is_guaranteed_number(frame.pubend)
+        if not is_stream and self._floors is None:
             self._held.append((number, pubend, frame))
             return
-        last, self._new_last[key] = self._new_last.get(key, -1), frame.tick
         if self._floors is not None and (number, frame.body[:MESSAGE_ID_BYTES]) in self.seen:
             return
+        if not is_guaranteed_number(frame.pubend):
+            self._client.record(number, pubend, frame)
+            return
+        last, self._new_last[key] = self._new_last.get(key, -1), frame.tick
         floor = self._heard(key) if self._floors is None else self._floors.get(key, 0)
         if not last < frame.tick < floor:
             if self._floors is not None:
                 self._floors.pop(key, None)
-            self._client.record(number, pubend, frame.tick, frame.body)
+            self._client.record(number, pubend, frame)
 
     def stay(self) -> None:
         """There will be no new connection: the old one still brings what the new one has brought."""
@@ -126,8 +130,12 @@ class Overlap:
         self._floors = {key: self._heard(key) for key in self._streams}
         for number, pubend, frame in self._held:
             if (number, frame.body[:MESSAGE_ID_BYTES]) not in self.seen and number in self._client.wanted:
-                self._client.record(number, pubend, frame.tick, frame.body)
+                self._client.record(number, pubend, frame)
         self._held.clear()
+
+    def _is_position(self, key: Key, frame: Deliver) -> bool:
+        """Whether the tick of a message is a position of the subscription."""
+        return is_guaranteed_number(frame.pubend) and self._has_position(key)
 
     def _has_position(self, key: Key) -> bool:
         return key[1] in self._client.subscriptions[key[0]].positions

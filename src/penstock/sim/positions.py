@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from penstock.broker.frames import Acknowledge, Horizons, Subscribed
+from penstock.broker.frames import Acknowledge, Horizons, Subscribed, is_guaranteed_number
 from penstock.sim.records import Acknowledged, Start, SubscriptionRecord
 
 __all__ = ["Positions", "unpacked"]
@@ -46,7 +46,7 @@ class Positions:
     def learn(self, names: tuple[tuple[int, str], ...]) -> None:
         """The broker numbers pubends."""
         self._names.update(names)
-        self._numbers.update((name, number) for number, name in names)
+        self._numbers.update((name, number) for number, name in names if is_guaranteed_number(number))
 
     def name(self, number: int) -> str:
         """The pubend that the broker means by a number."""

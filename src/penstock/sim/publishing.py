@@ -36,7 +36,7 @@ class Publishing:
         """What waits to be sent for the first time, with the pubend it is for."""
         self._clock, self._backlog_max = clock, backlog_max
         self._welcome: Welcome | None = None
-        self._broker = ""
+        self._before: Welcome | None = None
         self._ids: MessageIdSource | None = None
         self._last_id: MessageId | None = None
         self._made: Published | None = None
@@ -71,13 +71,13 @@ class Publishing:
         after = None if last is None else MessageId(welcome.publisher, 0, last.timestamp_ms, last.counter)
         self._ids = MessageIdSource(welcome.publisher, welcome.broker_number, after=after)
         self._ids.adjust(welcome.now_ms - self._clock.now_ms)
-        is_same, self._broker = welcome.broker == self._broker, welcome.broker
-        self._again = self._kept(self._again, is_same=is_same)
+        before, self._before = self._before, welcome
+        self._again = self._kept(self._again, before)
 
     def disconnect(self) -> None:
         """The connection is lost."""
         if self._welcome is not None:
-            self._again = self._kept([*self._unacked, *self._again], is_same=True)
+            self._again = self._kept([*self._unacked, *self._again], self._welcome)
         self._unacked.clear()
         self._batches.clear()
         self._welcome = self._ids = self._made = None
@@ -162,6 +162,15 @@ class Publishing:
                 return False
         return size <= self._credit_bytes or self._credit_bytes >= self._welcome.credit_bytes
 
+    def _is_recognised(self, pubend: str, before: Welcome) -> bool:
+        """Whether the broker knows what the pubend got of this client before: only the same one, of the same class."""
+        assert self._welcome is not None
+        if before.broker != self._welcome.broker:
+            return False
+        if pubend:
+            return pubend not in (*before.best_effort, *self._welcome.best_effort)
+        return _guaranteed(before) == _guaranteed(self._welcome) != []
+
     def _is_guaranteed(self, pubend: str) -> bool:
         assert self._welcome is not None
         best_effort = self._welcome.best_effort
@@ -169,15 +178,19 @@ class Publishing:
             return pubend not in best_effort
         return any(name not in best_effort for name in self._welcome.pubends)
 
-    def _kept(self, messages: Iterable[Published], *, is_same: bool) -> deque[Published]:
+    def _kept(self, messages: Iterable[Published], before: Welcome | None) -> deque[Published]:
         """Those to be sent again; of the others nobody will ever know."""
         kept: deque[Published] = deque()
         for each in messages:
             if each.is_refused:
                 continue
-            if is_same and self._is_guaranteed(each.pubend):
+            if before is not None and self._is_recognised(each.pubend, before):
                 kept.append(each)
             else:
                 each.is_unconfirmed = True
                 self.unconfirmed += 1
         return kept
+
+
+def _guaranteed(welcome: Welcome) -> list[str]:
+    return [each for each in welcome.pubends if each not in welcome.best_effort]
