@@ -277,3 +277,22 @@ def test_what_everybody_has_is_trimmed_in_the_end() -> None:
         overlay.wait(1_000)
     assert overlay.disks["pb"].ticks("pb.a") == []
     assert client.numbers() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["", "D"])
+def test_nobody_has_acknowledged_what_its_host_has_not_sent(name: str) -> None:
+    """The pubend is further on, so it would believe it: its host must not."""
+    overlay = line("pb", "sb")
+    client, publisher = overlay.client("sb"), overlay.client("pb")
+    if name:
+        client.durable(1, name)
+    else:
+        client.subscribe(1, "")
+    overlay.wait(GRACE_MS + 1_000)
+    sent = client.horizon()
+    overlay.clog("pb", "sb")
+    publish(publisher, 1, 2, 3)
+    overlay.wait(2_000)
+    client.acknowledge("pb.a", sent + (3_000 << 16), 1 if name else -1)
+    overlay.wait(2_000)
+    assert (overlay.durables("pb.a")[name]["tick"] if name else reported(overlay)["sb"]) <= sent

@@ -185,6 +185,21 @@ def test_a_former_owner_that_was_cut_off_is_ended_when_it_can_be_told() -> None:
     assert (former.numbers(), later.numbers()) == ([], [1])
 
 
+def test_a_former_owner_that_was_never_told_is_ended_by_who_claims_the_name_at_its_own_host() -> None:
+    """The pubends name only the last owner, who is elsewhere by then."""
+    overlay = overlay_of_two()
+    first = durable(overlay, "sb")
+    overlay.loses = f.StreamTaken
+    second = durable(overlay, "tb")
+    overlay.loses = None
+    assert not first.refusals()
+    overlay.leave(second)
+    third = durable(overlay, "sb")
+    assert first.refusals() == [("subscribe", 1, TAKEN)]
+    publish(overlay, 1, 2)
+    assert (first.numbers(), third.numbers()) == ([], [1, 2])
+
+
 def test_an_answer_to_a_former_life_of_a_host_is_not_taken_for_one_to_this_life() -> None:
     """The pubend's disk is slow; meanwhile the host starts anew, and somebody else asks for something else."""
     overlay = overlay_of_two(retain_ms=PATIENT_MS)

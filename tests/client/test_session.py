@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from client.moving import connected, message, told
 from client.scripted import body_of, deliver
 from penstock.broker.codec import encode_frame
 from penstock.broker.errors import ProtocolError
@@ -498,3 +499,12 @@ def test_lost_ticks_are_passed_on_if_a_subscription_misses_them() -> None:
 def test_only_pubends_with_a_name_have_horizons_and_losses(frame: Frame) -> None:
     with pytest.raises(ProtocolError, match="pubend number 9 has no name"):
         feed(session_up(), frame)
+
+
+def test_the_tick_of_a_best_effort_message_is_no_position_though_the_pubend_has_one() -> None:
+    """The service class of a pubend was changed: the same name stands for two streams, and the number tells which."""
+    session, inbox = connected(durable="bill")
+    told(session, PubendNames(((3, "quotes"),)), message(5_000, 3), message(11, 0), message(4, 3))
+    assert [each.tick for each in inbox.queue] == [9, 5_000, 11, 4]
+    assert inbox.positions.known() == {"quotes": 12}
+    assert inbox.read_positions() == {"quotes": 9}

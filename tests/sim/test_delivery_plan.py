@@ -24,8 +24,9 @@ def test_overlays_are_connected_and_have_pubends() -> None:
             reached |= {name for pair in plan.pairs if reached & set(pair) for name in pair}
         assert reached == set(names) == set(broker_names(len(names)))
         assert len(plan.links) == len(plan.pairs)
-        assert plan.guaranteed
-        assert all(host in names and pubend.startswith(host) for host, pubend in plan.guaranteed)
+        assert plan.hosts
+        assert all(pubend.startswith(host.name) for host in plan.hosts for pubend in host.pubends)
+        assert all({*host.best_effort} < {*host.pubends} for host in plan.hosts)
 
 
 @pytest.mark.parametrize("name", ["receive_window_ms", "cache_bytes", "link_outbox_bytes", "retain_ms", "credit_bytes"])

@@ -84,3 +84,20 @@ def test_links_become_as_quick_as_before_however_often_they_were_slowed_down(is_
     else:
         world.run_for(LASTS_MS_MAX)
     assert {pair: link.options.latency_us for pair, link in world.links.items()} == before
+
+
+def test_what_was_best_effort_is_guaranteed_after_a_promotion() -> None:
+    world = World(1)
+    world.add_overlay([("b1", "b2")])
+    client = world.add_client("client", "b1")
+    client.subscribe("")
+    assert world.run_until_ready()
+    faults = Faults(world, [("b1", "b2")])
+    while faults.counts["promote"] < 2:
+        faults.strike()
+        world.run_for(300)
+    faults.repair()
+    world.run_for(LASTS_MS_MAX)
+    assert all(not broker.settings.best_effort for broker in world.brokers.values())
+    assert world.run_until_ready()
+    assert set(client.subscriptions[1].starts) == {"b1-pubend", "b2-pubend"}

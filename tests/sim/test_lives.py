@@ -64,6 +64,27 @@ def test_what_was_acknowledged_at_rest_is_settled_and_never_comes_again() -> Non
     assert {"death", "return"} <= set(stage.noted)
 
 
+def test_what_was_acknowledged_is_settled_for_the_one_who_did_it_whatever_else_ends_meanwhile() -> None:
+    """A client with two names loses the first one while the world settles."""
+    stage = Stage(1)
+    client = next(each for each in stage.lives.clients if each.wanted)
+    first = next(iter(client.wanted))
+    second = client.subscribe("", durable="second", habit=(3, 1))
+    assert stage.world.run_until_ready()
+    for _ in range(5):
+        stage.publisher.publish({"a": 1})
+        stage.world.run_for(1_000)
+    last = [
+        {each.pubend: each.tick for each in client.subscriptions[number].acknowledged} for number in (first, second)
+    ]
+    assert last[0] != last[1], "the second one keeps some messages back"
+    stage.world.clock.after(1_000_000, lambda: client.unsubscribe(first))
+    stage.lives.settle()
+    assert client.subscriptions[first].settled == {}
+    settled = client.subscriptions[second].settled
+    assert {pubend: each.tick for pubend, each in settled.items()} == last[1]
+
+
 def test_where_there_are_no_names_nothing_happens() -> None:
     world = World(1)
     lives = Lives(world, [], [], note=lambda *_: None)

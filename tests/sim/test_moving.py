@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from penstock.broker.broker import Broker
+from penstock.broker.frames import Horizons
 from penstock.broker.peers import PeerKind
 from penstock.broker.settings import BrokerSettings
 from penstock.sim.client import SimClient
@@ -134,3 +135,18 @@ def test_a_client_that_dies_or_is_moved_by_fate_in_the_middle_leaves_nothing_beh
     assert site.places() == ["sb1", "pb"]
     assert not any(client.moving.is_busy for client in site.clients)
     site.check("pb.a")
+
+
+def test_how_far_behind_a_client_was_is_not_forgotten_by_a_second_horizon() -> None:
+    """Somebody else has got further with its name: the judge must know from where on it was not the client's turn."""
+    site = Site("durable")
+    client, moving = site.clients[0], site.clients[0].moving
+    site.order()
+    assert site.world.run_until(lambda: bool(moving._arrival and moving._arrival.begun), limit_ms=5_000)
+    arrival = moving._arrival
+    assert arrival is not None
+    number = next(each for each, name in arrival.names.items() if name == "pb.a")
+    reached = client.subscribing.positions.next_tick(1, "pb.a", 0)
+    for ahead in (1_000, 2_000):
+        moving._on_horizons(arrival, Horizons(number, reached + ahead, (1).to_bytes(4), is_only=True))
+    assert arrival.behind == {(1, "pb.a"): reached}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.broker.frames import Missing
 from penstock.sim.names import Life, breaches
 from penstock.sim.records import Acknowledged, LostTicks, Session, Start, SubscriptionRecord
 
@@ -33,7 +34,7 @@ def test_who_begins_above_what_was_acknowledged_skips_something() -> None:
     lives = life("one", 0, 5, 31, (50, 20)), life("two", 200, 30, 51)
     assert len(found(*lives)) == 1
     assert "above 1970-01-01T00:00:00.000Z+20" in found(*lives)[0]
-    assert found(*lives, may_lapse=True) == []
+    assert len(found(*lives, may_lapse=True)) == 1, "where a log lapses, what is gone is told, and nothing is skipped"
 
 
 def test_who_lives_may_go_on_where_it_is() -> None:
@@ -71,6 +72,10 @@ def test_what_came_to_no_life_is_missed_once_the_last_owner_is_behind_it() -> No
     assert found(one, two) == []
     two.record.ended_us = None
     assert found(one, two) == ["p 1970-01-01T00:00:00.000Z+30 came to no life of durable subscription n"]
+    assert len(found(one, two, may_lapse=True)) == 1
+    told = one._replace(lost=[LostTicks(50, "p", 25, 35, (1,))])
+    assert found(told, two, may_lapse=True) == []
+    assert len(found(told, two)) == 1
 
 
 def test_a_name_is_refused_only_to_one_of_those_who_claim_it_at_the_same_time() -> None:
@@ -78,3 +83,30 @@ def test_a_name_is_refused_only_to_one_of_those_who_claim_it_at_the_same_time() 
     loser.record.refused = "durable subscription 'n' is in use, and would not be given up"
     assert found(life("one", 0, 5, 51), loser) == ["two: is refused n, though nobody else came"]
     assert found(life("one", 25_000_000, 5, 51), loser) == []
+
+
+def refused(missing: Missing, below: int) -> Life:
+    """A life that was refused at once, when the log had been given up below a tick."""
+    one = life("two", 200, 0, 0)
+    one.record.sessions[-1].starts.clear()
+    one.record.missing, one.record.given_up = missing, {"p": below}
+    one.record.refused = "position 20 of pubend p is not kept any more"
+    return one
+
+
+def test_only_who_asks_for_it_is_refused_a_name_whose_position_is_gone() -> None:
+    first = life("one", 0, 20, 31)
+    assert found(first, refused("fail", 25)) == []
+    for missing in ("earliest", "latest"):
+        assert "though it was to go on" in found(first, refused(missing, 25))[0]
+
+
+def test_nobody_is_refused_a_name_whose_position_is_kept() -> None:
+    assert "though its position is kept" in found(life("one", 0, 20, 31), refused("fail", 20))[0]
+    settled = life("one", 0, 5, 31)
+    settled.record.settled["p"] = Acknowledged(150, "p", 20)
+    assert "though its position is kept" in found(settled, refused("fail", 20))[0]
+    # What came later says nothing about then.
+    settled.record.settled["p"] = Acknowledged(250, "p", 20)
+    assert found(settled, refused("fail", 20)) == []
+    assert found(life("one", 0, 5, 31), refused("fail", 20), life("three", 300, 20, 31, stated=20)) == []

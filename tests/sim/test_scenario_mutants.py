@@ -7,7 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from bench.mutants import MUTANTS, Mutant, mutate
+from bench.mutants import mutate
+from bench.planted import MUTANTS, Mutant
 
 from penstock.model.errors import MisuseError
 

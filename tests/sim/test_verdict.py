@@ -261,3 +261,25 @@ def test_the_lives_of_a_durable_name_are_judged_together(case: Case) -> None:
 def test_only_the_first_problems_are_told(case: Case) -> None:
     case.deliver(case.one, *([4] * 30))
     assert (case.judge().duplicated, len(case.judge().problems)) == (30, 20)
+
+
+def test_what_is_lost_to_who_was_away_beyond_its_grace_must_be_told(case: Case) -> None:
+    del case.one.deliveries[1]
+    record = case.one.subscriptions[1]
+    record.positions["p"] = 41
+    record.sessions += [Session(50, ended_us=1_000), Session(6_001)]
+    everybody = [case.one, case.other]
+    assert judge([case.publisher], everybody, grace_ms=5).lost == 1, "nobody told it"
+    case.one.lost.append(LostTicks(7_000, "p", 15, 25, (1,)))
+    assert judge([case.publisher], everybody, grace_ms=5).is_sound
+    assert judge([case.publisher], everybody, grace_ms=6).lost == 1, "it was not away for so long"
+    assert judge([case.publisher], everybody).lost == 1
+
+
+def test_a_best_effort_message_may_be_missing_but_not_come_twice(case: Case) -> None:
+    for each in case.publisher.published:
+        each.is_guaranteed = False
+    del case.one.deliveries[1]
+    assert case.judge().is_sound
+    case.deliver(case.other, 2)
+    assert case.judge().duplicated == 1

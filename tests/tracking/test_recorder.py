@@ -265,6 +265,22 @@ def test_too_many_histories_seal_the_quietest() -> None:
         assert claims(recorder, store, HistoryKey(Phase.ROUTE, origin), make_id(now_ms, broker=origin))
 
 
+def test_a_history_that_begins_anew_overwrites_no_late_filter_of_the_one_before() -> None:
+    """Late histories may have gone through more filters than the history itself."""
+    recorder, store = Recorder(1, replace(SETTINGS, histories_max=1), now_ms=0), Store()
+    now_ms, late = 1_000_000, [make_ids(100_000 + 10_000 * turn, 350, step_ms=7) for turn in range(2)]
+    for turn, ids in enumerate(late):
+        # The clock does not tell the two apart.
+        recorder.record_routed(2, joined([make_id(now_ms, turn)]), now_ms=now_ms)
+        recorder.record_routed(2, joined(ids), now_ms=now_ms)
+        # Another origin takes its place.
+        recorder.record_routed(3, joined([make_id(now_ms, turn, broker=3)]), now_ms=now_ms)
+        store.keep(recorder)
+    assert recorder.catalogue.last_id(ROUTE.late) > recorder.catalogue.last_id(ROUTE)
+    missing = [each for ids in late for each in ids if not claims(recorder, store, ROUTE, each)]
+    assert missing == []
+
+
 def test_what_is_older_than_all_that_is_kept_is_unknown() -> None:
     recorder, store = Recorder(1, replace(SETTINGS, filters_kept_max=3), now_ms=0), Store()
     for place in range(5):

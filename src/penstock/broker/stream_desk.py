@@ -112,6 +112,9 @@ class StreamDesk:
         if problem:
             self._edges.refused.append((opening.subscription, problem))
         elif frame.pubend not in opening.subscription.opened:
+            if opening.subscription.durable:
+                # Also here: what the pubend said of a former owner may have got lost, and it names only the last one.
+                self._end_below(opening.subscription.durable, opening.subscription.ownership)
             self._edges.on_opened(opening.subscription, frame.pubend, frame.tick, now_ms=self._now_ms)
 
     def on_taken(self, frame: StreamTaken) -> None:
@@ -119,14 +122,18 @@ class StreamDesk:
         if frame.host != self._name:
             self._ways.down(frame.pubend, frame.host, frame)
         else:
-            assert self._edges is not None
-            ended, higher = self._edges.on_taken(frame.durable, frame.ownership)
-            for subscription in ended:
-                # It must not claim anything any more, not even in answer to what is on its way.
-                self._openings.leave(subscription.key)
-            for subscription in higher:
+            for subscription in self._end_below(frame.durable, frame.ownership):
                 # The pubend does not know our number yet.
                 self._openings.ask(subscription, frame.pubend, now_ms=self._now_ms)
+
+    def _end_below(self, durable: str, ownership: int) -> list[HostSubscription]:
+        """Ends the subscriptions here whose claim to a name is lower; answers with those whose claim is higher."""
+        assert self._edges is not None
+        ended, higher = self._edges.on_taken(durable, ownership)
+        for subscription in ended:
+            # It must not claim anything any more, not even in answer to what is on its way.
+            self._openings.leave(subscription.key)
+        return higher
 
     def on_forget(self, frame: StreamForget) -> None:
         """A host says that a name is not needed any more."""

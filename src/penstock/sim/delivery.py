@@ -23,6 +23,7 @@ from penstock.sim.faults import LASTS_MS_MAX, Faults
 from penstock.sim.lives import Lives
 from penstock.sim.ports import MakeBroker
 from penstock.sim.probes import observed
+from penstock.sim.returning import restart_host
 from penstock.sim.verdict import judge
 from penstock.sim.world import World
 
@@ -53,7 +54,7 @@ _ABSENT: Final = 0.3
 _DEAD: Final = 0.4
 """How often those with durable subscriptions die then, and come back after a long time."""
 _ROLLED: Final = 0.15
-"""How often all brokers are restarted then, one after the other."""
+"""How often all brokers are restarted then, one after the other; else a host is, while its clients are away."""
 _FRAMES: Final = 4
 """Frames of the program that are told of a crash."""
 
@@ -106,7 +107,6 @@ class DeliveryCampaign:
             durable,
             selectors,
             note=self.faults.note,
-            may_lapse=self.plan.may_lapse,
             may_keep_back="retain_bytes_max" not in self.plan.limits,
         )
         self._exceeded: list[str] = []
@@ -193,7 +193,18 @@ class DeliveryCampaign:
             self.faults.roll()
             self._trade()
             self.world.run_for(LASTS_MS_MAX)
+        else:
+            self._restart_host()
         self.lives.gather()
+
+    def _restart_host(self) -> None:
+        """Long after all else, so that only what the host said in its former life holds logs for those who are away."""
+        grace_ms = self.plan.limits["grace_ms"]
+        self.world.run_for(grace_ms + 2_000)
+        if restart_host(self.world, self.subscribers, self.faults.note, grace_ms=grace_ms):
+            for _ in range(6):
+                self._trade()
+                self.world.run_for(grace_ms // 4)
 
     def _judge(self, run: DeliveryRun) -> None:
         brokers = self.world.brokers.values()
@@ -204,6 +215,7 @@ class DeliveryCampaign:
             journal=[each for broker in brokers for each in broker.disk.journal or ()],
             may_lapse=self.plan.may_lapse,
             forgotten=self.lives.forgotten,
+            grace_ms=self.plan.limits["grace_ms"],
         )
         run.counts = observed(self.world) + self.lives.counts
 
@@ -214,7 +226,7 @@ class DeliveryCampaign:
         for publisher in self.publishers:
             if publisher.backlog or publisher.publishing.unsettled:
                 return f"{publisher.name} has messages that are not acknowledged"
-        for host, pubend in self.plan.guaranteed:
+        for host, pubend in self._guaranteed():
             last = self.world.brokers[host].disk.last_tick(pubend)
             for client in [*self.subscribers, *self.lives.clients]:
                 for number in client.wanted:
@@ -222,11 +234,20 @@ class DeliveryCampaign:
                         return f"subscription {number} of {client.name} is not up to date with {pubend}"
         return self.lives.unrest()
 
+    def _guaranteed(self) -> list[tuple[str, str]]:
+        """The guaranteed pubends, each with its broker before it: more than at first, when some were promoted."""
+        return [
+            (name, pubend)
+            for name, broker in self.world.brokers.items()
+            for pubend in broker.settings.pubends
+            if pubend not in broker.settings.best_effort
+        ]
+
     def _look(self) -> None:
         for broker in self.world.brokers.values():
             if broker.is_up:
                 broker.check_invariants()
-                self._exceeded += exceeded(broker, pubends=len(self.plan.guaranteed))
+                self._exceeded += exceeded(broker, pubends=len(self._guaranteed()))
 
     # --- work
 
@@ -272,7 +293,7 @@ class DeliveryCampaign:
         if self._work.random() < 0.6:
             return {}
         start: dict[str, int] = {}
-        for host, pubend in self.plan.guaranteed:
+        for host, pubend in self._guaranteed():
             ticks = self.world.brokers[host].disk.ticks(pubend)
             if ticks and self._work.random() < 0.7:
                 start[pubend] = self._work.choice(ticks) + self._work.choice((0, 0, 1))

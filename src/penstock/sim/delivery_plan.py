@@ -57,11 +57,6 @@ class DeliveryPlan:
         return [each for each in self.brokers if each.pubends]
 
     @property
-    def guaranteed(self) -> list[tuple[str, str]]:
-        """The guaranteed pubends, each with its broker before it."""
-        return [(host.name, pubend) for host in self.hosts for pubend in host.pubends if pubend not in host.best_effort]
-
-    @property
     def may_lapse(self) -> bool:
         """Whether logs at their maximum give up what somebody may still want."""
         return str(self.limits["retain_policy"]) == "lapse"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -99,7 +100,7 @@ class Faults:
     def _blows(self) -> list[Callable[[], None]]:
         return [
             *(self._cut, self._cut, self._cut_one_way, self._stall, self._flap, self._delay, self._unlink),
-            *(self._crash, self._crash, self._crash_twice, self._crash_all, self._stop, self._roll),
+            *(self._crash, self._crash, self._crash_twice, self._crash_all, self._stop, self._roll, self._promote),
             *(self._slow_disk, self._slow_disk_and_crash, self._fill_disk, self._damage),
             *(self._cut_client, self._cut_client, self._stall_client),
         ]
@@ -210,6 +211,21 @@ class Faults:
             self.note("stop", f"{name} stops")
             self._world.stop(name)
             self._later("", partial(self._restart, name))
+
+    def _promote(self) -> None:
+        """A broker is restarted, and what was best effort is guaranteed from then on."""
+        names = [name for name, broker in self._world.brokers.items() if broker.is_up and broker.settings.best_effort]
+        if not names:
+            return
+        name = self._chance.choice(names)
+        self.note("promote", f"{name} {'stops' if (in_order := self._flip()) else 'crashes'} to guarantee everything")
+        if in_order:
+            self._world.stop(name)
+        else:
+            self._world.crash(name, loud=self._flip())
+        broker = self._world.brokers[name]
+        broker.apply(replace(broker.settings, best_effort=()))
+        self._later("", partial(self._restart, name))
 
     def _restart(self, name: str) -> None:
         if not self._world.brokers[name].is_up:

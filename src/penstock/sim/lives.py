@@ -42,7 +42,6 @@ class Lives:
         selectors: Sequence[str],
         *,
         note: Callable[[str, str], None],
-        may_lapse: bool = False,
         may_keep_back: bool = True,
     ) -> None:
         """Make a name for each selector; what happens is noted with its kind.
@@ -51,7 +50,6 @@ class Lives:
         """
         self._world, self._chance, self._note = world, world.faults, note
         self._brokers = list(world.brokers)
-        self._may_lapse = may_lapse
         self._habits = _HABITS if may_keep_back else [each for each in _HABITS if not each[0]]
         self.clients = list(clients)
         self.names = {f"name-{number}": selector for number, selector in enumerate(selectors)}
@@ -205,15 +203,16 @@ class Lives:
 
     def settle(self) -> None:
         """The world is at rest: what was acknowledged by now must have come to where it is kept."""
-        last = {
-            client.name: [list(client.subscriptions[number].acknowledged) for number in client.wanted]
+        last = [
+            (record, list(record.acknowledged))
             for client in self.clients
-        }
+            for record in map(client.subscriptions.__getitem__, client.wanted)
+        ]
         self._world.run_for(_SETTLE_MS)
         now_us = self._world.clock.now_us
-        for client in self.clients:
-            for number, acknowledged in zip(client.wanted, last[client.name], strict=False):
-                record = client.subscriptions[number]
+        for record, acknowledged in last:
+            # One that was given up meanwhile, or taken over, may have been overtaken by others before.
+            if record.ended_us is None and not record.refused:
                 record.settled = {each.pubend: Acknowledged(now_us, *each[1:]) for each in acknowledged}
 
     def unrest(self) -> str:
@@ -261,7 +260,13 @@ class Lives:
     ) -> None:
         # Where it begins counts only if nobody has ever had the name.
         otherwise = LATEST if is_anew else self._chance.choice((LATEST, LATEST, 0))
-        missing: Missing = "earliest" if self._may_lapse else self._chance.choice(_MISSING)
+        # Who asked to be refused where its position is gone has been, and wants what is left now.
+        lapsed = any(
+            record.durable == name and "not kept any more" in record.refused
+            for each in self.clients
+            for record in each.subscriptions.values()
+        )
+        missing: Missing = self._chance.choice(_MISSING[1:] if lapsed else _MISSING)
         client.subscribe(
             self.names[name],
             otherwise=otherwise,

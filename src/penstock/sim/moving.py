@@ -208,7 +208,8 @@ class Moving:
                 reached = self._client.subscribing.positions.next_tick(number, pubend, frame.tick)
                 if overlap.covers(key):
                     if reached < frame.tick:
-                        arrival.behind[key] = reached
+                        # A second horizon must not hide how far behind it was at the first.
+                        arrival.behind.setdefault(key, reached)
                 else:
                     if reached < frame.tick:
                         self._fail_if(arrival, f"{pubend} begins there ahead of here")

@@ -4,11 +4,13 @@ A name has lives: each is a subscription of some client, on one connection after
 dies, gives it up, or somebody else takes the name over. Ticks at which lives begin, as they were told, obey these laws,
 for each pubend:
 
-- **nothing skipped**: nobody begins above what was acknowledged under the name before, or what it has itself;
+- **nothing skipped**: nobody begins above what was acknowledged under the name before, or what it has itself, also
+  where logs may lapse: there what is gone is told;
 - **acknowledged by its owner**: what a life acknowledged after another one had taken the name over does not count;
 - **nothing again**: nobody begins below where an earlier life was told that it begins, or below what had been
   acknowledged when the world was last at rest;
-- **the last to come has it**: nobody is refused a name for which nobody else has come at about the same time;
+- **the last to come has it**: nobody is refused a name for which nobody else has come at about the same time; only
+  who asks for that is refused one whose position is not kept any more, and only then;
 - **complete**: whatever lies between the beginning and the end of each connection has come on it; and whatever lies
   between the first beginning of the name and the position of its last owner has come to some life.
 
@@ -74,8 +76,7 @@ def breaches(lives: Sequence[Life], owed: Mapping[str, Sequence[int]], *, may_la
             if pubend in session.starts
         ]
         begun.sort(key=lambda each: each.start.confirmed_us)
-        if not may_lapse:
-            yield from _skipped(pubend, begun)
+        yield from _skipped(pubend, begun)
         yield from _again(pubend, begun, lives)
         for each in begun:
             yield from _incomplete(pubend, each, owed.get(pubend, ()), may_lapse)
@@ -84,8 +85,24 @@ def breaches(lives: Sequence[Life], owed: Mapping[str, Sequence[int]], *, may_la
 
 def _refused(lives: Sequence[Life]) -> Iterator[Breach]:
     for life in lives:
-        if "would not be given up" in life.record.refused and not _has_rival(life, lives):
-            yield Breach(is_loss=True, what=f"{life.client}: is refused {life.record.durable}, though nobody else came")
+        who, refused = f"{life.client}: is refused {life.record.durable}", life.record.refused
+        if "would not be given up" in refused and not _has_rival(life, lives):
+            yield Breach(is_loss=True, what=f"{who}, though nobody else came")
+        if "not kept any more" in refused:
+            if life.record.missing != "fail":
+                yield Breach(is_loss=True, what=f"{who}, though it was to go on and be told what is lost")
+            elif not any(_surely(pubend, life, lives) < below for pubend, below in life.record.given_up.items()):
+                yield Breach(is_loss=True, what=f"{who}, though its position is kept")
+
+
+def _surely(pubend: str, refused: Life, lives: Sequence[Life]) -> int:
+    """Where the name was at least when a life was refused it: where one had begun, or what was settled."""
+    asked_us = refused.record.sessions[-1].asked_us
+    starts = [session.starts[pubend] for life in lives for session in life.record.sessions if pubend in session.starts]
+    settled = [life.record.settled[pubend] for life in lives if pubend in life.record.settled]
+    known = [start.tick for start in starts if start.confirmed_us < asked_us]
+    known += [each.tick for each in settled if each.sent_us < asked_us]
+    return max(known, default=0)
 
 
 def _has_rival(life: Life, lives: Sequence[Life]) -> bool:
@@ -176,10 +193,9 @@ def _got_by_nobody(
     pubend: str, begun: Sequence[_Begun], lives: Sequence[Life], owed: Sequence[int], may_lapse: bool
 ) -> Iterator[Breach]:
     reached = max((life.record.positions.get(pubend, 0) for life in lives if life.is_last), default=0)
-    if may_lapse:
-        return
     for tick in _between(owed, begun[0].start.tick, reached):
-        if not any((pubend, tick) in life.got for life in lives):
+        is_excused = may_lapse and any(_was_told(life, pubend, tick) for life in lives)
+        if not is_excused and not any((pubend, tick) in life.got for life in lives):
             yield Breach(
                 is_loss=True,
                 what=f"{pubend} {_tick(tick)} came to no life of durable subscription {begun[0].life.record.durable}",

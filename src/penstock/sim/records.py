@@ -166,6 +166,8 @@ class SubscriptionRecord:
     settled: dict[str, Acknowledged] = field(default_factory=dict)
     """What it had acknowledged when the world was last at rest: nobody may forget that."""
     sessions: list[Session] = field(default_factory=list)
+    given_up: dict[str, int] = field(default_factory=dict)
+    """When it was refused: by pubend on which it had not begun, the tick below which logs had been given up."""
     refused_rightly: bool = True
     """Whether what it was refused for was so, as far as a client's surroundings can tell."""
 

@@ -91,10 +91,12 @@ class Subscribing:
         """The broker refuses one, or ends it; it is not wanted any more then."""
         record = self.records[number]
         record.refused = reason
-        if "not kept any more" in reason and record.sessions:
+        # Where it has begun it can only go on, whatever is kept.
+        record.given_up = {each: below for each, below in self._given_up().items() if each not in record.starts}
+        if "not kept any more" in reason and record.sessions and not record.durable:
             stated = record.sessions[-1].stated
             record.refused_rightly = any(
-                stated.get(pubend, record.otherwise) < below for pubend, below in self._given_up().items()
+                stated.get(pubend, record.otherwise) < below for pubend, below in record.given_up.items()
             )
         self._end(record)
         self.wanted.pop(number, None)

@@ -8,11 +8,11 @@ Over all connections of a subscription together:
 - **complete**: whatever was acknowledged, or came to anybody, comes to every matching subscription that was confirmed
   for its pubend before it was sent and still exists; and whatever is known to lie between the start and the position
   of a subscription has come to it, also if the subscription has ended. What a client was told is lost may be missing
-  only where logs may lapse, or where a subscription wanted to begin further back than the log goes.
+  only where logs may lapse, where a subscription wanted to begin further back than the log goes, or where it was away
+  for longer than its grace.
 
 If the journals of the brokers' disks are at hand, every message that became durable counts as one that came to
 somebody, and whatever was acknowledged must be in one of them. Completeness is a law of a world that has come to rest.
-Whether a subscriber was away for too long is not judged here.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from penstock.broker.frames import LATEST
@@ -72,12 +73,13 @@ def judge(
     journal: Iterable[tuple[str, int, bytes]] | None = None,
     may_lapse: bool = False,
     forgotten: Mapping[str, int] | None = None,
+    grace_ms: int | None = None,
 ) -> Verdict:
     """Hold what these clients saw against the laws; excused bodies may be missing, as their records were damaged.
 
     Durable names that were forgotten in between, for good and by all, have begun anew at those times.
     """
-    court = _Court(publishers, excused, may_lapse=may_lapse, forgotten=forgotten or {})
+    court = _Court(publishers, excused, may_lapse=may_lapse, forgotten=forgotten or {}, grace_ms=grace_ms)
     if journal is not None:
         court.read(journal)
     return court.judge(list(subscribers))
@@ -100,8 +102,10 @@ class _Court:
         *,
         may_lapse: bool,
         forgotten: Mapping[str, int],
+        grace_ms: int | None,
     ) -> None:
         self._may_lapse, self._forgotten = may_lapse, forgotten
+        self._grace_us = None if grace_ms is None else grace_ms * 1_000
         ids = {body[:_ID_BYTES] for body in excused}
         self._messages = [
             _Message(each, number, each.is_guaranteed and not each.is_refused and each.body[:_ID_BYTES] not in ids)
@@ -216,6 +220,7 @@ class _Court:
     def _received(self, client: SimClient) -> dict[int, set[int]]:
         """What came for each subscription of a client; complains about all that should not have come, or not so."""
         got: dict[int, set[int]] = {number: set() for number in client.subscriptions}
+        loose: dict[int, set[int]] = {number: set() for number in client.subscriptions}
         selected = {number: self._selected(record) for number, record in client.subscriptions.items()}
         ticks: dict[tuple[int, str], int] = {}
         last: dict[tuple[int, str, int], int] = {}
@@ -224,7 +229,14 @@ class _Court:
             place = self._places.get(delivery.body[:_ID_BYTES])
             if place is None or number not in got or place not in selected[number]:
                 self._complain_of_selection(client, delivery, place)
-            if place is None or not self._messages[place].published.is_guaranteed or number not in got:
+            if place is None or number not in got:
+                continue
+            if not self._messages[place].published.is_guaranteed:
+                # It may be missing, but nobody may get it twice.
+                if place in loose[number]:
+                    self._verdict.duplicated += 1
+                    self._problem(client, delivery, "came twice")
+                loose[number].add(place)
                 continue
             self._verdict.delivered += 1
             self._check_gone(client, delivery)
@@ -314,7 +326,16 @@ class _Court:
             return False
         start = record.starts.get(pubend)
         is_old = start is not None and self._messages[place].published.sent_us <= start.confirmed_us
-        return self._may_lapse or (pubend in record.asked and is_old)
+        return self._may_lapse or (pubend in record.asked and is_old) or self._was_away(record)
+
+    def _was_away(self, record: SubscriptionRecord) -> bool:
+        """Whether a subscription was not asked for anywhere for longer than anything is kept for it."""
+        if self._grace_us is None:
+            return False
+        return any(
+            before.ended_us is not None and after.asked_us - before.ended_us > self._grace_us
+            for before, after in pairwise(record.sessions)
+        )
 
     def _describe_loss(self, client: SimClient, record: SubscriptionRecord, place: int) -> None:
         published, where = self._messages[place].published, self._tick_of.get(place)

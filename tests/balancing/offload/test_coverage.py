@@ -43,3 +43,24 @@ def test_of_several_selectors_all_must_be_covered() -> None:
     both = [one for text in ("c = 1", "a > 0") for one in Selector.parse(text).conjunctions]
     assert Coverage(INTERESTS, both[:1]).covered.tolist() == [False, False, False, False]
     assert Coverage(INTERESTS, both).covered.tolist() == [True, True, True, True]
+
+
+def test_an_interest_is_a_member_as_long_as_one_of_its_selectors_is() -> None:
+    interests = [interest("a = 1"), interest("c = 1", "a = 1 AND b > 7")]
+    assert Coverage(interests, []).members.tolist() == [True, True]
+
+
+def test_members_are_found_anew_if_one_of_several_selectors_that_leave_covered_something() -> None:
+    interests = [interest("x = 1"), interest("x = 1 AND y = 1", "c = 1"), interest("c = 1 AND d = 1")]
+    coverage = Coverage(interests, [])
+    assert coverage.members.tolist() == [True, True, False]
+    coverage.leave(1)
+    assert coverage.members.tolist() == [True, False, True]
+
+
+def test_what_arrives_may_cover_the_last_of_several_selectors() -> None:
+    interests = [interest("c = 1"), interest("c = 1 AND d = 1", "a = 1")]
+    coverage = Coverage(interests, Selector.parse("a = 1").conjunctions)
+    assert coverage.covered.tolist() == [False, False]
+    assert coverage.arrive(0)
+    assert coverage.covered.tolist() == [True, True]
