@@ -32,6 +32,7 @@ from penstock.live.membership import OverlayChange, TlsState, change_for, read_a
 from penstock.live.overlay import Overlay, is_loopback
 from penstock.live.shipping.service import Shipping
 from penstock.live.storage import Stimulus, Storage
+from penstock.live.unserved import check_served
 
 if TYPE_CHECKING:
     from penstock.live.admin import AdminServer
@@ -87,6 +88,8 @@ class BrokerNode:
         self._tls = TlsState(place.tls)
         recovered, self.incarnation = await self._storage.open(started_ms=self.clock.started_ms)
         try:
+            for pubend, size_bytes in check_served(place, recovered).items():
+                self._note("pubend-unserved", pubend=pubend, size_bytes=size_bytes, advice="put it back, or forget it")
             await self._shipping.start(recovered, self.incarnation, storage=self._storage)
             self.broker = self._given or Broker(
                 self._settings, incarnation=self.incarnation, rng=self._rng, recovered=recovered

@@ -1,0 +1,30 @@
+"""Logs in a broker's store that its overlay file does not have served: what they hold would never be delivered."""
+
+from __future__ import annotations
+
+from penstock.broker.durable import Recovered
+from penstock.live.errors import StorageError
+from penstock.live.overlay import BrokerPlace
+
+__all__ = ["check_served"]
+
+
+def check_served(place: BrokerPlace, recovered: Recovered | None) -> dict[str, int]:
+    """The pubends that were removed with messages in their logs, and how many bytes; raises for one made best effort.
+
+    Whoever removes a pubend may put it back, and its log goes on. One that is best effort has no log to serve, while
+    its publishers and subscribers see nothing unusual: that would lose what was acknowledged without a word.
+    """
+    removed: dict[str, int] = {}
+    for name, found in (recovered.pubends if recovered is not None else {}).items():
+        if not found.size_bytes or (name in place.pubends and name not in place.best_effort):
+            continue
+        if name in place.best_effort:
+            at = f"{place.where}: " if place.where else ""
+            raise StorageError(
+                f"{at}pubend {name} of broker {place.name} is best effort now, and its log still holds "
+                f"{found.size_bytes:,} bytes of messages that were guaranteed: leave it guaranteed until they have been "
+                "delivered and trimmed, or give the best-effort pubend a name of its own"
+            )
+        removed[name] = found.size_bytes
+    return removed
