@@ -1,7 +1,10 @@
 """Fuzzes for as long as you like: ``python -m bench.soak --seeds N [--first N] [--campaign NAME] [--story]``.
 
-Every seed runs every campaign, on all cores. A failure prints its campaign, its seed and what was wrong; a failure of
-the campaign ``delivery`` also prints its story. The exit code says what the worst failure was:
+Every seed runs every campaign but ``live``, on all cores. ``live`` plays rounds on real processes, one after the other,
+and has to be asked for: ``--campaign live --seeds N``, or ``--minutes M`` for as many rounds as fit.
+
+A failure prints its campaign, its seed and what was wrong; a failure of the campaign ``delivery`` also prints its
+story. The exit code says what the worst failure was:
 
     0  none
     1  a broken law: lost, twice, out of order, not as selected, a wrong answer
@@ -26,6 +29,8 @@ from typing import Final
 
 from bench.frames import frames_campaign
 from bench.fuzzing import CAMPAIGNS as FUZZING
+from bench.live_fuzz.campaign import LIVE, LiveOptions, live_campaign
+from bench.live_fuzz.plan import KNOWN
 from penstock.cli.console import console
 from penstock.cli.progress import ProgressReporter
 from penstock.lab.measuring import collector_in_leisure
@@ -74,6 +79,17 @@ def main(arguments: list[str] | None = None) -> int:
     names = chosen.campaign or [*CAMPAIGNS, DELIVERY]
     if chosen.story:
         return _tell(chosen.first)
+    failures: list[Failure] = []
+    simulated = [name for name in names if name != LIVE]
+    if simulated:
+        failures += _simulate(simulated, chosen)
+    if LIVE in names:
+        failures += live_campaign(LiveOptions(chosen.first, chosen.seeds, chosen.minutes, tuple(chosen.without)))
+    return next((code for failure, code in EXIT_CODES.items() if failure in failures), 0)
+
+
+def _simulate(names: list[str], chosen: argparse.Namespace) -> list[Failure]:
+    """Run the campaigns that need no processes of their own; returns what failed."""
     started_s = time.monotonic()
     failures: list[Failure] = []
     counts: Counter[str] = Counter()
@@ -94,7 +110,7 @@ def main(arguments: list[str] | None = None) -> int:
     if DELIVERY in names:
         _sum_up(counts)
     console.line(f"{len(failures)} faults, {chosen.seeds:,} seeds, {time.monotonic() - started_s:.1f} s")
-    return next((code for failure, code in EXIT_CODES.items() if failure in failures), 0)
+    return failures
 
 
 def _outcomes(names: list[str], seeds: range, processes: int) -> Iterator[_Outcome]:
@@ -183,12 +199,17 @@ def _sum_up(counts: Counter[str]) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description="Fuzzes, and harms simulated overlays.")
-    names = [*CAMPAIGNS, DELIVERY]
+    names = [*CAMPAIGNS, DELIVERY, LIVE]
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run (100)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--campaign", action="append", choices=names, help="only this one; may be repeated")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="processes to use (all cores)")
     parser.add_argument("--story", action="store_true", help=f"run the first seed of {DELIVERY} and tell its story")
+    parser.add_argument("--minutes", type=float, help=f"how long {LIVE} plays, instead of a number of seeds")
+    known = "; ".join(f"{name}: {what}" for name, what in KNOWN.items())
+    parser.add_argument(
+        "--without", action="append", choices=list(KNOWN), default=[], help=f"what {LIVE} is not to demand; {known}"
+    )
     return parser
 
 

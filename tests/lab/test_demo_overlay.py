@@ -92,3 +92,34 @@ def test_a_broker_that_does_not_start_is_quoted() -> None:
         DemoOverlay(PAIR, command=command),
     ):
         pass
+
+
+def test_settings_of_a_plan_may_be_words() -> None:
+    plan = OverlayPlan({"b1": ("b1.a",)}, words={"retain_policy": "lapse"})
+    assert 'retain_policy = "lapse"' in plan.toml({"b1": 7_001})
+
+
+def test_the_files_of_an_overlay_stay_in_a_folder_that_was_given(tmp_path: Path) -> None:
+    with DemoOverlay(OverlayPlan({"b1": ()}), folder=tmp_path) as overlay:
+        assert overlay.file_of("b1") == tmp_path / "overlay.toml"
+    assert (tmp_path / "overlay.toml").exists()
+    assert (tmp_path / "b1.log").exists()
+
+
+def test_a_broker_that_may_end_is_not_complained_about_and_one_that_hangs_up_goes_on() -> None:
+    with DemoOverlay(OverlayPlan({"b1": ()})) as overlay:
+        overlay.hang_up("b1")
+        while "overlay-unchanged" not in overlay.log("b1"):
+            overlay.check()
+        os.kill(overlay.pid("b1"), signal.SIGKILL)
+        os.waitid(os.P_PID, overlay.pid("b1"), os.WEXITED | os.WNOWAIT)
+        overlay.check(besides=["b1"])
+        assert overlay.kill("b1", 0) == -signal.SIGKILL
+
+
+def test_brokers_with_admin_ports_have_one_each() -> None:
+    with DemoOverlay(PAIR, detours=True, admin=True) as overlay:
+        places = load_overlay(overlay.file).brokers
+        assert {place.admin_port for place in places.values()}.isdisjoint({overlay.port("b1"), overlay.port("b2")})
+        assert all(place.admin_port for place in places.values())
+        assert load_overlay(overlay.file_of("b2")).place_of("b1").admin_port == places["b1"].admin_port

@@ -134,3 +134,37 @@ def test_without_anybody_behind_it_a_connection_ends_at_once() -> None:
             assert not await answers(stream, b"one")
 
     run(scenario())
+
+
+def test_a_slow_link_delivers_everything_whether_it_delays_or_trickles() -> None:
+    async def scenario() -> None:
+        async with linked() as (link, port), dialled(port) as stream:
+            link.delay(0.001)
+            assert await answers(stream, b"delayed")
+            link.trickle()
+            assert await answers(stream, bytes(range(256)) * 8)
+            link.restore()
+            assert await answers(stream, b"at full speed")
+
+    run(scenario())
+
+
+def test_a_trickling_link_delivers_single_bytes() -> None:
+    async def scenario() -> None:
+        sizes: list[int] = []
+
+        async def note_sizes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while data := await reader.read(100):
+                sizes.append(len(data))
+                writer.write(data)
+            writer.close()
+
+        port, target_port = free_ports(2)
+        server = await asyncio.start_server(note_sizes, "127.0.0.1", target_port)
+        async with server, LinkProxy(port, target_port) as link, dialled(port) as stream:
+            link.trickle()
+            assert await answers(stream, b"piece by piece")
+        assert len(sizes) > 1
+        assert sum(sizes) == len(b"piece by piece")
+
+    run(scenario())

@@ -15,9 +15,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import SystemRandom
 from selectors import EVENT_READ, DefaultSelector
@@ -57,10 +57,13 @@ class OverlayPlan:
     """The service class of all pubends: ``guaranteed`` or ``best-effort``."""
     own: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """By broker, what is to be its own: an ``admin_port``, or a setting that differs from those of all."""
+    words: Mapping[str, str] = field(default_factory=dict)
+    """Settings of all brokers that are words, as ``retain_policy``."""
 
     def toml(self, ports: Mapping[str, int]) -> str:
         """The overlay file."""
         lines = ['overlay = "demo"', "[defaults]", *(f"{key} = {value}" for key, value in self.defaults.items())]
+        lines += [f'{key} = "{value}"' for key, value in self.words.items()]
         for name, pubends in self.pubends.items():
             listed = ", ".join(f'"{each}"' for each in pubends)
             lines += [f"[brokers.{name}]", f"port = {ports[name]}", f"pubends = [{listed}]"]
@@ -81,27 +84,45 @@ class DemoOverlay:
     """The brokers of a plan as processes of this machine; use it with ``with``."""
 
     def __init__(
-        self, plan: OverlayPlan = DEMO_PLAN, *, command: Sequence[str] = _COMMAND, detours: bool = False
+        self,
+        plan: OverlayPlan = DEMO_PLAN,
+        *,
+        command: Sequence[str] = _COMMAND,
+        detours: bool = False,
+        folder: Path | None = None,
+        admin: bool = False,
     ) -> None:
+        """Keep all files in ``folder``, which stays; without one, in a temporary folder that is removed at the end.
+
+        With ``admin`` every broker has an admin port.
+        """
         self.plan: Final = plan
         self.detours: dict[tuple[str, str], int] = {}
         """For each link, if there are detours, the port at which the first broker dials the second one."""
         self._command = tuple(command)
         self._has_detours = detours
+        self._has_admin = admin
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._ports: dict[str, int] = {}
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder = folder
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Self:
-        self._folder = tempfile.TemporaryDirectory(prefix="penstock-", ignore_cleanup_errors=True)
+        if self._folder is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="penstock-", ignore_cleanup_errors=True)
+            self._folder = Path(self._temporary.name)
         names, links = self.plan.pubends, self.plan.links if self._has_detours else ()
-        ports = free_ports(len(names) + len(links))
-        self._ports = dict(zip(names, ports, strict=False))
-        self.detours = dict(zip(links, ports[len(names) :], strict=True))
-        self.file.write_text(self.plan.toml(self._ports), encoding="utf-8")
+        # All at once, so that no two of them are the same.
+        ports = iter(free_ports(2 * len(names) + len(links)))
+        self._ports = {name: next(ports) for name in names}
+        self.detours = {link: next(ports) for link in links}
+        plan = self.plan
+        if self._has_admin:
+            plan = replace(plan, own={name: {**plan.own.get(name, {}), "admin_port": next(ports)} for name in names})
+        self.file.write_text(plan.toml(self._ports), encoding="utf-8")
         for name in names if self._has_detours else ():
             dialled = {right: port for (left, right), port in self.detours.items() if left == name}
-            self._file_of(name).write_text(self.plan.toml({**self._ports, **dialled}), encoding="utf-8")
+            self.file_of(name).write_text(plan.toml({**self._ports, **dialled}), encoding="utf-8")
         try:
             self.start(*self.plan.pubends)
         except BaseException:
@@ -118,7 +139,11 @@ class DemoOverlay:
     def file(self) -> Path:
         """The overlay file."""
         assert self._folder is not None, "the overlay has not been entered"
-        return Path(self._folder.name) / "overlay.toml"
+        return self._folder / "overlay.toml"
+
+    def file_of(self, name: str) -> Path:
+        """The overlay file that a broker reads: with detours, each broker has its own."""
+        return self.file.with_name(f"overlay-{name}.toml") if self._has_detours else self.file
 
     def url(self, name: str) -> str:
         """Where clients reach a broker."""
@@ -144,7 +169,7 @@ class DemoOverlay:
             with self._log_path(name).open("ab") as log:
                 # A group of its own: Ctrl-C at the terminal is for us, and we end the brokers in order.
                 self._processes[name] = subprocess.Popen(  # noqa: S603 - our own command, no shell
-                    [*self._command, str(self._file_of(name)), "--name", name],
+                    [*self._command, str(self.file_of(name)), "--name", name],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=log,
@@ -168,11 +193,15 @@ class DemoOverlay:
         """Let a broker that was paused go on."""
         _send(self._processes[name], signal.SIGCONT)
 
-    def check(self) -> None:
-        """Raise ``BrokerProcessError`` if a broker has ended by itself."""
+    def hang_up(self, name: str) -> None:
+        """Tell a broker to reread its overlay file (SIGHUP)."""
+        _send(self._processes[name], signal.SIGHUP)
+
+    def check(self, *, besides: Collection[str] = ()) -> None:
+        """Raise ``BrokerProcessError`` if a broker has ended by itself, ``besides`` those that may."""
         # A list, since another thread may be starting a broker.
         for name, process in list(self._processes.items()):
-            if process.poll() is not None:
+            if name not in besides and process.poll() is not None:
                 raise self._error(name, f"ended by itself with code {process.returncode}")
 
     async def linked(self) -> None:
@@ -190,11 +219,8 @@ class DemoOverlay:
                 _send(process, signal.SIGCONT)
             for process in processes.values():
                 _end_of(process)
-        if self._folder is not None:
-            self._folder.cleanup()
-
-    def _file_of(self, name: str) -> Path:
-        return self.file.with_name(f"overlay-{name}.toml") if self._has_detours else self.file
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
     def _log_path(self, name: str) -> Path:
         return self.file.with_name(f"{name}.log")

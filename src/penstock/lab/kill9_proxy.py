@@ -1,7 +1,8 @@
-"""A link between two brokers that can be cut, stalled and refused: a relay on loopback that stands in between.
+"""A link between two brokers that can be cut, stalled, slowed and refused: a relay on loopback that stands in between.
 
 Cutting aborts the connections with all that is in them, as a reset does; while a link is cut, new connections end at
-once. Stalling holds the bytes of both directions back; from outside, that is a network which has gone silent.
+once. Stalling holds the bytes of both directions back; from outside, that is a network which has gone silent. Slowing
+delays every chunk, or hands its first bytes over one by one, so that readers get frames in pieces.
 """
 
 from __future__ import annotations
@@ -14,13 +15,18 @@ __all__ = ["LinkProxy"]
 
 _HOST: Final = "127.0.0.1"
 _CHUNK_BYTES: Final = 65_536
+_SINGLE_BYTES: Final = 512
+"""How many bytes of a chunk go one by one: several frames with their headers, at a cost that stays bounded."""
 
 
 class LinkProxy:
-    """Relays connections from one port to another; use it with ``async with``."""
+    """Relays connections from one port to another; use it with ``async with``.
+
+    Port 0 is any port that is free; ``port`` tells which one it became.
+    """
 
     def __init__(self, port: int, target_port: int) -> None:
-        self.port: Final = port
+        self.port = port
         self.target_port: Final = target_port
         self._server: asyncio.Server | None = None
         self._writers: dict[asyncio.StreamWriter, None] = {}
@@ -28,9 +34,12 @@ class LinkProxy:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._is_cut = False
+        self._delay_s = 0.0
+        self._is_trickling = False
 
     async def __aenter__(self) -> LinkProxy:
         self._server = await asyncio.start_server(self._accept, _HOST, self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -55,9 +64,19 @@ class LinkProxy:
         """Hold all bytes back until ``restore``."""
         self._flowing.clear()
 
+    def delay(self, seconds: float) -> None:
+        """Let every chunk wait for so long until ``restore``."""
+        self._delay_s = seconds
+
+    def trickle(self) -> None:
+        """Deliver the first bytes of every chunk one by one until ``restore``."""
+        self._is_trickling = True
+
     def restore(self) -> None:
-        """Let connections be made, and bytes through."""
+        """Let connections be made, and bytes through at full speed."""
         self._is_cut = False
+        self._delay_s = 0.0
+        self._is_trickling = False
         self._flowing.set()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -86,7 +105,11 @@ class LinkProxy:
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(_CHUNK_BYTES):
+            if self._delay_s:
+                await asyncio.sleep(self._delay_s)
             await self._flowing.wait()
+            if self._is_trickling:
+                data = await self._trickled(data, writer)
             if writer.is_closing():
                 return
             writer.write(data)
@@ -95,3 +118,14 @@ class LinkProxy:
         await self._flowing.wait()
         if not writer.is_closing():
             writer.close()
+
+    async def _trickled(self, data: bytes, writer: asyncio.StreamWriter) -> bytes:
+        """Write the first bytes one by one; returns those that are left."""
+        for place in range(min(len(data), _SINGLE_BYTES)):
+            if writer.is_closing():
+                break
+            writer.write(data[place : place + 1])
+            await writer.drain()
+            # A turn of the loop for each, so that the kernel gets them one by one.
+            await asyncio.sleep(0)
+        return data[_SINGLE_BYTES:]
