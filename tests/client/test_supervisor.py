@@ -6,9 +6,10 @@ from functools import partial
 
 import pytest
 
-from client.scripted import QUICK, Peer, ScriptedBroker, run, until
+from client.scripted import QUICK, Peer, ScriptedBroker, deliver, run, until
 from penstock.broker.frames import Frame, Goodbye, Hello, Publish
 from penstock.client.address import Address
+from penstock.client.client import Client, connect
 from penstock.client.errors import ConnectionFailedError, RefusedError
 from penstock.client.session import Changes, Session
 from penstock.client.settings import ClientSettings
@@ -178,3 +179,33 @@ def test_what_is_published_at_the_moment_of_the_welcome_is_sent() -> None:
             await supervisor.close()
 
     run(test())
+
+
+def test_a_full_subscription_stops_the_socket_and_reading_goes_on_when_the_application_takes() -> None:
+    count = 2_000
+
+    async def test() -> None:
+        settings = ClientSettings(queue_messages=2)
+        async with ScriptedBroker() as broker, connect(broker.address, settings=settings) as client:
+            subscription = await client.subscribe("TRUE").ready()
+            transport = broker.peer.transport
+            assert transport is not None
+            # More than the buffers of the kernel hold, so that the broker notices that nobody reads.
+            for number in range(1, count + 1):
+                broker.peer.send(deliver(number, payload=bytes(10_000)))
+            await until(lambda: subscription.queued >= settings.queue_messages)
+            await client_stops_reading(client)
+            assert subscription.queued < count
+            assert transport.get_write_buffer_size() > 0
+            taken = [(await subscription.get()).tick for _ in range(count)]
+            assert taken == list(range(1, count + 1))
+
+    run(test())
+
+
+async def client_stops_reading(client: Client) -> None:
+    connection = client._supervisor.connection
+    assert connection is not None
+    assert connection._transport is not None
+    transport = connection._transport
+    await until(lambda: not transport.is_reading())
