@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 from typer.testing import CliRunner
 
-from client.scripted import ScriptedBroker
-from client.test_sync import broker_in_a_thread
+from client.scripted import ScriptedBroker, broker_in_a_thread
 from penstock.broker.frames import Forget, Forgotten, Frame, Refused
 from penstock.cli.app import app
 

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from client.scripted import ScriptedBroker
-from client.test_sync import broker_in_a_thread
+from client.scripted import ScriptedBroker, broker_in_a_thread
 from commands import Commands
 from penstock.broker.frames import Frame, Heartbeat, HeldBack, Publish, PublishAck, Refused
 from penstock.cli.app import app

@@ -14,8 +14,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
-from client.scripted import ScriptedBroker, deliver
-from client.test_sync import broker_in_a_thread
+from client.scripted import ScriptedBroker, broker_in_a_thread, deliver
 from commands import LIMIT_S, Commands
 from penstock.broker.frames import Acknowledge, Frame, Horizons, Subscribe, Subscribed
 from penstock.cli.app import app

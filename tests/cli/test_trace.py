@@ -12,8 +12,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from client.scripted import ScriptedBroker
-from client.test_sync import broker_in_a_thread
+from client.scripted import ScriptedBroker, broker_in_a_thread
 from client.test_tracing import ID, TRACE, hop
 from commands import running
 from penstock.broker.frames import Refused, TraceReply, TraceRequest

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
@@ -197,3 +199,38 @@ class ScriptedBroker:
             peer.cut()
         await until(lambda: all(peer.is_gone for peer in self.peers))
         await self._server.wait_closed()
+
+
+@contextmanager
+def broker_in_a_thread(broker: ScriptedBroker) -> Iterator[Callable[[Callable[[], None]], object]]:
+    """The broker, served by another thread; yields what runs something there."""
+    started, stopped = threading.Event(), asyncio.Event()
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def serve() -> None:
+        async with broker:
+            loops.append(asyncio.get_running_loop())
+            started.set()
+            try:
+                async with asyncio.timeout(LIMIT_S):
+                    await stopped.wait()
+            except TimeoutError as error:
+                # Blocking calls have no limit of their own: who still waits would wait for ever.
+                broker.fail(error)
+                await stopped.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    thread.start()
+    assert started.wait(LIMIT_S)
+    try:
+        yield loops[0].call_soon_threadsafe
+    finally:
+        loops[0].call_soon_threadsafe(stopped.set)
+        thread.join(LIMIT_S)
+        assert not thread.is_alive()
+
+
+def delivering(count: int) -> ScriptedBroker:
+    return ScriptedBroker(
+        {Subscribe: lambda frame: [Subscribed(frame.number, frame.selector), *map(deliver, range(count))]}
+    )

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from client.scripted import QUICK, ScriptedBroker, deliver, run, until
-from client.test_sync import broker_in_a_thread
+from client.scripted import QUICK, ScriptedBroker, broker_in_a_thread, deliver, run, until
 from live.support import FAST, guaranteed
 from penstock.broker.frames import (
     LATEST,

@@ -2,66 +2,26 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from client.scripted import LIMIT_S, ScriptedBroker, deliver
+from client.scripted import LIMIT_S, ScriptedBroker, broker_in_a_thread, delivering
 from penstock.broker.frames import (
     Frame,
     LogAnswer,
-    Lost,
     Publish,
     ReadRequest,
-    Subscribe,
-    Subscribed,
     SurveyReply,
     SurveyRequest,
     Unsubscribe,
 )
 from penstock.client.errors import ClientClosedError, ConnectionFailedError
-from penstock.client.positions import LostTicks
 from penstock.client.sync import SyncClient, connect_sync
 from penstock.model.errors import MisuseError
 from penstock.model.message import Message
 from penstock.selectors.errors import SelectorError
-
-
-@contextmanager
-def broker_in_a_thread(broker: ScriptedBroker) -> Iterator[Callable[[Callable[[], None]], object]]:
-    """The broker, served by another thread; yields what runs something there."""
-    started, stopped = threading.Event(), asyncio.Event()
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    async def serve() -> None:
-        async with broker:
-            loops.append(asyncio.get_running_loop())
-            started.set()
-            try:
-                async with asyncio.timeout(LIMIT_S):
-                    await stopped.wait()
-            except TimeoutError as error:
-                # Blocking calls have no limit of their own: who still waits would wait for ever.
-                broker.fail(error)
-                await stopped.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
-    thread.start()
-    assert started.wait(LIMIT_S)
-    try:
-        yield loops[0].call_soon_threadsafe
-    finally:
-        loops[0].call_soon_threadsafe(stopped.set)
-        thread.join(LIMIT_S)
-        assert not thread.is_alive()
-
-
-def delivering(count: int) -> ScriptedBroker:
-    return ScriptedBroker(
-        {Subscribe: lambda frame: [Subscribed(frame.number, frame.selector), *map(deliver, range(count))]}
-    )
 
 
 def test_messages_are_published_and_received_without_asyncio() -> None:
@@ -86,16 +46,6 @@ def test_messages_are_published_and_received_without_asyncio() -> None:
         assert client.status() == {"broker": "scripted"}
         assert client.counters.published == 3
         assert (client.name, client.broker, client.is_connected) == ("me", "scripted", True)
-
-
-def test_waiting_for_a_message_can_have_a_limit() -> None:
-    broker = delivering(0)
-    with broker_in_a_thread(broker) as soon, connect_sync(broker.address) as client:
-        subscription = client.subscribe("TRUE").ready()
-        with pytest.raises(TimeoutError):
-            subscription.get(timeout_s=0.001)
-        soon(lambda: broker.peer.send(deliver(7)))
-        assert subscription.get(timeout_s=LIMIT_S).tick == 7
 
 
 def test_a_bad_selector_and_a_broker_that_is_not_there_are_reported() -> None:
@@ -137,52 +87,6 @@ def test_an_error_inside_with_closes_without_waiting() -> None:
 
     with broker_in_a_thread(broker), pytest.raises(ZeroDivisionError):
         fail()
-
-
-def test_a_reader_in_another_thread_ends_with_its_client() -> None:
-    broker = delivering(1)
-    with broker_in_a_thread(broker):
-        client = connect_sync(broker.address).open()
-        subscription = client.subscribe("TRUE").ready()
-        ticks: list[int] = []
-        got_one = threading.Event()
-
-        def read() -> None:
-            for message in subscription:
-                ticks.append(message.tick)
-                got_one.set()
-
-        reader = threading.Thread(target=read, daemon=True)
-        reader.start()
-        assert got_one.wait(LIMIT_S)
-        client.close()
-        reader.join(LIMIT_S)
-        assert not reader.is_alive()
-        assert ticks == [0]
-
-
-def test_positions_are_those_of_the_thread_that_reads() -> None:
-    broker = ScriptedBroker()
-    broker.answers[Subscribe] = lambda frame: [
-        Subscribed(frame.number, frame.selector, (), tuple(frame.positions)),
-        *(deliver(tick, frame.number) for tick in range(dict(frame.positions)["quotes"], 3_000)),
-        Lost(0, 3_000, 3_004, (frame.number,)),
-    ]
-    with broker_in_a_thread(broker), connect_sync(broker.address) as client:
-        assert client.held_back == ""
-        with client.subscribe("TRUE", start={"quotes": 5}) as subscription:
-            assert [subscription.get().tick for _ in range(10)] == list(range(5, 15))
-            assert subscription.positions == {"quotes": 15}, "more than that was fetched"
-            assert subscription.starts == {"quotes": 5}
-        assert subscription.positions == {"quotes": 15}
-        other = client.subscribe("TRUE", start={"quotes": 2_999})
-        assert other.get().tick == 2_999
-        with pytest.raises(TimeoutError):
-            other.get(timeout_s=0.001)
-        assert (other.lost, other.lost_count) == ([LostTicks("quotes", 3_000, 3_004)], 1)
-        with pytest.raises(MisuseError):
-            client.subscribe("TRUE", start={"quotes": -1})
-    assert other.positions == {"quotes": 3_005}
 
 
 def in_parts(frame: ReadRequest) -> list[Frame]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from client.scripted import ScriptedBroker, run
-from client.test_sync import broker_in_a_thread
+from client.scripted import ScriptedBroker, broker_in_a_thread, run
 from penstock.broker.errors import ProtocolError
 from penstock.broker.frames import Refused, TraceReply, TraceRequest
 from penstock.broker.trace_desk import trace_json

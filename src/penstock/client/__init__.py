@@ -20,7 +20,8 @@ from penstock.client.reading import LogPart, PubendSpan, Survey
 from penstock.client.received import Received
 from penstock.client.settings import ClientSettings
 from penstock.client.subscription import Subscription
-from penstock.client.sync import SyncClient, SyncSubscription, connect_sync
+from penstock.client.sync import SyncClient, connect_sync
+from penstock.client.sync_subscription import SyncSubscription
 
 __all__ = [
     "DEFAULT_PORT",

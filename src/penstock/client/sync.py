@@ -9,23 +9,19 @@ from __future__ import annotations
 import asyncio
 import ssl
 import threading
-from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from functools import partial
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from penstock.client.client import Client, connect
 from penstock.client.counters import ClientCounters
 from penstock.client.errors import ClientClosedError
-from penstock.client.inbox import Lag
-from penstock.client.positions import LostTicks
 from penstock.client.reading import READ_BYTES, LogPart, Survey
-from penstock.client.received import Received
 from penstock.client.settings import ClientSettings
 from penstock.client.subscription import Subscription
+from penstock.client.sync_subscription import SyncSubscription
 from penstock.client.wanted import Acknowledging, Missing, Start
 from penstock.live.loop import run
 from penstock.model.message import Message, Payload
@@ -34,10 +30,7 @@ from penstock.model.values import Attributes
 from penstock.selectors.selector import EVERYTHING, Selector
 from penstock.tracking.answers import Trace
 
-__all__ = ["SyncClient", "SyncSubscription", "connect_sync"]
-
-_BATCH_MESSAGES: Final = 1024
-"""Messages fetched from the thread at once; they are out of the reach of back-pressure."""
+__all__ = ["SyncClient", "connect_sync"]
 
 _Result = TypeVar("_Result")
 
@@ -257,141 +250,3 @@ class SyncClient:
                 loop.call_soon_threadsafe(self._stop.set)
         if self._thread is not None:
             self._thread.join()
-
-
-class SyncSubscription:
-    """Messages that match a selector, for a blocking program; one thread at a time may read from it."""
-
-    def __init__(self, subscription: Subscription, client: SyncClient) -> None:
-        self._subscription, self._client = subscription, client
-        self._fetched: deque[Received] = deque()
-        # Not a method of this object: the client would keep a subscription that the application has forgotten.
-        self._is_durable = subscription.read_through(partial(_snapshot, self._fetched))
-        self._last_positions: dict[str, int] | None = None
-
-    @property
-    def selector(self) -> str:
-        """What is delivered: the selector, narrowed by what this client may see."""
-        return self._subscription.selector
-
-    @property
-    def pending(self) -> tuple[str, ...]:
-        """The pubends that had not confirmed the subscription when the broker answered."""
-        return self._subscription.pending
-
-    @property
-    def starts(self) -> dict[str, int]:
-        """By pubend that guarantees delivery, the tick from which on nothing is missing."""
-        return self._subscription.starts
-
-    @property
-    def positions(self) -> dict[str, int]:
-        """By pubend that guarantees delivery, the first tick that was not read yet: where to resume."""
-        if self._last_positions is not None:
-            return dict(self._last_positions)
-        return self._inside(lambda: self._subscription.positions)
-
-    @property
-    def acknowledged(self) -> dict[str, int]:
-        """By pubend, the tick below which everything was acknowledged to the broker; of a durable subscription."""
-        return self._inside(lambda: self._subscription.acknowledged)
-
-    @property
-    def lag(self) -> dict[str, Lag]:
-        """By pubend that guarantees delivery, how far this subscription is behind it; silence counts as read."""
-        return self._inside(lambda: self._subscription.lag)
-
-    @property
-    def lost(self) -> list[LostTicks]:
-        """What will never come, because the pubend has it no more; the newest notices of it."""
-        return self._subscription.lost
-
-    @property
-    def lost_count(self) -> int:
-        """How many such notices there were."""
-        return self._subscription.lost_count
-
-    def ready(self) -> SyncSubscription:
-        """Wait until the subscription is in force on all paths; raises ``RefusedError`` if the broker says no."""
-        self._client.call(self._subscription.ready)
-        return self
-
-    def get(self, timeout_s: float | None = None) -> Received:
-        """The next message; raises ``TimeoutError`` if none comes in time, ``ClientClosedError`` if none ever will."""
-        if not self._fetched and not self._fetch(timeout_s):
-            raise ClientClosedError(f"the subscription to {self.selector} is closed")
-        return self._next()
-
-    def acknowledge(self, message: Received | None = None) -> None:
-        """Everything up to this message, of its pubend, is done with; without one, everything that was read so far."""
-
-        async def acknowledge() -> None:
-            self._subscription.acknowledge(message)
-
-        self._client.call(acknowledge)
-
-    def close(self) -> None:
-        """Withdraw the subscription and forget what waits; of a durable one, what was read is acknowledged before."""
-        self._close(None)
-
-    def __iter__(self) -> SyncSubscription:
-        return self
-
-    def __next__(self) -> Received:
-        if not self._fetched and not self._fetch(None):
-            raise StopIteration
-        return self._next()
-
-    def __enter__(self) -> SyncSubscription:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._close(error)
-
-    def __repr__(self) -> str:
-        return f"<Sync{repr(self._subscription)[1:]}"
-
-    def _close(self, error: BaseException | None) -> None:
-        self._last_positions = self.positions
-        try:
-            self._client.call(lambda: self._subscription.__aexit__(None, error, None))
-        finally:
-            # Not before: what was not read must not be acknowledged.
-            self._fetched.clear()
-
-    def _next(self) -> Received:
-        if self._is_durable:
-            # In hand before it is away, so that at no moment it looks as if it were done with.
-            self._subscription.in_hand(self._fetched[0])
-        return self._fetched.popleft()
-
-    def _inside(self, read: Callable[[], _Result]) -> _Result:
-        """Look at something in the thread that changes it; when that has ended, nobody does."""
-
-        async def inside() -> _Result:
-            return read()
-
-        try:
-            return self._client.call(inside)
-        except ClientClosedError:
-            return read()
-
-    def _fetch(self, timeout_s: float | None) -> bool:
-        async def fetch() -> None:
-            async with asyncio.timeout(timeout_s):
-                # Here, and not by the reader: if it is interrupted, they are still there.
-                self._fetched.extend(await self._subscription.batch(_BATCH_MESSAGES))
-
-        # The client may be closed by another thread while this one waits.
-        with suppress(ClientClosedError):
-            self._client.call(fetch)
-        return bool(self._fetched)
-
-
-def _snapshot(messages: deque[Received]) -> tuple[Received, ...]:
-    """What another thread has not read yet, which may take some out meanwhile."""
-    while True:
-        with suppress(RuntimeError):
-            return tuple(messages)

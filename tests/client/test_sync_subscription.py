@@ -1,0 +1,69 @@
+"""Subscriptions of the blocking client."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from client.scripted import LIMIT_S, ScriptedBroker, broker_in_a_thread, deliver, delivering
+from penstock.broker.frames import Lost, Subscribe, Subscribed
+from penstock.client.positions import LostTicks
+from penstock.client.sync import connect_sync
+from penstock.model.errors import MisuseError
+
+
+def test_waiting_for_a_message_can_have_a_limit() -> None:
+    broker = delivering(0)
+    with broker_in_a_thread(broker) as soon, connect_sync(broker.address) as client:
+        subscription = client.subscribe("TRUE").ready()
+        with pytest.raises(TimeoutError):
+            subscription.get(timeout_s=0.001)
+        soon(lambda: broker.peer.send(deliver(7)))
+        assert subscription.get(timeout_s=LIMIT_S).tick == 7
+
+
+def test_a_reader_in_another_thread_ends_with_its_client() -> None:
+    broker = delivering(1)
+    with broker_in_a_thread(broker):
+        client = connect_sync(broker.address).open()
+        subscription = client.subscribe("TRUE").ready()
+        ticks: list[int] = []
+        got_one = threading.Event()
+
+        def read() -> None:
+            for message in subscription:
+                ticks.append(message.tick)
+                got_one.set()
+
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        assert got_one.wait(LIMIT_S)
+        client.close()
+        reader.join(LIMIT_S)
+        assert not reader.is_alive()
+        assert ticks == [0]
+
+
+def test_positions_are_those_of_the_thread_that_reads() -> None:
+    broker = ScriptedBroker()
+    broker.answers[Subscribe] = lambda frame: [
+        Subscribed(frame.number, frame.selector, (), tuple(frame.positions)),
+        *(deliver(tick, frame.number) for tick in range(dict(frame.positions)["quotes"], 3_000)),
+        Lost(0, 3_000, 3_004, (frame.number,)),
+    ]
+    with broker_in_a_thread(broker), connect_sync(broker.address) as client:
+        assert client.held_back == ""
+        with client.subscribe("TRUE", start={"quotes": 5}) as subscription:
+            assert [subscription.get().tick for _ in range(10)] == list(range(5, 15))
+            assert subscription.positions == {"quotes": 15}, "more than that was fetched"
+            assert subscription.starts == {"quotes": 5}
+        assert subscription.positions == {"quotes": 15}
+        other = client.subscribe("TRUE", start={"quotes": 2_999})
+        assert other.get().tick == 2_999
+        with pytest.raises(TimeoutError):
+            other.get(timeout_s=0.001)
+        assert (other.lost, other.lost_count) == ([LostTicks("quotes", 3_000, 3_004)], 1)
+        with pytest.raises(MisuseError):
+            client.subscribe("TRUE", start={"quotes": -1})
+    assert other.positions == {"quotes": 3_005}
