@@ -232,3 +232,59 @@ def test_a_reading_that_is_collected_in_the_clients_own_thread_does_not_stop_it(
         client.call(collect)
         wait_until(nothing_runs_in(client))
         assert [part.first for part in client.read("p", 0, 9)] == [0]
+
+
+class Interrupted:
+    """Raises an interrupt in place of the result of some calls; what was begun goes on as it would."""
+
+    def __init__(self, client: SyncClient, *, before: bool) -> None:
+        self._client, self._ordinary, self._before = client, client.call, before
+
+    def __call__(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        if not self._before:
+            assert self._client._loop is not None
+            asyncio.run_coroutine_threadsafe(work(), self._client._loop).cancel()
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_an_interrupted_close_leaves_no_connection_and_no_thread(*, before: bool) -> None:
+    broker = ScriptedBroker({Publish: lambda _: []})
+    with broker_in_a_thread(broker):
+        client = connect_sync(broker.address, name="interrupted").open()
+        client.publish({"n": 1})
+        client.call = Interrupted(client, before=before)  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            client.close()
+        wait_until(lambda: broker.peer.is_gone)
+        assert "penstock interrupted" not in [thread.name for thread in threading.enumerate()]
+        client.close()
+
+
+def test_a_close_that_is_interrupted_while_the_thread_ends_is_finished_by_the_next_one() -> None:
+    broker = ScriptedBroker()
+    with broker_in_a_thread(broker):
+        client = connect_sync(broker.address, name="half-closed").open()
+        thread = client._thread
+        assert thread is not None
+        ordinary, interrupts = thread.join, [KeyboardInterrupt()]
+
+        def join(timeout: float | None = None) -> None:
+            if interrupts:
+                raise interrupts.pop()
+            ordinary(timeout)
+
+        thread.join = join  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            client.close()
+        client.close()
+        assert not thread.is_alive()
+
+
+def test_a_thread_that_gets_no_loop_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(main: Coroutine[Any, Any, None]) -> None:
+        main.close()
+
+    monkeypatch.setattr("penstock.client.sync.run", fail)
+    with pytest.raises(ClientClosedError):
+        connect_sync("penstock://127.0.0.1:1").open()

@@ -14,8 +14,10 @@ from weakref import WeakValueDictionary
 
 from penstock.broker.frames import Frame
 from penstock.client.address import parse_addresses
+from penstock.client.closing import finished
 from penstock.client.counters import ClientCounters
-from penstock.client.errors import ClientClosedError, ClientError, ConnectionFailedError, RefusedError, WouldBlockError
+from penstock.client.errors import ClientClosedError, ClientError, ConnectionFailedError, WouldBlockError
+from penstock.client.flushing import Flushing
 from penstock.client.inbox import Inbox, Lag
 from penstock.client.publisher import Publisher
 from penstock.client.questions import Questions, forget_durable, status_of_broker
@@ -94,13 +96,14 @@ class Client:
             self._session, parse_addresses(address), settings, tls=tls, on_changes=self._on_changes
         )
         self._task: asyncio.Task[ClientError] | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._subscriptions: WeakValueDictionary[int, Subscription] = WeakValueDictionary()
         self._questions = Questions()
         self._log_reading = LogReading(self._ask, lambda: self.end, settings.give_up_ms)
         self._news = asyncio.Event()
         self._publisher = Publisher(self._session, self._supervisor, self._until)
-        self._reported = (0, 0)
+        self._flushing = Flushing(self._session, self._supervisor, check_usable=self._check_usable, news=self._news)
         self.end: ClientError | None = None
         """Why this client does no more; none as long as it does."""
 
@@ -150,21 +153,14 @@ class Client:
         """End the connection; with ``flush``, when what was published is acknowledged (raises as ``flush`` does).
 
         What was read from durable subscriptions is acknowledged; what was read last from each, only with ``flush``.
+        However it ends, also by a cancellation, the connection is gone then. Cancelling it once gives up flushing,
+        cancelling it again cuts the connection. Another ``close`` waits until the first one has ended.
         """
-        if isinstance(self.end, ClientClosedError):
-            return
         try:
-            if flush:
-                await self._last_flush()
+            if flush and not isinstance(self.end, ClientClosedError):
+                await self._flushing.flush_within(self._settings.close_ms)
         finally:
-            if self._supervisor.connection is not None:
-                self._session.on_closing(is_done=flush)
-                self._supervisor.connection.pump()
-            self._stop(ClientClosedError("this client is closed"))
-            if self._task is not None:
-                self._task.cancel()
-                await asyncio.wait([self._task])
-            await self._supervisor.close()
+            await self._tear_down(is_done=flush)
 
     async def __aenter__(self) -> Client:
         return await self.open()
@@ -194,8 +190,7 @@ class Client:
         message_id = self._publisher.publish_nowait(Message(attributes, payload, content_type), pubend)
         if message_id is not None:
             return message_id
-        queue = self._session.publishing
-        full = f"{queue.published - queue.settled:,} messages are not acknowledged yet{self._why()}"
+        full = f"{self._flushing.backlog('are')} yet{self._flushing.why()}"
         raise WouldBlockError(full if self.is_connected else "there is no connection at the moment")
 
     async def publish_many(self, messages: Iterable[Message], *, pubend: str = "") -> list[MessageId]:
@@ -215,23 +210,7 @@ class Client:
         were on the wire when a connection was lost and could not be sent again, because the next broker was another one
         or the pubend guarantees nothing: nobody knows whether those arrived.
         """
-        queue = self._session.publishing
-        target, asked = queue.published, None
-        while queue.settled < target:
-            self._check_usable()
-            connection, welcome = self._supervisor.connection, self._session.welcome
-            # Once on each connection: a broker that cannot acknowledge yet would be asked for ever.
-            if connection is not None and welcome is not asked:
-                asked = welcome
-                queue.hurry(now_ms=connection.now_ms())
-                connection.pump()
-            await self._news.wait()
-        refused, lost = queue.refused - self._reported[0], queue.lost - self._reported[1]
-        self._reported = queue.refused, queue.lost
-        if refused:
-            raise RefusedError("publish", f"{queue.refusal} (messages refused: {refused:,})")
-        if lost:
-            raise ConnectionFailedError(f"the connection was lost with {lost:,} messages on the wire")
+        await self._flushing.flush()
 
     async def held_back_other_than(self, reason: str) -> str:
         """Wait until ``held_back`` is something else than this, and return it: for those who show it to somebody."""
@@ -346,17 +325,27 @@ class Client:
             self._check_usable()
             await self._news.wait()
 
-    async def _last_flush(self) -> None:
-        try:
-            async with asyncio.timeout(self._settings.close_ms / 1000):
-                await self.flush()
-        except TimeoutError:
-            queue = self._session.publishing
-            left = f"{queue.published - queue.settled:,} messages were not acknowledged"
-            raise ConnectionFailedError(f"{left} within {self._settings.close_ms} ms{self._why()}") from None
+    async def _tear_down(self, *, is_done: bool) -> None:
+        if self._closing is None:
+            try:
+                if self._supervisor.connection is not None:
+                    self._session.on_closing(is_done=is_done)
+                    self._supervisor.connection.pump()
+            finally:
+                if not isinstance(self.end, ClientClosedError):
+                    self._stop(ClientClosedError("this client is closed"))
+                self._closing = asyncio.create_task(self._end_all(), name=f"penstock {self.name}: close")
+        await finished(self._closing, hurry=self._supervisor.abort)
 
-    def _why(self) -> str:
-        return f"; the broker holds publishers back: {self.held_back}" if self.held_back else ""
+    async def _end_all(self) -> None:
+        try:
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.wait([self._task])
+            await self._supervisor.close()
+        finally:
+            # Also when a loop that ends cancels all its tasks, this one included.
+            self._supervisor.abort()
 
     def _check_usable(self) -> None:
         if self.end is not None:

@@ -108,6 +108,11 @@ class Migrator:
         if self._leaving is not None:
             self._leaving.abort()
 
+    async def ended(self) -> None:
+        """Wait until nothing of a move goes on, after ``close``."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
     # Inside.
 
     def _problem_with(self, order: Migrate) -> str:

@@ -94,15 +94,21 @@ class Supervisor:
         """End the connection; what the broker does not take in time is lost."""
         self._migrator.close()
         connection = self.connection
-        if connection is None:
-            return
-        connection.close()
-        try:
-            async with asyncio.timeout(self._settings.close_ms / 1000):
+        if connection is not None:
+            connection.close()
+            try:
+                async with asyncio.timeout(self._settings.close_ms / 1000):
+                    await connection.closed.wait()
+            except TimeoutError:
+                connection.abort()
                 await connection.closed.wait()
-        except TimeoutError:
-            connection.abort()
-            await connection.closed.wait()
+        await self._migrator.ended()
+
+    def abort(self) -> None:
+        """Cut all connections now, without waiting for anything."""
+        self._migrator.close()
+        if self.connection is not None:
+            self.connection.abort()
 
     async def _connect_again(self, reason: str) -> ClientError | None:
         loop = asyncio.get_running_loop()

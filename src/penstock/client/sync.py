@@ -68,7 +68,9 @@ class SyncClient:
         self._started = threading.Event()
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
+        self._ending: asyncio.AbstractEventLoop | None = None
+        """The same loop, also when no more calls are taken."""
+        self._stop = asyncio.Event()
         self._begun: set[asyncio.Task[None]] = set()
 
     @property
@@ -103,8 +105,8 @@ class SyncClient:
         # A daemon: a program that forgets to close its client must still be able to end.
         self._thread = threading.Thread(target=self._run, name=f"penstock {self.name}", daemon=True)
         self._thread.start()
-        self._started.wait()
         try:
+            self._started.wait()
             self.call(self._client.open)
         except BaseException:
             self._end_thread()
@@ -112,11 +114,13 @@ class SyncClient:
         return self
 
     def close(self, *, flush: bool = True) -> None:
-        """End the connection; with ``flush``, when what was published is acknowledged (raises as ``flush`` does)."""
-        if self._loop is None:
-            return
+        """End the connection; with ``flush``, when what was published is acknowledged (raises as ``flush`` does).
+
+        However it ends, also by an interrupt, the connection is given up. Another ``close`` waits for the end.
+        """
         try:
-            self.call(lambda: self._client.close(flush=flush))
+            if self._loop is not None:
+                self.call(lambda: self._client.close(flush=flush))
         finally:
             self._end_thread()
 
@@ -235,18 +239,30 @@ class SyncClient:
         return f"<SyncClient of {self._client!r}>"
 
     def _run(self) -> None:
-        run(self._main())
+        try:
+            run(self._main())
+        finally:
+            # Also if there could be no loop: nobody must wait for it for ever.
+            self._started.set()
 
     async def _main(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stop = asyncio.Event()
+        self._loop = self._ending = asyncio.get_running_loop()
         self._started.set()
-        await self._stop.wait()
+        try:
+            await self._stop.wait()
+        finally:
+            # Whoever was interrupted before could ask for it leaves no connection behind either.
+            await self._client.close(flush=False)
 
     def _end_thread(self) -> None:
+        """End the thread; if an interrupt comes in between, the next call goes on."""
+        if self._thread is None or self._thread.ident is None:
+            return
+        self._started.wait()
         with self._lock:
-            loop, self._loop = self._loop, None
-            if loop is not None and self._stop is not None:
-                loop.call_soon_threadsafe(self._stop.set)
-        if self._thread is not None:
-            self._thread.join()
+            self._loop = None
+        if self._ending is not None:
+            # A loop that is closed has stopped before.
+            with suppress(RuntimeError):
+                self._ending.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
