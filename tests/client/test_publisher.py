@@ -7,9 +7,12 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from client.scripted import run
 from penstock.broker.codec import encode_frame
 from penstock.broker.frames import PROTOCOL_VERSION, PublishAck, Welcome
+from penstock.client.errors import WouldBlockError
 from penstock.client.publisher import Publisher
 from penstock.client.session import Session
 from penstock.client.settings import ClientSettings
@@ -41,11 +44,13 @@ class Bench:
 def test_without_room_nothing_is_taken_and_who_waits_goes_first() -> None:
     async def test() -> None:
         bench = Bench(credit_bytes=100)
-        assert bench.publisher.publish_nowait(Message({"n": 1}), "") is not None
-        assert bench.publisher.publish_nowait(Message({"n": 2}, bytes(100)), "") is None, "too large"
+        bench.publisher.publish_nowait(Message({"n": 1}), "")
+        with pytest.raises(WouldBlockError, match="1 messages are not acknowledged yet"):
+            bench.publisher.publish_nowait(Message({"n": 2}, bytes(100)), "")
         large = asyncio.create_task(bench.publisher.publish(Message({"n": 3}, bytes(90)), ""))
         await asyncio.sleep(0)
-        assert bench.publisher.publish_nowait(Message({"n": 4}), "") is None, "somebody waits"
+        with pytest.raises(WouldBlockError):
+            bench.publisher.publish_nowait(Message({"n": 4}), "")
         small = asyncio.create_task(bench.publisher.publish(Message({"n": 5}), ""))
         await asyncio.sleep(0)
         assert (large.done(), small.done()) == (False, False)

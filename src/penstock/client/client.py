@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import secrets
 import ssl
 from collections.abc import AsyncGenerator, Callable, Iterable
@@ -14,9 +15,14 @@ from weakref import WeakValueDictionary
 
 from penstock.broker.frames import Frame
 from penstock.client.address import parse_addresses
-from penstock.client.closing import finished
+from penstock.client.closing import Closing
 from penstock.client.counters import ClientCounters
-from penstock.client.errors import ClientClosedError, ClientError, ConnectionFailedError, WouldBlockError
+from penstock.client.errors import (
+    ClientClosedError,
+    ClientError,
+    ConnectionFailedError,
+    ForkedError,
+)
 from penstock.client.flushing import Flushing
 from penstock.client.inbox import Inbox, Lag
 from penstock.client.publisher import Publisher
@@ -28,6 +34,7 @@ from penstock.client.subscription import Subscription
 from penstock.client.supervisor import Supervisor
 from penstock.client.tracing import trace
 from penstock.client.wanted import Acknowledging, Missing, Start, checked_durable, wanted
+from penstock.live.forking import tell_after_fork, where_opened
 from penstock.model.message import Message, Payload
 from penstock.model.message_id import MessageId
 from penstock.model.values import Attributes
@@ -88,7 +95,8 @@ class Client:
         tls: ssl.SSLContext | None,
         settings: ClientSettings,
     ) -> None:
-        self.name = name or f"client-{secrets.token_hex(4)}"
+        self._is_named = bool(name)
+        self.name = name or _made_up()
         self._address = address
         self._settings = settings
         self._session = Session(settings, name=self.name, token=token, overlay=overlay)
@@ -96,7 +104,7 @@ class Client:
             self._session, parse_addresses(address), settings, tls=tls, on_changes=self._on_changes
         )
         self._task: asyncio.Task[ClientError] | None = None
-        self._closing: asyncio.Task[None] | None = None
+        self._closing = Closing(self._session, self._supervisor, on_closing=self._on_closing)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._subscriptions: WeakValueDictionary[int, Subscription] = WeakValueDictionary()
         self._questions = Questions()
@@ -104,8 +112,10 @@ class Client:
         self._news = asyncio.Event()
         self._publisher = Publisher(self._session, self._supervisor, self._until)
         self._flushing = Flushing(self._session, self._supervisor, check_usable=self._check_usable, news=self._news)
+        self._process = 0
         self.end: ClientError | None = None
         """Why this client does no more; none as long as it does."""
+        tell_after_fork(self)
 
     @property
     def broker(self) -> str:
@@ -140,6 +150,7 @@ class Client:
         if self._loop is not None:
             raise ClientClosedError("this client has been opened before; connect makes another one")
         self._loop = asyncio.get_running_loop()
+        self._process = os.getpid()
         try:
             await self._supervisor.connect()
         except BaseException:
@@ -154,13 +165,16 @@ class Client:
 
         What was read from durable subscriptions is acknowledged; what was read last from each, only with ``flush``.
         However it ends, also by a cancellation, the connection is gone then. Cancelling it once gives up flushing,
-        cancelling it again cuts the connection. Another ``close`` waits until the first one has ended.
+        cancelling it again cuts the connection. Another ``close`` waits until the first one has ended. In a process
+        that was forked from the one that opened it, nothing happens to the connection.
         """
+        if isinstance(self.end, ForkedError):
+            return
         try:
             if flush and not isinstance(self.end, ClientClosedError):
                 await self._flushing.flush_within(self._settings.close_ms)
         finally:
-            await self._tear_down(is_done=flush)
+            await self._closing.close(self._task, is_done=flush)
 
     async def __aenter__(self) -> Client:
         return await self.open()
@@ -187,14 +201,11 @@ class Client:
     ) -> MessageId:
         """Send a message now; raises ``WouldBlockError`` if that is not possible."""
         self._check_usable()
-        message_id = self._publisher.publish_nowait(Message(attributes, payload, content_type), pubend)
-        if message_id is not None:
-            return message_id
-        full = f"{self._flushing.backlog('are')} yet{self._flushing.why()}"
-        raise WouldBlockError(full if self.is_connected else "there is no connection at the moment")
+        return self._publisher.publish_nowait(Message(attributes, payload, content_type), pubend)
 
     async def publish_many(self, messages: Iterable[Message], *, pubend: str = "") -> list[MessageId]:
         """Send messages in their order."""
+        self._check_process()
         message_ids: list[MessageId] = []
         for message in messages:
             self._check_usable()
@@ -210,6 +221,7 @@ class Client:
         were on the wire when a connection was lost and could not be sent again, because the next broker was another one
         or the pubend guarantees nothing: nobody knows whether those arrived.
         """
+        self._check_process()
         await self._flushing.flush()
 
     async def held_back_other_than(self, reason: str) -> str:
@@ -307,6 +319,16 @@ class Client:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self.unsubscribe, inbox)
 
+    def on_forked(self) -> None:
+        """This is the copy in a forked child: another client if it was not open, and of no use if it was."""
+        self._supervisor.on_forked()
+        if self._loop is None:
+            self.name = self.name if self._is_named else _made_up()
+            self._session.become(self.name)
+        elif not isinstance(self.end, ClientClosedError):
+            self.end = ForkedError(where_opened("client", self._process))
+            self._session.forget_connection()
+
     def __repr__(self) -> str:
         if self._loop is None:
             state = "not open"
@@ -321,34 +343,18 @@ class Client:
         return await self._questions.answer(number, again=lambda: self._pump_soon(question(number)), again_s=again_s)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
+        self._check_process()
         while not condition():
             self._check_usable()
             await self._news.wait()
 
-    async def _tear_down(self, *, is_done: bool) -> None:
-        if self._closing is None:
-            try:
-                if self._supervisor.connection is not None:
-                    self._session.on_closing(is_done=is_done)
-                    self._supervisor.connection.pump()
-            finally:
-                if not isinstance(self.end, ClientClosedError):
-                    self._stop(ClientClosedError("this client is closed"))
-                self._closing = asyncio.create_task(self._end_all(), name=f"penstock {self.name}: close")
-        await finished(self._closing, hurry=self._supervisor.abort)
-
-    async def _end_all(self) -> None:
-        try:
-            if self._task is not None:
-                self._task.cancel()
-                await asyncio.wait([self._task])
-            await self._supervisor.close()
-        finally:
-            # Also when a loop that ends cancels all its tasks, this one included.
-            self._supervisor.abort()
-
     def _check_usable(self) -> None:
         if self.end is not None:
+            raise self.end.with_traceback(None)
+
+    def _check_process(self) -> None:
+        """Where a closed client may still be asked, the copy of an open one in a forked child may not."""
+        if isinstance(self.end, ForkedError):
             raise self.end.with_traceback(None)
 
     def _pump_soon(self, again: Frame | None = None) -> None:
@@ -373,6 +379,10 @@ class Client:
             error = task.exception()
             self._stop(task.result() if error is None else ConnectionFailedError(f"reconnecting failed: {error!r}"))
 
+    def _on_closing(self) -> None:
+        if not isinstance(self.end, ClientClosedError):
+            self._stop(ClientClosedError("this client is closed"))
+
     def _stop(self, end: ClientError) -> None:
         self.end = end
         self._questions.fail(end)
@@ -383,3 +393,7 @@ class Client:
     def _wake(self) -> None:
         self._news.set()
         self._news.clear()
+
+
+def _made_up() -> str:
+    return f"client-{secrets.token_hex(4)}"

@@ -1,4 +1,4 @@
-"""Waits for the end of a task that must end, also when the one who waits is cancelled meanwhile."""
+"""Ends what a client has running, for certain: also when whoever closes it is cancelled meanwhile."""
 
 from __future__ import annotations
 
@@ -6,7 +6,41 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["finished"]
+from penstock.client.session import Session
+from penstock.client.supervisor import Supervisor
+
+__all__ = ["Closing", "finished"]
+
+
+class Closing:
+    """The end of one client, however many ask for it."""
+
+    def __init__(self, session: Session, supervisor: Supervisor, *, on_closing: Callable[[], None]) -> None:
+        self._session, self._supervisor = session, supervisor
+        self._on_closing = on_closing
+        self._task: asyncio.Task[None] | None = None
+
+    async def close(self, running: asyncio.Task[Any] | None, *, is_done: bool) -> None:
+        """Say the last words, and end the connection and what keeps it; waits if that goes on already."""
+        if self._task is None:
+            try:
+                if self._supervisor.connection is not None:
+                    self._session.on_closing(is_done=is_done)
+                    self._supervisor.connection.pump()
+            finally:
+                self._on_closing()
+                self._task = asyncio.create_task(self._end(running), name="penstock: close")
+        await finished(self._task, hurry=self._supervisor.abort)
+
+    async def _end(self, running: asyncio.Task[Any] | None) -> None:
+        try:
+            if running is not None:
+                running.cancel()
+                await asyncio.wait([running])
+            await self._supervisor.close()
+        finally:
+            # Also when a loop that ends cancels all its tasks, this one included.
+            self._supervisor.abort()
 
 
 async def finished(task: asyncio.Task[Any], hurry: Callable[[], None]) -> None:

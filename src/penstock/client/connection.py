@@ -11,6 +11,7 @@ from penstock.broker.codec import encode_frame
 from penstock.broker.errors import ProtocolError
 from penstock.broker.frames import Frame, Goodbye
 from penstock.client.changes import Changes
+from penstock.live.forking import let_go
 
 __all__ = ["Connection", "Endpoint"]
 
@@ -182,6 +183,13 @@ class Connection(asyncio.Protocol):
             self.closed.set()
         else:
             self._transport.abort()
+
+    def let_go(self) -> None:
+        """Forget the transport without touching it: in a forked child it is a copy of the parent's."""
+        transport, self._transport = self._transport, None
+        copied = transport.get_extra_info("socket") if transport is not None else None
+        if copied is not None and copied.fileno() >= 0:
+            let_go(copied.fileno())
 
     def _finish(self) -> None:
         self._end(self.problem)

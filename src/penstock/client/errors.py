@@ -5,6 +5,7 @@ PenstockError
     ├── AddressError             the address is not one (also a MisuseError)
     ├── ClientClosedError        the client or subscription was closed before (also a MisuseError)
     ├── ConnectionFailedError    no broker could be reached, or the connection was lost
+    ├── ForkedError              the client was opened before a fork, by another process (also a MisuseError)
     ├── RefusedError             the broker said no, and why
     │   └── TakenOverError       somebody else uses the durable subscription now, or has forgotten it
     └── WouldBlockError          the publish window is full, and the caller did not want to wait
@@ -19,6 +20,7 @@ __all__ = [
     "ClientClosedError",
     "ClientError",
     "ConnectionFailedError",
+    "ForkedError",
     "RefusedError",
     "TakenOverError",
     "WouldBlockError",
@@ -39,6 +41,10 @@ class ClientClosedError(ClientError, MisuseError):
 
 class ConnectionFailedError(ClientError):
     """No broker could be reached, or the connection to it was lost."""
+
+
+class ForkedError(ClientError, MisuseError):
+    """The client was opened in the process from which this one was forked."""
 
 
 class RefusedError(ClientError):

@@ -9,7 +9,7 @@ from penstock.client.errors import ConnectionFailedError, RefusedError
 from penstock.client.session import Session
 from penstock.client.supervisor import Supervisor
 
-__all__ = ["Flushing"]
+__all__ = ["Flushing", "backlog", "why_held_back"]
 
 
 class Flushing:
@@ -48,14 +48,16 @@ class Flushing:
             async with asyncio.timeout(limit_ms / 1000):
                 await self.flush()
         except TimeoutError:
-            raise ConnectionFailedError(f"{self.backlog('were')} within {limit_ms} ms{self.why()}") from None
+            left, why = backlog(self._session, "were"), why_held_back(self._session)
+            raise ConnectionFailedError(f"{left} within {limit_ms} ms{why}") from None
 
-    def backlog(self, verb: str) -> str:
-        """How many messages are not acknowledged, in words."""
-        queue = self._session.publishing
-        return f"{queue.published - queue.settled:,} messages {verb} not acknowledged"
 
-    def why(self) -> str:
-        """Why publishers wait, to be added to a message; empty if they do not."""
-        held_back = self._session.held_back
-        return f"; the broker holds publishers back: {held_back}" if held_back else ""
+def backlog(session: Session, verb: str) -> str:
+    """How many messages are not acknowledged, in words."""
+    queue = session.publishing
+    return f"{queue.published - queue.settled:,} messages {verb} not acknowledged"
+
+
+def why_held_back(session: Session) -> str:
+    """Why publishers wait, to be added to a message; empty if they do not."""
+    return f"; the broker holds publishers back: {session.held_back}" if session.held_back else ""

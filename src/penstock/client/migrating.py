@@ -108,6 +108,13 @@ class Migrator:
         if self._leaving is not None:
             self._leaving.abort()
 
+    def let_go(self) -> None:
+        """Forget all connections without touching them, in a forked child."""
+        for connection in (self._arriving[0] if self._arriving else None, self._leaving):
+            if connection is not None:
+                connection.let_go()
+        self._newcomer = self._arriving = self._leaving = self._task = None
+
     async def ended(self) -> None:
         """Wait until nothing of a move goes on, after ``close``."""
         if self._task is not None:

@@ -6,6 +6,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+from penstock.client.errors import WouldBlockError
+from penstock.client.flushing import backlog, why_held_back
 from penstock.client.session import Session
 from penstock.client.supervisor import Supervisor
 from penstock.model.message import Message
@@ -32,16 +34,21 @@ class Publisher:
                 return await self._publish_identified(message, pubend)
         return await self._publish_identified(message, pubend)
 
-    def publish_nowait(self, message: Message, pubend: str) -> MessageId | None:
-        """Put the message in, if there is room for it and nobody waits."""
+    def publish_nowait(self, message: Message, pubend: str) -> MessageId:
+        """Put the message in; raises ``WouldBlockError`` if there is no room for it, or others wait."""
         queue = self._session.publishing
         if self._turnstile.locked() or not queue.has_room(1):
-            return None
+            raise self._would_block()
         message_id, body = self._session.identify(message, wall_ms=_wall_ms())
         if not queue.has_room(len(body)):
-            return None
+            raise self._would_block()
         self._put(body, pubend)
         return message_id
+
+    def _would_block(self) -> WouldBlockError:
+        if not self._session.is_up:
+            return WouldBlockError("there is no connection at the moment")
+        return WouldBlockError(f"{backlog(self._session, 'are')} yet{why_held_back(self._session)}")
 
     async def _publish_identified(self, message: Message, pubend: str) -> MessageId:
         message_id, body = self._session.identify(message, wall_ms=_wall_ms())

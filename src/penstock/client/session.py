@@ -28,6 +28,7 @@ from penstock.client.positions import LostTicks
 from penstock.client.publishing import PublishQueue, recogniser
 from penstock.client.received import received_from
 from penstock.client.settings import ClientSettings
+from penstock.client.subscribing import Subscribing
 from penstock.client.wanted import Wanted
 from penstock.model.errors import LimitError
 from penstock.model.message import Message
@@ -47,14 +48,16 @@ class Session:
     def __init__(
         self, settings: ClientSettings, *, name: str, token: str = "", overlay: str = "", publisher: bytes = b""
     ) -> None:
-        publisher = publisher or settings.publisher or secrets.token_bytes(_PUBLISHER_BYTES)
+        self._given = publisher or settings.publisher
         who = (PROTOCOL_VERSION, "client", name, overlay)
-        self._hello = f.Hello(*who, credential=token, publisher=publisher, pinned=settings.pinned)
+        self._hello = f.Hello(*who, credential=token, publisher=b"", pinned=settings.pinned)
+        self.become(name)
         self._state: _State = "down"
         self._reader = FrameReader()
         self._outgoing: list[Frame] = []
         self._inboxes = Inboxes(settings)
         self.moves: Final = Moves(self._inboxes)
+        self._subscribing = Subscribing(self._inboxes, self.moves)
         self._pubends: dict[int, str] = {}
         self._identifying = Identifying()
         self._last_question = 0
@@ -87,6 +90,16 @@ class Session:
     def repeated(self) -> int:
         """Deliveries that were dropped because they had arrived before; a broker that keeps its word sends none."""
         return self._inboxes.repeated
+
+    def become(self, name: str) -> None:
+        """Takes a name, and an identity as a publisher that nobody else has unless the application chose it."""
+        publisher = self._given or secrets.token_bytes(_PUBLISHER_BYTES)
+        self._hello = structs.replace(self._hello, name=name, publisher=publisher)
+
+    def forget_connection(self) -> None:
+        """The connection belongs to somebody else, and so does what waits to be read."""
+        for inbox in self.on_disconnected().inboxes.values():
+            inbox.clear()
 
     # What the application asks for.
 
@@ -315,7 +328,7 @@ class Session:
                 self._pubends.update(names)
                 self._inboxes.on_names(names)
             case f.Horizons():
-                self._on_horizons(frame, self._pubend(frame.pubend))
+                self._subscribing.on_horizons(frame, self._pubend(frame.pubend))
             case f.HeldBack(reason, window_bytes):
                 self.held_back, self.publishing.window_bytes = reason, window_bytes
                 changes.publishing = True
@@ -323,9 +336,9 @@ class Session:
                 lost = LostTicks(self._pubend(number), first, last)
                 changes.missing += [lost] if self._inboxes.on_lost(lost, numbers) else []
             case f.Subscribed():
-                self._on_subscribed(frame, changes)
+                self._subscribing.on_subscribed(frame, changes)
             case f.Unsubscribed(number):
-                self._end(number, changes)
+                self._subscribing.end(number, changes)
             case f.Refused():
                 self._on_refused(frame, changes)
             case f.StatusReply() | f.Forgotten() | f.SurveyReply() | f.LogAnswer() | f.TraceReply():
@@ -342,33 +355,14 @@ class Session:
         elif not isinstance(frame, f.Heartbeat):
             raise ProtocolError(f"a broker does not send {type(frame).__name__} to a client")
 
-    def _on_horizons(self, frame: f.Horizons, pubend: str) -> None:
-        if frame.is_only:
-            self.moves.begins(self._inboxes.named(frame.numbers), pubend, frame.tick)
-        self._inboxes.on_horizons(frame, pubend)
-
-    def _on_subscribed(self, frame: f.Subscribed, changes: Changes) -> None:
-        inbox = self._inboxes.get(frame.number)
-        if inbox is not None and inbox.state in ("asked", "ready"):
-            inbox.on_subscribed(frame.selector, frame.pending, frame.starts)
-            if inbox.receipts is not None:
-                self._inboxes.reporting.on_moved(inbox)
-            self.moves.on_ready(inbox)
-            changes.inboxes[inbox.number] = inbox
-
     def _on_refused(self, frame: f.Refused, changes: Changes) -> None:
         if frame.request == "publish":
             self.publishing.on_refused(frame.number, frame.reason)
             changes.publishing = True
         elif frame.request in ("status", "forget", "read", "trace"):
             self._answer(frame, changes)
-        elif frame.request != "subscribe" or (inbox := self._inboxes.get(frame.number)) is None:
-            self._end(frame.number, changes)
-        elif self.moves.must_claim_back(inbox, frame.reason):
-            changes.must_come_back = True
-        elif not self.moves.is_own_doing(inbox, frame.reason):
-            self._end(frame.number, changes)
-            inbox.refuse(frame.reason)
+        else:
+            self._subscribing.on_refused(frame, changes)
 
     def _answer(self, answer: Answer, changes: Changes) -> None:
         self._questions.pop(answer.number, None)
@@ -378,13 +372,6 @@ class Session:
         if inbox.receipts is not None and is_done:
             inbox.receipts.settle()
         return self._inboxes.reporting.last(inbox)
-
-    def _end(self, number: int, changes: Changes) -> None:
-        inbox = self._inboxes.get(number)
-        if inbox is not None:
-            self._inboxes.forget(inbox)
-            self.moves.withdraw(inbox)
-            changes.inboxes[number] = inbox
 
     def _pubend(self, number: int) -> str:
         name = self._pubends.get(number)

@@ -110,6 +110,14 @@ class Supervisor:
         if self.connection is not None:
             self.connection.abort()
 
+    def on_forked(self) -> None:
+        """This is the copy in a forked child: the connections are the parent's, and so were the dice."""
+        self._migrator.let_go()
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.let_go()
+        self._reconnect = Reconnect(self._settings, Random())
+
     async def _connect_again(self, reason: str) -> ClientError | None:
         loop = asyncio.get_running_loop()
         while (pause_ms := self._reconnect.pause_ms(now_ms=int(loop.time() * 1000))) is not None:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from penstock.client.client import Client, connect
 from penstock.client.counters import ClientCounters
-from penstock.client.errors import ClientClosedError
+from penstock.client.errors import ClientClosedError, ForkedError
 from penstock.client.reading import READ_BYTES, LogPart, Survey
 from penstock.client.settings import ClientSettings
 from penstock.client.subscription import Subscription
@@ -100,6 +100,7 @@ class SyncClient:
 
     def open(self) -> SyncClient:
         """Connect; raises ``ConnectionFailedError`` if no broker answers, ``RefusedError`` if one says no."""
+        self._check_process()
         if self._thread is not None:
             raise ClientClosedError("this client has been opened before; connect_sync makes another one")
         # A daemon: a program that forgets to close its client must still be able to end.
@@ -118,6 +119,8 @@ class SyncClient:
 
         However it ends, also by an interrupt, the connection is given up. Another ``close`` waits for the end.
         """
+        if isinstance(self._client.end, ForkedError):
+            return
         try:
             if self._loop is not None:
                 self.call(lambda: self._client.close(flush=flush))
@@ -200,6 +203,8 @@ class SyncClient:
 
     def call(self, work: Callable[[], Coroutine[Any, Any, _Result]]) -> _Result:
         """Do something in the client's thread, and wait for it; an interrupt cancels it."""
+        # Before the lock: in a forked child, a thread that is not there any more may hold it.
+        self._check_process()
         # Whatever is handed over under the lock comes before the end of the thread, which finishes or cancels it.
         with self._lock:
             if self._loop is None:
@@ -216,10 +221,15 @@ class SyncClient:
     def _leave(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Close something in the client's thread; without waiting, since a collector of garbage may be the caller."""
         loop = self._loop
-        # The thread may have ended; what was open there ended with it.
-        if loop is not None:
+        # The thread may have ended; what was open there ended with it. In a forked child it wakes the parent's.
+        if loop is not None and not isinstance(self._client.end, ForkedError):
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._begin, close)
+
+    def _check_process(self) -> None:
+        end = self._client.end
+        if isinstance(end, ForkedError):
+            raise end.with_traceback(None)
 
     def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         task = asyncio.get_running_loop().create_task(work())

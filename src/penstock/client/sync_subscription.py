@@ -10,11 +10,12 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Protocol, TypeVar
 
-from penstock.client.errors import ClientClosedError
+from penstock.client.errors import ClientClosedError, ForkedError
 from penstock.client.inbox import Lag
 from penstock.client.positions import LostTicks
 from penstock.client.received import Received
 from penstock.client.subscription import Subscription
+from penstock.live.forking import tell_after_fork
 
 __all__ = ["Caller", "SyncSubscription"]
 
@@ -40,6 +41,7 @@ class SyncSubscription:
         # Not a method of this object: the client would keep a subscription that the application has forgotten.
         self._is_durable = subscription.read_through(partial(_snapshot, self._fetched))
         self._last_positions: dict[str, int] | None = None
+        tell_after_fork(self)
 
     @property
     def selector(self) -> str:
@@ -106,6 +108,10 @@ class SyncSubscription:
         """Withdraw the subscription and forget what waits; of a durable one, what was read is acknowledged before."""
         self._close(None)
 
+    def on_forked(self) -> None:
+        """This is the copy in a forked child: what was fetched is the parent's."""
+        self._fetched.clear()
+
     def __iter__(self) -> SyncSubscription:
         return self
 
@@ -126,9 +132,11 @@ class SyncSubscription:
         return f"<Sync{repr(self._subscription)[1:]}"
 
     def _close(self, error: BaseException | None) -> None:
-        self._last_positions = self.positions
         try:
-            self._client.call(lambda: self._subscription.__aexit__(None, error, None))
+            # In a forked child there is nothing to withdraw: the subscription is the parent's.
+            with suppress(ForkedError):
+                self._last_positions = self.positions
+                self._client.call(lambda: self._subscription.__aexit__(None, error, None))
         finally:
             # Not before: what was not read must not be acknowledged.
             self._fetched.clear()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from forked import in_child
 from penstock.ajil import Aup, Report, encode
 from penstock.lab.demo_overlay import free_ports
 from penstock.live.errors import ConfigError
@@ -187,3 +188,36 @@ def _ipv6_interface() -> str:
                 continue
             return name
     pytest.skip("no interface has a way to IPv6 multicast groups")
+
+
+def test_a_node_that_was_made_before_a_fork_is_another_one_in_each_child() -> None:
+    node = MulticastNode(["239.77.9.1:9"], interface="lo", key=KEY)
+
+    def identity() -> list[object]:
+        return [node.name, node._node._rng.random(), node._seal.seal(b"x")]
+
+    seen = [identity(), in_child(identity), in_child(identity)]
+    for which in range(3):
+        assert len({each[which] for each in seen}) == 3, which  # type: ignore[index]
+
+
+def test_the_copy_of_a_node_that_runs_is_of_no_use() -> None:
+    async def test(site: Site) -> None:
+        async with site.node("n1") as one, site.node("n2") as two:
+
+            def child() -> list[str]:
+                said = []
+                for use in (lambda: one.send(site.group, b"twice"), one.receive, one.__aenter__):
+                    with pytest.raises(MisuseError) as caught:
+                        asyncio.run(use())
+                    said.append(str(caught.value))
+                asyncio.run(one.__aexit__(None, None, None))
+                return said
+
+            said = in_child(child)
+            assert isinstance(said, list)
+            assert all("this node was opened in process" in each for each in said)
+            assert await one.send(site.group, b"hello")
+            assert await two.receive() == Packet(site.group, "n1", b"hello")
+
+    running(test)

@@ -15,6 +15,7 @@ from penstock.client.errors import ClientClosedError
 from penstock.client.token.carrier import Alone, Carrier, checked_name
 from penstock.client.token.durations import duration_ms
 from penstock.live.clock import Clock
+from penstock.live.forking import tell_after_fork
 from penstock.live.logs import log
 from penstock.model.errors import MisuseError
 from penstock.token.member import Enabled, Member, Output, Send
@@ -71,12 +72,13 @@ class TokenGroup:
         if view is not None and not 0 < view <= 1_000:
             raise MisuseError(f"view is {view}, must be above 0 and at most 1000 times log2 N")
         self._view = view
-        self._rng = rng or Random(SystemRandom().randrange(2**63))
+        self._rng = rng
         self._clock = Clock()
         self._member: Member | None = None
         self._waiting: deque[asyncio.Future[Fence]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._idle = self._malformed = 0
+        tell_after_fork(self)
 
     # --- coming and going
 
@@ -90,7 +92,8 @@ class TokenGroup:
             self._carrier.name,
             self._plan,
             life=now_ms,
-            rng=self._rng,
+            # Here and not before: groups that were made before a fork must not take the same turns by chance.
+            rng=self._rng or Random(SystemRandom().randrange(2**63)),
             now_ms=now_ms,
             retry_ms=retry_ms,
             factor=self._view,
@@ -115,6 +118,11 @@ class TokenGroup:
         if self._member is not None:
             await self._carrier.close()
             self._member = None
+
+    def on_forked(self) -> None:
+        """This is the copy in a forked child, which is no member: the parent is."""
+        self._member = self._timer = None
+        self._waiting.clear()
 
     async def __aenter__(self) -> Self:
         return await self.open()

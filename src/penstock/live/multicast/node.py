@@ -11,6 +11,7 @@ length is measured by the monotonic clock, so that a step of the wall clock make
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import socket
 import time
@@ -24,6 +25,7 @@ from typing import Any, Final, Self
 from penstock.ajil import UNLIMITED, AjilNode, Aup, Channel, MalformedError, Observation, Policy, Report, Tally, Unit
 from penstock.ajil.allowance import Allowance
 from penstock.ajil.messages import ControlMessage, decode, encode
+from penstock.live.forking import tell_after_fork, where_opened
 from penstock.live.multicast.address import GroupAddress, interface_number, receiving_socket, sending_socket
 from penstock.live.multicast.packets import Packet, decode_packet, encode_packet
 from penstock.live.multicast.seal import ForgedError, ReplayedError, Seal
@@ -58,24 +60,14 @@ class MulticastNode:
         hops: int = 1,
         buffer_bytes: int = 1024 * 1024,
     ) -> None:
-        self.name = name or f"{socket.gethostname()}-{secrets.token_hex(4)}"
-        if len(self.name.encode()) > 255:
-            raise MisuseError(f"the name {self.name[:20]!r}... has more than 255 bytes")
+        self._given_name, self._key = name, key
         self._groups = {str(address): address for address in map(GroupAddress.parse, groups)}
         self._control = GroupAddress.parse(control)
         self._interface, self._hops, self._buffer_max = interface, hops, buffer_bytes
-        self._node = AjilNode(self.name, aup, rng=Random(secrets.randbits(64)))
-        self._tally = Tally(self._node)
-        self._places: dict[str, int] = {}
-        self._allowances: dict[str, Allowance] = {}
         self._budget = Allowance()
-        for group in self._groups:
-            self._tally.join(group)
-            self._places[group] = self._node.open_channel(Channel(self.name, group))
-            self._allowances[group] = Allowance()
         self.clock: Callable[[], float] = time.time
         """The wall clock, in seconds; it may be set while the node runs."""
-        self._seal = Seal(key, secrets.randbits(64), now_ms=lambda: int(self.clock() * 1000))
+        self._become(aup)
         self._sockets: list[socket.socket] = []
         self._senders: dict[socket.AddressFamily, socket.socket] = {}
         self._waiting: dict[str, deque[bytes]] = {group: deque() for group in self._groups}
@@ -87,6 +79,8 @@ class MulticastNode:
         self._arrived = asyncio.Event()
         self._began_s = 0.0
         self._task: asyncio.Task[None] | None = None
+        self._process = 0
+        self._is_copy = False
         self.on_epoch: Callable[[Observation], None] | None = None
         """Called with what was seen, at the end of every epoch."""
         self.counts = dict.fromkeys(
@@ -96,11 +90,39 @@ class MulticastNode:
             ),
             0,
         )
+        tell_after_fork(self)
+
+    def _become(self, aup: Aup) -> None:
+        """Take a name and numbers that no other node has, not even one that was copied by a fork."""
+        self.name = self._given_name or f"{socket.gethostname()}-{secrets.token_hex(4)}"
+        if len(self.name.encode()) > 255:
+            raise MisuseError(f"the name {self.name[:20]!r}... has more than 255 bytes")
+        self._node = AjilNode(self.name, aup, rng=Random(secrets.randbits(64)))
+        self._tally = Tally(self._node)
+        self._places: dict[str, int] = {}
+        self._allowances: dict[str, Allowance] = {}
+        for group in self._groups:
+            self._tally.join(group)
+            self._places[group] = self._node.open_channel(Channel(self.name, group))
+            self._allowances[group] = Allowance()
+        self._seal = Seal(self._key, secrets.randbits(64), now_ms=lambda: int(self.clock() * 1000))
+
+    def on_forked(self) -> None:
+        """This is the copy in a forked child: another node if it had not begun, and of no use if it had."""
+        self._is_copy = bool(self._process)
+        if not self._is_copy:
+            self._become(self.aup)
+            return
+        for each in (*self._sockets, *self._senders.values()):
+            each.close()
+        self._sockets, self._senders, self._task = [], {}, None
 
     # --- life
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
+        self._check_process()
+        self._process = os.getpid()
         try:
             for group, address in self._groups.items():
                 self._listen(loop, address, lambda data, group=group: self._on_packet(group, data))  # type: ignore[misc]
@@ -124,6 +146,10 @@ class MulticastNode:
                 await self._task
         self._close(asyncio.get_running_loop())
 
+    def _check_process(self) -> None:
+        if self._is_copy:
+            raise MisuseError(where_opened("node", self._process))
+
     def _listen(self, loop: asyncio.AbstractEventLoop, group: GroupAddress, handle: Callable[[bytes], None]) -> None:
         made = receiving_socket(group, self._interface)
         self._sockets.append(made)
@@ -144,6 +170,7 @@ class MulticastNode:
 
         Waits while the buffer of what waits is full.
         """
+        self._check_process()
         while not self._takes(len(payload)):
             self._room.clear()
             await self._room.wait()
@@ -151,6 +178,7 @@ class MulticastNode:
 
     def send_nowait(self, group: str, payload: bytes) -> bool:
         """The same without waiting: False as well if the buffer of what waits is full."""
+        self._check_process()
         name = str(GroupAddress.parse(group)) if group not in self._groups else group
         if name not in self._groups:
             raise MisuseError(f"group {group} was not joined; joined are {', '.join(self._groups) or 'none'}")
@@ -207,6 +235,7 @@ class MulticastNode:
 
     async def receive(self) -> Packet:
         """The next packet that others have sent to a group of this node."""
+        self._check_process()
         while not self._inbox:
             self._arrived.clear()
             await self._arrived.wait()
