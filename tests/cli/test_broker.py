@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,65 @@ def test_a_broker_listens_until_a_signal_and_ends_with_0(number: signal.Signals,
     assert (process.returncode, stdout) == (0, "")
     assert '"event": "started"' in stderr
     assert '"event": "stopped"' in stderr
+
+
+SIGNALLED = """
+import os, sys
+
+class AtTheBeginning:
+    def find_spec(self, name, path=None, target=None):
+        if name == "penstock.cli.app":
+            os.kill(os.getpid(), {number})
+            print("loading", flush=True)
+
+sys.meta_path.insert(0, AtTheBeginning())
+from penstock.cli import main
+main()
+"""
+"""A broker that gets a signal when it begins to load what it needs."""
+
+
+def signalled(number: signal.Signals, folder: Path) -> subprocess.Popen[str]:
+    program = SIGNALLED.format(number=int(number))
+    command = [sys.executable, "-c", program, "broker", str(overlay_file(folder, 0)), "--name", "b1", "--log-json"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_hangups_from_the_first_moment_on_do_not_kill_a_broker(tmp_path: Path) -> None:
+    with signalled(signal.SIGHUP, tmp_path) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "loading\n"
+        listening, lines = threading.Event(), list[str]()
+
+        def read() -> None:
+            assert process.stdout is not None
+            lines.append(process.stdout.readline())
+            listening.set()
+
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        while not listening.wait(0.005) and process.poll() is None:
+            process.send_signal(signal.SIGHUP)
+        reader.join(LIMIT_S)
+        port = int(lines[0].rpartition(":")[2])
+        socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S).close()
+        process.send_signal(signal.SIGTERM)
+        for _ in range(100):
+            process.send_signal(signal.SIGHUP)
+        _, stderr = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 0
+    assert '"event": "overlay-unchanged"' in stderr, "what came too early was carried out"
+    assert '"event": "stopped"' in stderr
+    assert "Traceback" not in stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_broker_that_is_ended_while_it_loads_ends_with_0_and_says_nothing(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    with signalled(number, tmp_path) as process:
+        stdout, stderr = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, stdout, stderr) == (0, "loading\n", "")
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path: Path) -> None:

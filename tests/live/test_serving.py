@@ -13,6 +13,7 @@ from live.support import lone, run, until
 from penstock.live.config import load_overlay
 from penstock.live.node import BrokerNode
 from penstock.live.serving import serve
+from penstock.live.signals import Signals
 
 
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
@@ -51,3 +52,33 @@ def test_a_hangup_lets_it_reread_its_file_and_a_bad_file_changes_nothing(
     file.write_text(text)
     with caplog.at_level("INFO", logger="penstock"):
         run(scenario())
+
+
+def test_what_was_noted_before_is_carried_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "overlay.toml"
+    file.write_text("overlay = 'test'\n[brokers.b1]\nport = 0\n")
+    hung_up, ended = Signals(), Signals()
+    hung_up.note_hangup(signal.SIGHUP, None)
+    ended.note_ending(signal.SIGTERM, None)
+    before = signal.getsignal(signal.SIGHUP)
+
+    async def scenario() -> None:
+        await serve(load_overlay(file), "b1", signals=ended, on_ready=lambda _: pytest.fail("it has started"))
+        serving = asyncio.create_task(serve(load_overlay(file), "b1", signals=hung_up))
+        await until(lambda: "overlay-unchanged" in [each.message for each in caplog.records])
+        os.kill(os.getpid(), signal.SIGTERM)
+        await serving
+
+    try:
+        with caplog.at_level("INFO", logger="penstock"):
+            run(scenario())
+        # The process is about to end, and must not be killed on its last steps.
+        assert signal.getsignal(signal.SIGHUP) == hung_up.note_hangup
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_broker_of_a_program_leaves_the_handlers_as_they_were() -> None:
+    before = signal.getsignal(signal.SIGHUP)
+    run(serve(lone(), "b1", on_ready=lambda _: os.kill(os.getpid(), signal.SIGTERM)))
+    assert signal.getsignal(signal.SIGHUP) == before

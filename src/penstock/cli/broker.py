@@ -14,6 +14,7 @@ from penstock.live.logs import configure_logs
 from penstock.live.loop import run
 from penstock.live.node import BrokerNode
 from penstock.live.serving import serve
+from penstock.live.signals import early
 
 __all__ = ["EXAMPLES", "LogLevel", "broker"]
 
@@ -57,7 +58,7 @@ def broker(
     described = load_overlay(overlay)
     described.place_of(name)
     configure_logs(level=log_level.value, as_json=log_json)
-    run(serve(described, name, on_ready=_tell))
+    run(serve(described, name, on_ready=_tell, signals=early))
 
 
 def _tell(node: BrokerNode) -> None:

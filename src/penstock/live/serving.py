@@ -4,40 +4,92 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from penstock.live.errors import ConfigError
 from penstock.live.logs import log
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay
+from penstock.live.signals import ENDING, Signals
 
 __all__ = ["serve"]
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
-
-async def serve(overlay: Overlay, name: str, *, on_ready: Callable[[BrokerNode], None] | None = None) -> None:
+async def serve(
+    overlay: Overlay, name: str, *, on_ready: Callable[[BrokerNode], None] | None = None, signals: Signals | None = None
+) -> None:
     """Run the broker of that name until SIGINT or SIGTERM, then end it in order; a second signal ends it at once.
 
-    SIGHUP lets it reread its overlay file. Raises ``NodeFailedError`` if it could not go on, and had to stop by itself.
+    SIGHUP lets it reread its overlay file. What comes while it starts, or was noted by ``signals`` before, is carried
+    out as soon as it has started. Raises ``NodeFailedError`` if it could not go on, and had to stop by itself.
     """
-    loop, asked = asyncio.get_running_loop(), asyncio.Event()
-    async with BrokerNode(overlay, name) as node:
-        for each in _SIGNALS:
-            loop.add_signal_handler(each, asked.set)
-        loop.add_signal_handler(signal.SIGHUP, _reread, node)
-        try:
+    asked, hangups = asyncio.Event(), _Hangups()
+    with _handling(signals, on_hangup=hangups.add, on_ending=asked.set):
+        if asked.is_set():
+            return
+        async with BrokerNode(overlay, name) as node:
+            hangups.hand_to(node)
             if on_ready is not None:
                 on_ready(node)
             await _first_of(asked, node.has_failed)
-        finally:
-            for each in (*_SIGNALS, signal.SIGHUP):
-                with suppress(ValueError):
-                    loop.remove_signal_handler(each)
+            hangups.ignore()
     if node.failure is not None:
         raise node.failure
+
+
+class _Hangups:
+    """The SIGHUPs of one broker; several that come before there is one count once, since the file is the same."""
+
+    def __init__(self) -> None:
+        self._node: BrokerNode | None = None
+        self._is_waiting = self._is_over = False
+
+    def add(self) -> None:
+        if self._node is None:
+            self._is_waiting = True
+        elif not self._is_over:
+            _reread(self._node)
+
+    def hand_to(self, node: BrokerNode) -> None:
+        self._node = node
+        if self._is_waiting:
+            _reread(node)
+
+    def ignore(self) -> None:
+        """A broker that ends does not read its file any more."""
+        self._is_over = True
+
+
+@contextmanager
+def _handling(
+    signals: Signals | None, *, on_hangup: Callable[[], None], on_ending: Callable[[], None]
+) -> Iterator[None]:
+    """Hands signals to the loop; SIGHUP is not left to it, because it would let one kill when it is closed."""
+    loop = asyncio.get_running_loop()
+    noted = signals if signals is not None else Signals()
+    before = signal.getsignal(signal.SIGHUP)
+
+    def end() -> None:
+        # The next signal ends the process at once.
+        for each in ENDING:
+            loop.remove_signal_handler(each)
+        on_ending()
+
+    for each in ENDING:
+        loop.add_signal_handler(each, end)
+    signal.signal(signal.SIGHUP, noted.note_hangup)
+    noted.hand_hangups_to(lambda: loop.call_soon_threadsafe(on_hangup))
+    if noted.must_end:
+        end()
+    try:
+        yield
+    finally:
+        noted.hand_hangups_to(None)
+        if signals is None:
+            signal.signal(signal.SIGHUP, before)
+        for each in ENDING:
+            loop.remove_signal_handler(each)
 
 
 def _reread(node: BrokerNode) -> None:
