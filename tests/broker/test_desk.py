@@ -58,7 +58,7 @@ def test_a_client_that_cannot_prove_who_it_is_or_asks_for_another_overlay_is_tur
 def test_a_client_of_another_version_is_turned_away() -> None:
     client = guarded().stranger("pb")
     client.say(f.Hello(99, "client", "feed", "", credential="secret"))
-    assert client.heard == [f.Goodbye("refused", "protocol version 99 is not 5")]
+    assert client.heard == [f.Goodbye("refused", f"protocol version 99 is not {f.PROTOCOL_VERSION}")]
 
 
 def test_what_a_client_may_not_publish_is_refused_and_the_rest_goes_on() -> None:
@@ -67,6 +67,7 @@ def test_what_a_client_may_not_publish_is_refused_and_the_rest_goes_on() -> None
     reader.subscribe(1, "")
     feed.publish({"class": "SPORTS"})
     assert "may publish: class = 'STOCK'" in last_refusal(feed).reason
+    feed.say(f.RefusedAck(1))
     feed.publish({"class": "STOCK"})
     assert reader.messages() == [{"class": "STOCK"}]
     overlay.wait(250)
@@ -155,6 +156,7 @@ def test_messages_go_to_the_named_pubend_or_to_one_by_hash() -> None:
     assert names[delivered.pubend] == "pb.b"
     feed.publish({"class": "STOCK"}, pubend="pb.c")
     assert last_refusal(feed).reason == "no pubend 'pb.c' here, only pb.a, pb.b"
+    feed.say(f.RefusedAck(2))
     feed.publish({"class": "STOCK"})
     assert len(reader.messages()) == 2
 

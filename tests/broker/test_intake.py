@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from overlay import Overlay, TestClient, chain
 from penstock.broker import BrokerSettings
 from penstock.broker import frames as f
+from penstock.broker.access import Access, Rule
 from penstock.broker.durable import Append
 from penstock.broker.effects import Commit
-from penstock.model.body import decode_attributes
+from penstock.model.body import decode_attributes, encode_body
+from penstock.model.message import Message
+from penstock.model.message_id import MessageId
+from penstock.selectors.selector import Selector
 
 
 def acknowledged(client: TestClient) -> list[int]:
@@ -235,3 +241,88 @@ def test_at_the_maximum_of_the_log_credit_is_withheld_until_subscribers_have_cau
     overlay.wait(3_000)
     assert reasons(publisher)[-1] == ""
     assert sum(each.credit_bytes for each in publisher.heard if isinstance(each, f.PublishAck)) > credit
+
+
+def refusals(client: TestClient) -> list[tuple[int, int]]:
+    return [(each.number, each.count) for each in client.heard if isinstance(each, f.Refused)]
+
+
+def picky() -> Overlay:
+    """A broker that takes messages with positive numbers only."""
+    return chain("pb", "sb", guaranteed=True, access=allowing("number > 0"))
+
+
+def allowing(selector: str) -> Access:
+    return Access(rules=(Rule("%", publish=Selector.parse(selector)),))
+
+
+def test_one_bad_message_is_refused_and_the_others_of_its_batch_are_taken_in_order() -> None:
+    overlay = picky()
+    client = overlay.client("pb", publisher=b"me")
+    client.publish(*({"number": number} for number in (1, 2, -3, 4, -5, -6, 7)))
+    assert refusals(client) == [(3, 1), (5, 2)]
+    assert logged(overlay) == [1, 2], "the rest waits until the client knows"
+    client.publish({"number": 8})
+    ask(client)
+    client.say(f.RefusedAck(6))
+    assert logged(overlay) == [1, 2, 4, 7, 8]
+    overlay.wait(1_000)
+    assert acknowledged(client)[-1] == 8
+    assert refusals(client) == [(3, 1), (5, 2)]
+
+
+def test_a_client_that_knows_of_the_first_refusal_goes_on_up_to_the_next() -> None:
+    overlay = picky()
+    client = overlay.client("pb", publisher=b"me")
+    client.publish(*({"number": number} for number in (-1, 2, -3, 4)))
+    client.say(f.RefusedAck(1))
+    assert logged(overlay) == [2]
+    client.say(f.RefusedAck(3))
+    assert logged(overlay) == [2, 4]
+
+
+def test_a_refusal_that_was_not_heard_is_said_again_on_the_next_connection() -> None:
+    overlay = picky()
+    first = overlay.client("pb", publisher=b"me")
+    first.publish(*({"number": number} for number in (1, -2, 3)))
+    overlay.leave(first)
+    second = overlay.client("pb", publisher=b"me")
+    again(second, 1, 1, -2, 3)
+    assert refusals(second) == [(2, 1)]
+    second.say(f.RefusedAck(2))
+    assert logged(overlay) == [1, 3]
+
+
+def test_a_message_that_is_allowed_by_the_time_it_is_sent_again_is_taken_and_not_mistaken_for_a_repetition() -> None:
+    overlay = picky()
+    first = overlay.client("pb", publisher=b"me")
+    first.publish(*({"number": number} for number in (1, -2, 3)))
+    overlay.crash("pb")
+    overlay.settings["pb"] = replace(overlay.settings["pb"], access=allowing("TRUE"))
+    overlay.start("pb")
+    second = overlay.client("pb", publisher=b"me")
+    again(second, 1, 1, -2, 3)
+    ask(second)
+    assert refusals(second) == []
+    assert logged(overlay) == [1, -2, 3]
+
+
+def test_the_credit_of_refused_messages_comes_back() -> None:
+    overlay = picky()
+    client = overlay.client("pb", publisher=b"me")
+    client.publish(*({"number": number} for number in (1, -2, 3)))
+    client.say(f.RefusedAck(2))
+    ask(client)
+    overlay.wait(1_000)
+    acks = [each for each in client.heard if isinstance(each, f.PublishAck)]
+    sizes = [len(encode_body(MessageId(1, 1, 1, 1), Message({"number": number}, b"payload"))) for number in (1, -2, 3)]
+    assert (acks[-1].sequence, sum(each.credit_bytes for each in acks)) == (3, sum(sizes))
+
+
+def test_what_was_never_refused_cannot_be_confirmed() -> None:
+    overlay = picky()
+    client = overlay.client("pb", publisher=b"me")
+    client.publish({"number": -1})
+    client.say(f.RefusedAck(2))
+    assert client.closed is not None
+    assert client.closed.code == "protocol"

@@ -13,7 +13,7 @@ from penstock.broker import frames as f
         (f.Hello(f.PROTOCOL_VERSION, "broker", "sb", "another", 1, "key"), "this is overlay penstock, not another"),
         (f.Hello(f.PROTOCOL_VERSION, "broker", "xb", "penstock", 1, "key"), "broker pb has no link with xb"),
         (f.Hello(f.PROTOCOL_VERSION, "broker", "sb", "penstock", 1, "wrong"), "authentication failed"),
-        (f.Hello(9, "broker", "sb", "penstock", 1, "key"), "protocol version 9 is not 5"),
+        (f.Hello(9, "broker", "sb", "penstock", 1, "key"), f"protocol version 9 is not {f.PROTOCOL_VERSION}"),
         (f.Hello(f.PROTOCOL_VERSION, "wizard", "sb", "penstock", 1, "key"), "role 'wizard' is not expected here"),
     ],
 )

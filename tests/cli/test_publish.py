@@ -83,7 +83,8 @@ def test_a_broker_that_is_not_there_is_a_failure() -> None:
 def test_the_numbers_are_told_also_when_messages_were_refused() -> None:
     def refuse(frame: Publish) -> list[Frame]:
         last = frame.first + len(frame.bodies) - 1
-        return [Refused("publish", last, "no"), PublishAck(last, 100)] if frame.bodies else []
+        refused = Refused("publish", frame.first, "no", len(frame.bodies))
+        return [refused, PublishAck(last, 100)] if frame.bodies else []
 
     with broker_in_a_thread(broker := ScriptedBroker({Publish: refuse})):
         result = CliRunner().invoke(app, ["publish", broker.address, "--generate", "3"])

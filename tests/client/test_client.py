@@ -160,7 +160,8 @@ def test_refused_messages_are_reported_by_the_next_flush_and_only_by_it() -> Non
             if not frame.bodies:
                 return [PublishAck(frame.first - 1, 0)]
             last = frame.first + len(frame.bodies) - 1
-            return [Refused("publish", last, "may not publish"), PublishAck(last, sum(map(len, frame.bodies)))]
+            refused = Refused("publish", frame.first, "may not publish", len(frame.bodies))
+            return [refused, PublishAck(last, sum(map(len, frame.bodies)))]
 
         async with ScriptedBroker({Publish: refuse}) as broker, connect(broker.address) as client:
             await client.publish({"n": 0})

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from client.scripted import ScriptedBroker, run, until
-from penstock.broker.frames import Publish
+from penstock.broker.frames import Frame, Publish, PublishAck, Refused, RefusedAck
 from penstock.client.client import connect
+from penstock.client.errors import RefusedError
+from penstock.client.settings import ClientSettings
 
 
 def test_a_broker_is_asked_once_on_each_connection() -> None:
@@ -19,5 +23,48 @@ def test_a_broker_is_asked_once_on_each_connection() -> None:
             await client.publish({"n": 2})
             await asyncio.gather(*flushing)
             assert client.counters.settled >= 1
+
+    run(test())
+
+
+def test_a_client_that_stops_at_a_refusal_publishes_nothing_behind_it_on_any_connection() -> None:
+    async def test() -> None:
+        def refuse(frame: Publish) -> list[Frame]:
+            return [PublishAck(1, 1), Refused("publish", 2, "not this")] if frame.bodies else []
+
+        settings = ClientSettings(stop_at_refusal=True, backoff_first_ms=1, linger_ms=50)
+        async with ScriptedBroker({Publish: refuse}) as broker:
+            broker.pubends = ("p",)
+            client = await connect(broker.address, settings=settings).open()
+            for number in range(1, 4):
+                await client.publish({"n": number})
+            with pytest.raises(RefusedError, match="not this"):
+                await client.flush()
+            broker.peer.cut()
+            await until(lambda: len(broker.peers) == 2 and client.is_connected)
+            await client.status()
+            assert broker.peers[0].of(RefusedAck) == broker.peer.of(Publish) == []
+            with pytest.raises(RefusedError, match="nothing is published behind that"):
+                await client.close()
+            assert client.counters.acknowledged == 1
+
+    run(test())
+
+
+def test_a_client_says_that_it_knows_of_a_refusal() -> None:
+    async def test() -> None:
+        def refuse(frame: Publish) -> list[Frame]:
+            return [Refused("publish", 2, "not this")] if frame.bodies else []
+
+        async with ScriptedBroker({Publish: refuse}) as broker:
+            broker.answers[RefusedAck] = lambda _: [PublishAck(3, 0)]
+            client = await connect(broker.address, settings=ClientSettings(linger_ms=50)).open()
+            for number in range(1, 4):
+                await client.publish({"n": number})
+            with pytest.raises(RefusedError, match="not this"):
+                await client.flush()
+            assert broker.peer.of(RefusedAck) == [RefusedAck(2)]
+            assert (client.counters.acknowledged, client.counters.refused) == (2, 1)
+            await client.close()
 
     run(test())

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import Publish
-from penstock.client.publishing import PublishQueue
+from penstock.broker.frames import Publish, RefusedAck
+from penstock.client.publishing import Failure, PublishQueue
 
 
 def queue_with(credit_bytes: int = 1_000, *, linger_ms: int = 2, batch_bytes: int = 100) -> PublishQueue:
@@ -201,15 +201,49 @@ def test_a_refused_frame_is_not_sent_again() -> None:
     assert (queue.refused, queue.acknowledged, queue.settled) == (1, 2, 3)
 
 
-def test_a_refusal_counts_all_messages_of_its_frame() -> None:
-    queue = queue_with(linger_ms=0, batch_bytes=2)
-    for _ in range(4):
-        queue.put(b"x", now_ms=0)
-    assert len(sent(queue, 0)) == 2
-    queue.on_refused(4, "not yours")
-    assert (queue.refused, queue.refusal, queue.settled) == (2, "not yours", 0)
+def test_refused_messages_are_taken_out_of_their_frames_and_confirmed() -> None:
+    queue = queue_with(linger_ms=0, batch_bytes=3)
+    for number in range(1, 10):
+        queue.put(b"%d" % number, now_ms=0)
+    assert len(sent(queue, 0)) == 3
+    assert queue.take_confirmations() == []
+    queue.on_refused(2, "not yours")
+    queue.on_refused(6, "nor this", 2)
+    queue.check_invariants()
+    assert queue.take_confirmations() == [RefusedAck(7)]
+    assert queue.take_confirmations() == []
+    assert queue.take_failures() == [
+        Failure(2, b"2", "not yours"),
+        Failure(6, b"6", "nor this"),
+        Failure(7, b"7", "nor this"),
+    ]
+    assert (queue.refused, queue.refusal, queue.settled, queue.take_failures()) == (3, "nor this", 0, [])
     queue.on_ack(4, 4)
-    assert queue.settled == 4
+    assert (queue.acknowledged, queue.settled) == (3, 4)
+    back(queue)
+    assert [first for first, _, _ in sent(queue, 50)] == [5, 8]
+    queue.on_ack(9, 9)
+    assert (queue.acknowledged, queue.settled) == (6, 9)
+
+
+def test_a_confirmation_is_of_the_connection_on_which_the_refusal_came() -> None:
+    queue = queue_with(linger_ms=0, batch_bytes=1)
+    queue.put(b"x", now_ms=0)
+    assert len(sent(queue, 0)) == 1
+    queue.on_refused(1, "no")
+    back(queue)
+    assert queue.take_confirmations() == []
+
+
+def test_what_is_lost_is_a_failure_without_a_reason() -> None:
+    queue = queue_with(linger_ms=0, batch_bytes=1)
+    queue.put(b"a", now_ms=0)
+    queue.put(b"b", now_ms=0)
+    assert len(sent(queue, 0)) == 2
+    queue.on_disconnected()
+    queue.on_welcome(credit_bytes=100, now_ms=10)
+    assert queue.take_failures() == [Failure(1, b"a", ""), Failure(2, b"b", "")]
+    assert queue.lost == 2
 
 
 def test_an_answer_to_what_was_never_sent_is_the_brokers_fault() -> None:

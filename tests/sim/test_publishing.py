@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.broker.frames import Publish, PublishAck, Welcome
+from penstock.broker.frames import Publish, PublishAck, RefusedAck, Welcome
 from penstock.model import Message
 from penstock.sim.clock import Clock
 from penstock.sim.publishing import Publishing
@@ -114,7 +114,7 @@ def test_what_was_refused_is_not_sent_again() -> None:
     client = publishing("p", "q")
     client.connect(welcome())
     frames(client)
-    client.on_refused(1)
+    assert client.on_refused(1, 1) == RefusedAck(1)
     client.disconnect()
     client.connect(welcome())
     assert shape(frames(client)) == [(2, 1, "q")]

@@ -306,10 +306,10 @@ class Desk:
         known = ", ".join(self._guaranteed.known()) or "none"
         return f"no guaranteed pubend {unknown[0]!r} in this overlay; there are: {known}"
 
-    def refuse(self, peer: Peer, request: str, number: int, reason: str) -> None:
-        """Tells a client that something could not be granted."""
-        self.refused += 1
-        self._connections.say(peer, Refused(request, number, reason))
+    def refuse(self, peer: Peer, request: str, number: int, reason: str, count: int = 1) -> None:
+        """Tells a client that something could not be granted; of messages, how many from that number on."""
+        self.refused += count
+        self._connections.say(peer, Refused(request, number, reason, count))
 
 
 def _bound(client: str, publisher: bytes) -> bytes:

@@ -81,6 +81,7 @@ __all__ = [
     "PublishAck",
     "ReadRequest",
     "Refused",
+    "RefusedAck",
     "StatusReply",
     "StatusRequest",
     "StreamForget",
@@ -205,10 +206,18 @@ class Refused(Control, tag="refused", frozen=True, array_like=True):
     """``subscribe``, ``unsubscribe``, ``publish``, ``forget`` or ``read``."""
     number: int
     reason: str
+    count: Count = 1
+    """How many messages are refused, from that number on; of everything else, one at a time."""
+
+
+class RefusedAck(Control, tag="refusedack", frozen=True, array_like=True):
+    """A client knows which of its messages are refused, up to this sequence; the broker waits for that."""
+
+    sequence: Count
 
 
 class PublishAck(Control, tag="ack", frozen=True, array_like=True):
-    """Everything up to this publish sequence has been taken over; that many bytes of credit come back."""
+    """Everything up to this publish sequence was taken over or refused; that many bytes of credit come back."""
 
     sequence: int
     credit_bytes: int
@@ -323,6 +332,7 @@ ControlFrame: TypeAlias = (
     | Unsubscribe
     | Unsubscribed
     | Refused
+    | RefusedAck
     | PublishAck
     | HeldBack
     | Acknowledge

@@ -91,6 +91,7 @@ def client_handlers(
         PeerKind.CLIENT,
         {
             f.Publish: lambda peer, frame, now_ms: intake.publish(peer, frame, now_ms=now_ms),
+            f.RefusedAck: lambda peer, frame, now_ms: intake.confirm(peer, frame, now_ms=now_ms),
             f.Acknowledge: lambda peer, frame, _: positions.acknowledge(peer, frame),
             f.Forget: lambda peer, frame, _: desk.forget(peer, frame),
             f.Unsubscribe: lambda peer, frame, _: flood(desk.unsubscribe(peer, frame)),

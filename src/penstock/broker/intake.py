@@ -3,6 +3,9 @@
 An acknowledgement costs a write of its own. Nobody waits for it unless the window is getting small, or the client says
 so by an empty batch; so it can wait for others. What is durable is always acknowledged; it is the credit that is
 withheld when publishers have to wait, and then they are told why.
+
+Messages are refused one by one. The client is told which, and what it sent behind them waits until it says that it
+knows: so a message that was refused is never mistaken for one that was taken, over however many connections.
 """
 
 from __future__ import annotations
@@ -13,23 +16,19 @@ from typing import Final
 
 from penstock.broker.congestion import Congestion
 from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import HeldBack, Publish, PublishAck
+from penstock.broker.frames import HeldBack, Publish, PublishAck, RefusedAck
 from penstock.broker.gate import Gate, Held
 from penstock.broker.guaranteed import Guaranteed
+from penstock.broker.judging import Judge, parts
 from penstock.broker.limiter import Limiter
 from penstock.broker.peers import Batch, Peer, Session
 from penstock.broker.rooms import Rooms
 from penstock.broker.turnstile import Turnstile
 from penstock.model.body import decode_attributes
-from penstock.model.errors import MisuseError
-from penstock.model.message import Message
 from penstock.model.values import AttributeValue
-from penstock.selectors.selector import EVERYTHING
 
 __all__ = ["Intake"]
 
-_KNOWN_NAMES_MAX: Final = 10_000
-"""Names of attributes that are remembered as good."""
 _WINDOW_S: Final = 0.5
 """Of what a publisher that is slowed down may publish in so much time, it may have some on its way."""
 _RATE_S_MAX: Final = 1e9
@@ -47,12 +46,13 @@ class Intake:
         congestion: Congestion,
         limiter: Limiter,
         *,
-        refuse: Callable[[Peer, str, int, str], None],
+        refuse: Callable[[Peer, str, int, str, int], None],
     ) -> None:
         self._settings = rooms.settings
         self._connections = rooms.connections
         self._router = rooms.router
         self._pubends = rooms.pubends
+        self._judge = Judge(rooms.pubends)
         self._guaranteed = guaranteed
         self._congestion = congestion
         self._refuse = refuse
@@ -72,34 +72,83 @@ class Intake:
         """Publishers that were told why they wait."""
         self._reason = ""
         """Why publishers have to wait, as it was when somebody asked last."""
-        self._known_names: set[str] = set()
 
     def publish(self, peer: Peer, frame: Publish, *, now_ms: int) -> None:
-        """A client's messages: taken over or refused as a batch; an empty one asks for an acknowledgement."""
+        """A client's messages, each taken over or refused; an empty batch asks for an acknowledgement."""
         session = _session(peer)
         self._check_sequence(session, frame)
         if not frame.bodies:
-            if session.outstanding:
+            if session.outstanding or session.waiting:
                 session.asks = True
             else:
                 self._acknowledge(peer.connection)
             return
         session.published = frame.first + len(frame.bodies) - 1
+        if session.waiting or session.refused > session.confirmed:
+            session.waiting.append((frame, False))
+        else:
+            self._take(peer, session, frame, now_ms)
+
+    def confirm(self, peer: Peer, frame: RefusedAck, *, now_ms: int) -> None:
+        """A client knows which of its messages were refused, up to a number: what came behind them may go on."""
+        session = _session(peer)
+        if frame.sequence > session.told:
+            raise ProtocolError(f"message {frame.sequence} is said to be refused, but the last was {session.told}")
+        session.confirmed = max(session.confirmed, frame.sequence)
+        self._go_on(peer, session, now_ms)
+
+    def _take(self, peer: Peer, session: Session, frame: Publish, now_ms: int) -> None:
+        """Takes a batch over, or tells the client at once what of it is refused, and takes the rest part by part."""
         decoded = [decode_attributes(body) for body in frame.bodies]
         pubend = self._pubends.choose(frame.pubend, session.publisher)
-        problem = self._problem(session, frame, pubend, decoded)
-        batch = Batch(session.published, sum(map(len, frame.bodies)))
+        problems = self._judge.problems(session, frame, pubend, decoded)
+        if not problems:
+            assert pubend is not None, "a problem of all messages"
+            self._admit_batch(peer, frame, pubend, decoded, now_ms)
+            return
+        found = parts(frame, problems)
+        for part in found:
+            if part.reason:
+                self._refuse(peer, "publish", part.frame.first, part.reason, len(part.frame.bodies))
+                session.told = _last(part.frame)
+        session.waiting.extendleft((part.frame, bool(part.reason)) for part in reversed(found))
+        self._go_on(peer, session, now_ms)
+
+    def _go_on(self, peer: Peer, session: Session, now_ms: int) -> None:
+        """Takes what waits, up to the first good message behind a refused one that the client does not know of.
+
+        A pubend knows the highest number of a publisher, and takes all lower ones for repetitions. If it had a message
+        behind a refused one, and the client came back without having heard of that, the refused one would be sent
+        again, and might by then be allowed: it would be acknowledged, and nobody would ever get it.
+        """
+        waiting = session.waiting
+        while waiting and (waiting[0][1] or session.refused <= session.confirmed):
+            frame, is_refused = waiting.popleft()
+            if is_refused:
+                session.refused = _last(frame)
+                self._on_taken(peer.connection, self._outstanding(session, frame), 0, now_ms)
+            else:
+                self._take(peer, session, frame, now_ms)
+
+    @staticmethod
+    def _outstanding(session: Session, frame: Publish) -> Batch:
+        batch = Batch(_last(frame), sum(map(len, frame.bodies)))
         session.outstanding.append(batch)
+        return batch
+
+    def _admit_batch(
+        self, peer: Peer, frame: Publish, pubend: str, decoded: list[dict[str, AttributeValue]], now_ms: int
+    ) -> None:
+        session = _session(peer)
+        batch = self._outstanding(session, frame)
         commit: int | None = 0
-        if problem or pubend is None:
-            self._refuse(peer, "publish", session.published, problem)
-        elif self._limiter.is_active or not self._turnstile.is_open:
+        if self._limiter.is_active or not self._turnstile.is_open:
             held = Held(batch, peer.connection, session.publisher_id, pubend, frame.first, frame.bodies, decoded)
             keeps_order = self._guaranteed.hosts(pubend)
             sender = self._sender(session)
             self._let_on(self._turnstile.offer(held, sender, keeps_order=keeps_order, now_ms=now_ms), now_ms)
             return
-        elif self._guaranteed.hosts(pubend):
+        if self._guaranteed.hosts(pubend):
             held = Held(batch, peer.connection, session.publisher_id, pubend, frame.first, frame.bodies, decoded)
             self._now_ms = now_ms
             commit = self._gate.offer(held, now_ms=now_ms)
@@ -165,7 +214,7 @@ class Intake:
             session.withheld_bytes += batch.size
         if not session.withheld_bytes:
             return
-        if session.asks and not outstanding:
+        if session.asks and not outstanding and not session.waiting:
             session.asks = False
             self._acknowledge(connection)
         elif session.held_back.window_bytes or session.withheld_bytes >= self._settings.credit_bytes // 4:
@@ -293,33 +342,9 @@ class Intake:
         if not is_good:
             raise ProtocolError(f"message {frame.first} follows {max(session.published, 0)}")
 
-    def _problem(
-        self, session: Session, frame: Publish, pubend: str | None, decoded: list[dict[str, AttributeValue]]
-    ) -> str:
-        if pubend is None:
-            known = ", ".join(self._pubends.names)
-            return f"no pubend {frame.pubend!r} here, only {known}" if known else "this broker hosts no publishers"
-        allowed = session.rule.publish
-        if allowed is None:
-            return f"client {session.client} may not publish"
-        for attributes in decoded:
-            for name in attributes:
-                if name not in self._known_names and (problem := self._problem_with_name(name)):
-                    return problem
-            if allowed is not EVERYTHING and not allowed.matches(attributes):
-                return f"client {session.client} may not publish this; it may publish: {allowed}"
-        return ""
 
-    def _problem_with_name(self, name: str) -> str:
-        """Why no message may have an attribute of this name; names without a problem are remembered."""
-        try:
-            Message({name: None})
-        except MisuseError as error:
-            return str(error)
-        if len(self._known_names) >= _KNOWN_NAMES_MAX:
-            self._known_names.clear()
-        self._known_names.add(name)
-        return ""
+def _last(frame: Publish) -> int:
+    return frame.first + len(frame.bodies) - 1
 
 
 def _session(peer: Peer) -> Session:

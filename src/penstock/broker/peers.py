@@ -10,7 +10,7 @@ from penstock.broker.access import Rule
 from penstock.broker.effects import Wake
 from penstock.broker.errors import ProtocolError
 from penstock.broker.filters import HostChange
-from penstock.broker.frames import FilterUpdate, HeldBack
+from penstock.broker.frames import FilterUpdate, HeldBack, Publish
 from penstock.broker.outbox import Outbox
 from penstock.selectors.selector import Selector
 
@@ -71,6 +71,14 @@ class Session:
     """The sequence number up to which everything is taken over or refused."""
     outstanding: deque[Batch] = field(default_factory=deque)
     """What is not settled, in order: what goes to another pubend may be durable before what came earlier."""
+    waiting: deque[tuple[Publish, bool]] = field(default_factory=deque)
+    """What came behind a refused message, in order, and whether it was refused itself; bounded by the credit."""
+    told: int = 0
+    """The last message that it was told is refused."""
+    refused: int = 0
+    """The last refused message that has had its turn; good ones behind it wait until the client has confirmed it."""
+    confirmed: int = 0
+    """It knows of all refusals up to this sequence number."""
     withheld_bytes: int = 0
     """Credit that was not given back yet."""
     asks: bool = False

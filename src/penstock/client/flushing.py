@@ -26,7 +26,7 @@ class Flushing:
         """Wait until everything that was published so far is settled; raises what there is to report."""
         queue = self._session.publishing
         target, asked = queue.published, None
-        while queue.settled < target:
+        while queue.settled < target and not queue.is_stopped:
             self._check_usable()
             connection, welcome = self._supervisor.connection, self._session.welcome
             # Once on each connection: a broker that cannot acknowledge yet would be asked for ever.
@@ -41,6 +41,8 @@ class Flushing:
             raise RefusedError("publish", f"{queue.refusal} (messages refused: {refused:,})")
         if lost:
             raise ConnectionFailedError(f"the connection was lost with {lost:,} messages on the wire")
+        if queue.settled < target:
+            raise RefusedError("publish", f"{queue.refusal}; nothing is published behind that")
 
     async def flush_within(self, limit_ms: int) -> None:
         """The same, for no longer than that; then raises ``ConnectionFailedError`` with the reason to wait."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import pairwise
 
 from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import Publish, Welcome
+from penstock.broker.frames import Publish, RefusedAck, Welcome
 
-__all__ = ["PublishQueue", "recogniser"]
+__all__ = ["Failure", "PublishQueue", "recogniser"]
 
 
 class _Run:
@@ -41,6 +42,30 @@ class _Run:
         self.size -= size
         return head
 
+    def parted(self, first: int, last: int) -> tuple[_Run, _Run, _Run]:
+        """What comes before these numbers, what has them, and what comes behind; each may be empty."""
+        start = max(first - self.first, 0)
+        end = max(min(last, self.last) - self.first + 1, start)
+        cuts = (0, start), (start, end), (end, len(self.bodies))
+        before, within, behind = (self._slice(*cut) for cut in cuts)
+        return before, within, behind
+
+    def _slice(self, start: int, end: int) -> _Run:
+        bodies = self.bodies[start:end]
+        piece = _Run(self.first + start, self.pubend, bodies, sum(map(len, bodies)))
+        piece.was_sent = self.was_sent
+        return piece
+
+
+@dataclass(slots=True, frozen=True)
+class Failure:
+    """A message that was refused, or of which nobody knows whether it arrived."""
+
+    number: int
+    body: bytes
+    reason: str
+    """Why the broker refused it; empty if it may be lost."""
+
 
 def _never(_: str) -> bool:
     return False
@@ -61,13 +86,17 @@ class PublishQueue:
     True
     """
 
-    def __init__(self, *, linger_ms: int, batch_bytes: int, published: int = 0) -> None:
+    def __init__(self, *, linger_ms: int, batch_bytes: int, published: int = 0, stop_at_refusal: bool = False) -> None:
         self._linger_ms, self._batch_bytes = linger_ms, batch_bytes
+        self._stop_at_refusal = stop_at_refusal
         self._runs: deque[_Run] = deque()
         # What is on the wire; between two connections, what was. The credit window bounds it.
         self._wire: deque[_Run] = deque()
         self._due_ms: int | None = None
         self._asks = False
+        self._failures: list[Failure] = []
+        # The last message of which the broker has to hear that we know of its refusal; 0 for none.
+        self._confirms = 0
         self._credit = self._credit_full = 0
         # The last sequence number that any broker has seen of us.
         self._sent = published
@@ -83,6 +112,8 @@ class PublishQueue:
         """Messages that were on the wire when a connection was lost, and could not be sent again."""
         self.refused = 0
         """Messages that a broker refused."""
+        self.is_stopped = False
+        """Whether a refusal was the end: nothing more is sent."""
         self.refusal = ""
         """The reason of the last refusal."""
 
@@ -120,10 +151,16 @@ class PublishQueue:
 
     def next_deadline(self) -> int | None:
         """When to take the next batch; none if nothing waits, or nothing may be sent before an acknowledgement."""
-        return self._due_ms if self._runs and self._may_send(len(self._runs[0].bodies[0])) else None
+        return (
+            self._due_ms
+            if self._runs and not self.is_stopped and self._may_send(len(self._runs[0].bodies[0]))
+            else None
+        )
 
     def is_due(self, now_ms: int) -> bool:
         """Whether a batch is to be sent."""
+        if self.is_stopped:
+            return False
         return self._due_ms is not None and (now_ms >= self._due_ms or self.queued_bytes >= self._batch_bytes)
 
     def take(self, *, now_ms: int) -> list[Publish]:
@@ -151,7 +188,10 @@ class PublishQueue:
         self._credit = self._credit_full = credit_bytes
         outstanding = [*self._wire, *self._runs]
         kept = [run for run in outstanding if not run.was_sent or recognises(run.pubend)]
-        self.lost += _count(outstanding) - _count(kept)
+        for run in outstanding:
+            if run.was_sent and not recognises(run.pubend):
+                self.lost += len(run.bodies)
+                self._fail(run, "")
         self._wire.clear()
         self._wire_bytes = self.window_bytes = 0
         self._runs = deque(kept)
@@ -173,21 +213,48 @@ class PublishQueue:
                 self._due_ms = None
         self._credit += credit_bytes
 
-    def on_refused(self, sequence: int, reason: str) -> None:
-        """The broker does not take the frame with this message; an acknowledgement will give the credit back."""
-        if not 0 < sequence <= self._sent:
-            raise ProtocolError(f"message {sequence} is refused, but only {self._sent} were sent")
-        run = next((run for run in self._wire if run.first <= sequence <= run.last), None)
-        if run is not None:
-            # Settled now: were it sent again on another connection, it would be refused and counted again.
-            self._wire.remove(run)
-            self._wire_bytes -= run.size
-        self.refused += len(run.bodies) if run is not None else 1
+    def on_refused(self, first: int, reason: str, count: int = 1) -> None:
+        """The broker does not take these messages; an acknowledgement will give the credit back."""
+        last = first + count - 1
+        if not 0 < first <= last <= self._sent:
+            raise ProtocolError(f"message {last} is refused, but only {self._sent} were sent")
+        # Settled now: were they sent again on another connection, they would be refused and counted again.
+        kept: deque[_Run] = deque()
+        for run in self._wire:
+            if run.last < first or run.first > last:
+                kept.append(run)
+                continue
+            before, refused, behind = run.parted(first, last)
+            kept += [each for each in (before, behind) if each.bodies]
+            self._wire_bytes -= refused.size
+            self.refused += len(refused.bodies)
+            self._fail(refused, reason)
+        self._wire = kept
         self.refusal = reason
+        if self._stop_at_refusal:
+            # Not confirmed either: then the broker takes nothing of what is on the wire behind it.
+            self.is_stopped = True
+        else:
+            self._confirms = max(self._confirms, last)
+
+    def take_confirmations(self) -> list[RefusedAck]:
+        """What to tell the broker of the refusals that have come in: it waits for that."""
+        confirms, self._confirms = self._confirms, 0
+        return [RefusedAck(confirms)] if confirms else []
+
+    def take_failures(self) -> list[Failure]:
+        """The messages that were refused or lost since the last call, in the order in which that became known."""
+        failures, self._failures = self._failures, []
+        return failures
+
+    def _fail(self, run: _Run, reason: str) -> None:
+        numbered = enumerate(run.bodies, start=run.first)
+        self._failures += [Failure(number, body, reason) for number, body in numbered]
 
     def on_disconnected(self) -> None:
         """The connection is gone; what becomes of that which was on the wire, the next one decides."""
         self._credit = self._credit_full = 0
+        self._confirms = 0
 
     def _take_run(self) -> _Run | None:
         """The first messages to one pubend for which there is credit: usually the whole run."""

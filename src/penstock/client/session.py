@@ -65,7 +65,10 @@ class Session:
         self._heartbeat_ms = 0
         self._sent_ms = self._heard_ms = 0
         self.publishing: Final = PublishQueue(
-            linger_ms=settings.linger_ms, batch_bytes=settings.batch_bytes, published=settings.published
+            linger_ms=settings.linger_ms,
+            batch_bytes=settings.batch_bytes,
+            published=settings.published,
+            stop_at_refusal=settings.stop_at_refusal,
         )
         self.welcome: Welcome | None = None
         """What the broker said when it was connected last."""
@@ -267,6 +270,7 @@ class Session:
         frames, self._outgoing = self._outgoing, []
         if self.is_up:
             frames += self._inboxes.reporting.take(now_ms=now_ms)
+            frames += self.publishing.take_confirmations()
             frames += self.publishing.take(now_ms=now_ms)
             if not frames and now_ms >= self._sent_ms + self._heartbeat_ms:
                 frames.append(f.Heartbeat(now_ms))
@@ -357,7 +361,7 @@ class Session:
 
     def _on_refused(self, frame: f.Refused, changes: Changes) -> None:
         if frame.request == "publish":
-            self.publishing.on_refused(frame.number, frame.reason)
+            self.publishing.on_refused(frame.number, frame.reason, frame.count)
             changes.publishing = True
         elif frame.request in ("status", "forget", "read", "trace"):
             self._answer(frame, changes)

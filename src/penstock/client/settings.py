@@ -40,6 +40,9 @@ class ClientSettings:
     """Time between attempts, at most."""
     pinned: bool = False
     """Whether the client stays at its broker, also if that would have it go to another one."""
+    stop_at_refusal: bool = False
+    """Whether nothing more is published behind a message that the broker refuses. Then the broker has exactly those
+    before it, and a program that numbers its messages durably can send the others again under the same numbers."""
     give_up_ms: int | None = None
     """A client that was without a connection for so long fails; none to try for ever."""
     publisher: bytes = b""

@@ -267,7 +267,7 @@ class SimClient:
         self.note(f"is refused {frame.request} {frame.number}: {frame.reason}")
         self.refused += 1
         if frame.request == "publish":
-            self.publishing.on_refused(frame.number)
+            self._say(self.publishing.on_refused(frame.number, frame.count))
         elif frame.request == "forget":
             # Nobody knows the name, which is as good.
             self._on_forgotten(f.Forgotten(frame.number))

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 
-from penstock.broker.frames import Publish, PublishAck, Welcome
+from penstock.broker.frames import Publish, PublishAck, RefusedAck, Welcome
 from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId, MessageIdSource
@@ -43,8 +43,6 @@ class Publishing:
         # In the order of their sequence numbers: sent on this connection, and still to be sent again on it.
         self._unacked: deque[Published] = deque()
         self._again: deque[Published] = deque()
-        # First and last number of the frames on this connection: brokers refuse whole frames.
-        self._batches: deque[tuple[int, int]] = deque()
         self._sequence = self._sent = self._acked = self._credit_bytes = 0
         self.window_bytes = 0
         """While the broker holds publishers back: what may be unacknowledged at a time; 0 for all the credit."""
@@ -79,7 +77,6 @@ class Publishing:
         if self._welcome is not None:
             self._again = self._kept([*self._unacked, *self._again], self._welcome)
         self._unacked.clear()
-        self._batches.clear()
         self._welcome = self._ids = self._made = None
 
     def next_frame(self) -> Publish | None:
@@ -96,7 +93,6 @@ class Publishing:
             batch.append(head)
         if not batch:
             return None
-        self._batches.append((batch[0].sequence, batch[-1].sequence))
         return Publish(batch[0].sequence, [each.body for each in batch], batch[0].pubend)
 
     def on_ack(self, frame: PublishAck) -> None:
@@ -110,16 +106,13 @@ class Publishing:
             if not each.is_refused:
                 each.acked_us = now_us
                 self.acknowledged += 1
-        while self._batches and self._batches[0][1] <= frame.sequence:
-            self._batches.popleft()
 
-    def on_refused(self, last: int) -> None:
-        """The broker refuses the batch that ended with this number."""
-        for first, end in self._batches:
-            if end == last:
-                for each in self._unacked:
-                    if first <= each.sequence <= last:
-                        each.is_refused = True
+    def on_refused(self, first: int, count: int) -> RefusedAck:
+        """The broker refuses so many messages; what to say to that."""
+        for each in self._unacked:
+            if first <= each.sequence < first + count:
+                each.is_refused = True
+        return RefusedAck(first + count - 1)
 
     def _head(self) -> Published | None:
         """What comes next: what was sent before, then what waits, which is encoded now."""

@@ -13,7 +13,7 @@ from penstock.model.message import Message
 from penstock.pipeline.lake.errors import LakeBusyError
 from penstock.pipeline.lake.files import LocalFiles
 from penstock.pipeline.sink.committing import BATCH_FOLDER, REMEMBERED_MS, STREAM_FOLDER, Committer
-from penstock.pipeline.sink.errors import SinkError, SinkOptionError, TornError
+from penstock.pipeline.sink.errors import SinkError, SinkOptionError
 from penstock.pipeline.sink.journal import load_journal
 from penstock.pipeline.sink.staging import Staged
 from pipeline.lake.lakes import BreakingFiles
@@ -135,15 +135,6 @@ def test_a_refused_batch_stays_and_is_published_when_it_may_be(tmp_path: Path) -
         committer(tmp_path, broker).commit_stream(0, rows)
     committer(tmp_path, broker).commit_stream(0, [])
     assert numbers(broker.log) == [0, 1, 2, 3]
-
-
-def test_a_torn_batch_is_never_taken_for_whole(tmp_path: Path) -> None:
-    broker = FakeBroker(failures=[TornError("some of them")])
-    with pytest.raises(TornError):
-        committer(tmp_path, broker).commit_stream(0, staged(tmp_path, STREAM_FOLDER, [messages(0, 4)]))
-    for _ in range(2):
-        with pytest.raises(SinkError, match="some of them; begin with another staging folder"):
-            committer(tmp_path, broker).commit_stream(0, [])
 
 
 def test_another_query_or_a_lost_checkpoint_is_refused(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ import msgspec
 from penstock.model.message import Message
 from penstock.pipeline.lake.errors import LakeBusyError
 from penstock.pipeline.lake.files import LocalFiles
-from penstock.pipeline.sink.errors import SinkError, SinkOptionError, TornError
+from penstock.pipeline.sink.errors import SinkError, SinkOptionError
 from penstock.pipeline.sink.journal import NAMES_MAX, CountedBatch, SinkJournal, load_journal, save_journal
 from penstock.pipeline.sink.options import Forgotten
 from penstock.pipeline.sink.staging import Staged, StagedRows, read_rows
@@ -152,11 +152,7 @@ class Committer:
         batch, noted_ms = journal.batch, self._now_ms()
         settled = batch.settled
         for chunk in _chunks(self._rows(batch.files), skip=settled):
-            try:
-                publishing.publish(chunk)
-            except TornError as error:
-                save_journal(self._files, msgspec.structs.replace(journal, problem=str(error)))
-                raise
+            publishing.publish(chunk)
             settled += len(chunk)
             now_ms = self._now_ms()
             progress = msgspec.structs.replace(batch, settled=settled, touched_ms=now_ms)

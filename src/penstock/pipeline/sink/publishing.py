@@ -1,7 +1,7 @@
 """The connection of the sink: to the broker that has the pubend, under the writer's identity, a frame at a time.
 
-Some rows that fit one frame are on their way at a time: when the broker refuses it, no later one has been taken, and
-numbers stay good. While a broker limits its publishers it may want less than that, and then the sink looks closely.
+Some rows that fit one frame are on their way at a time. The client stops at a row that the broker refuses: the broker
+has the rows before it and none behind it, so numbers stay good, and it recognises what it has when that comes again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.client.errors import ClientError, ConnectionFailedError, RefusedEr
 from penstock.client.settings import ClientSettings
 from penstock.client.sync import SyncClient
 from penstock.model.message import Message
-from penstock.pipeline.sink.errors import SinkError, SinkOptionError, TornError
+from penstock.pipeline.sink.errors import SinkError, SinkOptionError
 from penstock.pipeline.source.link import tls_context
 from penstock.pipeline.source.options import Connecting, read_token
 
@@ -39,16 +39,12 @@ class OverlayPublishing:
 
     def publish(self, messages: Sequence[Message]) -> None:
         """Publish messages under the next numbers; when it returns they are with the broker for good."""
-        before = self._client.counters.acknowledged
         try:
             self._client.publish_many(messages, pubend=self._pubend)
             self._client.flush()
         except RefusedError as error:
-            where = f"broker {self._client.broker} refuses rows for pubend {self._pubend}: {error}"
-            taken = self._client.counters.acknowledged - before
-            if taken:
-                raise TornError(f"{where}; it has taken {taken:,} of the same {len(messages):,}") from None
-            raise SinkError(where) from None
+            where = f"broker {self._client.broker} refuses rows for pubend {self._pubend}"
+            raise SinkError(f"{where}: {error}") from None
         except ClientError as error:
             raise SinkError(f"rows for pubend {self._pubend} wait to be published: {error}") from None
 
@@ -63,6 +59,7 @@ def publishing_at(connecting: Connecting, pubend: str, identity: bytes, publishe
         give_up_ms=connecting.retry_ms,
         publisher=identity,
         published=published,
+        stop_at_refusal=True,
     )
     client = _found(connecting, pubend, settings)
     try:

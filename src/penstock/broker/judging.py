@@ -1,0 +1,83 @@
+"""Judges the messages of a publisher one by one, and cuts a batch where the judgement changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from penstock.broker.frames import Publish
+from penstock.broker.peers import Session
+from penstock.broker.pubends import Pubends
+from penstock.model.errors import MisuseError
+from penstock.model.message import Message
+from penstock.model.values import AttributeValue
+from penstock.selectors.selector import EVERYTHING
+
+__all__ = ["Judge", "Part", "parts"]
+
+_KNOWN_NAMES_MAX: Final = 10_000
+"""Names of attributes that are remembered as good."""
+
+
+@dataclass(slots=True, frozen=True)
+class Part:
+    """Consecutive messages of one batch that are all good, or all refused for the same reason."""
+
+    frame: Publish
+    reason: str
+    """Empty if they are good."""
+
+
+class Judge:
+    """Knows what may be published."""
+
+    def __init__(self, pubends: Pubends) -> None:
+        self._pubends = pubends
+        self._known_names: set[str] = set()
+
+    def problems(
+        self, session: Session, frame: Publish, pubend: str | None, decoded: list[dict[str, AttributeValue]]
+    ) -> dict[int, str]:
+        """Why messages are refused, by their place in the batch; empty if all are good, as nearly always."""
+        if problem := self._problem_with_all(session, frame, pubend):
+            return dict.fromkeys(range(len(decoded)), problem)
+        problems: dict[int, str] = {}
+        allowed, known = session.rule.publish, self._known_names
+        for place, attributes in enumerate(decoded):
+            for name in attributes:
+                if name not in known and (problem := self._problem_with_name(name)):
+                    problems[place] = problem
+                    break
+            else:
+                if allowed is not None and allowed is not EVERYTHING and not allowed.matches(attributes):
+                    problems[place] = f"client {session.client} may not publish this; it may publish: {allowed}"
+        return problems
+
+    def _problem_with_all(self, session: Session, frame: Publish, pubend: str | None) -> str:
+        if pubend is None:
+            known = ", ".join(self._pubends.names)
+            return f"no pubend {frame.pubend!r} here, only {known}" if known else "this broker hosts no publishers"
+        return f"client {session.client} may not publish" if session.rule.publish is None else ""
+
+    def _problem_with_name(self, name: str) -> str:
+        """Why no message may have an attribute of this name; names without a problem are remembered."""
+        try:
+            Message({name: None})
+        except MisuseError as error:
+            return str(error)
+        if len(self._known_names) >= _KNOWN_NAMES_MAX:
+            self._known_names.clear()
+        self._known_names.add(name)
+        return ""
+
+
+def parts(frame: Publish, problems: Mapping[int, str]) -> list[Part]:
+    """A batch in parts, in the order of their numbers."""
+    found: list[Part] = []
+    for reason, places in groupby(range(len(frame.bodies)), key=lambda place: problems.get(place, "")):
+        first, *others = places
+        bodies = frame.bodies[first : first + 1 + len(others)]
+        found.append(Part(Publish(frame.first + first, bodies, frame.pubend), reason))
+    return found
