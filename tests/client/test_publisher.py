@@ -14,6 +14,7 @@ from penstock.broker.codec import encode_frame
 from penstock.broker.frames import PROTOCOL_VERSION, PublishAck, Welcome
 from penstock.client.errors import WouldBlockError
 from penstock.client.publisher import Publisher
+from penstock.client.reports import Reports
 from penstock.client.session import Session
 from penstock.client.settings import ClientSettings
 from penstock.model.message import Message
@@ -28,7 +29,7 @@ class Bench:
         self.feed(Welcome(PROTOCOL_VERSION, "b1", "test", 11, 2, 50_000, 1_000, credit_bytes))
         connection = SimpleNamespace(now_ms=lambda: 0, pump=self.pump, schedule=lambda: None)
         supervisor: Any = SimpleNamespace(connection=connection)
-        self.publisher = Publisher(self.session, supervisor, self.until)
+        self.publisher = Publisher(self.session, supervisor, Reports(self.session.publishing), self.until)
 
     def feed(self, frame: Any) -> None:
         self.session.on_data(encode_frame(frame), now_ms=0, wall_ms=0)
@@ -44,14 +45,14 @@ class Bench:
 def test_without_room_nothing_is_taken_and_who_waits_goes_first() -> None:
     async def test() -> None:
         bench = Bench(credit_bytes=100)
-        bench.publisher.publish_nowait(Message({"n": 1}), "")
+        bench.publisher.publish_nowait(Message({"n": 1}), "", None)
         with pytest.raises(WouldBlockError, match="1 messages are not acknowledged yet"):
-            bench.publisher.publish_nowait(Message({"n": 2}, bytes(100)), "")
-        large = asyncio.create_task(bench.publisher.publish(Message({"n": 3}, bytes(90)), ""))
+            bench.publisher.publish_nowait(Message({"n": 2}, bytes(100)), "", None)
+        large = asyncio.create_task(bench.publisher.publish(Message({"n": 3}, bytes(90)), "", None))
         await asyncio.sleep(0)
         with pytest.raises(WouldBlockError):
-            bench.publisher.publish_nowait(Message({"n": 4}), "")
-        small = asyncio.create_task(bench.publisher.publish(Message({"n": 5}), ""))
+            bench.publisher.publish_nowait(Message({"n": 4}), "", None)
+        small = asyncio.create_task(bench.publisher.publish(Message({"n": 5}), "", None))
         await asyncio.sleep(0)
         assert (large.done(), small.done()) == (False, False)
         bench.feed(PublishAck(1, 100))

@@ -8,7 +8,7 @@ import logging
 import os
 import secrets
 import ssl
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -28,6 +28,7 @@ from penstock.client.inbox import Inbox, Lag
 from penstock.client.publisher import Publisher
 from penstock.client.questions import Questions, forget_durable, status_of_broker
 from penstock.client.reading import READ_BYTES, LogPart, LogReading, Survey
+from penstock.client.reports import Reports, who_calls
 from penstock.client.session import Changes, Reply, Session
 from penstock.client.settings import ClientSettings
 from penstock.client.subscription import Subscription
@@ -44,9 +45,6 @@ from penstock.tracking.answers import Trace
 __all__ = ["Client", "connect"]
 
 _log: Final = logging.getLogger("penstock.client")
-
-_FAIR = 256
-"""After so many messages of one call others get their turn."""
 
 
 def connect(
@@ -110,8 +108,11 @@ class Client:
         self._questions = Questions()
         self._log_reading = LogReading(self._ask, lambda: self.end, settings.give_up_ms)
         self._news = asyncio.Event()
-        self._publisher = Publisher(self._session, self._supervisor, self._until)
-        self._flushing = Flushing(self._session, self._supervisor, check_usable=self._check_usable, news=self._news)
+        self._reports = Reports(self._session.publishing)
+        self._publisher = Publisher(self._session, self._supervisor, self._reports, self._until)
+        self._flushing = Flushing(
+            self._session, self._supervisor, self._reports, check_usable=self._check_usable, news=self._news
+        )
         self._process = 0
         self.end: ClientError | None = None
         """Why this client does no more; none as long as it does."""
@@ -172,7 +173,7 @@ class Client:
             return
         try:
             if flush and not isinstance(self.end, ClientClosedError):
-                await self._flushing.flush_within(self._settings.close_ms)
+                await self._flushing.flush_at_last(self._settings.close_ms)
         finally:
             await self._closing.close(self._task, is_done=flush)
 
@@ -186,43 +187,38 @@ class Client:
 
     # Publishing.
 
-    async def publish(
+    def publish(
         self, attributes: Attributes, payload: Payload = b"", *, content_type: str = "", pubend: str = ""
-    ) -> MessageId:
+    ) -> Coroutine[Any, Any, MessageId]:
         """Send a message; waits while the publish window is full, or there is no connection.
 
         It returns before the broker has acknowledged: that is what ``flush`` waits for.
         """
         self._check_usable()
-        return await self._publisher.publish(Message(attributes, payload, content_type), pubend)
+        return self._publisher.publish(Message(attributes, payload, content_type), pubend, who_calls())
 
     def publish_nowait(
         self, attributes: Attributes, payload: Payload = b"", *, content_type: str = "", pubend: str = ""
     ) -> MessageId:
         """Send a message now; raises ``WouldBlockError`` if that is not possible."""
         self._check_usable()
-        return self._publisher.publish_nowait(Message(attributes, payload, content_type), pubend)
+        return self._publisher.publish_nowait(Message(attributes, payload, content_type), pubend, who_calls())
 
-    async def publish_many(self, messages: Iterable[Message], *, pubend: str = "") -> list[MessageId]:
+    def publish_many(self, messages: Iterable[Message], *, pubend: str = "") -> Coroutine[Any, Any, list[MessageId]]:
         """Send messages in their order."""
         self._check_process()
-        message_ids: list[MessageId] = []
-        for message in messages:
-            self._check_usable()
-            message_ids.append(await self._publisher.publish(message, pubend))
-            if len(message_ids) % _FAIR == 0:
-                await asyncio.sleep(0)
-        return message_ids
+        return self._publisher.publish_many(messages, pubend, who_calls())
 
-    async def flush(self) -> None:
+    def flush(self) -> Coroutine[Any, Any, None]:
         """Wait until the broker has acknowledged everything published so far, over as many connections as it takes.
 
-        Raises ``RefusedError`` if it refused messages since the last flush, and ``ConnectionFailedError`` if messages
-        were on the wire when a connection was lost and could not be sent again, because the next broker was another one
-        or the pubend guarantees nothing: nobody knows whether those arrived.
+        Raises ``RefusedError`` if it refused messages of the task that calls this, or of a task that has ended, and
+        ``ConnectionFailedError`` if such messages were on the wire when a connection was lost and could not be sent
+        again, because the next broker was another one or the pubend guarantees nothing: nobody knows whether those
+        arrived. Each is told once; messages of other tasks, when those flush.
         """
         self._check_process()
-        await self._flushing.flush()
+        return self._flushing.flush(who_calls())
 
     async def held_back_other_than(self, reason: str) -> str:
         """Wait until ``held_back`` is something else than this, and return it: for those who show it to somebody."""
@@ -372,6 +368,7 @@ class Client:
         if changes.lost:
             self._questions.fail(ConnectionFailedError("the connection was lost before the broker answered"))
         if changes.publishing or changes.welcome:
+            self._reports.collect()
             self._wake()
 
     def _on_supervisor_done(self, task: asyncio.Task[ClientError]) -> None:
@@ -382,6 +379,7 @@ class Client:
     def _on_closing(self) -> None:
         if not isinstance(self.end, ClientClosedError):
             self._stop(ClientClosedError("this client is closed"))
+        self._flushing.give_up()
 
     def _stop(self, end: ClientError) -> None:
         self.end = end

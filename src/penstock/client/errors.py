@@ -14,6 +14,7 @@ PenstockError
 from __future__ import annotations
 
 from penstock.model.errors import MisuseError, PenstockError
+from penstock.model.message_id import MessageId
 
 __all__ = [
     "AddressError",
@@ -40,7 +41,14 @@ class ClientClosedError(ClientError, MisuseError):
 
 
 class ConnectionFailedError(ClientError):
-    """No broker could be reached, or the connection to it was lost."""
+    """No broker could be reached, or the connection to it was lost.
+
+    If published messages may be lost, ``count`` says how many; ``messages`` names them, or the first of very many.
+    """
+
+    def __init__(self, problem: str, *, messages: tuple[MessageId, ...] = (), count: int = 0) -> None:
+        super().__init__(problem)
+        self.messages, self.count = messages, count
 
 
 class ForkedError(ClientError, MisuseError):
@@ -48,11 +56,18 @@ class ForkedError(ClientError, MisuseError):
 
 
 class RefusedError(ClientError):
-    """The broker refused a request; ``reason`` is what it said."""
+    """The broker refused a request; ``reason`` is what it said.
 
-    def __init__(self, request: str, reason: str) -> None:
+    If published messages were refused, ``count`` says how many; ``messages`` names them, or the first of very many,
+    with the reason of each.
+    """
+
+    def __init__(
+        self, request: str, reason: str, *, messages: tuple[tuple[MessageId, str], ...] = (), count: int = 0
+    ) -> None:
         super().__init__(f"the broker refused to {request}: {reason}")
         self.request, self.reason = request, reason
+        self.messages, self.count = messages, count
 
 
 class TakenOverError(RefusedError):

@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
+from typing import Final
 
 from penstock.client.errors import ConnectionFailedError, RefusedError
+from penstock.client.reports import Owner, Reports
 from penstock.client.session import Session
 from penstock.client.supervisor import Supervisor
 
 __all__ = ["Flushing", "backlog", "why_held_back"]
+
+_log: Final = logging.getLogger("penstock.client")
 
 
 class Flushing:
     """The flushes of one client."""
 
     def __init__(
-        self, session: Session, supervisor: Supervisor, *, check_usable: Callable[[], None], news: asyncio.Event
+        self,
+        session: Session,
+        supervisor: Supervisor,
+        reports: Reports,
+        *,
+        check_usable: Callable[[], None],
+        news: asyncio.Event,
     ) -> None:
         self._session, self._supervisor = session, supervisor
+        self._reports = reports
         self._check_usable, self._news = check_usable, news
-        self._reported = (0, 0)
 
-    async def flush(self) -> None:
-        """Wait until everything that was published so far is settled; raises what there is to report."""
+    async def flush(self, asker: Owner | None, *, everything: bool = False) -> None:
+        """Wait until everything that was published so far is settled; raises what this one has to hear, or everything.
+
+        Nothing waits between taking a report and raising it: a flush that is cancelled leaves it to the next one.
+        """
         queue = self._session.publishing
         target, asked = queue.published, None
         while queue.settled < target and not queue.is_stopped:
@@ -35,23 +49,29 @@ class Flushing:
                 queue.hurry(now_ms=connection.now_ms())
                 connection.pump()
             await self._news.wait()
-        refused, lost = queue.refused - self._reported[0], queue.lost - self._reported[1]
-        self._reported = queue.refused, queue.lost
-        if refused:
-            raise RefusedError("publish", f"{queue.refusal} (messages refused: {refused:,})")
-        if lost:
-            raise ConnectionFailedError(f"the connection was lost with {lost:,} messages on the wire")
+        refusal = self._reports.refusal(asker, everything=everything)
+        if refusal is not None:
+            raise refusal
+        loss = self._reports.loss(asker, everything=everything)
+        if loss is not None:
+            raise loss
         if queue.settled < target:
             raise RefusedError("publish", f"{queue.refusal}; nothing is published behind that")
 
-    async def flush_within(self, limit_ms: int) -> None:
-        """The same, for no longer than that; then raises ``ConnectionFailedError`` with the reason to wait."""
+    async def flush_at_last(self, limit_ms: int) -> None:
+        """The same for all publishers, for no longer than that; then raises ``ConnectionFailedError``."""
         try:
             async with asyncio.timeout(limit_ms / 1000):
-                await self.flush()
+                await self.flush(None, everything=True)
         except TimeoutError:
             left, why = backlog(self._session, "were"), why_held_back(self._session)
             raise ConnectionFailedError(f"{left} within {limit_ms} ms{why}") from None
+
+    def give_up(self) -> None:
+        """Nobody will flush any more: what nobody has heard is logged, since it must not vanish."""
+        for each in (self._reports.refusal(None, everything=True), self._reports.loss(None, everything=True)):
+            if each is not None:
+                _log.warning("closed before a flush could report: %s", each)
 
 
 def backlog(session: Session, verb: str) -> str:

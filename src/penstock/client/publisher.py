@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
 
 from penstock.client.errors import WouldBlockError
 from penstock.client.flushing import backlog, why_held_back
+from penstock.client.reports import Owner, Reports
 from penstock.client.session import Session
 from penstock.client.supervisor import Supervisor
 from penstock.model.message import Message
@@ -15,26 +17,43 @@ from penstock.model.message_id import MessageId
 
 __all__ = ["Publisher"]
 
+_FAIR: Final = 256
+"""After so many messages of one call others get their turn."""
+
 
 class Publisher:
     """Puts messages into the publish queue of a session, or lets them wait."""
 
     def __init__(
-        self, session: Session, supervisor: Supervisor, until: Callable[[Callable[[], bool]], Awaitable[None]]
+        self,
+        session: Session,
+        supervisor: Supervisor,
+        reports: Reports,
+        until: Callable[[Callable[[], bool]], Awaitable[None]],
     ) -> None:
         self._session, self._supervisor, self._until = session, supervisor, until
+        self._reports = reports
         self._turnstile = asyncio.Lock()
 
-    async def publish(self, message: Message, pubend: str) -> MessageId:
-        """Wait for room, and put the message in."""
+    async def publish(self, message: Message, pubend: str, owner: Owner | None) -> MessageId:
+        """Wait for room, and put the message in, for the one who will hear if it is refused."""
         queue = self._session.publishing
         if self._turnstile.locked() or not queue.has_room(1):
             async with self._turnstile:
                 await self._until(lambda: queue.has_room(1))
-                return await self._publish_identified(message, pubend)
-        return await self._publish_identified(message, pubend)
+                return await self._publish_identified(message, pubend, owner)
+        return await self._publish_identified(message, pubend, owner)
 
-    def publish_nowait(self, message: Message, pubend: str) -> MessageId:
+    async def publish_many(self, messages: Iterable[Message], pubend: str, owner: Owner | None) -> list[MessageId]:
+        """The same for several, in their order."""
+        message_ids: list[MessageId] = []
+        for message in messages:
+            message_ids.append(await self.publish(message, pubend, owner))
+            if len(message_ids) % _FAIR == 0:
+                await asyncio.sleep(0)
+        return message_ids
+
+    def publish_nowait(self, message: Message, pubend: str, owner: Owner | None) -> MessageId:
         """Put the message in; raises ``WouldBlockError`` if there is no room for it, or others wait."""
         queue = self._session.publishing
         if self._turnstile.locked() or not queue.has_room(1):
@@ -42,7 +61,7 @@ class Publisher:
         message_id, body = self._session.identify(message, wall_ms=_wall_ms())
         if not queue.has_room(len(body)):
             raise self._would_block()
-        self._put(body, pubend)
+        self._put(body, pubend, owner)
         return message_id
 
     def _would_block(self) -> WouldBlockError:
@@ -50,11 +69,11 @@ class Publisher:
             return WouldBlockError("there is no connection at the moment")
         return WouldBlockError(f"{backlog(self._session, 'are')} yet{why_held_back(self._session)}")
 
-    async def _publish_identified(self, message: Message, pubend: str) -> MessageId:
+    async def _publish_identified(self, message: Message, pubend: str, owner: Owner | None) -> MessageId:
         message_id, body = self._session.identify(message, wall_ms=_wall_ms())
         if not self._session.publishing.has_room(len(body)):
             await self._wait_for_room(len(body))
-        self._put(body, pubend)
+        self._put(body, pubend, owner)
         return message_id
 
     async def _wait_for_room(self, size: int) -> None:
@@ -69,7 +88,9 @@ class Publisher:
             if is_mine:
                 self._turnstile.release()
 
-    def _put(self, body: bytes, pubend: str) -> None:
+    def _put(self, body: bytes, pubend: str, owner: Owner | None) -> None:
+        if owner is not self._reports.owner():
+            self._reports.mark(owner)
         connection = self._supervisor.connection
         assert connection is not None, "room without a connection"
         is_due = self._session.publish(body, pubend, now_ms=connection.now_ms())
