@@ -23,7 +23,7 @@ def check_served(place: BrokerPlace, recovered: Recovered | None) -> dict[str, i
             at = f"{place.where}: " if place.where else ""
             raise StorageError(
                 f"{at}pubend {name} of broker {place.name} is best effort now, and its log still holds "
-                f"{found.size_bytes:,} bytes of messages that were guaranteed: leave it guaranteed until they have been "
+                f"{found.size_bytes:,} bytes of messages that were guaranteed: leave it guaranteed until they are "
                 "delivered and trimmed, or give the best-effort pubend a name of its own"
             )
         removed[name] = found.size_bytes
