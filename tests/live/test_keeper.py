@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from live.store.support import append, everything, numbered, opened, tamper, ticks_of
+from live.store.support import append, break_table, everything, numbered, opened, ticks_of
 from live.support import run, until
 from penstock.broker.durable import Append, KeepRecord, Trim
 from penstock.broker.effects import Commit, ReadKept, ReadLog
@@ -157,7 +157,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
 def test_a_failure_is_told_once_and_ends_it(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         append(store, 1, 1)
-    tamper(tmp_path, "DROP TABLE bodies")
+    break_table(tmp_path, "bodies")
 
     async def scenario() -> None:
         keeper, listener = keeper_of(tmp_path)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from live.store.support import everything, numbered, tamper, ticks_of
+from live.store.support import break_table, everything, numbered, tamper, ticks_of
 from live.support import FakeBroker, FramePeer, guaranteed, lone, run, until
 from penstock.broker.durable import Append, KeepRecord, SetValue, Trim
 from penstock.broker.effects import Commit, Effect, ReadKept, ReadLog
@@ -129,13 +129,12 @@ def test_a_store_in_use_is_refused(tmp_path: Path) -> None:
 def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
     overlay = made(tmp_path)
     tamper(tmp_path, "PRAGMA user_version=99")
-    refused(overlay, r"^o\.toml:7: broker b1 .* has format 99, and this Penstock reads formats up to 2")
+    refused(overlay, r"^o\.toml:7: broker b1 .* has format 99, and this Penstock reads formats up to 3")
 
 
 def test_a_store_of_another_broker_is_refused(tmp_path: Path) -> None:
-    overlay = made(tmp_path)
-    tamper(tmp_path, "UPDATE owner SET broker='b2'")
-    refused(overlay, r"belongs to broker 'b2' of overlay 'test', not to broker 'b1'")
+    LogStore.open(tmp_path, overlay="test", broker="b2", reserve_bytes=0).close()
+    refused(guaranteed(tmp_path), r"belongs to broker 'b2' of overlay 'test', not to broker 'b1'")
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
@@ -163,7 +162,7 @@ def test_a_node_that_cannot_listen_lets_go_of_its_store(tmp_path: Path) -> None:
 
 def test_a_store_that_fails_ends_its_node_with_a_word_to_all(tmp_path: Path) -> None:
     overlay = made(tmp_path)
-    tamper(tmp_path, "DROP TABLE bodies")
+    break_table(tmp_path, "bodies")
 
     async def scenario() -> None:
         broker = FakeBroker()

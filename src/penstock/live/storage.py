@@ -67,6 +67,8 @@ class Storage:
             at = f"{self._place.where}: " if self._place.where else ""
             raise StorageError(f"{at}broker {self._name} cannot use its data folder: {error}") from error
         self._note("store-opened", folder=str(self._place.data), **asdict(opened.recovery))
+        if opened.recovery.repaired:
+            self._note("store-repaired", reason=opened.recovery.repaired)
         return opened.recovered, opened.incarnation
 
     def carry_out(self, effect: Commit | ReadLog | ReadKept) -> None:

@@ -45,6 +45,24 @@ def ticks_of(messages: Messages) -> list[int]:
     return [tick for tick, _ in messages]
 
 
+def contents(path: Path) -> dict[str, bytes]:
+    """The files in a folder."""
+    return {each.name: each.read_bytes() for each in sorted(path.iterdir())}
+
+
+DAMAGED_VALUES = "UPDATE named SET stored=CAST(substr(stored, 1, 4) || x'00' AS BLOB)"
+"""A statement that leaves the seals of all named values, but none of the values."""
+
+
+def break_table(path: Path, table: str) -> None:
+    """Overwrite the page at the top of a table of a closed store."""
+    with closing(sqlite3.connect(path / FILE_NAME)) as database:
+        (page,) = database.execute("SELECT rootpage FROM sqlite_schema WHERE name=?", (table,)).fetchone()
+    with (path / FILE_NAME).open("r+b") as file:
+        file.seek((page - 1) * 4_096)
+        file.write(b"\xff" * 4_096)
+
+
 def tamper(path: Path, statement: str, *parameters: object) -> None:
     """Change a closed store behind its back."""
     with closing(sqlite3.connect(path / FILE_NAME, isolation_level=None)) as database:

@@ -11,19 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from live.store.support import append, everything, opened, tamper, ticks_of
+from live.store.old_stores import old_store
+from live.store.support import append, contents, everything, opened, tamper, ticks_of
 from penstock.live.store import (
+    Append,
     KeepRecord,
     LogStore,
     NotAStoreError,
     Recovery,
-    SetValue,
+    StoreDamagedError,
     StoreLockedError,
     StoreOwnerError,
     StoreRefusedError,
     StoreVersionError,
 )
 from penstock.live.store.database import FILE_NAME, FORMAT_VERSION
+from penstock.live.store.inspecting import LOG_NAME
+from penstock.live.store.witness import WITNESS_NAME
 
 HOLDER = """
 import sys
@@ -56,39 +60,51 @@ def test_another_format_version_is_refused(tmp_path: Path) -> None:
     with opened(tmp_path):
         pass
     tamper(tmp_path, "PRAGMA user_version=7")
-    with pytest.raises(StoreVersionError, match="has format 7, and this Penstock reads formats up to 2"):
+    with pytest.raises(StoreVersionError, match="has format 7, and this Penstock reads formats up to 3"):
         LogStore.open(tmp_path, overlay="o", broker="b1")
 
 
-def outdated(path: Path) -> None:
-    """Take from a store what format 1 did not have."""
-    for table in ("kept", "kept_bodies", "kept_total"):
-        tamper(path, f"DROP TABLE {table}")
-    tamper(path, "PRAGMA user_version=1")
-
-
-def test_a_store_of_the_first_format_is_brought_up_to_date(tmp_path: Path) -> None:
-    with opened(tmp_path) as store:
-        append(store, 1, 5)
-        store.commit([SetValue("v", b"1")])
-    outdated(tmp_path)
-    for _ in range(2):
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_store_of_an_older_format_is_brought_up_to_date(tmp_path: Path, version: int) -> None:
+    old_store(tmp_path, version)
+    for turn in range(2):
         with opened(tmp_path) as store:
             assert (ticks_of(everything(store)), store.value("v")) == ([1, 2, 3, 4, 5], b"1")
+            assert (store.lease("p"), store.sequence_of("p", b"x")) == (50, 3)
             assert not store.recovery.created
+            assert not store.recovery.repaired
             assert store._database.execute("PRAGMA user_version").fetchone() == (FORMAT_VERSION,)
-            store.commit([KeepRecord("mark", b"m")])
-            assert store.recovered().kept == {"mark": b"m"}
+            old = {"old": b"o"} if version == 2 else {}
+            assert store.recovered().kept == old | ({"mark": b"m"} if turn else {})
+            assert not store.kept_found.is_put_aside
+            store.commit([KeepRecord("mark", b"m"), Append("p", sequences={b"x": 3, b"y": turn})])
+
+
+def test_kept_records_of_an_older_format_that_are_damaged_are_put_aside(tmp_path: Path) -> None:
+    old_store(tmp_path, 2)
+    tamper(tmp_path, "UPDATE kept_total SET digest=7")
+    with opened(tmp_path) as store:
+        assert store.recovered().kept == {}
+        assert store.kept_found.is_put_aside
+        assert ticks_of(everything(store)) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("damage", ["last = first - 1", "messages = 0", "messages = 11", "pubend = 7"])
+def test_an_index_of_an_older_format_that_cannot_be_right_is_refused(tmp_path: Path, damage: str) -> None:
+    old_store(tmp_path, 2)
+    tamper(tmp_path, f"UPDATE batches SET {damage}")  # noqa: S608 (the text is above)
+    before = contents(tmp_path)
+    with pytest.raises(StoreDamagedError, match="1 batches are out of order"), opened(tmp_path):
+        pass
+    assert contents(tmp_path) == before
 
 
 def test_the_store_of_another_broker_is_not_brought_up_to_date(tmp_path: Path) -> None:
-    with opened(tmp_path):
-        pass
-    outdated(tmp_path)
+    old_store(tmp_path, 1)
+    before = contents(tmp_path)
     with pytest.raises(StoreOwnerError):
         LogStore.open(tmp_path, overlay="o", broker="b2")
-    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as database:
-        assert database.execute("PRAGMA user_version").fetchone() == (1,)
+    assert contents(tmp_path) == before
 
 
 def test_a_foreign_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
@@ -137,7 +153,7 @@ def crashed(path: Path, copy: Path) -> int:
         for number in range(10):
             append(store, 10 * number + 1, 10 * number + 10)
         shutil.copytree(path, copy)
-    return (copy / f"{FILE_NAME}-wal").stat().st_size
+    return (copy / LOG_NAME).stat().st_size
 
 
 def test_after_a_crash_everything_is_there_and_it_is_told(tmp_path: Path) -> None:
@@ -149,36 +165,48 @@ def test_after_a_crash_everything_is_there_and_it_is_told(tmp_path: Path) -> Non
         assert ticks_of(everything(store)) == list(range(1, 101))
 
 
-def test_a_torn_tail_costs_whole_commits_at_the_end_only(tmp_path: Path) -> None:
-    log_bytes = crashed(tmp_path / "store", tmp_path / "copy")
-    kept = []
-    for cut in range(0, log_bytes, 4_999):
+def test_a_torn_last_commit_is_left_out(tmp_path: Path) -> None:
+    """As after a power failure: the commit was never acknowledged, so the witness has not seen it."""
+    with opened(tmp_path / "store") as store:
+        append(store, 1, 10)
+        witness = (tmp_path / "store" / WITNESS_NAME).read_bytes()
+        before = (tmp_path / "store" / LOG_NAME).stat().st_size
+        append(store, 11, 20)
+        shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    (tmp_path / "copy" / WITNESS_NAME).write_bytes(witness)
+    log_bytes = (tmp_path / "copy" / LOG_NAME).stat().st_size
+    for cut in range(1, log_bytes - before, 1_999):
         torn = tmp_path / f"torn-{cut}"
         shutil.copytree(tmp_path / "copy", torn)
-        with (torn / f"{FILE_NAME}-wal").open("r+b") as log:
+        with (torn / LOG_NAME).open("r+b") as log:
             log.truncate(log_bytes - cut)
-        try:
-            with opened(torn) as store:
-                found = ticks_of(everything(store))
-                append(store, 1_001, 1_001)
-        except NotAStoreError:
-            break
-        assert found == list(range(1, len(found) + 1))
-        assert len(found) % 10 == 0
-        kept.append(len(found))
-    assert kept == sorted(kept, reverse=True)
-    assert kept[0] == 100
-    assert min(kept) < 30
+        with opened(torn) as store:
+            assert ticks_of(everything(store)) == list(range(1, 11))
+            assert store.recovery.dropped_bytes == log_bytes - cut - before
+            append(store, 1_001, 1_001)
 
 
-def test_a_broken_byte_in_the_write_ahead_log_ends_it_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cut", [1, 5_000, 60_000, 10**6])
+def test_a_log_that_lost_acknowledged_commits_is_refused_and_left_as_it_is(tmp_path: Path, cut: int) -> None:
     log_bytes = crashed(tmp_path / "store", tmp_path / "copy")
-    with (tmp_path / "copy" / f"{FILE_NAME}-wal").open("r+b") as log:
-        log.seek(log_bytes - 5_000)
+    with (tmp_path / "copy" / LOG_NAME).open("r+b") as log:
+        log.truncate(max(0, log_bytes - cut))
+    before = contents(tmp_path / "copy")
+    with pytest.raises(StoreDamagedError, match="penstock store salvage"), opened(tmp_path / "copy"):
+        pass
+    assert contents(tmp_path / "copy") == before
+
+
+def test_the_files_of_a_damaged_store_are_left_as_they_are_even_without_a_witness(tmp_path: Path) -> None:
+    log_bytes = crashed(tmp_path / "store", tmp_path / "copy")
+    (tmp_path / "copy" / WITNESS_NAME).unlink()
+    with (tmp_path / "copy" / LOG_NAME).open("r+b") as log:
+        log.seek(log_bytes // 2)
         log.write(b"\xff" * 8)
-    with opened(tmp_path / "copy") as store:
-        assert store.recovery.dropped_bytes > 0
-        assert ticks_of(everything(store)) == list(range(1, 91))
+    before = contents(tmp_path / "copy")
+    with pytest.raises(StoreDamagedError, match="has commits behind a damaged place"), opened(tmp_path / "copy"):
+        pass
+    assert contents(tmp_path / "copy") == before
 
 
 def test_every_commit_is_synced(tmp_path: Path) -> None:
@@ -194,8 +222,18 @@ def test_a_store_without_an_owner_is_refused(tmp_path: Path) -> None:
     with opened(tmp_path):
         pass
     tamper(tmp_path, "DELETE FROM owner")
-    with pytest.raises(StoreOwnerError, match="belongs to nobody"):
+    with pytest.raises(StoreDamagedError, match="or the owner are damaged"):
         LogStore.open(tmp_path, overlay="o", broker="b1")
+
+
+def test_a_witness_that_is_missing_is_made_anew(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        append(store, 1, 1)
+    (tmp_path / WITNESS_NAME).unlink()
+    with opened(tmp_path) as store:
+        assert store.recovery.repaired == "the witness was missing or damaged, and was made anew"
+    with opened(tmp_path) as store:
+        assert not store.recovery.repaired
 
 
 def test_an_empty_database_becomes_a_store(tmp_path: Path) -> None:

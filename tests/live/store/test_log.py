@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from live.store.support import append, everything, numbered, opened, tamper, ticks_of
+from live.store.support import DAMAGED_VALUES, append, everything, numbered, opened, tamper, ticks_of
 from penstock.broker.durable import Recovered, RecoveredPubend
 from penstock.live.store import (
     Append,
@@ -161,7 +161,7 @@ def test_a_record_whose_bytes_are_gone_is_named(tmp_path: Path) -> None:
 def test_a_damaged_value_is_named(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         store.commit([SetValue("v", b"good")])
-    tamper(tmp_path, "UPDATE named SET stored=x'0011223344'")
+    tamper(tmp_path, DAMAGED_VALUES)
     with opened(tmp_path) as store:
         with pytest.raises(CorruptValueError, match="'v'"):
             store.value("v")

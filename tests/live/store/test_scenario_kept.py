@@ -17,6 +17,7 @@ from penstock.broker.durable import KeepRecord, Recovered, needed_at_start
 from penstock.broker.effects import Commit, ReadKept
 from penstock.live.store import LogStore
 from penstock.live.store.database import FILE_NAME
+from penstock.live.store.witness import WITNESS_NAME
 from penstock.sim.clock import Clock
 from penstock.sim.device import Device, DeviceUser
 
@@ -90,6 +91,9 @@ class LiveModel(RuleBasedStateMachine):
             torn_bytes = min(torn_bytes, 4_000)
         with log.open("r+b") as file:
             file.truncate(max(0, size - torn_bytes))
+        if torn_bytes:
+            # As after a power failure, which the witness may not have survived: it would tell that commits are missing.
+            (copy / WITNESS_NAME).unlink()
         self.store.close()
         shutil.rmtree(self.folder)
         self.open(copy)

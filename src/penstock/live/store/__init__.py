@@ -13,6 +13,7 @@ from penstock.live.store.errors import (
     CorruptRecordError,
     CorruptValueError,
     NotAStoreError,
+    StoreDamagedError,
     StoreFailedError,
     StoreFullError,
     StoreLockedError,
@@ -21,7 +22,8 @@ from penstock.live.store.errors import (
     StoreVersionError,
 )
 from penstock.live.store.kept import KeptFound, KeptPart
-from penstock.live.store.log import LogPart, LogStore
+from penstock.live.store.log import LogStore
+from penstock.live.store.reading import LogPart
 
 __all__ = [
     "Append",
@@ -39,6 +41,7 @@ __all__ = [
     "NotAStoreError",
     "Recovery",
     "SetValue",
+    "StoreDamagedError",
     "StoreFailedError",
     "StoreFullError",
     "StoreLockedError",

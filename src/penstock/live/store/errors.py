@@ -4,6 +4,7 @@ PenstockError
 ├── MisuseError
 │   ├── StoreRefusedError       the store cannot be opened, or not by this broker
 │   │   ├── NotAStoreError      the file is something else
+│   │   ├── StoreDamagedError   acknowledged commits are missing or changed; says what to do
 │   │   ├── StoreVersionError   another format version wrote it
 │   │   ├── StoreOwnerError     it belongs to another overlay or broker: a copy, or a wrong path
 │   │   └── StoreLockedError    a process has it open already
@@ -18,6 +19,9 @@ PenstockError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from penstock.model.errors import MisuseError, PeerError, PenstockError
 from penstock.model.tick import TickRange
 
@@ -27,6 +31,7 @@ __all__ = [
     "CorruptRecordError",
     "CorruptValueError",
     "NotAStoreError",
+    "StoreDamagedError",
     "StoreFailedError",
     "StoreFullError",
     "StoreLockedError",
@@ -42,6 +47,19 @@ class StoreRefusedError(MisuseError):
 
 class NotAStoreError(StoreRefusedError):
     """The file is something else, or too damaged to tell."""
+
+
+class StoreDamagedError(StoreRefusedError):
+    """Acknowledged commits are missing or changed, and the files were left as they are."""
+
+    def __init__(self, folder: Path, problems: Sequence[str], *, can_be_salvaged: bool = True) -> None:
+        remedy = "restore a copy"
+        if can_be_salvaged:
+            remedy += (
+                f", or run 'penstock store salvage {folder}', which keeps what is whole and marks the rest as lost"
+            )
+        super().__init__(f"store {folder} is damaged, and was left as it is ({'; '.join(problems)}): {remedy}")
+        self.problems = tuple(problems)
 
 
 class StoreVersionError(StoreRefusedError):
@@ -68,9 +86,9 @@ class CorruptRecordError(CorruptError):
     """Messages of a pubend cannot be read; what lies before and behind them can."""
 
     def __init__(self, pubend: str, ticks: TickRange, message_count: int) -> None:
+        count = f"{message_count:,} messages" if message_count else "an unknown number of messages"
         super().__init__(
-            f"pubend {pubend!r}: the stored record of ticks {ticks.first} to {ticks.last} "
-            f"({message_count:,} messages) is damaged"
+            f"pubend {pubend!r}: the stored record of ticks {ticks.first} to {ticks.last} ({count}) is damaged"
         )
         self.pubend, self.ticks, self.message_count = pubend, ticks, message_count
 

@@ -2,8 +2,10 @@
 
 An index has their names, and of large ones the beginning that a start needs; their bytes are apart, so that a start
 does not read them. Damage must never make a record look as if it had not been there, for then a broker would deny what
-it has recorded: every row of the index has a checksum, and their number and digest are kept, too. A record that is
+it has recorded: every row of the index has a checksum, and their tally is in the totals of the store. A record that is
 damaged is named, and its space not used again; an index that is damaged is put aside with all that belongs to it.
+
+No place is used twice, so an older version of a row never looks like the one that was written last.
 """
 
 from __future__ import annotations
@@ -12,42 +14,26 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
-from zlib import crc32
 
 from penstock.broker.durable import Change, KeepRecord, needed_at_start
+from penstock.live.store.books import Books
 from penstock.live.store.sealed import seal, unseal
+from penstock.live.store.totals import ROW_ERRORS, Tally, Totals, kept_checksum, schema_checksum
 
-__all__ = ["KEPT_SCHEMA", "KeptFound", "KeptPart", "KeptRecords", "KeptTotal"]
+__all__ = ["KEPT_SCHEMA", "KeptFound", "KeptPart", "KeptRecords"]
 
 KEPT_SCHEMA: Final = (
     """CREATE TABLE kept (
         name TEXT PRIMARY KEY, place INTEGER NOT NULL, checksum INTEGER NOT NULL, start BLOB
     ) WITHOUT ROWID""",
     "CREATE TABLE kept_bodies (place INTEGER PRIMARY KEY, stored BLOB NOT NULL)",
-    "CREATE TABLE kept_total (records INTEGER NOT NULL, digest INTEGER NOT NULL)",
-    "INSERT INTO kept_total VALUES (0, 0)",
 )
 _ROWS_MAX: Final = 64
 """Records that one statement writes or reads; a power of two."""
 _TABLES: Final = ("kept", "kept_bodies", "kept_total")
+"""All that belongs to kept records; the last one up to format 2."""
 
 _Item = TypeVar("_Item")
-
-
-@dataclass(slots=True, frozen=True)
-class KeptTotal:
-    """How many records there are, and the checksums of all of them in one."""
-
-    records: int = 0
-    digest: int = 0
-
-    def plus(self, checksum: int) -> KeptTotal:
-        """With one more record."""
-        return KeptTotal(self.records + 1, self.digest ^ checksum)
-
-    def minus(self, checksum: int) -> KeptTotal:
-        """With one less."""
-        return KeptTotal(self.records - 1, self.digest ^ checksum)
 
 
 @dataclass(slots=True)
@@ -75,60 +61,52 @@ class KeptPart:
 class KeptRecords:
     """The kept records in the database of a store."""
 
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database = database
-        stored = _stored_total(database)
-        self.total = stored or KeptTotal()
-        """As of the last commit, which replaces it when it is durable."""
-        self.is_damaged = stored is None
+    def __init__(self, database: sqlite3.Connection, books: Books) -> None:
+        self._database, self._books = database, books
+        self.is_damaged = False
         """Whether damage was met that keeps records from being written: all must be put aside, outside a commit."""
         self._was_put_aside = False
-        if self.is_damaged:
-            self.put_aside()
 
     # Writing: all but ``put_aside`` within the transaction of a commit.
 
-    def write(self, changes: Iterable[Change]) -> KeptTotal:
-        """Write the last word on each record, removals first as they make room; gives the new total."""
+    def write(self, changes: Iterable[Change], totals: Totals) -> None:
+        """Write the last word on each record, removals first as they make room; counts it in the totals."""
         last: dict[str, bytes | None] = {}
         for change in changes:
             if isinstance(change, KeepRecord):
                 last.pop(change.name, None)
                 last[change.name] = change.value
         if not last:
-            return self.total
+            return
         try:
-            return self._write(last)
+            self._write(last, totals)
         except sqlite3.DatabaseError as error:
             self.is_damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
             raise
 
-    def _write(self, last: dict[str, bytes | None]) -> KeptTotal:
+    def _write(self, last: dict[str, bytes | None], totals: Totals) -> None:
         """Many records with one statement each: between statements a busy event loop takes the GIL."""
-        total = self.total
         before = self._rows(list(last))
         for _, checksum in before.values():
-            total = total.minus(checksum)
+            totals.kept.remove(checksum)
         self._drop_bodies(before)
         for names in _parts([name for name in before if last[name] is None]):
             self._database.execute(f"DELETE FROM kept WHERE name IN ({_marks(names)})", names)  # noqa: S608
         for records in _parts([(name, value) for name, value in last.items() if value is not None]):
-            total = self._put(records, total)
-        self._database.execute("UPDATE kept_total SET records=?, digest=?", (total.records, total.digest))
-        return total
+            self._put(records, totals)
 
-    def _put(self, records: Sequence[tuple[str, bytes]], total: KeptTotal) -> KeptTotal:
-        (top,) = self._database.execute("SELECT coalesce(max(place), 0) FROM kept_bodies").fetchone()
+    def _put(self, records: Sequence[tuple[str, bytes]], totals: Totals) -> None:
         bodies: list[int | bytes] = []
         rows: list[str | int | bytes | None] = []
-        for place, (name, value) in enumerate(records, start=top + 1):
+        for place, (name, value) in enumerate(records, start=totals.kept_place + 1):
             bodies += (place, seal(name, value))
-            checksum, start = _checksum(name, place), needed_at_start(name, value)
+            checksum = kept_checksum(name, place)
+            start = needed_at_start(name, value)
             rows += (name, place, checksum, seal(name, start) if len(start) < len(value) else None)
-            total = total.plus(checksum)
+            totals.kept.add(checksum)
+            totals.kept_place = place
         self._database.execute(f"INSERT INTO kept_bodies VALUES {_marks(records, '(?, ?)')}", bodies)  # noqa: S608
         self._database.execute(f"INSERT OR REPLACE INTO kept VALUES {_marks(records, '(?, ?, ?, ?)')}", rows)  # noqa: S608
-        return total
 
     def _rows(self, names: Sequence[str]) -> dict[str, tuple[int, int]]:
         """Place and checksum of those that there are."""
@@ -148,6 +126,8 @@ class KeptRecords:
 
     def put_aside(self) -> None:
         """Begin anew, and leave the space of what was there: freeing damaged pages might hand out those of others."""
+        totals = self._books.totals.next()
+        totals.kept = Tally()
         self._database.execute("BEGIN IMMEDIATE")
         try:
             tables = [name for (name,) in self._database.execute("SELECT name FROM sqlite_schema WHERE type='table'")]
@@ -157,12 +137,16 @@ class KeptRecords:
                     self._database.execute(f"ALTER TABLE {table} RENAME TO damaged_{len(tables)}_{table}")
             for statement in KEPT_SCHEMA:
                 self._database.execute(statement)
+            totals.schema = schema_checksum(self._database)
+            self._books.write(totals)
             self._database.execute("COMMIT")
         except BaseException:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
             raise
-        self.total, self.is_damaged, self._was_put_aside = KeptTotal(), False, True
+        self._books.adopt(totals)
+        self.is_damaged = False
+        self._was_put_aside = True
 
     # Reading.
 
@@ -224,29 +208,16 @@ class KeptRecords:
     def _index(self) -> list[tuple[int, str, object]] | None:
         """Place, name and beginning of every record; None if there is any doubt that these are all."""
         rows: list[tuple[int, str, object]] = []
-        digest = 0
+        found = Tally()
         try:
             for name, place, checksum, start in self._database.execute("SELECT name, place, checksum, start FROM kept"):
-                if checksum != _checksum(name, place):
+                if checksum != kept_checksum(name, place):
                     return None
-                digest ^= checksum
+                found.add(checksum)
                 rows.append((place, name, start))
-        except (sqlite3.DatabaseError, AttributeError, TypeError, OverflowError):
-            # Other types than were written are damage, too.
+        except ROW_ERRORS:
             return None
-        return rows if KeptTotal(len(rows), digest) == self.total else None
-
-
-def _stored_total(database: sqlite3.Connection) -> KeptTotal | None:
-    try:
-        rows = database.execute("SELECT records, digest FROM kept_total").fetchall()
-    except sqlite3.DatabaseError:
-        return None
-    return KeptTotal(*rows[0]) if len(rows) == 1 else None
-
-
-def _checksum(name: str, place: int) -> int:
-    return crc32(place.to_bytes(8), crc32(name.encode()))
+        return rows if found == self._books.totals.kept else None
 
 
 def _parts(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:

@@ -7,25 +7,25 @@ commit) and acknowledges when ``commit`` has returned. Synchronous, and confined
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Generator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from shutil import disk_usage
 from typing import Any
 
 from penstock.broker.durable import Append, Change, Recovered, RecoveredPubend, Trim, space_bytes
-from penstock.live.store.batch import BatchDamagedError, unpack_batch
-from penstock.live.store.database import FILE_NAME, Recovery, open_database
-from penstock.live.store.errors import CorruptRecordError, CorruptValueError, StoreFailedError, StoreFullError
+from penstock.live.store.database import FILE_NAME, OpenDatabase, open_database
+from penstock.live.store.errors import CorruptValueError, StoreFailedError, StoreFullError
 from penstock.live.store.kept import KeptFound, KeptPart, KeptRecords
-from penstock.live.store.pubend_state import PubendState, load_states, signed, unsigned
+from penstock.live.store.pubend_state import PubendState
+from penstock.live.store.publishers import Publishers
+from penstock.live.store.reading import LogPart, LogReader
 from penstock.live.store.reserve import RESERVE_BYTES, Reserve
 from penstock.live.store.sealed import unseal
+from penstock.live.store.totals import ROW_ERRORS, publisher_checksum
 from penstock.live.store.writing import Writing
-from penstock.model.tick import TICK_MAX, TICK_MIN, Tick, TickRange
+from penstock.model.tick import Tick, TickRange
 
-__all__ = ["LogPart", "LogStore"]
+__all__ = ["LogStore"]
 
 _SLACK_BYTES = 1 << 20
 _OPENING_BYTES = 16 << 20
@@ -34,39 +34,21 @@ _RESERVE = "reserve"
 _Messages = list[tuple[Tick, bytes]]
 
 
-@dataclass(slots=True, frozen=True)
-class _Batch:
-    """Where a stored batch is."""
-
-    ticks: TickRange
-    message_count: int
-    size_bytes: int
-    place: int
-
-
-@dataclass(slots=True, frozen=True)
-class LogPart:
-    """What a read found: all messages from the first tick asked for up to the last one given here."""
-
-    messages: _Messages
-    last: Tick
-    damaged: CorruptRecordError | None = None
-    """What made the read end there, if a record right behind cannot be read."""
-
-
 class LogStore:
     """The logs of all pubends of a broker, in one folder."""
 
-    def __init__(self, database: sqlite3.Connection, folder: Path, recovery: Recovery, reserve_bytes: int) -> None:
-        self._database, self._folder = database, folder
+    def __init__(self, opened: OpenDatabase, folder: Path, reserve_bytes: int) -> None:
+        self._database, self._folder = opened.connection, folder
+        self._books = opened.books
         self._reserve = Reserve(folder / _RESERVE, reserve_bytes)
         self._reserve.hold()
-        self._states = load_states(database)
-        self._kept = KeptRecords(database)
+        self._states = opened.states
+        self._publishers = Publishers(self._database)
+        self._kept = KeptRecords(self._database, self._books)
         self.kept_found = KeptFound()
         """Of the kept records, what was found by the last ``recovered``."""
         self._failure = ""
-        self.recovery = recovery
+        self.recovery = opened.recovery
 
     @classmethod
     def open(
@@ -78,7 +60,7 @@ class LogStore:
         bytes_max: int | None = None,
         reserve_bytes: int = RESERVE_BYTES,
     ) -> LogStore:
-        """Open or make the store in a folder; refuses one that is foreign, of another format or in use.
+        """Open or make the store in a folder; refuses one that is foreign, damaged, of another format or in use.
 
         At ``bytes_max`` of file size the store is full, like a disk; the file never shrinks, but trimmed space is
         used again. The reserve is disk space set aside for trims on a full disk.
@@ -86,18 +68,18 @@ class LogStore:
         # Opening needs some space, too: what it was set aside for is to make room.
         if path.is_dir() and disk_usage(path).free < _OPENING_BYTES:
             (path / _RESERVE).unlink(missing_ok=True)
-        database, recovery = open_database(path, overlay=overlay, broker=broker, bytes_max=bytes_max)
-        try:
-            return cls(database, path, recovery, reserve_bytes)
-        except (sqlite3.Error, LookupError, TypeError) as error:
-            database.close()
-            raise StoreFailedError(f"store {path} cannot be read, its index is damaged: {error!r}") from error
+        return cls(open_database(path, overlay=overlay, broker=broker, bytes_max=bytes_max), path, reserve_bytes)
 
     def close(self) -> None:
         """Let go of the files; what was committed stays, and what was not has never been there."""
         self._database.close()
+        self._books.close()
 
     # Writing.
+
+    def leave_out_syncs(self) -> None:
+        """For a store that nobody relies on before its files are synced by whoever fills it."""
+        self._database.execute("PRAGMA synchronous=OFF")
 
     def commit(self, changes: Sequence[Change]) -> None:
         """Make the changes durable, all or none: appends, then trims, then the rest in their order."""
@@ -111,24 +93,29 @@ class LogStore:
             # Whatever only makes room, or is small, may use the reserve; a log that was moved begins anew in place.
             if not _body_bytes(changes):
                 self._reserve.release()
-            if not self._moved_log():
+            if not self.move_log():
                 raise
             self._commit(changes)
 
-    def _commit(self, changes: Sequence[Change]) -> None:
-        # States are copied on first use, so that a failed commit leaves the old ones.
-        writing = Writing(self._database, self._states)
+    def _commit(self, changes: Sequence[Change], *, lost: tuple[str, TickRange] | None = None) -> None:
+        # States are copied on first use, and totals here, so that a failed commit leaves the old ones.
+        totals = self._books.totals.next()
+        writing = Writing(self._database, self._states, self._publishers, totals)
         writing.check(changes)
         try:
             self._database.execute("BEGIN IMMEDIATE")
             writing.write(changes)
-            total = self._kept.write(changes)
+            if lost is not None:
+                writing.put_lost(*lost)
+            self._kept.write(changes, totals)
+            self._books.write(totals)
             self._database.execute("COMMIT")
         except BaseException as error:
             self._roll_back(error)
             raise
         self._states.update(writing.touched)
-        self._kept.total = total
+        self._publishers.adopt(writing.publishers)
+        self._books.adopt(totals)
 
     def _check_room(self, new_bytes: int) -> None:
         """Without the reserve, messages may only go where trimmed ones have been: the rest is for trims."""
@@ -141,7 +128,7 @@ class LogStore:
         (page_bytes,) = self._query("PRAGMA page_size").fetchone()
         return int(pages) * int(page_bytes)
 
-    def _moved_log(self) -> bool:
+    def move_log(self) -> bool:
         """Try to move the write-ahead log into the database; says whether all of it went."""
         try:
             busy, frames, moved = self._database.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
@@ -150,6 +137,10 @@ class LogStore:
                 return False
             raise self._failed(error) from error
         return not busy and bool(frames == moved)
+
+    def mark_lost(self, pubend: str, ticks: TickRange) -> None:
+        """Record that messages with these ticks, above all others, may have been lost: reads report them as damaged."""
+        self._commit([Append(pubend)], lost=(pubend, ticks))
 
     def trim(self, pubend: str, below_tick: Tick) -> None:
         """Drop all messages below a tick, in as many commits as it takes."""
@@ -167,6 +158,9 @@ class LogStore:
         except sqlite3.Error as second:
             self._failure = f"store {self._folder} failed, and could not undo: {second}"
             raise StoreFailedError(self._failure) from error
+        if isinstance(error, StoreFailedError):
+            self._failure = f"store {self._folder} failed: {error}"
+            raise StoreFailedError(self._failure) from error
         if not isinstance(error, sqlite3.Error):
             return
         if _is_full(error):
@@ -175,7 +169,7 @@ class LogStore:
 
     def _failed(self, error: sqlite3.Error) -> StoreFailedError:
         """Refuse from now on: after a failed sync the system may have dropped bytes, and will not say so twice."""
-        self._failure = f"store {self._folder} failed: {error}; open it anew"
+        self._failure = f"store {self._folder} failed: {error}; {_remedy(self._folder, error)}"
         return StoreFailedError(self._failure)
 
     # Reading.
@@ -219,7 +213,7 @@ class LogStore:
         one finds it missing, and ``damaged_values`` names them. For kept records ``kept_found`` does.
         """
         sequences: dict[int, dict[bytes, int]] = {}
-        for number, publisher, sequence in self._all("SELECT pubend, publisher, sequence FROM publishers"):
+        for number, publisher, sequence, _ in self._publisher_rows(""):
             sequences.setdefault(number, {})[publisher] = sequence
         pubends = {
             name: RecoveredPubend(
@@ -249,40 +243,8 @@ class LogStore:
 
     def read_part(self, pubend: str, first_tick: Tick, last_tick: Tick, *, bytes_max: int) -> LogPart:
         """Messages with these ticks in order, up to so many bytes of bodies but at least one, and how far that goes."""
-        first_tick, last_tick = max(first_tick, TICK_MIN), min(last_tick, TICK_MAX)
-        messages: _Messages = []
-        room = bytes_max
-        with closing(self._batches(pubend, first_tick, last_tick)) as batches:
-            for batch in batches:
-                try:
-                    stored = self._unpacked(pubend, batch)
-                except CorruptRecordError as error:
-                    return LogPart(messages, Tick(max(first_tick, batch.ticks.first) - 1), error)
-                if first_tick <= batch.ticks.first and batch.ticks.last <= last_tick and batch.size_bytes <= room:
-                    messages += stored
-                    room -= batch.size_bytes
-                    continue
-                for tick, body in stored:
-                    if first_tick <= tick <= last_tick:
-                        if len(body) > room and messages:
-                            # Not up to the one that did not fit: the broker may ask anew from here, to the same effect.
-                            return LogPart(messages, messages[-1][0])
-                        messages.append((tick, body))
-                        room -= len(body)
-        return LogPart(messages, self._silent_until(pubend, last_tick))
-
-    def _silent_until(self, pubend: str, tick: Tick) -> Tick:
-        """The last tick before the next stored message, looking from this one upwards."""
-        if tick >= TICK_MAX:
-            return tick
-        with closing(self._batches(pubend, Tick(tick + 1), TICK_MAX)) as batches:
-            following = next(batches, None)
-        if following is None:
-            return TICK_MAX
-        if following.ticks.first > tick:
-            return Tick(following.ticks.first - 1)
-        # In the midst of a batch: looking into it would cost more than being asked again.
-        return tick
+        reader = LogReader(self._database, self._folder, pubend, self._state(pubend).number)
+        return reader.part(first_tick, last_tick, bytes_max=bytes_max)
 
     def read(self, pubend: str, first_tick: Tick, last_tick: Tick, *, bytes_max: int) -> _Messages:
         """The messages of ``read_part``; nothing comes back only if there is nothing more.
@@ -296,20 +258,25 @@ class LogStore:
 
     def damaged(self, pubend: str) -> list[TickRange]:
         """Read all that is stored of a pubend, and name what cannot be read."""
-        ranges = []
-        with closing(self._batches(pubend, TICK_MIN, TICK_MAX)) as batches:
-            for batch in batches:
-                try:
-                    self._unpacked(pubend, batch)
-                except CorruptRecordError as error:
-                    ranges.append(error.ticks)
-        return ranges
+        return LogReader(self._database, self._folder, pubend, self._state(pubend).number).damaged()
 
     def sequence_of(self, pubend: str, publisher: bytes) -> int | None:
         """The highest sequence number of a publisher, if it is remembered."""
         key = (self._state(pubend).number, publisher)
-        found = self._query("SELECT sequence FROM publishers WHERE pubend=? AND publisher=?", *key).fetchone()
-        return None if found is None else int(found[0])
+        found = self._publisher_rows("WHERE pubend=? AND publisher=?", *key)
+        return found[0][2] if found else None
+
+    def _publisher_rows(self, where: str, *parameters: int | bytes) -> list[tuple[int, bytes, int, int]]:
+        """Rows of publishers, each of which is checked."""
+        query = f"SELECT pubend, publisher, sequence, tick, checksum FROM publishers {where}"  # noqa: S608 - ours
+        rows = self._all(query, *parameters)
+        try:
+            for *row, checksum in rows:
+                if publisher_checksum(*row) != checksum:
+                    raise StoreFailedError(f"store {self._folder} cannot be read: a row of publishers is damaged")
+        except ROW_ERRORS as error:
+            raise self._unreadable(error) from error
+        return [(pubend, publisher, sequence, tick) for pubend, publisher, sequence, tick, _ in rows]
 
     def publisher_count(self, pubend: str) -> int:
         """Publishers whose sequence numbers are remembered."""
@@ -334,59 +301,31 @@ class LogStore:
     def _state(self, pubend: str) -> PubendState:
         return self._states.get(pubend) or PubendState()
 
-    def _batches(self, pubend: str, first_tick: Tick, last_tick: Tick) -> Generator[_Batch, None, None]:
-        """The stored batches that may have messages with these ticks, in order."""
-        if first_tick > last_tick:
-            return
-        number = self._state(pubend).number
-        # The batch that begins before the first tick may reach beyond it.
-        start = "SELECT max(first) FROM batches WHERE pubend=? AND first<=?"
-        (before,) = self._query(start, number, signed(first_tick)).fetchone()
-        lowest = signed(first_tick) if before is None else before
-        found = "SELECT first, last, messages, bytes, place FROM batches WHERE pubend=? AND first BETWEEN ? AND ?"
-        with closing(self._query(f"{found} ORDER BY first", number, lowest, signed(last_tick))) as rows:
-            while row := self._next(rows):
-                first, last, messages, size_bytes, place = row
-                ticks = TickRange(unsigned(first), unsigned(last))
-                if ticks.last >= first_tick:
-                    yield _Batch(ticks, messages, size_bytes, place)
-
-    def _unpacked(self, pubend: str, batch: _Batch) -> _Messages:
-        try:
-            (stored,) = self._database.execute("SELECT stored FROM bodies WHERE place=?", (batch.place,)).fetchone()
-            messages = unpack_batch(batch.ticks.first, stored)
-            if (len(messages), messages[-1][0]) != (batch.message_count, batch.ticks.last):
-                raise BatchDamagedError("it is not what the index says")
-            return messages
-        except (BatchDamagedError, sqlite3.DatabaseError, TypeError) as error:
-            # A row that is missing counts like one whose page SQLite cannot follow: the index says what was there.
-            raise CorruptRecordError(pubend, batch.ticks, batch.message_count) from error
-
     def _query(self, statement: str, *parameters: int | str | bytes) -> sqlite3.Cursor:
         try:
             return self._database.execute(statement, parameters)
         except sqlite3.DatabaseError as error:
             raise self._unreadable(error) from error
 
-    def _all(self, statement: str) -> list[tuple[Any, ...]]:
+    def _all(self, statement: str, *parameters: int | str | bytes) -> list[tuple[Any, ...]]:
         try:
-            return self._database.execute(statement).fetchall()
+            return self._database.execute(statement, parameters).fetchall()
         except sqlite3.DatabaseError as error:
             raise self._unreadable(error) from error
 
-    def _next(self, rows: sqlite3.Cursor) -> tuple[int, ...] | None:
-        try:
-            row: tuple[int, ...] | None = rows.fetchone()
-        except sqlite3.DatabaseError as error:
-            raise self._unreadable(error) from error
-        return row
-
-    def _unreadable(self, error: sqlite3.DatabaseError) -> StoreFailedError:
+    def _unreadable(self, error: Exception) -> StoreFailedError:
         return StoreFailedError(f"store {self._folder} cannot be read: {error}")
 
 
 def _is_full(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+
+
+def _remedy(folder: Path, error: sqlite3.Error) -> str:
+    """What is to be done after an error of the database."""
+    if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CORRUPT:
+        return f"if it fails again when it is opened anew, run 'penstock store salvage {folder}'"
+    return "open it anew"
 
 
 def _body_bytes(changes: Sequence[Change]) -> int:

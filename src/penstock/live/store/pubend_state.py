@@ -6,21 +6,13 @@ disk can come to disagree with what is stored.
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass
 
 from penstock.model.tick import TICK_MIN, Tick
 
-__all__ = ["PubendState", "load_states", "signed", "unsigned"]
+__all__ = ["PubendState", "signed", "unsigned", "unsigned_or_none"]
 
 _OFFSET = 2**63
-
-# Batches that are out of order or overlap: the index has no checksums, but most damage to it shows here.
-_DISORDER = """
-SELECT count(*) FROM (
-    SELECT first, last, messages, lag(last) OVER (PARTITION BY pubend ORDER BY first) AS before FROM batches
-) WHERE first > last OR first <= before OR messages NOT BETWEEN 1 AND last - first + 1
-"""
 
 
 @dataclass(slots=True)
@@ -29,6 +21,8 @@ class PubendState:
 
     number: int = 0
     """Its key in the tables; 0 while it has no row."""
+    checksum: int = 0
+    """The one of its row."""
     lease: Tick | None = None
     first_tick: Tick | None = None
     last_tick: Tick | None = None
@@ -42,25 +36,6 @@ class PubendState:
         return self.trimmed_below if self.last_tick is None else max(self.trimmed_below, self.last_tick + 1)
 
 
-def load_states(database: sqlite3.Connection) -> dict[str, PubendState]:
-    """The states of all pubends, by name; raises LookupError if the index cannot be right."""
-    (disorder,) = database.execute(_DISORDER).fetchone()
-    if disorder:
-        raise LookupError(f"{disorder} batches are out of order")
-    states: dict[str, PubendState] = {}
-    for number, name, lease, last, trimmed in database.execute(
-        "SELECT number, name, lease, last, trimmed FROM pubends"
-    ):
-        states[name] = PubendState(number, _tick(lease), None, _tick(last), unsigned(trimmed))
-    totals = "SELECT pubend, min(first), max(last), sum(messages), sum(bytes) FROM batches GROUP BY pubend"
-    by_number = {state.number: state for state in states.values()}
-    for number, first, last, messages, size_bytes in database.execute(totals):
-        state = by_number[number]
-        state.first_tick, state.last_tick = unsigned(first), unsigned(last)
-        state.message_count, state.size_bytes = messages, size_bytes
-    return states
-
-
 def signed(tick: int) -> int:
     """A tick as SQLite can store it, in the same order: it has no unsigned integers."""
     return tick - _OFFSET
@@ -71,5 +46,6 @@ def unsigned(stored: int) -> Tick:
     return Tick(stored + _OFFSET)
 
 
-def _tick(stored: int | None) -> Tick | None:
+def unsigned_or_none(stored: int | None) -> Tick | None:
+    """The tick that was stored, if there was one."""
     return None if stored is None else unsigned(stored)

@@ -1,7 +1,8 @@
 """Turns the changes of one commit into rows, all but kept records, within the transaction that its caller has begun.
 
 Appends to the same pubend are stored as one, cut into batches of bounded size, so that reading one is cheap; states
-are changed in copies, which the caller takes over once the transaction is durable.
+and totals are changed in copies, which the caller takes over once the transaction is durable. Every row that is
+replaced or dropped is checked before: its checksum leaves the totals, and a wrong one would make them wrong for good.
 """
 
 from __future__ import annotations
@@ -9,14 +10,23 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Final
 
 from penstock.broker.durable import Append, Change, ForgetPublishers, SetValue, Trim
 from penstock.live.store.batch import BatchDamagedError, is_whole, pack_batch, unpack_batch
 from penstock.live.store.errors import ChangeRefusedError
 from penstock.live.store.pubend_state import PubendState, signed, unsigned
+from penstock.live.store.publishers import PublisherRow, Publishers, check_row, padded_count
 from penstock.live.store.sealed import seal
-from penstock.model.tick import TICK_MAX, TICK_MIN, Tick
+from penstock.live.store.totals import (
+    Totals,
+    batch_checksum,
+    named_checksum,
+    pubend_checksum,
+    publisher_checksum,
+)
+from penstock.model.tick import TICK_MAX, TICK_MIN, Tick, TickRange
 
 __all__ = ["BATCH_BYTES_MAX", "BATCH_MESSAGES_MAX", "Writing"]
 
@@ -30,13 +40,25 @@ _ROWS_MAX: Final = 128
 _SEQUENCE_MAX: Final = 2**63 - 1
 
 _Message = tuple[Tick, bytes]
+_Row = tuple[int, int, int, int, int, int, int]
+"""A batch: pubend, first, last, messages, bytes, place, checksum of the body."""
 
 
 class Writing:
     """One commit under way."""
 
-    def __init__(self, database: sqlite3.Connection, states: dict[str, PubendState]) -> None:
+    def __init__(
+        self,
+        database: sqlite3.Connection,
+        states: dict[str, PubendState],
+        publishers: Publishers,
+        totals: Totals,
+    ) -> None:
         self._database, self._states = database, states
+        self._publishers = publishers
+        self._totals = totals
+        self.publishers: dict[tuple[int, bytes], PublisherRow | None] = {}
+        """New rows of publishers; None for those that were dropped."""
         self._appended: dict[str, list[_Message]] = {}
         self.touched: dict[str, PubendState] = {}
 
@@ -99,12 +121,29 @@ class Writing:
         match change:
             case ForgetPublishers(pubend, below_tick):
                 state = self.touched.get(pubend) or self._states.get(pubend) or PubendState()
-                key = (state.number, signed(below_tick))
-                self._database.execute("DELETE FROM publishers WHERE pubend=? AND tick<?", key)
-            case SetValue(name, None):
-                self._database.execute("DELETE FROM named WHERE name=?", (name,))
-            case SetValue(name, bytes(value)):
-                self._database.execute("INSERT OR REPLACE INTO named VALUES (?, ?)", (name, seal(name, value)))
+                self._forget(state.number, signed(below_tick))
+            case SetValue(name, value):
+                self._set_value(name, value)
+
+    def _forget(self, pubend: int, below: int) -> None:
+        where = "FROM publishers WHERE pubend=? AND tick<?"
+        found = self._database.execute(f"SELECT publisher, sequence, tick, checksum {where}", (pubend, below))
+        for publisher, sequence, tick, checksum in found:
+            check_row(publisher_checksum, (pubend, publisher, sequence, tick), checksum)
+            self._totals.publishers.remove(checksum)
+            self.publishers[pubend, publisher] = None
+        self._database.execute(f"DELETE {where}", (pubend, below))
+
+    def _set_value(self, name: str, value: bytes | None) -> None:
+        former = self._database.execute("SELECT stored FROM named WHERE name=?", (name,)).fetchone()
+        if former is not None:
+            self._totals.named.remove(named_checksum(name, former[0]))
+        if value is None:
+            self._database.execute("DELETE FROM named WHERE name=?", (name,))
+            return
+        stored = seal(name, value)
+        self._totals.named.add(named_checksum(name, stored))
+        self._database.execute("INSERT OR REPLACE INTO named VALUES (?, ?)", (name, stored))
 
     def _touch(self, pubend: str) -> PubendState:
         if pubend not in self.touched:
@@ -114,27 +153,45 @@ class Writing:
     def _put_pubend(self, pubend: str, state: PubendState) -> None:
         lease = None if state.lease is None else signed(state.lease)
         last = None if state.last_tick is None else signed(state.last_tick)
-        row = (pubend, lease, last, signed(state.trimmed_below))
         if state.number:
-            self._database.execute(
-                "UPDATE pubends SET name=?, lease=?, last=?, trimmed=? WHERE number=?", (*row, state.number)
-            )
+            self._totals.pubends.remove(state.checksum)
         else:
-            done = self._database.execute("INSERT INTO pubends (name, lease, last, trimmed) VALUES (?, ?, ?, ?)", row)
-            assert done.lastrowid
-            state.number = done.lastrowid
+            numbers = [each.number for known in (self._states, self.touched) for each in known.values()]
+            state.number = max(numbers) + 1
+        row = (state.number, pubend, lease, last, signed(state.trimmed_below))
+        state.checksum = pubend_checksum(*row)
+        self._totals.pubends.add(state.checksum)
+        self._totals.highest_tick = max(self._totals.highest_tick, state.lease or 0)
+        self._database.execute("INSERT OR REPLACE INTO pubends VALUES (?, ?, ?, ?, ?, ?)", (*row, state.checksum))
 
     def _put_batch(self, state: PubendState, batch: Sequence[_Message]) -> None:
         first, last = batch[0][0], batch[-1][0]
         size_bytes = sum(len(body) for _, body in batch)
-        place = self._database.execute("INSERT INTO bodies (stored) VALUES (?)", (pack_batch(batch),)).lastrowid
-        row = (state.number, signed(first), signed(last), len(batch), size_bytes, place)
-        self._database.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)", row)
+        stored = pack_batch(batch)
+        place = self._database.execute("INSERT INTO bodies (stored) VALUES (?)", (stored,)).lastrowid
+        assert place
+        body = int.from_bytes(stored[:4])
+        self._put_row(state, (state.number, signed(first), signed(last), len(batch), size_bytes, place, body))
+
+    def put_lost(self, pubend: str, ticks: TickRange) -> None:
+        """Store a batch without a body, which reads report as damaged."""
+        state = self.touched[pubend]
+        assert ticks.first >= state.next_tick, f"pubend {pubend!r}: tick {ticks.first} is below {state.next_tick}"
+        row = (state.number, signed(ticks.first), signed(ticks.last), 0, 0, 0, 0)
+        self._put_row(state, row)
+
+    def _put_row(self, state: PubendState, row: _Row) -> None:
+        """Store a row of the index above all others of its pubend."""
+        first, last = unsigned(row[1]), unsigned(row[2])
+        checksum = batch_checksum(row)
+        self._totals.batches.add(checksum)
+        self._totals.highest_tick = max(self._totals.highest_tick, last)
+        self._database.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, checksum))
         if state.first_tick is None or first < state.first_tick:
             state.first_tick = first
         state.last_tick = last if state.last_tick is None else max(last, state.last_tick)
-        state.message_count += len(batch)
-        state.size_bytes += size_bytes
+        state.message_count += row[3]
+        state.size_bytes += row[4]
 
     def _put_sequences(self, changes: Sequence[Append]) -> None:
         """Remember the publishers, many with one statement: between statements a busy event loop takes the GIL."""
@@ -151,14 +208,26 @@ class Writing:
             self._put_publishers(rows[start : start + _ROWS_MAX])
 
     def _put_publishers(self, rows: list[tuple[int, bytes, int, int]]) -> None:
+        former = self._publishers.former(rows)
+        removed = digest = 0
+        values: list[int | bytes] = []
+        for pubend, publisher, sequence, tick in rows:
+            key = (pubend, publisher)
+            if (found := former.get(key)) is not None:
+                removed += 1
+                digest ^= found[2]
+                sequence = max(sequence, found[0])  # noqa: PLW2901 - what is stored may be higher
+                tick = max(tick, found[1])  # noqa: PLW2901
+            checksum = publisher_checksum(pubend, publisher, sequence, tick)
+            digest ^= checksum
+            values += (pubend, publisher, sequence, tick, checksum)
+            self.publishers[key] = (sequence, tick, checksum)
+        self._totals.publishers.rows += len(rows) - removed
+        self._totals.publishers.digest ^= digest
         # The last row repeated does no harm, and leaves few different statements, which SQLite keeps prepared.
-        padded = rows + rows[-1:] * ((1 << (len(rows) - 1).bit_length()) - len(rows))
-        self._database.execute(
-            f"INSERT INTO publishers VALUES {', '.join(['(?, ?, ?, ?)'] * len(padded))} "  # noqa: S608 - question marks
-            "ON CONFLICT (pubend, publisher) DO UPDATE SET "
-            "sequence=max(sequence, excluded.sequence), tick=max(tick, excluded.tick)",
-            [value for row in padded for value in row],
-        )
+        padded = padded_count(len(rows))
+        values += values[-5:] * (padded - len(rows))
+        self._database.execute(_insert_publishers(padded), values)
 
     def _trim(self, change: Trim) -> None:
         state = self._touch(change.pubend)
@@ -167,14 +236,17 @@ class Writing:
         state.trimmed_below, at_most = change.below_tick, change.batches_max
         below = signed(change.below_tick)
         found = self._database.execute(
-            "SELECT first, last, messages, bytes, place FROM batches WHERE pubend=? AND first<? ORDER BY first LIMIT ?",
+            "SELECT pubend, first, last, messages, bytes, place, body, checksum FROM batches "
+            "WHERE pubend=? AND first<? ORDER BY first LIMIT ?",
             (state.number, below, at_most),
         ).fetchall()
-        for first, last, messages, size_bytes, place in found:
-            if last < below:
-                self._drop(state, first, messages, size_bytes, place)
+        for *columns, checksum in found:
+            row: _Row = tuple(columns)
+            check_row(lambda *row: batch_checksum(row), row, checksum)
+            if row[2] < below:
+                self._drop(state, row, checksum)
             else:
-                self._shorten(state, change.below_tick, (first, messages, size_bytes, place))
+                self._shorten(state, change.below_tick, row, checksum)
         oldest = "SELECT min(first) FROM batches WHERE pubend=?"
         (first,) = self._database.execute(oldest, (state.number,)).fetchone()
         state.first_tick = None if first is None else unsigned(first)
@@ -183,20 +255,22 @@ class Writing:
             state.trimmed_below = min(change.below_tick, state.first_tick)
         self._put_pubend(change.pubend, state)
 
-    def _drop(self, state: PubendState, first: int, messages: int, size_bytes: int, place: int) -> None:
-        self._drop_body(first, place)
+    def _drop(self, state: PubendState, row: _Row, checksum: int) -> None:
+        _, first, _, messages, size_bytes, place, body = row
+        self._drop_body(first, place, body)
         self._database.execute("DELETE FROM batches WHERE pubend=? AND first=?", (state.number, first))
+        self._totals.batches.remove(checksum)
         state.message_count -= messages
         state.size_bytes -= size_bytes
 
-    def _drop_body(self, first: int, place: int) -> None:
+    def _drop_body(self, first: int, place: int, body: int) -> None:
         """Free the bytes of a batch, unless they are damaged.
 
         Damaged pages may lead into those of other batches, and freeing them would hand those out: they are left unused.
         """
         try:
             found = self._database.execute("SELECT stored FROM bodies WHERE place=?", (place,)).fetchone()
-            if found is None or not is_whole(unsigned(first), found[0]):
+            if found is None or int.from_bytes(found[0][:4]) != body or not is_whole(unsigned(first), found[0]):
                 return
         except (sqlite3.DatabaseError, TypeError) as error:
             if isinstance(error, sqlite3.DatabaseError) and not _is_corrupt(error):
@@ -204,21 +278,32 @@ class Writing:
             return
         self._database.execute("DELETE FROM bodies WHERE place=?", (place,))
 
-    def _shorten(self, state: PubendState, below: Tick, row: tuple[int, int, int, int]) -> None:
+    def _shorten(self, state: PubendState, below: Tick, row: _Row, checksum: int) -> None:
         """Keep the later part of the batch in which a trim ends."""
-        first, messages, size_bytes, place = row
+        pubend, first, last, messages, size_bytes, place, body = row
         try:
             (stored,) = self._database.execute("SELECT stored FROM bodies WHERE place=?", (place,)).fetchone()
+            if int.from_bytes(stored[:4]) != body:
+                raise BatchDamagedError("it is not what the index says")
             kept = [message for message in unpack_batch(unsigned(first), stored) if message[0] >= below]
         except (BatchDamagedError, sqlite3.DatabaseError, TypeError) as error:
             if isinstance(error, sqlite3.DatabaseError) and not _is_corrupt(error):
                 raise
             # It must stay, or its ticks would look like silence; under its new first tick it is as damaged as before.
-            where = (signed(below), state.number, first)
-            self._database.execute("UPDATE batches SET first=? WHERE pubend=? AND first=?", where)
+            changed = batch_checksum((pubend, signed(below), last, messages, size_bytes, place, body))
+            self._totals.batches.remove(checksum)
+            self._totals.batches.add(changed)
+            where = (signed(below), changed, state.number, first)
+            self._database.execute("UPDATE batches SET first=?, checksum=? WHERE pubend=? AND first=?", where)
             return
-        self._drop(state, first, messages, size_bytes, place)
+        self._drop(state, row, checksum)
         self._put_batch(state, kept)
+
+
+@cache
+def _insert_publishers(rows: int) -> str:
+    marks = ", ".join(["(?, ?, ?, ?, ?)"] * rows)
+    return f"INSERT OR REPLACE INTO publishers VALUES {marks}"  # noqa: S608 - question marks
 
 
 def _is_corrupt(error: sqlite3.DatabaseError) -> bool:

@@ -1,0 +1,152 @@
+"""Reads the stored messages of one pubend, and names the ticks of records that are damaged."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.live.store.batch import BatchDamagedError, unpack_batch
+from penstock.live.store.errors import CorruptRecordError, StoreFailedError
+from penstock.live.store.pubend_state import signed, unsigned
+from penstock.live.store.totals import ROW_ERRORS, batch_checksum
+from penstock.model.tick import TICK_MAX, TICK_MIN, Tick, TickRange
+
+__all__ = ["LogPart", "LogReader"]
+
+_Messages = list[tuple[Tick, bytes]]
+
+
+@dataclass(slots=True, frozen=True)
+class _Batch:
+    """Where a stored batch is."""
+
+    ticks: TickRange
+    message_count: int
+    size_bytes: int
+    place: int
+    body: int
+    """The checksum that its bytes begin with."""
+
+
+@dataclass(slots=True, frozen=True)
+class LogPart:
+    """What a read found: all messages from the first tick asked for up to the last one given here."""
+
+    messages: _Messages
+    last: Tick
+    damaged: CorruptRecordError | None = None
+    """What made the read end there, if a record right behind cannot be read."""
+
+
+class LogReader:
+    """The log of a pubend, by the number that it has in the tables."""
+
+    def __init__(self, database: sqlite3.Connection, folder: Path, pubend: str, number: int) -> None:
+        self._database, self._folder = database, folder
+        self._pubend, self._number = pubend, number
+
+    def part(self, first_tick: Tick, last_tick: Tick, *, bytes_max: int) -> LogPart:
+        """Messages with these ticks in order, up to so many bytes of bodies but at least one, and how far that goes."""
+        first_tick, last_tick = max(first_tick, TICK_MIN), min(last_tick, TICK_MAX)
+        messages: _Messages = []
+        room = bytes_max
+        with closing(self._batches(first_tick, last_tick)) as batches:
+            for batch in batches:
+                try:
+                    stored = self._unpacked(batch)
+                except CorruptRecordError as error:
+                    return LogPart(messages, Tick(max(first_tick, batch.ticks.first) - 1), error)
+                if first_tick <= batch.ticks.first and batch.ticks.last <= last_tick and batch.size_bytes <= room:
+                    messages += stored
+                    room -= batch.size_bytes
+                    continue
+                for tick, body in stored:
+                    if first_tick <= tick <= last_tick:
+                        if len(body) > room and messages:
+                            # Not up to the one that did not fit: the broker may ask anew from here, to the same effect.
+                            return LogPart(messages, messages[-1][0])
+                        messages.append((tick, body))
+                        room -= len(body)
+        return LogPart(messages, self._silent_until(last_tick))
+
+    def _silent_until(self, tick: Tick) -> Tick:
+        """The last tick before the next stored message, looking from this one upwards."""
+        if tick >= TICK_MAX:
+            return tick
+        with closing(self._batches(Tick(tick + 1), TICK_MAX)) as batches:
+            following = next(batches, None)
+        if following is None:
+            return TICK_MAX
+        if following.ticks.first > tick:
+            return Tick(following.ticks.first - 1)
+        # In the midst of a batch: looking into it would cost more than being asked again.
+        return tick
+
+    def damaged(self) -> list[TickRange]:
+        """Read all that is stored of a pubend, and name what cannot be read."""
+        ranges = []
+        with closing(self._batches(TICK_MIN, TICK_MAX)) as batches:
+            for batch in batches:
+                try:
+                    self._unpacked(batch)
+                except CorruptRecordError as error:
+                    ranges.append(error.ticks)
+        return ranges
+
+    def _batches(self, first_tick: Tick, last_tick: Tick) -> Generator[_Batch, None, None]:
+        """The stored batches that may have messages with these ticks, in order."""
+        if first_tick > last_tick:
+            return
+        # The batch that begins before the first tick may reach beyond it.
+        start = "SELECT max(first) FROM batches WHERE pubend=? AND first<=?"
+        (before,) = self._row(self._query(start, self._number, signed(first_tick))) or (None,)
+        lowest = signed(first_tick) if before is None else before
+        found = "SELECT pubend, first, last, messages, bytes, place, body, checksum FROM batches"
+        where = "WHERE pubend=? AND first BETWEEN ? AND ? ORDER BY first"
+        with closing(self._query(f"{found} {where}", self._number, lowest, signed(last_tick))) as rows:
+            while row := self._row(rows):
+                batch = self._batch(row)
+                if batch.ticks.last >= first_tick:
+                    yield batch
+
+    def _batch(self, row: tuple[int, ...]) -> _Batch:
+        """The batch of a row, unless the row is damaged: then nobody knows what else is missing in the index."""
+        try:
+            _, first, last, messages, size_bytes, place, body, checksum = row
+            if batch_checksum((self._number, first, last, messages, size_bytes, place, body)) == checksum:
+                return _Batch(TickRange(unsigned(first), unsigned(last)), messages, size_bytes, place, body)
+        except ROW_ERRORS as error:
+            raise self._unreadable(error) from error
+        raise self._unreadable("a row of batches is damaged")
+
+    def _unpacked(self, batch: _Batch) -> _Messages:
+        try:
+            (stored,) = self._database.execute("SELECT stored FROM bodies WHERE place=?", (batch.place,)).fetchone()
+            messages = unpack_batch(batch.ticks.first, stored)
+            if int.from_bytes(stored[:4]) != batch.body:
+                raise BatchDamagedError("it is another one than the index says")
+            if (len(messages), messages[-1][0]) != (batch.message_count, batch.ticks.last):
+                raise BatchDamagedError("it is not what the index says")
+            return messages
+        except (BatchDamagedError, sqlite3.DatabaseError, TypeError) as error:
+            # A row that is missing counts like one whose page SQLite cannot follow: the index says what was there.
+            raise CorruptRecordError(self._pubend, batch.ticks, batch.message_count) from error
+
+    def _query(self, statement: str, *parameters: int) -> sqlite3.Cursor:
+        try:
+            return self._database.execute(statement, parameters)
+        except sqlite3.DatabaseError as error:
+            raise self._unreadable(error) from error
+
+    def _row(self, rows: sqlite3.Cursor) -> tuple[int, ...] | None:
+        try:
+            row: tuple[int, ...] | None = rows.fetchone()
+        except sqlite3.DatabaseError as error:
+            raise self._unreadable(error) from error
+        return row
+
+    def _unreadable(self, reason: object) -> StoreFailedError:
+        return StoreFailedError(f"store {self._folder} cannot be read: {reason}")

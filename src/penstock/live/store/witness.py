@@ -1,0 +1,119 @@
+"""The witness: a small file beside the database that says how many commits the store has at least.
+
+SQLite ends the write-ahead log at the first damaged frame, as it must after a power failure, and says nothing. The
+witness tells damage from a torn end: it is written after the sync of every commit has returned. It has no sync of its
+own, so after a power failure it may lag behind, which does no harm. After a mere kill it is exact.
+
+It has two slots, written in turn, so that a torn write leaves the other. The file also carries the lock of the folder:
+SQLite's own lock comes too late, since the files are checked before SQLite may change them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+from penstock.live.store.errors import StoreLockedError
+from penstock.live.store.totals import Totals
+
+__all__ = ["WITNESS_NAME", "Statement", "Witness"]
+
+WITNESS_NAME: Final = "witness"
+
+_MAGIC: Final = b"PenWitns"
+_SLOT: Final = Struct(">8s16sQQ")
+_CHECKSUM_BYTES: Final = 8
+_SLOT_BYTES: Final = _SLOT.size + _CHECKSUM_BYTES
+_SLOT_AT: Final = (0, 4_096)
+"""The slots are in different pages, so that one bad sector cannot take both."""
+_FILE_BYTES: Final = 8_192
+
+
+@dataclass(slots=True, frozen=True)
+class Statement:
+    """What a witness says of its store."""
+
+    store_id: bytes
+    commits: int
+    """The store has at least so many."""
+    highest_tick: int
+    """With so many commits, no pubend had used or promised a tick above this one."""
+
+    @classmethod
+    def of(cls, totals: Totals) -> Statement:
+        """What these totals let a witness say."""
+        return cls(totals.store_id, totals.commits, totals.highest_tick)
+
+    def encode(self) -> bytes:
+        """The bytes of a slot, which end with their checksum."""
+        packed = _SLOT.pack(_MAGIC, self.store_id, self.commits, self.highest_tick)
+        return packed + blake2b(packed, digest_size=_CHECKSUM_BYTES).digest()
+
+    @classmethod
+    def decode(cls, slot: bytes) -> Statement | None:
+        """What a slot says; None if these are not the bytes that were written."""
+        packed = slot[: _SLOT.size]
+        if len(slot) != _SLOT_BYTES or blake2b(packed, digest_size=_CHECKSUM_BYTES).digest() != slot[_SLOT.size :]:
+            return None
+        magic, store_id, commits, highest_tick = _SLOT.unpack(packed)
+        return cls(store_id, commits, highest_tick) if magic == _MAGIC else None
+
+
+class Witness:
+    """The open file; the folder is locked until it is closed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / WITNESS_NAME
+        self._was_there = self._path.exists()
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._file)
+            raise StoreLockedError(
+                f"store {folder} is held by a process: only one broker may open it at a time"
+            ) from error
+        self._is_open = True
+        self.statement = self._read()
+        """What was found when the file was opened; None if it was missing, empty or damaged."""
+
+    def _read(self) -> Statement | None:
+        slots = [Statement.decode(os.pread(self._file, _SLOT_BYTES, at)) for at in _SLOT_AT]
+        whole = [slot for slot in slots if slot is not None]
+        return max(whole, key=lambda slot: slot.commits, default=None)
+
+    def begin(self, totals: Totals) -> None:
+        """Write the whole file anew, durably."""
+        said = Statement.of(totals).encode()
+        os.ftruncate(self._file, _FILE_BYTES)
+        for at, end in ((0, _SLOT_AT[1]), (_SLOT_AT[1], _FILE_BYTES)):
+            os.pwrite(self._file, said.ljust(end - at, b"\0"), at)
+        os.fsync(self._file)
+
+    def note(self, totals: Totals) -> None:
+        """A commit is durable.
+
+        A write that fails does no harm, as the witness may lag behind: if the disk fails, the next sync says so.
+        """
+        with suppress(OSError):
+            os.pwrite(self._file, Statement.of(totals).encode(), _SLOT_AT[totals.commits & 1])
+
+    def close(self) -> None:
+        """Sync the file, and unlock the folder."""
+        if self._is_open:
+            self._is_open = False
+            with suppress(OSError):
+                os.fsync(self._file)
+            os.close(self._file)
+
+    def withdraw(self) -> None:
+        """Close the file, and remove it if it was not there before: the folder is somebody else's."""
+        if not self._was_there:
+            self._path.unlink(missing_ok=True)
+        self.close()

@@ -1,0 +1,53 @@
+"""Reading a log of which parts are damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from live.store.support import append, opened
+from penstock.live.store import StoreFailedError
+from penstock.model.tick import TICK_MAX, Tick, TickRange
+
+
+def test_a_row_that_changes_under_a_running_store_is_not_believed(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        append(store, 1, 5)
+        store._database.execute("UPDATE batches SET last=last-1")
+        with pytest.raises(StoreFailedError, match="a row of batches is damaged"):
+            store.read_part("p", Tick(1), TICK_MAX, bytes_max=1_000)
+        store._database.execute("UPDATE batches SET last='x'")
+        with pytest.raises(StoreFailedError):
+            store.read_part("p", Tick(1), TICK_MAX, bytes_max=1_000)
+
+
+def test_the_whole_body_of_another_batch_is_not_believed(tmp_path: Path) -> None:
+    """Two pubends may have the same first tick, which is all that a body knows of its place."""
+    with opened(tmp_path) as store:
+        append(store, 1, 5, pubend="p", size=10)
+        append(store, 1, 5, pubend="q", size=20)
+        store._database.execute("UPDATE bodies SET stored=(SELECT stored FROM bodies WHERE place=2)")
+        assert store.damaged("p") == [TickRange(Tick(1), Tick(5))]
+        assert store.damaged("q") == []
+
+
+def test_ticks_that_may_be_lost_are_read_as_damaged(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        append(store, 1, 5)
+        store.mark_lost("p", TickRange(Tick(6), Tick(90)))
+        append(store, 91, 92)
+    with opened(tmp_path) as store:
+        part = store.read_part("p", Tick(4), TICK_MAX, bytes_max=1_000)
+        assert ([tick for tick, _ in part.messages], part.last) == ([4, 5], 5)
+        assert part.damaged is not None
+        assert part.damaged.ticks == (6, 90)
+        assert "an unknown number of messages" in str(part.damaged)
+        assert (store.message_count("p"), store.last_tick("p")) == (7, 92)
+        # They can be trimmed like others, in part and as a whole.
+        store.trim("p", Tick(50))
+        assert store.damaged("p") == [TickRange(Tick(50), Tick(90))]
+        store.trim("p", Tick(92))
+        assert (store.damaged("p"), store.first_tick("p")) == ([], 92)
+    with opened(tmp_path) as store:
+        assert store.message_count("p") == 1
