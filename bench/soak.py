@@ -27,6 +27,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from bench.damage import damage_campaign
 from bench.frames import frames_campaign
 from bench.fuzzing import CAMPAIGNS as FUZZING
 from bench.live_fuzz.campaign import LIVE, LiveOptions, live_campaign
@@ -48,6 +49,7 @@ DELIVERY: Final = "delivery"
 CAMPAIGNS: Final[dict[str, Callable[[Random], object]]] = {
     **FUZZING,
     "frames": frames_campaign,
+    "damage": damage_campaign,
     "overlay": lambda rng: Campaign(rng.getrandbits(32)).run(),
     "congestion": lambda rng: CongestionCampaign(rng.getrandbits(32)).run(),
     "migration": lambda rng: _sound(MigrationCampaign(rng.getrandbits(32))),
