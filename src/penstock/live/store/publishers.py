@@ -7,50 +7,53 @@ many publishers twice as slow.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Set
 from functools import cache
 from typing import Any, Final
 
 from penstock.live.store.errors import StoreFailedError
 from penstock.live.store.totals import ROW_ERRORS, publisher_checksum
 
-__all__ = ["PUBLISHERS_MAX", "PublisherRow", "Publishers", "check_row", "padded_count"]
+__all__ = ["PUBLISHERS_MAX", "PublisherKey", "PublisherRow", "Publishers", "check_row", "padded_count"]
 
 PUBLISHERS_MAX: Final = 16_384
 """Rows that are remembered, some 4 MB; others are read when they are replaced."""
 
+_ROWS_MAX: Final = 128
+"""Rows that one statement reads; a power of two."""
+
 PublisherRow = tuple[int, int, int]
 """Sequence number, tick and checksum."""
-_Key = tuple[int, bytes]
+PublisherKey = tuple[int, bytes]
+"""Number of the pubend, and the publisher."""
 
 
 class Publishers:
-    """Rows of publishers as of the last durable commit, those that were written last."""
+    """Rows of publishers as of the last durable commit."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
-        self._known: dict[_Key, PublisherRow] = {}
+        self._known: dict[PublisherKey, PublisherRow] = {}
 
-    def former(self, rows: Sequence[tuple[int, bytes, int, int]]) -> dict[_Key, PublisherRow]:
-        """What is stored of the publishers in these rows, by pubend and publisher."""
-        known = self._known
-        found = {key: known[key] for row in rows if (key := row[:2]) in known}
-        if len(found) < len(rows):
-            found |= self._read([row[:2] for row in rows if row[:2] not in found])
-        return found
+    def known(self, keys: Set[PublisherKey]) -> Mapping[PublisherKey, PublisherRow]:
+        """What is stored of these publishers, and of others; to be asked before any of them is written."""
+        missing = [*(keys - self._known.keys())]
+        for start in range(0, len(missing), _ROWS_MAX):
+            self._known |= self._read(missing[start : start + _ROWS_MAX])
+        return self._known
 
-    def adopt(self, written: Mapping[_Key, PublisherRow | None]) -> None:
+    def adopt(self, written: Mapping[PublisherKey, PublisherRow | None]) -> None:
         """A commit with these rows is durable; None for a row that was dropped."""
         known = self._known
         for key, row in written.items():
-            # Behind all others, so that those that were written longest ago come first.
-            known.pop(key, None)
-            if row is not None:
+            if row is None:
+                known.pop(key, None)
+            else:
                 known[key] = row
         while len(known) > PUBLISHERS_MAX:
             del known[next(iter(known))]
 
-    def _read(self, keys: list[_Key]) -> dict[_Key, PublisherRow]:
+    def _read(self, keys: list[PublisherKey]) -> dict[PublisherKey, PublisherRow]:
         # The last key repeated does no harm, and leaves few different statements, which SQLite keeps prepared.
         padded = keys + keys[-1:] * (padded_count(len(keys)) - len(keys))
         values = [value for key in padded for value in key]

@@ -45,15 +45,9 @@ class Statement:
     highest_tick: int
     """With so many commits, no pubend had used or promised a tick above this one."""
 
-    @classmethod
-    def of(cls, totals: Totals) -> Statement:
-        """What these totals let a witness say."""
-        return cls(totals.store_id, totals.commits, totals.highest_tick)
-
     def encode(self) -> bytes:
         """The bytes of a slot, which end with their checksum."""
-        packed = _SLOT.pack(_MAGIC, self.store_id, self.commits, self.highest_tick)
-        return packed + blake2b(packed, digest_size=_CHECKSUM_BYTES).digest()
+        return _encoded(self.store_id, self.commits, self.highest_tick)
 
     @classmethod
     def decode(cls, slot: bytes) -> Statement | None:
@@ -90,7 +84,7 @@ class Witness:
 
     def begin(self, totals: Totals) -> None:
         """Write the whole file anew, durably."""
-        said = Statement.of(totals).encode()
+        said = _encoded(totals.store_id, totals.commits, totals.highest_tick)
         os.ftruncate(self._file, _FILE_BYTES)
         for at, end in ((0, _SLOT_AT[1]), (_SLOT_AT[1], _FILE_BYTES)):
             os.pwrite(self._file, said.ljust(end - at, b"\0"), at)
@@ -101,8 +95,9 @@ class Witness:
 
         A write that fails does no harm, as the witness may lag behind: if the disk fails, the next sync says so.
         """
+        said = _encoded(totals.store_id, totals.commits, totals.highest_tick)
         with suppress(OSError):
-            os.pwrite(self._file, Statement.of(totals).encode(), _SLOT_AT[totals.commits & 1])
+            os.pwrite(self._file, said, _SLOT_AT[totals.commits & 1])
 
     def close(self) -> None:
         """Sync the file, and unlock the folder."""
@@ -117,3 +112,8 @@ class Witness:
         if not self._was_there:
             self._path.unlink(missing_ok=True)
         self.close()
+
+
+def _encoded(store_id: bytes, commits: int, highest_tick: int) -> bytes:
+    packed = _SLOT.pack(_MAGIC, store_id, commits, highest_tick)
+    return packed + blake2b(packed, digest_size=_CHECKSUM_BYTES).digest()

@@ -11,13 +11,14 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 from typing import Final
 
 from penstock.broker.durable import Append, Change, ForgetPublishers, SetValue, Trim
 from penstock.live.store.batch import BatchDamagedError, is_whole, pack_batch, unpack_batch
 from penstock.live.store.errors import ChangeRefusedError
 from penstock.live.store.pubend_state import PubendState, signed, unsigned
-from penstock.live.store.publishers import PublisherRow, Publishers, check_row, padded_count
+from penstock.live.store.publishers import PublisherKey, PublisherRow, Publishers, check_row, padded_count
 from penstock.live.store.sealed import seal
 from penstock.live.store.totals import (
     Totals,
@@ -57,7 +58,7 @@ class Writing:
         self._database, self._states = database, states
         self._publishers = publishers
         self._totals = totals
-        self.publishers: dict[tuple[int, bytes], PublisherRow | None] = {}
+        self.publishers: dict[PublisherKey, PublisherRow | None] = {}
         """New rows of publishers; None for those that were dropped."""
         self._appended: dict[str, list[_Message]] = {}
         self.touched: dict[str, PubendState] = {}
@@ -201,33 +202,33 @@ class Writing:
             tick = signed(change.messages[-1][0] if change.messages else state.last_tick or TICK_MIN)
             for publisher, sequence in change.sequences.items():
                 key = (state.number, publisher)
-                former = highest.get(key, (sequence, tick))
-                highest[key] = (max(sequence, former[0]), max(tick, former[1]))
-        rows = [key + value for key, value in highest.items()]
-        for start in range(0, len(rows), _ROWS_MAX):
-            self._put_publishers(rows[start : start + _ROWS_MAX])
-
-    def _put_publishers(self, rows: list[tuple[int, bytes, int, int]]) -> None:
-        former = self._publishers.former(rows)
-        removed = digest = 0
-        values: list[int | bytes] = []
-        for pubend, publisher, sequence, tick in rows:
-            key = (pubend, publisher)
-            if (found := former.get(key)) is not None:
-                removed += 1
-                digest ^= found[2]
-                sequence = max(sequence, found[0])  # noqa: PLW2901 - what is stored may be higher
-                tick = max(tick, found[1])  # noqa: PLW2901
-            checksum = publisher_checksum(pubend, publisher, sequence, tick)
+                if (former := highest.get(key)) is None:
+                    highest[key] = (sequence, tick)
+                else:
+                    highest[key] = (max(sequence, former[0]), max(tick, former[1]))
+        known = self._publishers.known(highest.keys())
+        rows: list[tuple[int, bytes, int, int, int]] = []
+        replaced = digest = 0
+        for key, (sequence, tick) in highest.items():
+            if (stored := known.get(key)) is not None:
+                replaced += 1
+                digest ^= stored[2]
+                # Not max(): it takes as long as the rest of this loop, and commits have hundreds of publishers.
+                if stored[0] > sequence:  # noqa: PLR1730
+                    sequence = stored[0]  # noqa: PLW2901
+                if stored[1] > tick:  # noqa: PLR1730
+                    tick = stored[1]  # noqa: PLW2901
+            checksum = publisher_checksum(*key, sequence, tick)
             digest ^= checksum
-            values += (pubend, publisher, sequence, tick, checksum)
+            rows.append((*key, sequence, tick, checksum))
             self.publishers[key] = (sequence, tick, checksum)
-        self._totals.publishers.rows += len(rows) - removed
+        self._totals.publishers.rows += len(rows) - replaced
         self._totals.publishers.digest ^= digest
-        # The last row repeated does no harm, and leaves few different statements, which SQLite keeps prepared.
-        padded = padded_count(len(rows))
-        values += values[-5:] * (padded - len(rows))
-        self._database.execute(_insert_publishers(padded), values)
+        for start in range(0, len(rows), _ROWS_MAX):
+            part = rows[start : start + _ROWS_MAX]
+            # The last row repeated does no harm, and leaves few different statements, which SQLite keeps prepared.
+            part += part[-1:] * (padded_count(len(part)) - len(part))
+            self._database.execute(_insert_publishers(len(part)), [*chain.from_iterable(part)])
 
     def _trim(self, change: Trim) -> None:
         state = self._touch(change.pubend)
