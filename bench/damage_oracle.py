@@ -40,6 +40,8 @@ class Truth:
     logs: dict[str, _Log] = field(default_factory=dict)
     values: dict[str, bytes] = field(default_factory=dict)
     kept: dict[str, bytes] = field(default_factory=dict)
+    is_put_aside: bool = False
+    """Whether the store said in this life that all kept records of earlier lives are lost."""
 
     def copy(self) -> Truth:
         """One that can go another way."""
@@ -177,10 +179,10 @@ def _compare_records(
 
 
 def _compare_kept(found: Found, truth: Truth, store: LogStore, *, is_doubted: bool) -> None:
-    if store.kept_found.is_put_aside:
+    if store.kept_found.is_put_aside and not truth.is_put_aside:
         found.named.append("kept records were put aside")
         truth.kept.clear()
-        return
+    truth.is_put_aside = store.kept_found.is_put_aside
     names = sorted({*truth.kept, *store.recovered().kept})
     part = store.read_kept(names, bytes_max=1 << 30)
     damaged = [*part.damaged, *store.kept_found.damaged]

@@ -104,6 +104,14 @@ def test_a_damaged_number_of_the_format_is_not_believed(tmp_path: Path, version:
     refused(tmp_path, "the number of its format is damaged")
 
 
+def test_a_database_that_cannot_be_read_beside_its_log_leaves_no_other_file(tmp_path: Path) -> None:
+    lives(tmp_path).close()
+    with (tmp_path / "second" / FILE_NAME).open("r+b") as file:
+        file.write(b"\xff" * 4_096)
+    (tmp_path / "second" / LOG_NAME).write_bytes((tmp_path / "second" / LOG_NAME).read_bytes()[:5_000])
+    refused(tmp_path / "second", "store.sqlite")
+
+
 def test_something_else_beside_a_witness_is_a_damaged_store(tmp_path: Path) -> None:
     with opened(tmp_path):
         pass

@@ -190,6 +190,8 @@ def test_a_life_that_cannot_write_fails_but_the_next_one_begins_anew(tmp_path: P
             store.commit([OPEN])
     with opened(tmp_path) as store:
         assert store.recovered().kept == {}
+        # In the life that failed, nobody heard that they are lost.
+        assert store.kept_found.is_put_aside
         store.commit([OPEN])
         append(store, 6, 6)
         assert (list(store.recovered().kept), len(everything(store))) == ([OPEN.name], 6)

@@ -121,14 +121,23 @@ def haul_from(database: sqlite3.Connection, place: Path) -> Haul:
 
 
 def _rows(database: sqlite3.Connection, table: str, columns: str, key: str) -> Iterator[tuple[Any, ...]]:
-    """All rows that can be reached, from both ends of the table: a damaged page hides what lies behind it."""
-    seen: set[tuple[Any, ...]] = set()
-    for order in (key, ", ".join(f"{each} DESC" for each in key.split(", "))):
+    """All rows that can be reached, which begin with their key.
+
+    A damaged page hides what lies behind it, so what could not be reached from the front is read from the back.
+    """
+    keys = key.split(", ")
+    query = f"SELECT {columns} FROM {table} ORDER BY "  # noqa: S608 - names of our own tables
+    reached: tuple[Any, ...] | None = None
+    try:
+        for row in database.execute(query + key):
+            reached = row[: len(keys)]
+            yield row
+    except ROW_ERRORS:
         with suppress(*ROW_ERRORS):
-            for row in database.execute(f"SELECT {columns} FROM {table} ORDER BY {order}"):  # noqa: S608 - our tables
-                if row not in seen:
-                    seen.add(row)
-                    yield row
+            for row in database.execute(query + ", ".join(f"{each} DESC" for each in keys)):
+                if reached is not None and row[: len(keys)] <= reached:
+                    return
+                yield row
 
 
 def _whole(checksum_of: Callable[..., int], row: tuple[Any, ...], checksum: object) -> bool:

@@ -95,12 +95,14 @@ def reading(folder: Path) -> Iterator[sqlite3.Connection]:
     # Without a log nothing else can belong to the database, and SQLite must not make one.
     mode = "mode=ro" if size_of(folder / LOG_NAME) else "mode=ro&immutable=1"
     address = f"{(folder / FILE_NAME).absolute().as_uri()}?{mode}"
-    with closing(sqlite3.connect(address, uri=True, timeout=0, isolation_level=None)) as database:
-        database.execute("PRAGMA cell_size_check=ON")
-        database.execute("PRAGMA trusted_schema=OFF")
-        yield database
-    if not was_shared:
-        shared.unlink(missing_ok=True)
+    try:
+        with closing(sqlite3.connect(address, uri=True, timeout=0, isolation_level=None)) as database:
+            database.execute("PRAGMA cell_size_check=ON")
+            database.execute("PRAGMA trusted_schema=OFF")
+            yield database
+    finally:
+        if not was_shared:
+            shared.unlink(missing_ok=True)
 
 
 def size_of(file: Path) -> int:

@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 from penstock.broker.durable import Change, KeepRecord, needed_at_start
 from penstock.live.store.books import Books
 from penstock.live.store.sealed import seal, unseal
-from penstock.live.store.totals import ROW_ERRORS, Tally, Totals, kept_checksum, schema_checksum
+from penstock.live.store.totals import ROW_ERRORS, Tally, Totals, doubtful_tally, kept_checksum, schema_checksum
 
 __all__ = ["KEPT_SCHEMA", "KeptFound", "KeptPart", "KeptRecords"]
 
@@ -64,10 +64,12 @@ class KeptRecords:
     def __init__(self, database: sqlite3.Connection, books: Books) -> None:
         self._database, self._books = database, books
         self.is_damaged = False
-        """Whether damage was met that keeps records from being written: all must be put aside, outside a commit."""
+        """Whether damage was met that keeps records from being written: they must be doubted, outside a commit."""
         self._was_put_aside = False
+        if books.totals.kept == doubtful_tally():
+            self.put_aside()
 
-    # Writing: all but ``put_aside`` within the transaction of a commit.
+    # Writing: all but ``doubt`` and ``put_aside`` within the transaction of a commit.
 
     def write(self, changes: Iterable[Change], totals: Totals) -> None:
         """Write the last word on each record, removals first as they make room; counts it in the totals."""
@@ -123,6 +125,15 @@ class KeptRecords:
             whole = [rows[name][0] for name in names if unseal(name, bodies.get(rows[name][0])) is not None]
             for places in _parts(whole):
                 self._database.execute(f"DELETE FROM kept_bodies WHERE place IN ({_marks(places)})", places)  # noqa: S608
+
+    def doubt(self) -> None:
+        """Let the next life put everything aside, and say so: in this one nobody would hear of it."""
+        totals = self._books.totals.next()
+        totals.kept = doubtful_tally()
+        self._database.execute("BEGIN IMMEDIATE")
+        self._books.write(totals)
+        self._database.execute("COMMIT")
+        self._books.adopt(totals)
 
     def put_aside(self) -> None:
         """Begin anew, and leave the space of what was there: freeing damaged pages might hand out those of others."""

@@ -154,7 +154,7 @@ class LogStore:
                 self._database.execute("ROLLBACK")
             if self._kept.is_damaged:
                 # Otherwise every life would fail at the same record.
-                self._kept.put_aside()
+                self._kept.doubt()
         except sqlite3.Error as second:
             self._failure = f"store {self._folder} failed, and could not undo: {second}"
             raise StoreFailedError(self._failure) from error

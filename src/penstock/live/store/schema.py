@@ -13,9 +13,9 @@ from penstock.live.store.kept import KEPT_SCHEMA
 from penstock.live.store.totals import (
     ROW_ERRORS,
     TOTALS_SCHEMA,
-    Tally,
     Totals,
     batch_checksum,
+    doubtful_tally,
     kept_checksum,
     named_checksum,
     pubend_checksum,
@@ -56,8 +56,6 @@ _SCHEMA: Final = (
     "CREATE TABLE named (name TEXT PRIMARY KEY, stored BLOB NOT NULL) WITHOUT ROWID",
     *KEPT_SCHEMA,
 )
-_DOUBTFUL: Final = Tally(2**63 - 1, 0)
-"""A tally that no table has: whoever checks it finds damage."""
 
 # Batches that are out of order or overlap: before format 3 the index had no checksums, but most damage shows here.
 _DISORDER: Final = """
@@ -173,7 +171,7 @@ def _kept_tables(database: sqlite3.Connection, totals: Totals) -> tuple[str, ...
             raise ValueError("rows are missing")
     except ROW_ERRORS:
         # The store puts them aside, and says so, when it finds this tally.
-        totals.kept = _DOUBTFUL
+        totals.kept = doubtful_tally()
         return ()
     for name, place, _ in rows:
         checksum = kept_checksum(name, place)

@@ -24,6 +24,7 @@ __all__ = [
     "Totals",
     "batch_checksum",
     "checksum_of",
+    "doubtful_tally",
     "find_totals",
     "kept_checksum",
     "load_totals",
@@ -144,6 +145,11 @@ class Totals:
             return None
         tallies = [Tally(rows, digest) for rows, digest in zip(rest[::2], rest[1::2], strict=True)]
         return cls(store_id, commits, highest_tick, kept_place, schema, *tallies)
+
+
+def doubtful_tally() -> Tally:
+    """A tally that no table has: whoever checks it finds damage."""
+    return Tally(2**63 - 1, 0)
 
 
 def load_totals(database: sqlite3.Connection) -> Totals | None:

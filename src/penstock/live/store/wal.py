@@ -28,6 +28,7 @@ _PAGE_BYTES: Final = 4_096
 _FRAME_BYTES: Final = _FRAME_HEAD.size + _PAGE_BYTES
 _STEPS: Final = (8 + _PAGE_BYTES) // 8
 """Pairs of words that the checksum of a frame covers."""
+_FRAMES_AT_ONCE: Final = 1_024
 _MASK: Final = 0xFFFFFFFF
 
 _Words = NDArray[np.uint32]
@@ -83,10 +84,16 @@ class WriteAheadLog:
         """What each frame adds to the running checksum."""
         raw = np.frombuffer(self._content, np.uint8, self.frames * _FRAME_BYTES, _HEAD.size)
         table = raw.reshape(self.frames, _FRAME_BYTES)
-        covered = np.concatenate((table[:, :8], table[:, _FRAME_HEAD.size :]), axis=1)
-        magic = int.from_bytes(self._content[:4])
-        words = covered.view(self._word_type(magic)).astype(np.uint32)
-        return [(int(s0), int(s1)) for s0, s1 in words @ _weights(_STEPS)]
+        word_type = self._word_type(int.from_bytes(self._content[:4]))
+        weights = _weights(_STEPS)
+        sums: list[tuple[int, int]] = []
+        # Some frames at a time: a log may be large, and the words are copies.
+        for start in range(0, self.frames, _FRAMES_AT_ONCE):
+            part = table[start : start + _FRAMES_AT_ONCE]
+            covered = np.concatenate((part[:, :8], part[:, _FRAME_HEAD.size :]), axis=1)
+            words = covered.view(word_type).astype(np.uint32)
+            sums += [(int(s0), int(s1)) for s0, s1 in words @ weights]
+        return sums
 
     def _follows(self, before: tuple[int, int], frame: int) -> bool:
         """Whether the checksum of a frame follows from the one before."""
