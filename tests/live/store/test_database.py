@@ -168,13 +168,16 @@ def test_after_a_crash_everything_is_there_and_it_is_told(tmp_path: Path) -> Non
 def test_a_torn_last_commit_is_left_out(tmp_path: Path) -> None:
     """As after a power failure: the commit was never acknowledged, so the witness has not seen it."""
     with opened(tmp_path / "store") as store:
-        append(store, 1, 10)
+        # Until the log is longer than the making of the store left it.
+        for tick in range(1, 11):
+            append(store, tick, tick)
         witness = (tmp_path / "store" / WITNESS_NAME).read_bytes()
         before = (tmp_path / "store" / LOG_NAME).stat().st_size
         append(store, 11, 20)
         shutil.copytree(tmp_path / "store", tmp_path / "copy")
     (tmp_path / "copy" / WITNESS_NAME).write_bytes(witness)
     log_bytes = (tmp_path / "copy" / LOG_NAME).stat().st_size
+    assert log_bytes > before
     for cut in range(1, log_bytes - before, 1_999):
         torn = tmp_path / f"torn-{cut}"
         shutil.copytree(tmp_path / "copy", torn)

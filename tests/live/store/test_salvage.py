@@ -25,7 +25,7 @@ def killed(path: Path) -> Path:
         store.commit([Append("p", lease=Tick(150)), Trim("p", Tick(5))])
         for tick in range(10, 110):
             store.commit([Append("p", [(Tick(tick), b"%d" % tick)], sequences={b"x": tick})])
-        store.commit([SetValue("v", b"1"), KeepRecord("a", b"1")])
+        store.commit([Append("p", lease=Tick(160)), SetValue("v", b"1"), KeepRecord("a", b"1")])
         shutil.copytree(path / "store", path / "killed")
     return path / "killed"
 
@@ -61,9 +61,9 @@ def test_a_damaged_log_whose_pages_were_written_again_costs_nothing(tmp_path: Pa
     assert sorted(each.name for each in folder.iterdir()) == ["damaged-now", FILE_NAME, WITNESS_NAME]
     with opened(folder) as store:
         assert ticks_of(everything(store)) == list(range(10, 110))
-        assert (store.lease("p"), store.trimmed_below("p"), store.sequence_of("p", b"x")) == (150, 5, 109)
+        assert (store.lease("p"), store.trimmed_below("p"), store.sequence_of("p", b"x")) == (160, 5, 109)
         assert (store.value("v"), dict(store.recovered().kept)) == (b"1", {"a": b"1"})
-        append(store, 151, 151)
+        append(store, 161, 161)
 
 
 def test_a_log_that_was_cut_off_leaves_a_range_up_to_the_lease_that_is_lost(tmp_path: Path) -> None:
@@ -74,16 +74,16 @@ def test_a_log_that_was_cut_off_leaves_a_range_up_to_the_lease_that_is_lost(tmp_
     done = salvaged(folder)
     last = 9 + done.messages
     assert 30 < done.messages < 80
-    assert done.lost == {"p": [TickRange(Tick(last + 1), Tick(150))]}
+    assert done.lost == {"p": [TickRange(Tick(last + 1), Tick(160))]}
     assert [doubt.split()[0] for doubt in done.doubts] == ["sequence", "named", "kept"]
     with opened(folder) as store:
         part = store.read_part("p", Tick(0), TICK_MAX, bytes_max=1 << 20)
         assert (ticks_of(part.messages), part.last) == (list(range(10, last + 1)), last)
         assert part.damaged is not None
-        assert part.damaged.ticks == (last + 1, 150)
+        assert part.damaged.ticks == (last + 1, 160)
         # The stream goes on above all ticks that may have been used.
-        assert store.lease("p") == store.last_tick("p") == 150
-        append(store, 151, 151)
+        assert store.lease("p") == store.last_tick("p") == 160
+        append(store, 161, 161)
 
 
 def test_without_a_witness_the_clock_bounds_what_may_be_lost(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_missing_database_can_be_salvaged_by_who_knows_the_names(tmp_path: Pat
         salvaged(folder, owner=("o", "b1"))
     assert contents(folder) == before
     done = salvaged(folder, "p", owner=("o", "b1"))
-    assert done.lost == {"p": [TickRange(Tick(0), Tick(150))]}
+    assert done.lost == {"p": [TickRange(Tick(0), Tick(160))]}
     with opened(folder) as store:
         assert lost_ticks(store) == done.lost["p"]
 

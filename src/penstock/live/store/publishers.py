@@ -7,7 +7,7 @@ many publishers twice as slow.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -35,9 +35,10 @@ class Publishers:
         self._database = database
         self._known: dict[PublisherKey, PublisherRow] = {}
 
-    def known(self, keys: Set[PublisherKey]) -> Mapping[PublisherKey, PublisherRow]:
+    def known(self, keys: Collection[PublisherKey]) -> Mapping[PublisherKey, PublisherRow]:
         """What is stored of these publishers, and of others; to be asked before any of them is written."""
-        missing = [*(keys - self._known.keys())]
+        # Not a difference of sets, which would go through all that is remembered.
+        missing = [key for key in keys if key not in self._known]
         for start in range(0, len(missing), _ROWS_MAX):
             self._known |= self._read(missing[start : start + _ROWS_MAX])
         return self._known
