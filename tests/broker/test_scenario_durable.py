@@ -6,6 +6,7 @@ import pytest
 
 from overlay import Overlay, TestClient, chain, star
 from penstock.broker import frames as f
+from penstock.sim.world import World
 
 PATIENT_MS = 1_000_000_000
 LONG_MS = 300_000
@@ -356,3 +357,26 @@ def test_what_was_sent_and_is_not_acknowledged_is_pending() -> None:
     assert overlay.brokers["sb"].status()["guaranteed"]["durables"] == {"E": {"pb.a": 2}, "D": {"pb.a": 1}}
     overlay.leave(other)
     assert overlay.brokers["sb"].status()["guaranteed"]["durables"] == {"D": {"pb.a": 1}}
+
+
+def test_a_full_store_gets_room_by_a_durable_subscription_that_comes_back_meanwhile() -> None:
+    """The claim is a commit behind the messages that wait for space, and only its owner can make room for them."""
+    world = World(1)
+    world.add_overlay([("b1", "b2")], guaranteed=True, settings={"retain_ms": 0, "grace_ms": 2_000})
+    publisher, reader = world.add_client("pub", "b1"), world.add_client("reader", "b2")
+    reader.subscribe("", durable="D")
+    assert world.run_until_ready()
+    reader.die(loud=True)
+    world.withdraw("reader")
+    world.run_for(5_000)
+    device = world.broker("b1").device
+    device.capacity_bytes = device.disk.size_bytes + 2_000
+    for number in range(20):
+        publisher.publish({"n": number}, bytes(300))
+    world.run_for(5_000)
+    assert "no space left" in publisher.held_back
+    world.place("reader", "b2")
+    reader.subscribe("", durable="D")
+    assert world.run_until(lambda: publisher.acknowledged == 20, limit_ms=120_000)
+    world.run_for(3_000)
+    assert [each.attributes["n"] for each in reader.deliveries] == list(range(20))

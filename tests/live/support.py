@@ -187,9 +187,9 @@ class FakeBroker:
         self.asked.append(("disconnect", connection))
         return self._answer()
 
-    def committed(self, number: int, *, now_ms: int) -> list[Effect]:
+    def committed(self, number: int, *, now_ms: int, values_only: bool = False) -> list[Effect]:
         self.last_ms = now_ms
-        self.asked.append(("committed", number))
+        self.asked.append(("values" if values_only else "committed", number))
         return self._answer()
 
     def log_full(self, reason: str, *, now_ms: int) -> list[Effect]:

@@ -35,6 +35,7 @@ from penstock.live.store_worker import (
     Report,
     StorePlace,
     StoreWorker,
+    ValuesKept,
 )
 from penstock.model.tick import TICK_MAX, Tick, TickRange
 
@@ -286,6 +287,23 @@ def test_a_trim_behind_makes_room_for_what_waits_before_it(tmp_path: Path) -> No
         assert ticks_of(everything(store)) == [tick + 2]
 
 
+def test_named_values_go_ahead_of_messages_that_wait_for_space(tmp_path: Path) -> None:
+    """Also new ones, in a store that is full to the last page: claims of durable names are such values."""
+    tick = filled(tmp_path, bytes_max=1 << 20)
+    bench = Bench(tmp_path, bytes_max=1 << 20)
+    bench.append(tick, tick, size=200_000)
+    names = [f"durable/p/{number}" for number in range(300)]
+    bench.commit(*(SetValue(name, bytes(200)) for name in names))
+    bench.commit(SetValue(names[0], b"newer"))
+    bench.run()
+    assert [each.number for each in bench.all(ValuesKept)] == [3]
+    assert bench.all(Committed) == []
+    assert bench.reports[-1] == Ended(3), "the messages are where they were"
+    with opened(tmp_path) as store:
+        assert store.value(names[0]) == b"newer"
+        assert store.value(names[-1]) == bytes(200)
+
+
 class Patient(Bench):
     """Trims when it hears that there is no space, and ends when all is done."""
 
@@ -297,6 +315,27 @@ class Patient(Bench):
             self.commit(Trim("p", Tick(self.trims_below)))
         elif isinstance(report, Committed) and report.number == self.last:
             self.worker.end()
+
+
+class Renewing(Patient):
+    """Sets a value anew when it hears that the first one went ahead."""
+
+    def on_report(self, report: Report) -> None:
+        if isinstance(report, ValuesKept) and report.number == 2:
+            self.commit(SetValue("n", b"new"))
+        super().on_report(report)
+
+
+def test_a_value_that_went_ahead_never_replaces_a_newer_one(tmp_path: Path) -> None:
+    bench = Renewing(tmp_path, bytes_max=1 << 20)
+    bench.trims_below = filled(tmp_path, bytes_max=1 << 20)
+    bench.append(1_000, 1_000, size=200_000)
+    bench.commit(SetValue("n", b"old"))
+    bench.worker.run(1)
+    assert bench.all(Committed)[-1].number == bench.last
+    with opened(tmp_path) as store:
+        assert store.value("n") == b"new"
+        assert ticks_of(everything(store, bytes_max=10**6)) == [1_000]
 
 
 def test_a_full_store_is_tried_again_until_there_is_space(tmp_path: Path) -> None:

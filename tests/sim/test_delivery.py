@@ -44,10 +44,10 @@ def test_a_seed_gives_the_same_run_whatever_the_order_of_sets() -> None:
 class Crashing(Broker):
     """A broker that fails in the middle of its work."""
 
-    def committed(self, number: int, *, now_ms: int) -> list[Effect]:
+    def committed(self, number: int, *, now_ms: int, values_only: bool = False) -> list[Effect]:
         if number > 3:
             raise RuntimeError("out of paper")
-        return super().committed(number, now_ms=now_ms)
+        return super().committed(number, now_ms=now_ms, values_only=values_only)
 
 
 class Deaf(Broker):
@@ -64,7 +64,7 @@ class Hasty(Broker):
         effects = super().receive(connection, frames, now_ms=now_ms)
         return effects + super().committed(self._guaranteed._commits._taken, now_ms=now_ms)
 
-    def committed(self, number: int, *, now_ms: int) -> list[Effect]:
+    def committed(self, number: int, *, now_ms: int, values_only: bool = False) -> list[Effect]:
         return []
 
 

@@ -22,6 +22,7 @@ class Told:
         self.heard: list[tuple[Any, ...]] = []
         user = DeviceUser(
             lambda number: self.heard.append((self.clock.now_us, "committed", number)),
+            lambda number: self.heard.append((self.clock.now_us, "values", number)),
             lambda reason: self.heard.append((self.clock.now_us, "full", reason)),
             lambda number, *found: self.heard.append((self.clock.now_us, "read", number, *found)),
             lambda number, values: self.heard.append((self.clock.now_us, "kept", number, values)),
@@ -219,3 +220,17 @@ def test_a_record_may_take_the_place_of_another_at_the_capacity(told: Told) -> N
     told.clock.run_until(100_000)
     assert [each[1:2] + each[2:] for each in told.heard[:-1]][-1] == ("committed", 3)
     assert (told.heard[-1][1], told.device.disk.kept_names()) == ("full", ["b"])
+
+
+def test_named_values_go_ahead_of_what_waits_for_space(told: Told) -> None:
+    told.device.is_full = True
+    told.append(1)
+    told.device.commit(Commit(2, (SetValue("x", b"1"),)))
+    told.clock.run_until(100_000)
+    assert [each[1:] for each in told.heard] == [("values", 2), ("full", "there is no space left on the device")]
+    assert told.device.disk.recovered().values == {"x": b"1"}
+    told.device.commit(Commit(3, (SetValue("x", b"2"),)))
+    told.clock.run_until(200_000)
+    told.device.crash()
+    assert told.device.disk.recovered().values == {"x": b"2"}
+    assert told.durable() == []

@@ -46,7 +46,7 @@ class Core:
     def disconnect(self, connection: int, *, now_ms: int) -> list[Effect]:
         return self.hear("disconnect", connection, now_ms)
 
-    def committed(self, number: int, *, now_ms: int) -> list[Effect]:
+    def committed(self, number: int, *, now_ms: int, values_only: bool = False) -> list[Effect]:
         return self.hear("committed", number, now_ms)
 
     def log_full(self, reason: str, *, now_ms: int) -> list[Effect]:

@@ -164,10 +164,11 @@ class Broker:
             self._forget(peer, now_ms)
         return self._finish(now_ms)
 
-    def committed(self, number: int, *, now_ms: int) -> list[Effect]:
-        """All commits up to this number are durable."""
-        self._guaranteed.on_committed(number, now_ms=now_ms)
-        self._intake.on_committed(number, now_ms=now_ms)
+    def committed(self, number: int, *, now_ms: int, values_only: bool = False) -> list[Effect]:
+        """All commits up to this number are durable; or only their named values, while messages wait for space."""
+        self._guaranteed.on_committed(number, now_ms=now_ms, values_only=values_only)
+        if not values_only:
+            self._intake.on_committed(number, now_ms=now_ms)
         return self._finish(now_ms)
 
     def log_full(self, reason: str, *, now_ms: int) -> list[Effect]:

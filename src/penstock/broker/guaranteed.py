@@ -117,15 +117,17 @@ class Guaranteed:
 
     # --- the shell's answers
 
-    def on_committed(self, number: int, *, now_ms: int) -> None:
-        """Commits are durable: what was in them can be spoken of."""
+    def on_committed(self, number: int, *, now_ms: int, values_only: bool = False) -> None:
+        """Commits are durable, or the named values in them are: what was in them can be spoken of."""
         self._now_ms = now_ms
         self._tracker.begin_turn(now_ms=now_ms)
+        self.desk.begin_turn(now_ms)
+        self.desk.on_committed(number)
+        if values_only:
+            return
         self.full = ""
         self._commits.on_committed(number)
         self._tracker.on_committed(number)
-        self.desk.begin_turn(now_ms)
-        self.desk.on_committed(number)
         for log in self._logs.values():
             spoken = log.on_committed(number, now_ms=now_ms)
             if spoken is not None:

@@ -28,8 +28,8 @@ class BrokerPort(Protocol):
     def disconnect(self, connection: int, *, now_ms: int) -> Sequence[Effect]:
         """The transport was lost, and not because the broker closed it."""
 
-    def committed(self, number: int, *, now_ms: int) -> Sequence[Effect]:
-        """All commits up to this number are durable."""
+    def committed(self, number: int, *, now_ms: int, values_only: bool = False) -> Sequence[Effect]:
+        """All commits up to this number are durable; or only their named values, ahead of the rest."""
 
     def log_full(self, reason: str, *, now_ms: int) -> Sequence[Effect]:
         """The oldest commit has to wait for space."""

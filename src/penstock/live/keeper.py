@@ -26,6 +26,7 @@ from penstock.live.store_worker import (
     Report,
     StorePlace,
     StoreWorker,
+    ValuesKept,
     body_bytes,
 )
 from penstock.model.errors import PenstockError
@@ -48,6 +49,9 @@ class KeeperListener(Protocol):
 
     def on_committed(self, number: int) -> None:
         """All commits up to this number are durable."""
+
+    def on_values_kept(self, number: int) -> None:
+        """The named values of all commits up to this number are durable, ahead of the rest."""
 
     def on_full(self, reason: str) -> None:
         """The oldest commit has to wait for space; it is tried again."""
@@ -144,6 +148,8 @@ class Keeper:
                 self.waiting_commits -= commits
                 self.waiting_bytes -= size_bytes
                 self._listener.on_committed(number)
+            case ValuesKept(number):
+                self._listener.on_values_kept(number)
             case LogRead():
                 self._listener.on_read(report)
             case KeptRead():

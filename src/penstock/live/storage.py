@@ -118,6 +118,10 @@ class Storage:
             self._watcher.on_committed(number)
         self._stimulate(lambda broker, now_ms: broker.committed(number, now_ms=now_ms))
 
+    def on_values_kept(self, number: int) -> None:
+        """Named values are durable, though messages before them wait for space."""
+        self._stimulate(lambda broker, now_ms: broker.committed(number, now_ms=now_ms, values_only=True))
+
     def on_full(self, reason: str) -> None:
         """Publishers have to wait for space."""
         self._note("store-full", reason=reason)

@@ -4,7 +4,7 @@ All commits that wait become durable by one sync (group commit): nothing is dela
 while a sync is under way. Between two syncs there is at most one read, so neither waits for many of the other.
 
 When there is no space the commits keep their order, and are tried again every second, or at once when a trim comes:
-trims are carried out ahead of what waits before them, since only they make room.
+trims and named values are made durable ahead of what waits before them (``broker.ahead``).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final, TypeAlias
 
+from penstock.broker.ahead import changes_ahead, without_values
 from penstock.broker.durable import (
     KEPT_READ_BYTES_MAX,
-    Append,
     ForgetPublishers,
     Recovered,
     SetValue,
@@ -48,6 +48,7 @@ __all__ = [
     "Report",
     "StorePlace",
     "StoreWorker",
+    "ValuesKept",
     "body_bytes",
 ]
 
@@ -99,6 +100,13 @@ class Committed:
 
 
 @dataclass(slots=True, frozen=True)
+class ValuesKept:
+    """The named values of all commits up to a number are durable, though messages before them wait for space."""
+
+    number: int
+
+
+@dataclass(slots=True, frozen=True)
 class Full:
     """The oldest commit has to wait for space; said once until something works again."""
 
@@ -138,7 +146,7 @@ class Ended:
     left: int
 
 
-Report: TypeAlias = Opened | Committed | Full | LogRead | KeptRead | Failed | Ended
+Report: TypeAlias = Opened | Committed | ValuesKept | Full | LogRead | KeptRead | Failed | Ended
 _Order: TypeAlias = Commit | ReadLog | ReadKept
 
 
@@ -230,7 +238,7 @@ class StoreWorker:
             self._reads.append(order)
         else:
             self._commits.append(order)
-            if self._retry_at_s and any(isinstance(each, Trim) for each in order.changes):
+            if self._retry_at_s and changes_ahead([order]):
                 self._retry_at_s = 0.0
 
     # Commits.
@@ -268,7 +276,7 @@ class StoreWorker:
         return group
 
     def _on_full(self, store: LogStore, group: list[Commit], reason: str) -> None:
-        if self._has_trimmed(store):
+        if self._has_gone_ahead(store):
             return
         # The first may fit where all do not.
         self._group_max = max(1, len(group) // 2)
@@ -280,28 +288,20 @@ class StoreWorker:
         if is_news:
             self._tell(Full(reason))
 
-    def _has_trimmed(self, store: LogStore) -> bool:
-        """Make room with the trims among all that waits; says whether there is more now."""
-        trims = self._trims_ahead()
+    def _has_gone_ahead(self, store: LogStore) -> bool:
+        """Carry out the trims and keep the values among all that waits; says whether there is more room by that."""
+        changes = changes_ahead(self._commits)
+        trims = [each for each in changes if isinstance(each, Trim)]
         before = [store.trimmed_below(trim.pubend) for trim in trims]
         try:
-            if trims:
-                store.commit(trims)
+            if changes:
+                store.commit(changes)
         except StoreFullError:
             return False
+        if len(changes) > len(trims):
+            self._commits = deque(map(without_values, self._commits))
+            self._tell(ValuesKept(self._commits[-1].number))
         return before != [store.trimmed_below(trim.pubend) for trim in trims]
-
-    def _trims_ahead(self) -> list[Trim]:
-        """The trims that wait; none beyond messages that wait too, which could not be appended any more."""
-        below: dict[str, Tick] = {}
-        waiting: dict[str, Tick] = {}
-        for commit in self._commits:
-            for change in commit.changes:
-                if isinstance(change, Trim):
-                    below[change.pubend] = max(change.below_tick, below.get(change.pubend, change.below_tick))
-                elif isinstance(change, Append) and change.messages:
-                    waiting.setdefault(change.pubend, change.messages[0][0])
-        return [Trim(pubend, min(tick, waiting.get(pubend, tick))) for pubend, tick in below.items()]
 
     # Reads.
 

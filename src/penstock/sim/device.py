@@ -1,7 +1,7 @@
 """The modelled device under a simulated broker's disk: syncs and reads take time, and it can be slow, full or cut off.
 
 As in the live store, all commits that wait when a sync begins become durable together (group commit), one sync at a
-time. Without space they keep their order and are tried again every second; trims go ahead of them. When the power
+time. Without space they keep their order and are tried again every second; trims and values go ahead. When the power
 fails, the group under way is durable or lost as a whole, by chance: a torn write is recognised by the store, and
 dropped. So messages may be durable that nobody was told of.
 """
@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from penstock.broker.durable import Append, ForgetPublishers, Trim, space_bytes
+from penstock.broker.ahead import changes_ahead, without_values
+from penstock.broker.durable import ForgetPublishers, SetValue, Trim, space_bytes
 from penstock.broker.effects import Commit, ReadKept, ReadLog
-from penstock.model.tick import Tick, TickRange
+from penstock.model.tick import TickRange
 from penstock.sim.clock import Clock, Timer
 from penstock.sim.disk import Disk
 
@@ -33,6 +34,8 @@ class DeviceUser:
 
     committed: Callable[[int], None]
     """All commits up to this number are durable."""
+    values_kept: Callable[[int], None]
+    """The named values of all commits up to this number are durable, ahead of the rest."""
     full: Callable[[str], None]
     """The oldest commit waits for space, and why; said once for as long as it lasts."""
     read: Callable[[int, list[tuple[int, bytes]], int, TickRange | None], None]
@@ -79,7 +82,7 @@ class Device:
         for change in commit.changes:
             if isinstance(change, Trim):
                 self.given_up[change.pubend] = max(change.below_tick, self.given_up.get(change.pubend, 0))
-        is_relief = self._is_stuck and not self._group and any(isinstance(each, Trim) for each in commit.changes)
+        is_relief = self._is_stuck and not self._group and bool(changes_ahead([commit]))
         if self._timer is not None and is_relief:
             self._clock.cancel(self._timer)
             self._timer = None
@@ -156,7 +159,12 @@ class Device:
 
     def _do_without_space(self, count: int) -> None:
         """Make room with what trims wait, or try fewer commits at once; failing that, wait."""
-        if self._has_trimmed():
+        life = self._life
+        has_trimmed = self._has_gone_ahead()
+        if life != self._life or self._timer is not None:
+            # The broker was told, and has committed something more.
+            return
+        if has_trimmed:
             self._begin_sync()
         elif count > 1:
             self._group_max = count // 2
@@ -168,17 +176,14 @@ class Device:
                 self._is_stuck = True
                 self._user.full("there is no space left on the device")
 
-    def _has_trimmed(self) -> bool:
-        """Carry out the trims that wait, as far as no message waits below; says whether anything went."""
-        below: dict[str, int] = {}
-        waiting: dict[str, int] = {}
-        for change in [change for commit in self._waiting for change in commit.changes]:
-            if isinstance(change, Trim):
-                below[change.pubend] = max(change.below_tick, below.get(change.pubend, 0))
-            elif isinstance(change, Append) and change.messages:
-                waiting.setdefault(change.pubend, change.messages[0][0])
+    def _has_gone_ahead(self) -> bool:
+        """Carry out the trims and keep the values that wait; says whether there is more space by that."""
+        changes = changes_ahead(self._waiting)
         before = self.disk.size_bytes
-        self.disk.apply([Trim(pubend, Tick(min(tick, waiting.get(pubend, tick)))) for pubend, tick in below.items()])
+        self.disk.apply(changes)
+        if any(isinstance(each, SetValue) for each in changes):
+            self._waiting = [without_values(commit) for commit in self._waiting]
+            self._user.values_kept(self._waiting[-1].number)
         return self.disk.size_bytes < before
 
     def _has_space(self, group: list[Commit]) -> bool:

@@ -64,7 +64,9 @@ class SimBroker:
         self.device = Device(
             clock,
             Random(f"{seed}/{settings.name}/device"),
-            DeviceUser(self._on_committed, self._on_log_full, self._on_log_read, self._on_kept_read),
+            DeviceUser(
+                self._on_committed, self._on_values_kept, self._on_log_full, self._on_log_read, self._on_kept_read
+            ),
         )
         """What makes its log durable; to be slowed down or filled by whoever harms the world."""
         self.operations: deque[tuple[int, str]] = deque(maxlen=_OPERATIONS_MAX)
@@ -210,6 +212,11 @@ class SimBroker:
         self._note(f"commits up to {number}")
         core = self.core
         self._after_step(core, core.committed(number, now_ms=self._now_ms()))
+
+    def _on_values_kept(self, number: int) -> None:
+        self._note(f"keeps values up to {number}")
+        core = self.core
+        self._after_step(core, core.committed(number, now_ms=self._now_ms(), values_only=True))
 
     def _on_log_full(self, reason: str) -> None:
         self._note(f"cannot commit: {reason}")

@@ -28,7 +28,7 @@ from penstock.live.store.pubend_state import PubendState
 from penstock.live.store.schema import FORMAT_VERSION, bring_up_to_date, make_tables
 from penstock.live.store.witness import Witness
 
-__all__ = ["FILE_NAME", "FORMAT_VERSION", "OpenDatabase", "Recovery", "open_database"]
+__all__ = ["FILE_NAME", "FORMAT_VERSION", "OpenDatabase", "Recovery", "limit_pages", "open_database"]
 
 _SETTINGS: Final = (
     "journal_mode=WAL",
@@ -122,7 +122,7 @@ def _opened(
         index = _prepared(database, found, owner)
         replayed_bytes = _replay(database)
         if bytes_max is not None:
-            database.execute(f"PRAGMA max_page_count={max(1, bytes_max // PAGE_BYTES)}")
+            limit_pages(database, bytes_max)
     except BaseException as error:
         database.close()
         # A damaged schema can make SQLite complain in words that are no text.
@@ -154,6 +154,11 @@ def _prepared(database: sqlite3.Connection, found: Inspection, owner: tuple[str,
     index = read_index(database)
     assert not index.problems, index.problems
     return index
+
+
+def limit_pages(database: sqlite3.Connection, bytes_max: int) -> None:
+    """Let the file grow up to a size; one that is larger already does not grow."""
+    database.execute(f"PRAGMA max_page_count={max(1, bytes_max // PAGE_BYTES)}")
 
 
 def _replay(database: sqlite3.Connection) -> int:

@@ -13,7 +13,7 @@ from shutil import disk_usage
 from typing import Any
 
 from penstock.broker.durable import Append, Change, Recovered, RecoveredPubend, Trim, space_bytes
-from penstock.live.store.database import FILE_NAME, OpenDatabase, open_database
+from penstock.live.store.database import FILE_NAME, OpenDatabase, limit_pages, open_database
 from penstock.live.store.errors import CorruptValueError, StoreFailedError, StoreFullError
 from penstock.live.store.kept import KeptFound, KeptPart, KeptRecords
 from penstock.live.store.pubend_state import PubendState
@@ -28,6 +28,8 @@ from penstock.model.tick import Tick, TickRange
 __all__ = ["LogStore"]
 
 _SLACK_BYTES = 1 << 20
+_SMALL_BYTES = 256 * 1024
+"""How far the file may exceed its limit by what makes room or is small."""
 _OPENING_BYTES = 16 << 20
 _RESERVE = "reserve"
 
@@ -37,8 +39,9 @@ _Messages = list[tuple[Tick, bytes]]
 class LogStore:
     """The logs of all pubends of a broker, in one folder."""
 
-    def __init__(self, opened: OpenDatabase, folder: Path, reserve_bytes: int) -> None:
+    def __init__(self, opened: OpenDatabase, folder: Path, *, reserve_bytes: int, bytes_max: int | None = None) -> None:
         self._database, self._folder = opened.connection, folder
+        self._bytes_max = bytes_max
         self._books = opened.books
         self._reserve = Reserve(folder / _RESERVE, reserve_bytes)
         self._reserve.hold()
@@ -62,13 +65,15 @@ class LogStore:
     ) -> LogStore:
         """Open or make the store in a folder; refuses one that is foreign, damaged, of another format or in use.
 
-        At ``bytes_max`` of file size the store is full, like a disk; the file never shrinks, but trimmed space is
-        used again. The reserve is disk space set aside for trims on a full disk.
+        At ``bytes_max`` of file size the store is full, like a disk, but for a little that is kept for trims and named
+        values; the file never shrinks, but trimmed space is used again. The reserve is disk space set aside for the
+        same on a full disk.
         """
         # Opening needs some space, too: what it was set aside for is to make room.
         if path.is_dir() and disk_usage(path).free < _OPENING_BYTES:
             (path / _RESERVE).unlink(missing_ok=True)
-        return cls(open_database(path, overlay=overlay, broker=broker, bytes_max=bytes_max), path, reserve_bytes)
+        opened = open_database(path, overlay=overlay, broker=broker, bytes_max=bytes_max)
+        return cls(opened, path, reserve_bytes=reserve_bytes, bytes_max=bytes_max)
 
     def close(self) -> None:
         """Let go of the files; what was committed stays, and what was not has never been there."""
@@ -91,11 +96,22 @@ class LogStore:
             self._commit(changes)
         except StoreFullError:
             # Whatever only makes room, or is small, may use the reserve; a log that was moved begins anew in place.
-            if not _body_bytes(changes):
+            is_small = not _body_bytes(changes)
+            if is_small:
                 self._reserve.release()
-            if not self.move_log():
-                raise
-            self._commit(changes)
+                self._limit_to(self._bytes_max, _SMALL_BYTES)
+            try:
+                if not self.move_log():
+                    raise
+                self._commit(changes)
+            finally:
+                if is_small:
+                    self._limit_to(self._bytes_max)
+
+    def _limit_to(self, bytes_max: int | None, slack_bytes: int = 0) -> None:
+        """Let the file grow up to a size, or no further if it is larger already."""
+        if bytes_max is not None:
+            limit_pages(self._database, bytes_max + slack_bytes)
 
     def _commit(self, changes: Sequence[Change], *, lost: tuple[str, TickRange] | None = None) -> None:
         # States are copied on first use, and totals here, so that a failed commit leaves the old ones.
