@@ -22,6 +22,7 @@ from penstock.model.tick import Tick
 class Listener:
     def __init__(self) -> None:
         self.committed: list[int] = []
+        self.values: list[int] = []
         self.full: list[str] = []
         self.found: list[LogRead] = []
         self.kept: list[KeptRead] = []
@@ -31,6 +32,9 @@ class Listener:
     def on_committed(self, number: int) -> None:
         self.threads.add(threading.current_thread().name)
         self.committed.append(number)
+
+    def on_values_kept(self, number: int) -> None:
+        self.values.append(number)
 
     def on_full(self, reason: str) -> None:
         self.full.append(reason)

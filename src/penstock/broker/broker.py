@@ -130,10 +130,9 @@ class Broker:
         peer = self._connections.open(connection, dialled=dialled, certificate=certificate, now_ms=now_ms)
         if self._beat_ms is None:
             self._beat_ms = now_ms + self.settings.heartbeat_ms
-        if len(self._connections.peers) > self.settings.connections_max:
-            self._end(
-                peer, "full", f"this broker has its limit of {self.settings.connections_max:,} connections", now_ms
-            )
+        limit = self.settings.connections_max
+        if len(self._connections.peers) > limit:
+            self._end(peer, "full", f"this broker has its limit of {limit:,} connections", now_ms)
         elif dialled:
             self._connections.say(peer, self._neighbourhood.hello())
         return self._finish(now_ms)

@@ -126,7 +126,11 @@ class SimModel(RuleBasedStateMachine):
         self.clock = Clock()
         self.answers: list[dict[str, bytes | None]] = []
         user = DeviceUser(
-            self.on_committed, lambda _reason: None, lambda *_found: None, lambda _number, values: self.on_read(values)
+            self.on_committed,
+            lambda _number: None,
+            lambda _reason: None,
+            lambda *_found: None,
+            lambda _number, values: self.on_read(values),
         )
         self.device = Device(self.clock, Random(7), user)
         self.number = self.told = 0
