@@ -312,13 +312,6 @@ MUTANTS: Final = (
         tests=("tests/broker/test_finality.py",),
     ),
     Mutant(
-        "class-forgotten",
-        "what was sent to a best-effort pubend is sent again when it guarantees delivery",
-        "sim/publishing.py",
-        "return pubend not in (*before.best_effort, *self._welcome.best_effort)",
-        "return pubend not in self._welcome.best_effort",
-    ),
-    Mutant(
         "class-forgotten-by-client",
         "the client library sends again what it had sent to a best-effort pubend",
         "client/publishing.py",

@@ -41,9 +41,27 @@ class Inbox:
     """One subscription: its state, and a queue that says when it is full."""
 
     __slots__ = (
-        *("_last_positions", "blocking", "bytes_max", "fetched", "granted", "lost", "lost_count", "messages_max"),
-        *("next_ticks", "number", "pending", "positions", "queue", "reason", "receipts", "size", "starts", "state"),
-        *("wanted", "was_ready"),
+        "_last_positions",
+        "blocking",
+        "bytes_max",
+        "fetched",
+        "granted",
+        "loose_ticks",
+        "lost",
+        "lost_count",
+        "messages_max",
+        "next_ticks",
+        "number",
+        "pending",
+        "positions",
+        "queue",
+        "reason",
+        "receipts",
+        "size",
+        "starts",
+        "state",
+        "wanted",
+        "was_ready",
     )
 
     def __init__(self, number: int, wanted: Wanted, *, bytes_max: int, messages_max: int) -> None:
@@ -62,6 +80,8 @@ class Inbox:
         self.positions: Final = Positions(wanted.start)
         """What has arrived."""
         self.next_ticks: Final = self.positions.next_ticks
+        self.loose_ticks: Final[dict[str, int]] = {}
+        """Of pubends that guarantee nothing, the tick behind the last message that came; no position."""
         self.receipts: Final = Receipts(is_manual=wanted.is_manual) if wanted.durable else None
         """What of a durable subscription was acknowledged, and may be."""
         self.fetched: Callable[[], tuple[Received, ...]] = tuple
@@ -88,8 +108,8 @@ class Inbox:
         """Takes a message in, unless it is a repetition; the queue may exceed its bound by what was already read."""
         if self.is_repeated(received):
             return False
-        if received.is_guaranteed:
-            self.next_ticks[received.pubend] = received.tick + 1
+        ticks = self.next_ticks if received.is_guaranteed else self.loose_ticks
+        ticks[received.pubend] = received.tick + 1
         self.queue.append(received)
         self.size += len(received.body) + MESSAGE_BYTES
         return True

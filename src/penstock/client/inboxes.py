@@ -127,6 +127,8 @@ class Inboxes:
                         self.repeated += 1
                         return
                     next_ticks[pubend] = tick + 1
+                else:
+                    inbox.loose_ticks[pubend] = tick + 1
                 inbox.queue.append(received)
                 inbox.size += size
                 woken[inbox.number] = inbox
@@ -140,6 +142,8 @@ class Inboxes:
                         self.repeated += 1
                         continue
                     next_ticks[pubend] = tick + 1
+                else:
+                    inbox.loose_ticks[pubend] = tick + 1
                 inbox.queue.append(received)
                 inbox.size += size
                 woken[inbox.number] = inbox

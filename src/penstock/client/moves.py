@@ -44,8 +44,7 @@ class Moves:
 
     def begin(self, order: Migrate, hello: Hello, present: Welcome) -> Newcomer:
         """The broker wants this client to go elsewhere."""
-        # Who moves again at once may still be brought what the connection before the present one had brought.
-        self.overlap = Overlap(self._inboxes, self.overlap)
+        self.overlap = Overlap(self._inboxes)
         self.newcomer = Newcomer(order, hello, present, self._inboxes, self.overlap)
         self.deliver = self.overlap.deliver_old
         return self.newcomer

@@ -3,24 +3,22 @@
 Where a pubend has positions, both connections bring its whole stream from some tick on, so whatever is not below the
 position is the next message, whoever brings it. That is so only if the new connection does not begin ahead of the
 position. Pubends that guarantee nothing have no positions: what the new connection brings of them waits until the old
-one has brought the last it had, and then only what did not come there is new, by the identifiers of messages.
+one has brought the last it had. Then only what is behind that is new. The rest has come, perhaps long before the move
+began if the way to the new broker is slower; or the old connection did not have it, and it would come out of order.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from penstock.client.inbox import MESSAGE_BYTES, Inbox
 from penstock.client.inboxes import Inboxes
 from penstock.client.received import Received
-from penstock.model.message_id import MESSAGE_ID_BYTES
 
 __all__ = ["Overlap"]
 
-_SEEN_MAX: Final = 65_536
-"""Messages of which it is remembered that they came over the old connection."""
 _HELD_BYTES_MAX: Final = 16 * 1024 * 1024
 """How much may wait for the end of the old connection."""
 
@@ -28,14 +26,10 @@ _HELD_BYTES_MAX: Final = 16 * 1024 * 1024
 class Overlap:
     """The time in which a client has two connections."""
 
-    def __init__(self, inboxes: Inboxes, former: Overlap | None = None) -> None:
-        """Begin; a former one that is not over tells what came before over a connection that is gone."""
+    def __init__(self, inboxes: Inboxes) -> None:
         self._inboxes = inboxes
-        self._before = former.seen if former is not None else {}
         self._streams: dict[tuple[int, str], None] = {}
         """Subscriptions and pubends whose streams the new connection brings from where they are."""
-        self.seen: dict[tuple[int, bytes], None] = {}
-        """What came over the old connection, of pubends without positions: the latest of it."""
         self._held: deque[tuple[int, Received]] = deque()
         self._held_bytes = 0
         self._is_released = False
@@ -74,14 +68,10 @@ class Overlap:
 
     def deliver_old(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
         """A message over the old connection."""
-        if self._before:
-            numbers = self._without_repetitions(numbers, received)
+        if not received.is_guaranteed:
+            # It may be the new one of a move before, and slower than the one that was old then.
+            numbers = b"".join(each.number.to_bytes(4) for each in self._named(numbers) if _is_news(each, received))
         self._inboxes.deliver(numbers, received, woken)
-        for inbox in self._named(numbers):
-            if not received.is_guaranteed:
-                self.seen[inbox.number, received.body[:MESSAGE_ID_BYTES]] = None
-                if len(self.seen) > _SEEN_MAX:
-                    del self.seen[next(iter(self.seen))]
 
     def deliver_new(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
         """A message over the new connection."""
@@ -89,8 +79,7 @@ class Overlap:
             if received.is_guaranteed and (inbox.number, received.pubend) in self._streams:
                 self._inboxes.deliver(inbox.number.to_bytes(4), received, woken)
             elif self._is_released:
-                # It may have taken longer to come this way.
-                if not self._has_come(inbox.number, received):
+                if received.is_guaranteed or _is_news(inbox, received):
                     self._inboxes.deliver(inbox.number.to_bytes(4), received, woken)
             else:
                 self._held.append((inbox.number, received))
@@ -112,23 +101,15 @@ class Overlap:
         """The old connection has brought its last: what did not come there is next; who got something."""
         held, self._held = self._held, deque()
         self._is_released = True
-        return self._deliver([each for each in held if not self._has_come(*each)])
+        return self._deliver(held)
 
-    def _without_repetitions(self, numbers: bytes, received: Received) -> bytes:
-        """Those for whom it did not come before over the connection that was left last."""
-        name = received.body[:MESSAGE_ID_BYTES]
-        return b"".join(
-            each.number.to_bytes(4) for each in self._named(numbers) if (each.number, name) not in self._before
-        )
-
-    def _has_come(self, number: int, received: Received) -> bool:
-        return (number, received.body[:MESSAGE_ID_BYTES]) in self.seen
-
-    def _deliver(self, messages: list[tuple[int, Received]]) -> dict[int, Inbox]:
+    def _deliver(self, messages: Iterable[tuple[int, Received]]) -> dict[int, Inbox]:
         self._held_bytes = sum(len(received.body) + MESSAGE_BYTES for _, received in self._held)
         woken: dict[int, Inbox] = {}
         for number, received in messages:
-            self._inboxes.deliver(number.to_bytes(4), received, woken)
+            inbox = self._inboxes.get(number)
+            if inbox is not None and (received.is_guaranteed or _is_news(inbox, received)):
+                self._inboxes.deliver(number.to_bytes(4), received, woken)
         return woken
 
     def _named(self, numbers: bytes) -> Iterator[Inbox]:
@@ -136,3 +117,8 @@ class Overlap:
             inbox = self._inboxes.get(int.from_bytes(numbers[start : start + 4]))
             if inbox is not None:
                 yield inbox
+
+
+def _is_news(inbox: Inbox, received: Received) -> bool:
+    """Whether a message of a pubend without positions is behind all that came of it."""
+    return received.tick >= inbox.loose_ticks.get(received.pubend, 0)

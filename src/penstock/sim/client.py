@@ -67,6 +67,8 @@ class SimClient:
         """Why it has to wait with publishing, as the broker says."""
         self.holds: list[str] = []
         """All the reasons to wait that it was ever given."""
+        self.loose: dict[tuple[int, str], int] = {}
+        """By subscription and best-effort pubend, the tick behind the last message that came."""
         self.forgetting: dict[int, str] = {}
         """Durable names that it has asked to forget, by the number of the request, until it is answered."""
         self.forgotten: dict[str, int] = {}
@@ -337,6 +339,8 @@ class SimClient:
         """A message for one of its subscriptions."""
         if f.is_guaranteed_number(frame.pubend):
             self._positions.on_deliver(number, pubend, frame.tick)
+        else:
+            self.loose[number, pubend] = frame.tick + 1
         if len(self.deliveries) < self._deliveries_max:
             self.deliveries.append(Delivery(self.clock.now_us, number, pubend, frame.tick, frame.body))
         else:

@@ -1,7 +1,7 @@
 """What comes to a simulated client over two connections while it moves, put together as the client library does.
 
-By positions where there are some, by the identifiers of messages elsewhere. A connection that repeats something by
-itself is not helped: that is recorded, for the checkers to find.
+By positions where there are some, by the ticks of what has come elsewhere. A connection that repeats something of a
+guaranteed pubend by itself is not helped: that is recorded, for the checkers to find.
 """
 
 from __future__ import annotations
@@ -83,6 +83,9 @@ class Overlap:
                 return
             if self._stays is not None:
                 self._stays.pop(key, None)
+        elif not is_guaranteed_number(frame.pubend):
+            if self._is_behind(key, frame):
+                return
         elif (number, frame.body[:MESSAGE_ID_BYTES]) in self._before:
             return
         else:
@@ -98,10 +101,11 @@ class Overlap:
         if not is_stream and self._floors is None:
             self._held.append((number, pubend, frame))
             return
-        if self._floors is not None and (number, frame.body[:MESSAGE_ID_BYTES]) in self.seen:
-            return
         if not is_guaranteed_number(frame.pubend):
-            self._client.record(number, pubend, frame)
+            if not self._is_behind(key, frame):
+                self._client.record(number, pubend, frame)
+            return
+        if self._floors is not None and (number, frame.body[:MESSAGE_ID_BYTES]) in self.seen:
             return
         last, self._new_last[key] = self._new_last.get(key, -1), frame.tick
         floor = self._heard(key) if self._floors is None else self._floors.get(key, 0)
@@ -129,9 +133,16 @@ class Overlap:
         self._ended_us = self._client.clock.now_us
         self._floors = {key: self._heard(key) for key in self._streams}
         for number, pubend, frame in self._held:
-            if (number, frame.body[:MESSAGE_ID_BYTES]) not in self.seen and number in self._client.wanted:
+            has_come = (number, frame.body[:MESSAGE_ID_BYTES]) in self.seen
+            if not is_guaranteed_number(frame.pubend):
+                has_come = self._is_behind((number, pubend), frame)
+            if not has_come and number in self._client.wanted:
                 self._client.record(number, pubend, frame)
         self._held.clear()
+
+    def _is_behind(self, key: Key, frame: Deliver) -> bool:
+        """Whether a message of a pubend without positions has come, or would come out of order."""
+        return frame.tick < self._client.loose.get(key, 0)
 
     def _is_position(self, key: Key, frame: Deliver) -> bool:
         """Whether the tick of a message is a position of the subscription."""
