@@ -507,8 +507,8 @@ MUTANTS: Final = (
         "linear-checksum",
         "changes in two rows can cancel in the totals",
         "live/store/totals.py",
-        "    mixed = (crc32(content) << 32 | adler32(content)) * _MIX\n",
-        "    mixed = crc32(content)\n",
+        'could cancel.\n    """\n    mixed = (crc32(content) << 32 | adler32(content)) * _MIX\n',
+        'could cancel.\n    """\n    mixed = crc32(content)\n',
         tests=("tests/live/store/test_totals.py",),
     ),
     Mutant(
