@@ -201,3 +201,14 @@ def test_how_far_pubends_are_is_what_was_heard_last() -> None:
     inboxes.on_horizons(Horizons(4, 6, present=8), "p")
     inboxes.on_horizons(Horizons(5, 6), "q")
     assert inboxes.presents == {"p": 9, "q": 6}
+
+
+def test_where_a_subscription_begins_late_is_known_before_its_first_message() -> None:
+    """A pubend that was out of reach begins later; on the next connection its start is that of a continuation."""
+    inboxes = Inboxes(ClientSettings())
+    inbox = ready(inboxes)
+    inboxes.on_horizons(Horizons(0, 5, numbers(inbox), is_only=True, present=5), "p")
+    deliver(inboxes, 7, inbox)
+    inboxes.on_disconnected()
+    inbox.on_subscribed("TRUE", (), (("p", 8),))
+    assert inbox.starts == {"p": 5}

@@ -167,6 +167,8 @@ class Inboxes:
         if horizons.is_only:
             for number in named:
                 if (inbox := self._by_bytes.get(number)) is not None:
+                    # Where the pubend was out of reach before, this is the first word of where it begins.
+                    inbox.starts.setdefault(pubend, horizons.tick)
                     inbox.positions.begin(pubend)
                     self._on_horizon(inbox, pubend, horizons.tick)
         else:

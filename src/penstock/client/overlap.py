@@ -54,6 +54,7 @@ class Overlap:
             if inbox.next_ticks.get(pubend, tick) < tick and not is_final:
                 return False
             self._streams[inbox.number, pubend] = None
+            inbox.starts.setdefault(pubend, tick)
             inbox.positions.on_start(pubend, tick)
             self.flush(pubend)
         return True
