@@ -30,6 +30,16 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
+def test_a_request_to_end_counts_also_where_interrupts_are_ignored() -> None:
+    """Scripts start what they put into the background so."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(KeyboardInterrupt), ending_in_order():
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_of_several_errors_the_first_is_raised() -> None:
     inner = ExceptionGroup("tasks", [ValueError("first"), ValueError("second")])
     outer = ExceptionGroup("more", [inner, ValueError("third")])

@@ -22,7 +22,7 @@ def ending_in_order() -> Iterator[None]:
     """
     is_main = threading.current_thread() is threading.main_thread()
     wanted = [each for each in _ENDING if is_main and signal.getsignal(each) is not signal.SIG_IGN]
-    former = {each: signal.signal(each, lambda *_: signal.raise_signal(signal.SIGINT)) for each in wanted}
+    former = {each: signal.signal(each, _interrupt) for each in wanted}
     try:
         yield
     except ExceptionGroup as group:
@@ -30,6 +30,13 @@ def ending_in_order() -> Iterator[None]:
     finally:
         for each, handler in former.items():
             signal.signal(each, handler)
+
+
+def _interrupt(*_: object) -> None:
+    """Do what Ctrl-C does, also in a process of a script's background, which ignores Ctrl-C itself."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
 
 
 def first_error(group: ExceptionGroup[Exception]) -> Exception:
