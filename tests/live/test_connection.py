@@ -287,6 +287,25 @@ def test_a_transport_that_cannot_half_close_is_closed() -> None:
     run(scenario())
 
 
+class Gone(Transport):
+    """The peer has reset the connection, and the loop has not noticed yet."""
+
+    def write_eof(self) -> None:
+        raise OSError(107, "transport endpoint is not connected")
+
+
+def test_a_peer_that_has_gone_before_the_last_word_is_no_bug() -> None:
+    async def scenario() -> None:
+        transport = Gone()
+        connection = Connection(1, Node())
+        connection.connection_made(transport)
+        connection.refuse("denied", "no")
+        assert transport.calls == ["abort"]
+        connection.connection_lost(None)
+
+    run(scenario())
+
+
 def test_a_peer_that_does_not_close_its_side_is_closed_and_one_that_does_not_read_is_cut() -> None:
     async def scenario() -> None:
         node, transport = Node(), Transport()

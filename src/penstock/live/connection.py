@@ -241,11 +241,16 @@ class Connection(asyncio.Protocol):
         if self._has_said_all or self._transport is None:
             return
         self._has_said_all = True
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
-            self._later(self._linger_s, self._transport.close)
-        else:
+        if not self._transport.can_write_eof():
             self._transport.close()
+            return
+        try:
+            self._transport.write_eof()
+        except OSError:
+            # The peer was faster, and the loop has not heard of it yet: there is nobody to say anything to.
+            self._transport.abort()
+            return
+        self._later(self._linger_s, self._transport.close)
 
     def _later(self, delay_s: float, action: Callable[[], None]) -> None:
         self._timers.append(asyncio.get_running_loop().call_later(delay_s, action))
