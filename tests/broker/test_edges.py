@@ -88,6 +88,30 @@ def test_a_position_in_the_future_is_refused(broker: str) -> None:
     overlay.check_invariants()
 
 
+def test_an_unknown_pubend_is_pending_while_a_broker_of_the_overlay_is_out_of_reach() -> None:
+    """It may be the one that hosts it; the broker in between was restarted, and does not know it any more."""
+    overlay = line("pb", "ib", "sb", members=("pb", "ib", "sb"))
+    position = subscriber(overlay).start_of("pb.a")
+    overlay.crash("pb")
+    overlay.crash("ib")
+    overlay.crash("sb")
+    overlay.start("ib")
+    overlay.start("sb")
+    overlay.link("ib", "sb")
+    client = subscriber(overlay, "", ("pb.a", position))
+    assert not client.all(f.Refused)
+    overlay.start("pb")
+    overlay.link("pb", "ib")
+    overlay.wait(2_000)
+    publish(overlay.client("pb"), 1)
+    overlay.wait(1_000)
+    assert client.numbers() == [1]
+    again = subscriber(overlay, "", ("nowhere", 5))
+    assert [each.reason for each in again.all(f.Refused) if isinstance(each, f.Refused)] == [
+        "no guaranteed pubend 'nowhere' in this overlay; there are: pb.a"
+    ]
+
+
 def test_an_unknown_pubend_is_refused_unless_the_client_comes_back() -> None:
     overlay = line("pb", "sb")
     client = subscriber(overlay, "", ("nowhere", 5))

@@ -273,8 +273,10 @@ class Guaranteed:
         return self._topology.is_guaranteed(pubend)
 
     def knows_all(self) -> bool:
-        """Whether all neighbours are there, so that what is not known does not exist."""
-        return all(name in self._connections.links for name in self._settings.neighbours)
+        """Whether all brokers can be reached, as far as they are known, so that what is not known does not exist."""
+        graph = self._topology.graph()
+        is_linked = all(name in self._connections.links for name in self._settings.neighbours)
+        return is_linked and all(name in graph for name in self._settings.members)
 
     def pending(self, subscription: HostSubscription) -> tuple[str, ...]:
         """The guaranteed pubends on which a subscription has not begun."""

@@ -67,8 +67,6 @@ class SimClient:
         """Why it has to wait with publishing, as the broker says."""
         self.holds: list[str] = []
         """All the reasons to wait that it was ever given."""
-        self.loose: dict[tuple[int, str], int] = {}
-        """By subscription and best-effort pubend, the tick behind the last message that came."""
         self.forgetting: dict[int, str] = {}
         """Durable names that it has asked to forget, by the number of the request, until it is answered."""
         self.forgotten: dict[str, int] = {}
@@ -340,7 +338,7 @@ class SimClient:
         if f.is_guaranteed_number(frame.pubend):
             self._positions.on_deliver(number, pubend, frame.tick)
         else:
-            self.loose[number, pubend] = frame.tick + 1
+            self._positions.loose[number, pubend] = frame.tick + 1
         if len(self.deliveries) < self._deliveries_max:
             self.deliveries.append(Delivery(self.clock.now_us, number, pubend, frame.tick, frame.body))
         else:

@@ -142,7 +142,7 @@ class Overlap:
 
     def _is_behind(self, key: Key, frame: Deliver) -> bool:
         """Whether a message of a pubend without positions has come, or would come out of order."""
-        return frame.tick < self._client.loose.get(key, 0)
+        return frame.tick < self._client.subscribing.positions.loose.get(key, 0)
 
     def _is_position(self, key: Key, frame: Deliver) -> bool:
         """Whether the tick of a message is a position of the subscription."""

@@ -25,6 +25,8 @@ class Positions:
         self._records, self._wanted = records, wanted
         # Deliveries may come before the confirmation that tells whether their pubend is guaranteed.
         self._heard: dict[tuple[int, str], int] = {}
+        self.loose: dict[tuple[int, str], int] = {}
+        """By subscription and best-effort pubend, the tick behind the last message that came: no position."""
         self._names: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
         self._begun: dict[tuple[int, str], None] = {}
