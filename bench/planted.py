@@ -209,7 +209,7 @@ MUTANTS: Final = (
         "durables-not-held",
         "trimming ignores the positions of durable subscriptions",
         "broker/finality.py",
-        "final = min(final, furthest[1])",
+        "final = min(final, max(furthest[1], log.trimmed_below))",
         "final = min(final, log.promised + 1)",
     ),
     Mutant(

@@ -226,6 +226,19 @@ def test_a_durable_subscription_that_is_given_up_is_named_in_the_alarm() -> None
     assert (alarm.event, dict(alarm.fields)["durable"]) == ("log-lapsed", "D")
 
 
+def test_a_durable_subscription_that_has_lapsed_holds_what_is_left_for_it() -> None:
+    """It lost its oldest messages to the maximum, and the log is far below that now."""
+    keeper = Keeper(retain_bytes_max=8 * len(BODY), retain_policy="lapse")
+    keeper.register.claim("D", 1, "sb", keeper.ticks[0])
+    (below,) = keeper.trims()
+    assert below > keeper.ticks[0]
+    keeper.report("sb", keeper.ticks[-1] + 1)
+    assert keeper.log.size_bytes < keeper.settings.retain_bytes_max
+    assert keeper.trims() == []
+    keeper.register.move("D", 1, keeper.ticks[8])
+    assert keeper.trims() == [keeper.ticks[8]]
+
+
 def test_nobody_is_named_who_is_not_given_up() -> None:
     keeper = Keeper(retain_bytes_max=10 * len(BODY), retain_policy="lapse")
     keeper.register.claim("D", 1, "sb", keeper.ticks[5])

@@ -177,3 +177,15 @@ def test_it_beats_and_notices_silence() -> None:
     assert newcomer.take_frames(now_ms=9_000) == []
     newcomer.on_disconnected()
     assert newcomer.problem == "the connection was lost"
+
+
+def test_nothing_counts_that_comes_behind_ticks_that_are_lost_there() -> None:
+    """The old broker may still have them: if a later message counted, they would pass for repetitions."""
+    session, inbox = connected()
+    newcomer = moving(session)
+    told(newcomer, CONFIRMED, horizon(10, 2), Lost(2, 12, 14, (1,)), message(15, 2), message(16, 2))
+    assert newcomer.problem
+    assert inbox.positions.known() == {"quotes": 10}
+    session.give_up_move()
+    told(session, message(12), message(15), message(16))
+    assert numbers(inbox) == [9, 12, 15, 16]

@@ -142,9 +142,10 @@ class Finality:
         # After a start nobody has reported yet: that must not look as if nobody cared.
         is_heard = now_ms - self._started_ms >= settings.grace_ms
         final = min((word.tick for word in hosts.values()), default=log.promised + 1) if is_heard else 0
-        furthest = self._register(log.name).lowest(log.trimmed_below)
+        furthest = self._register(log.name).lowest()
         if furthest is not None:
-            final = min(final, furthest[1])
+            # One that has lapsed holds what is left for it: it may be on its way back.
+            final = min(final, max(furthest[1], log.trimmed_below))
         kept = min(tick_at(max(0, log.stream_ms(now_ms) - settings.retain_ms)), log.tick_keeping(settings.retain_bytes))
         if log.size_bytes >= settings.retain_bytes_max:
             if settings.retain_policy == "lapse":

@@ -91,13 +91,9 @@ class Register:
         self._dirty.pop(name, None)
         return SetValue(self._prefix + name, None)
 
-    def lowest(self, kept_from: int = 0) -> tuple[str, int] | None:
-        """The name that is furthest behind, and its tick; of those that have not lapsed, if that matters."""
-        found = min(
-            (each for each in self._names.items() if each[1].tick >= kept_from),
-            key=lambda each: each[1].tick,
-            default=None,
-        )
+    def lowest(self) -> tuple[str, int] | None:
+        """The name that is furthest behind, and its tick."""
+        found = min(self._names.items(), key=lambda each: each[1].tick, default=None)
         return None if found is None else (found[0], found[1].tick)
 
     def take_changes(self) -> list[SetValue]:

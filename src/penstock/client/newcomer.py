@@ -140,11 +140,15 @@ class Newcomer:
                 self.fail(frame.reason)
             elif self.welcome is None:
                 self._on_greeting(frame, changes, wall_ms)
+            elif self.problem:
+                # Nothing of it counts any more, messages least of all: they may lie behind ticks that are lost here,
+                # and that the old broker still has.
+                continue
             elif isinstance(frame, Deliver):
                 self.received += 1
                 received = received_from(frame.pubend, self._pubend(frame.pubend), frame.tick, frame.body)
                 self._overlap.deliver_new(frame.numbers, received, changes.inboxes)
-            elif not self.problem:
+            else:
                 self._on_frame(frame, changes)
         if changes.inboxes:
             self._inboxes.block_if_full(changes.inboxes)

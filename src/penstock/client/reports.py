@@ -63,6 +63,12 @@ class _Report:
             if len(self.lost) < NAMED_MAX:
                 self.lost.append(decode_id(failure.body))
 
+    def join(self, other: _Report) -> None:
+        self.refused = (self.refused + other.refused)[:NAMED_MAX]
+        self.refused_count += other.refused_count
+        self.lost = (self.lost + other.lost)[:NAMED_MAX]
+        self.lost_count += other.lost_count
+
 
 class Reports:
     """What the publishers of one client have to hear."""
@@ -128,9 +134,17 @@ class Reports:
         for each in self._reports:
             if each.owner is owner or (is_over and _is_over(each.owner())):
                 return each
+        self._join_ended()
         report = _Report(owner)
         self._reports.append(report)
         return report
+
+    def _join_ended(self) -> None:
+        """Put the reports of publishers that have ended together: tasks come and go, and nobody may ever flush."""
+        ended = [each for each in self._reports if _is_over(each.owner())]
+        for each in ended[1:]:
+            ended[0].join(each)
+            self._reports.remove(each)
 
 
 def _is_over(owner: Owner | None) -> bool:
