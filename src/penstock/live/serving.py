@@ -86,8 +86,8 @@ def _handling(
         yield
     finally:
         noted.hand_hangups_to(None)
-        if signals is None:
-            signal.signal(signal.SIGHUP, before)
+        # A process that ends ignores them from here on: while Python is finalized, a handler of ours would not be called.
+        signal.signal(signal.SIGHUP, before if signals is None else signal.SIG_IGN)
         for each in ENDING:
             loop.remove_signal_handler(each)
 
