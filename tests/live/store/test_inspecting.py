@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from live.store.support import append, contents, everything, opened, tamper, ticks_of
-from penstock.live.store import KeepRecord, LogStore, NotAStoreError, StoreDamagedError
-from penstock.live.store.inspecting import FILE_NAME, LOG_NAME, inspect
+from penstock.live.store import KeepRecord, LogStore, NotAStoreError, StoreDamagedError, StoreRefusedError
+from penstock.live.store.inspecting import FILE_NAME, JOURNAL_NAME, LOG_NAME, RESERVE_NAME, inspect
 from penstock.live.store.witness import WITNESS_NAME, Witness
 
 
@@ -121,3 +122,71 @@ def test_something_else_beside_a_witness_is_a_damaged_store(tmp_path: Path) -> N
     with pytest.raises(NotAStoreError), opened(tmp_path):
         pass
     assert [each.name for each in tmp_path.iterdir()] == [FILE_NAME]
+
+
+def journal_of(path: Path, *, has_pages: bool = True) -> bytes:
+    """A rollback journal that would be replayed: of a database that had pages, or of one that was being made."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("PRAGMA cache_size=1")
+        if has_pages:
+            database.execute("CREATE TABLE theirs (x)")
+            database.execute("INSERT INTO theirs VALUES (zeroblob(100000))")
+        database.execute("BEGIN")
+        database.execute("CREATE TABLE more (x)")
+        database.execute("INSERT INTO more VALUES (zeroblob(100000))")
+        if has_pages:
+            database.execute("UPDATE theirs SET x=zeroblob(99999)")
+        journal = path.with_name(f"{path.name}-journal").read_bytes()
+        database.execute("ROLLBACK")
+    return journal
+
+
+@pytest.mark.parametrize("has_pages", [True, False])
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_rollback_journal_beside_a_store_is_refused(tmp_path: Path, has_pages: bool, is_closed: bool) -> None:
+    store = lives(tmp_path)
+    store.close()
+    folder = tmp_path / ("store" if is_closed else "second")
+    (folder / JOURNAL_NAME).write_bytes(journal_of(tmp_path / "theirs", has_pages=has_pages))
+    refused(folder, "store.sqlite-journal is not of this store" if has_pages or is_closed else "store.sqlite")
+
+
+def test_a_journal_that_a_kill_left_while_the_store_was_made_does_no_harm(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    (folder / FILE_NAME).touch()
+    (folder / JOURNAL_NAME).write_bytes(journal_of(tmp_path / "theirs", has_pages=False))
+    with opened(folder) as store:
+        assert store.recovery.created
+        append(store, 1, 1)
+
+
+@pytest.mark.parametrize("name", [FILE_NAME, LOG_NAME])
+@pytest.mark.parametrize("is_dangling", [True, False])
+def test_a_file_that_is_a_symbolic_link_is_refused(tmp_path: Path, name: str, is_dangling: bool) -> None:
+    lives(tmp_path).close()
+    folder = tmp_path / "second"
+    (folder / name).rename(tmp_path / "elsewhere")
+    (folder / name).symlink_to(tmp_path / ("nothing" if is_dangling else "elsewhere"))
+    with pytest.raises(StoreRefusedError, match=f"{name} is a symbolic link"), opened(folder):
+        pass
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_folder_that_is_a_symbolic_link_is_as_good_as_its_target(tmp_path: Path) -> None:
+    lives(tmp_path).close()
+    (tmp_path / "link").symlink_to(tmp_path / "second")
+    with opened(tmp_path / "link") as store:
+        assert ticks_of(everything(store)) == list(range(1, 10))
+
+
+def test_a_folder_with_nothing_but_a_reserve_is_refused(tmp_path: Path) -> None:
+    with opened(tmp_path, reserve_bytes=4_096) as store:
+        append(store, 1, 1)
+    for name in (FILE_NAME, WITNESS_NAME):
+        (tmp_path / name).unlink()
+    before = contents(tmp_path)
+    assert list(before) == [RESERVE_NAME]
+    with pytest.raises(StoreRefusedError, match="only its file 'reserve' is left"), opened(tmp_path):
+        pass
+    assert contents(tmp_path) == before

@@ -24,12 +24,28 @@ from penstock.live.store.totals import ROW_ERRORS, Totals, find_totals
 from penstock.live.store.wal import WriteAheadLog
 from penstock.live.store.witness import WITNESS_NAME, Statement
 
-__all__ = ["FILE_NAME", "LOG_NAME", "PAGE_BYTES", "Inspection", "inspect", "reading", "refusal", "size_of"]
+__all__ = [
+    "FILE_NAME",
+    "JOURNAL_NAME",
+    "LOG_NAME",
+    "PAGE_BYTES",
+    "RESERVE_NAME",
+    "Inspection",
+    "inspect",
+    "reading",
+    "refusal",
+    "refuse_links",
+    "size_of",
+]
 
 FILE_NAME: Final = "store.sqlite"
 """The file in a store's folder; while the store is open its write-ahead log lies beside it."""
 LOG_NAME: Final = f"{FILE_NAME}-wal"
+JOURNAL_NAME: Final = f"{FILE_NAME}-journal"
+"""A rollback journal. SQLite writes one while it makes the file of a store, and never later."""
+RESERVE_NAME: Final = "reserve"
 PAGE_BYTES: Final = 4_096
+_STALE_JOURNAL: Final = f"{JOURNAL_NAME} is not of this store, and would overwrite parts of it"
 
 
 @dataclass(slots=True)
@@ -51,14 +67,13 @@ class Inspection:
 
 def inspect(folder: Path, statement: Statement | None) -> Inspection:
     """Examine a folder whose lock is held; raises if it is no store, or of a format that is unknown here."""
+    refuse_links(folder)
+    if problem := _problem_beside(folder):
+        return Inspection(problems=[problem])
     file = folder / FILE_NAME
     log_bytes = size_of(folder / LOG_NAME)
     if not size_of(file):
-        found = Inspection(is_new=True)
-        if statement is not None or log_bytes:
-            left = WITNESS_NAME if statement is not None else LOG_NAME
-            found.problems.append(f"{FILE_NAME} is missing or empty, but {left} is there")
-        return found
+        return _without_database(folder, statement)
     log = WriteAheadLog((folder / LOG_NAME).read_bytes()) if log_bytes else None
     try:
         with reading(folder) as database:
@@ -85,6 +100,44 @@ def inspect(folder: Path, statement: Statement | None) -> Inspection:
     if statement is None:
         found.repairs.append("the witness was missing or damaged, and was made anew")
     return found
+
+
+def refuse_links(folder: Path) -> None:
+    """Raise if a file of the store is a symbolic link: SQLite keeps the log beside the target, not beside the link."""
+    for name in (FILE_NAME, LOG_NAME, JOURNAL_NAME):
+        if (folder / name).is_symlink():
+            raise StoreRefusedError(
+                f"{folder / name} is a symbolic link: link the whole folder, or give the folder that has the files"
+            )
+
+
+def _problem_beside(folder: Path) -> str:
+    """Why the database must not even be read, if there is a reason."""
+    return _STALE_JOURNAL if _has_stale_journal(folder) else ""
+
+
+def _without_database(folder: Path, statement: Statement | None) -> Inspection:
+    """A folder is new if no other file shows that a store was there."""
+    if statement is not None or size_of(folder / LOG_NAME):
+        left = WITNESS_NAME if statement is not None else LOG_NAME
+        return Inspection(is_new=True, problems=[f"{FILE_NAME} is missing or empty, but {left} is there"])
+    if size_of(folder / RESERVE_NAME):
+        raise StoreRefusedError(
+            f"{folder} had a store, but only its file {RESERVE_NAME!r} is left: restore a copy, or remove the folder "
+            "if the broker shall start without its data"
+        )
+    return Inspection(is_new=True)
+
+
+def _has_stale_journal(folder: Path) -> bool:
+    """Whether there is a rollback journal that a kill during the making of a store cannot have left."""
+    journal = folder / JOURNAL_NAME
+    if not size_of(journal):
+        return False
+    with journal.open("rb") as raw:
+        header = raw.read(20)
+    # The last of these words is how many pages the database had: none, if it was being made.
+    return header[16:] != bytes(4)
 
 
 @contextmanager
@@ -127,6 +180,8 @@ def _read(database: sqlite3.Connection, folder: Path) -> Inspection:
     if _pragma(database, "application_id") != APPLICATION_ID:
         raise NotAStoreError(f"{folder / FILE_NAME} is a database, but not a store of Penstock")
     found = Inspection(version=_pragma(database, "user_version"))
+    if size_of(folder / JOURNAL_NAME):
+        found.problems.append(_STALE_JOURNAL)
     if not FORMAT_OLDEST <= found.version <= FORMAT_VERSION:
         raise StoreVersionError(
             f"store {folder} has format {found.version}, and this Penstock reads formats up to {FORMAT_VERSION}: "

@@ -15,6 +15,7 @@ from typing import Any
 from penstock.broker.durable import Append, Change, Recovered, RecoveredPubend, Trim, space_bytes
 from penstock.live.store.database import FILE_NAME, OpenDatabase, limit_pages, open_database
 from penstock.live.store.errors import CorruptValueError, StoreFailedError, StoreFullError
+from penstock.live.store.inspecting import RESERVE_NAME, size_of
 from penstock.live.store.kept import KeptFound, KeptPart, KeptRecords
 from penstock.live.store.pubend_state import PubendState
 from penstock.live.store.publishers import Publishers
@@ -31,7 +32,6 @@ _SLACK_BYTES = 1 << 20
 _SMALL_BYTES = 256 * 1024
 """How far the file may exceed its limit by what makes room or is small."""
 _OPENING_BYTES = 16 << 20
-_RESERVE = "reserve"
 
 _Messages = list[tuple[Tick, bytes]]
 
@@ -43,7 +43,7 @@ class LogStore:
         self._database, self._folder = opened.connection, folder
         self._bytes_max = bytes_max
         self._books = opened.books
-        self._reserve = Reserve(folder / _RESERVE, reserve_bytes)
+        self._reserve = Reserve(folder / RESERVE_NAME, reserve_bytes)
         self._reserve.hold()
         self._states = opened.states
         self._publishers = Publishers(self._database)
@@ -70,8 +70,9 @@ class LogStore:
         same on a full disk.
         """
         # Opening needs some space, too: what it was set aside for is to make room.
-        if path.is_dir() and disk_usage(path).free < _OPENING_BYTES:
-            (path / _RESERVE).unlink(missing_ok=True)
+        # Without a database the reserve shows that there was a store.
+        if size_of(path / FILE_NAME) and disk_usage(path).free < _OPENING_BYTES:
+            (path / RESERVE_NAME).unlink(missing_ok=True)
         opened = open_database(path, overlay=overlay, broker=broker, bytes_max=bytes_max)
         return cls(opened, path, reserve_bytes=reserve_bytes, bytes_max=bytes_max)
 
