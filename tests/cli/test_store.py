@@ -79,3 +79,13 @@ def test_a_store_that_opens_is_salvaged_on_demand_only(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "5 messages are whole" in result.stdout
     assert "may be lost" not in result.stdout
+
+
+def test_a_folder_without_a_store_is_not_salvaged_even_by_force(tmp_path: Path) -> None:
+    names = ("--force", "--overlay", "o", "--broker", "b1", "--pubend", "p")
+    (tmp_path / "other").mkdir()
+    for folder, words in ((tmp_path / "nothing", "there is no folder"), (tmp_path / "other", "there is no store in")):
+        result = run("salvage", str(folder), *names)
+        assert result.exit_code == 2
+        assert words in result.stderr
+    assert list((tmp_path / "other").iterdir()) == []

@@ -10,7 +10,7 @@ import pytest
 from live.store.old_stores import old_store
 from live.store.support import append, contents, everything, opened, tamper, ticks_of
 from penstock.live.store import Append, KeepRecord, LogStore, SetValue, StoreLockedError, StoreRefusedError, Trim
-from penstock.live.store.inspecting import FILE_NAME, LOG_NAME
+from penstock.live.store.inspecting import FILE_NAME, JOURNAL_NAME, LOG_NAME
 from penstock.live.store.salvage import Salvaged, salvage
 from penstock.live.store.wal import WriteAheadLog
 from penstock.live.store.witness import WITNESS_NAME
@@ -176,3 +176,54 @@ def test_a_swap_that_was_interrupted_is_never_taken_for_an_empty_folder(tmp_path
             (folder / name).unlink()
         with pytest.raises(StoreRefusedError), opened(folder):
             pass
+
+
+def test_the_witness_of_another_store_vouches_for_nothing(tmp_path: Path) -> None:
+    folder = killed(tmp_path)
+    with opened(tmp_path / "other"):
+        pass
+    shutil.copyfile(tmp_path / "other" / WITNESS_NAME, folder / WITNESS_NAME)
+    (folder / LOG_NAME).unlink()
+    with opened(tmp_path / "whole") as store:
+        append(store, 10, 20)
+    shutil.copyfile(tmp_path / "whole" / FILE_NAME, folder / FILE_NAME)
+    done = salvaged(folder)
+    assert done.lost == {"p": [TickRange(Tick(21), tick_at(61_000))]}
+    assert [doubt.split()[0] for doubt in done.doubts] == ["sequence", "named", "kept"]
+
+
+def test_a_rollback_journal_is_put_aside(tmp_path: Path) -> None:
+    folder = killed(tmp_path)
+    (folder / JOURNAL_NAME).write_bytes(b"\xff" * 5_000)
+    done = salvaged(folder)
+    assert (done.messages, done.lost) == (100, {})
+    assert (done.aside / JOURNAL_NAME).read_bytes() == b"\xff" * 5_000
+    with opened(folder) as store:
+        assert ticks_of(everything(store)) == list(range(10, 110))
+
+
+def test_a_second_salvage_with_the_same_stamp_gets_a_name_of_its_own(tmp_path: Path) -> None:
+    folder = killed(tmp_path)
+    assert salvaged(folder).aside.name == "damaged-now"
+    assert salvaged(folder).aside.name == "damaged-now-2"
+
+
+def test_a_folder_that_is_no_store_gets_none(tmp_path: Path) -> None:
+    with pytest.raises(StoreRefusedError, match="there is no folder"):
+        salvaged(tmp_path / "nothing", "p", owner=("o", "b1"))
+    work = tmp_path / "salvaging"
+    work.mkdir()
+    (work / "diary").write_text("mine")
+    with pytest.raises(StoreRefusedError, match="there is no store in"):
+        salvaged(tmp_path, "p", owner=("o", "b1"))
+    assert contents(work) == {"diary": b"mine"}
+    assert list(tmp_path.iterdir()) == [work]
+
+
+@pytest.mark.parametrize("name", [FILE_NAME, LOG_NAME, WITNESS_NAME])
+def test_files_that_only_have_the_names_of_a_store_are_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"hello" * 1_000)
+    before = contents(tmp_path)
+    with pytest.raises(StoreRefusedError, match="shows that it is a store of Penstock"):
+        salvaged(tmp_path, "p", owner=("o", "b1"))
+    assert contents(tmp_path) == before

@@ -78,6 +78,11 @@ class Haul:
         return (sum(map(len, self.batches.values())), -len(self.doubtful), commits)
 
     @property
+    def has_rows(self) -> bool:
+        """Whether anything in the database proves to be of a store."""
+        return self.totals is not None or bool(self.pubends or self.batches or self.values or self.kept)
+
+    @property
     def pubends_expected(self) -> int:
         """How many pubends there must be."""
         numbers = [*self.batches, *self.sequences]

@@ -30,6 +30,7 @@ __all__ = [
     "LOG_NAME",
     "PAGE_BYTES",
     "RESERVE_NAME",
+    "UNFINISHED",
     "Inspection",
     "inspect",
     "reading",
@@ -44,6 +45,8 @@ LOG_NAME: Final = f"{FILE_NAME}-wal"
 JOURNAL_NAME: Final = f"{FILE_NAME}-journal"
 """A rollback journal. SQLite writes one while it makes the file of a store, and never later."""
 RESERVE_NAME: Final = "reserve"
+UNFINISHED: Final = Path("salvaging", "damaged")
+"""The damaged files, while the salvaged ones are being moved in: until it is gone, the folder may have some of both."""
 PAGE_BYTES: Final = 4_096
 _STALE_JOURNAL: Final = f"{JOURNAL_NAME} is not of this store, and would overwrite parts of it"
 
@@ -113,6 +116,8 @@ def refuse_links(folder: Path) -> None:
 
 def _problem_beside(folder: Path) -> str:
     """Why the database must not even be read, if there is a reason."""
+    if (folder / UNFINISHED).exists():
+        return "salvaging was interrupted, and must be run again"
     return _STALE_JOURNAL if _has_stale_journal(folder) else ""
 
 

@@ -9,7 +9,6 @@ put aside, never deleted.
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -20,16 +19,16 @@ from typing import Final
 from penstock.broker.durable import Append, KeepRecord, SetValue, Trim
 from penstock.live.store.errors import StoreRefusedError
 from penstock.live.store.haul import Haul, HaulPubend, haul_from
-from penstock.live.store.inspecting import FILE_NAME, LOG_NAME, reading, size_of
+from penstock.live.store.inspecting import FILE_NAME, LOG_NAME, UNFINISHED, reading, refuse_links, size_of
 from penstock.live.store.log import LogStore
-from penstock.live.store.totals import ROW_ERRORS
+from penstock.live.store.swap import Swap, swapping
+from penstock.live.store.totals import ROW_ERRORS, find_totals
 from penstock.live.store.wal import WriteAheadLog
-from penstock.live.store.witness import WITNESS_NAME, Statement, Witness
+from penstock.live.store.witness import WITNESS_NAME, Statement, Witness, read_statement
 from penstock.model.tick import Tick, TickRange, tick_at
 
 __all__ = ["Salvaged", "salvage"]
 
-_WORK: Final = "salvaging"
 _AHEAD_MS: Final = 60_000
 """How far ahead of the clock a pubend may have promised ticks, if nothing in the files says it."""
 _DOUBTS: Final = {
@@ -62,26 +61,40 @@ def salvage(
     ``stamp`` names the folder for the damaged files. ``owner``, overlay and broker, and ``pubends`` are for stores in
     which these names are damaged.
     """
-    with _locked(folder) as witness, _work_folder(folder) as work:
-        candidates = [haul for place in _candidates(folder, work) if (haul := _hauled(place)) is not None]
-        best = max(candidates, key=lambda haul: haul.worth, default=Haul())
-        if best.is_older:
-            raise StoreRefusedError(
-                f"store {folder} has an older format, without the checksums that salvaging needs: restore a copy"
-            )
-        owner = owner or best.owner
-        if owner is None:
-            raise StoreRefusedError(
-                f"nobody can read whose store {folder} is: say it with --overlay and --broker; nothing was changed"
-            )
-        _name_pubends(best, pubends, folder)
-        done = Salvaged(folder / f"damaged-{stamp}")
-        bounds = _Bounds.of(best, witness.statement, _newest_commit(folder, best), now_ms)
-        with closing(LogStore.open(work / "new", overlay=owner[0], broker=owner[1], reserve_bytes=0)) as store:
-            store.leave_out_syncs()
-            _Refill(store, best, bounds, done).run()
-        _swap(folder, work / "new", done.aside)
-        return done
+    _refuse_other_folders(folder)
+    try:
+        with _locked(folder), swapping(folder) as swap:
+            return _salvage(folder, swap, stamp, now_ms, owner, pubends)
+    except OSError as error:
+        raise StoreRefusedError(f"store {folder} cannot be salvaged: {error}") from error
+
+
+def _salvage(
+    folder: Path, swap: Swap, stamp: str, now_ms: int, owner: tuple[str, str] | None, pubends: Sequence[str]
+) -> Salvaged:
+    source = swap.source
+    statement = read_statement(source)
+    candidates = [haul for place in _candidates(source, swap.work) if (haul := _hauled(place)) is not None]
+    best = max(candidates, key=lambda haul: haul.worth, default=Haul())
+    if best.is_older:
+        raise StoreRefusedError(
+            f"store {folder} has an older format, without the checksums that salvaging needs: restore a copy"
+        )
+    if statement is None and not best.has_rows and not _is_log_of_store(source / LOG_NAME):
+        raise StoreRefusedError(f"nothing in {folder} shows that it is a store of Penstock; nothing was changed")
+    owner = owner or best.owner
+    if owner is None:
+        raise StoreRefusedError(
+            f"nobody can read whose store {folder} is: say it with --overlay and --broker; nothing was changed"
+        )
+    _name_pubends(best, pubends, folder)
+    done = Salvaged(_free_name(folder / f"damaged-{stamp}"))
+    bounds = _Bounds.of(best, statement, _newest_commit(source, best), now_ms)
+    with closing(LogStore.open(swap.new, overlay=owner[0], broker=owner[1], reserve_bytes=0)) as store:
+        store.leave_out_syncs()
+        _Refill(store, best, bounds, done).run()
+    swap.run(done.aside)
+    return done
 
 
 @dataclass(slots=True, frozen=True)
@@ -97,31 +110,45 @@ class _Bounds:
         known = max(haul.highest_tick, 0 if statement is None else statement.highest_tick)
         seen = max(newest, 0 if statement is None else statement.commits)
         is_current = haul.totals is not None and haul.totals.commits >= seen
-        if statement is None and not is_current:
+        is_foreign = statement is not None and haul.totals is not None and statement.store_id != haul.totals.store_id
+        if is_foreign:
+            # Nobody has counted the commits of this database, so any number of them may be missing.
+            is_current = False
+        if not is_current and (statement is None or is_foreign):
             known = max(known, tick_at(now_ms + _AHEAD_MS))
         return cls(Tick(known), is_current)
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[Witness]:
+def _locked(folder: Path) -> Iterator[None]:
     witness = Witness(folder)
     try:
-        yield witness
+        yield
     except BaseException:
         witness.withdraw()
         raise
     witness.close()
 
 
-@contextmanager
-def _work_folder(folder: Path) -> Iterator[Path]:
-    work = folder / _WORK
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir()
-    try:
-        yield work
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+def _refuse_other_folders(folder: Path) -> None:
+    if not folder.is_dir():
+        raise StoreRefusedError(f"there is no folder {folder}")
+    refuse_links(folder)
+    if not any((folder / name).exists() for name in (FILE_NAME, LOG_NAME, WITNESS_NAME, UNFINISHED)):
+        raise StoreRefusedError(f"there is no store in {folder}")
+
+
+def _is_log_of_store(log: Path) -> bool:
+    return log.exists() and find_totals(log.read_bytes()) is not None
+
+
+def _free_name(path: Path) -> Path:
+    number = 1
+    free = path
+    while free.exists():
+        number += 1
+        free = path.with_name(f"{path.name}-{number}")
+    return free
 
 
 def _candidates(folder: Path, work: Path) -> Iterator[Path]:
@@ -244,27 +271,3 @@ class _Refill:
         ticks = TickRange(Tick(first), Tick(last))
         self._store.mark_lost(pubend, ticks)
         return ticks
-
-
-def _swap(folder: Path, new: Path, aside: Path) -> None:
-    """Put the new files in the place of the damaged ones.
-
-    The new witness comes first: if this is interrupted, the folder is refused, and never taken for an empty one.
-    """
-    _sync(new / FILE_NAME)
-    aside.mkdir()
-    shutil.copy2(folder / WITNESS_NAME, aside / WITNESS_NAME)
-    (new / WITNESS_NAME).replace(folder / WITNESS_NAME)
-    for name in (LOG_NAME, f"{FILE_NAME}-shm", FILE_NAME):
-        if (folder / name).exists():
-            (folder / name).replace(aside / name)
-    (new / FILE_NAME).replace(folder / FILE_NAME)
-    _sync(folder)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

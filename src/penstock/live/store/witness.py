@@ -22,7 +22,7 @@ from typing import Final
 from penstock.live.store.errors import StoreLockedError
 from penstock.live.store.totals import Totals
 
-__all__ = ["WITNESS_NAME", "Statement", "Witness"]
+__all__ = ["WITNESS_NAME", "Statement", "Witness", "read_statement"]
 
 WITNESS_NAME: Final = "witness"
 
@@ -78,9 +78,7 @@ class Witness:
         """What was found when the file was opened; None if it was missing, empty or damaged."""
 
     def _read(self) -> Statement | None:
-        slots = [Statement.decode(os.pread(self._file, _SLOT_BYTES, at)) for at in _SLOT_AT]
-        whole = [slot for slot in slots if slot is not None]
-        return max(whole, key=lambda slot: slot.commits, default=None)
+        return _newest([os.pread(self._file, _SLOT_BYTES, at) for at in _SLOT_AT])
 
     def begin(self, totals: Totals) -> None:
         """Write the whole file anew, durably."""
@@ -112,6 +110,18 @@ class Witness:
         if not self._was_there:
             self._path.unlink(missing_ok=True)
         self.close()
+
+
+def read_statement(folder: Path) -> Statement | None:
+    """What the witness in a folder says, without locking it; None if it is missing, empty or damaged."""
+    path = folder / WITNESS_NAME
+    content = path.read_bytes() if path.exists() else b""
+    return _newest([content[at : at + _SLOT_BYTES] for at in _SLOT_AT])
+
+
+def _newest(slots: list[bytes]) -> Statement | None:
+    whole = [said for slot in slots if (said := Statement.decode(slot)) is not None]
+    return max(whole, key=lambda said: said.commits, default=None)
 
 
 def _encoded(store_id: bytes, commits: int, highest_tick: int) -> bytes:
