@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -180,13 +181,18 @@ def test_a_folder_that_is_a_symbolic_link_is_as_good_as_its_target(tmp_path: Pat
         assert ticks_of(everything(store)) == list(range(1, 10))
 
 
-def test_a_folder_with_nothing_but_a_reserve_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_full", [True, False])
+def test_a_folder_with_nothing_but_a_reserve_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_full: bool
+) -> None:
     with opened(tmp_path, reserve_bytes=4_096) as store:
         append(store, 1, 1)
     for name in (FILE_NAME, WITNESS_NAME):
         (tmp_path / name).unlink()
     before = contents(tmp_path)
     assert list(before) == [RESERVE_NAME]
+    if is_full:
+        monkeypatch.setattr("penstock.live.store.log.disk_usage", lambda _: SimpleNamespace(free=0))
     with pytest.raises(StoreRefusedError, match="only its file 'reserve' is left"), opened(tmp_path):
         pass
     assert contents(tmp_path) == before
