@@ -86,7 +86,7 @@ def _handling(
         yield
     finally:
         noted.hand_hangups_to(None)
-        # A process that ends ignores them from here on: while Python is finalized, a handler of ours would not be called.
+        # A process that ends ignores them from here on: handlers of ours are not called while Python is finalized.
         signal.signal(signal.SIGHUP, before if signals is None else signal.SIG_IGN)
         for each in ENDING:
             loop.remove_signal_handler(each)
