@@ -475,8 +475,8 @@ MUTANTS: Final = (
         "missing-file-is-new",
         "a store whose main file is missing is made anew",
         "live/store/inspecting.py",
-        "if statement is not None or log_bytes:",
-        "if log_bytes:",
+        "        return _without_database(folder, statement)\n",
+        "        return Inspection(is_new=True)\n",
         tests=("tests/live/store/test_inspecting.py",),
     ),
     Mutant(
