@@ -127,7 +127,7 @@ class _Witness:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
-        self._ids = MessageIdSource(publisher=1, broker=1)
+        self._ids: MessageIdSource | None = None
         self._task = asyncio.create_task(self._listen())
         self._heard: dict[type, int] = {}
         self.published = 0
@@ -148,6 +148,7 @@ class _Witness:
         await _until(lambda: f.Subscribed in self._heard, "the subscription is not confirmed")
 
     def publish(self) -> None:
+        assert self._ids is not None, "it was not welcome"
         self.published += 1
         body = encode_body(self._ids.next(self.published), Message({"honest": True}))
         self._say(f.Publish(self.published, [body]))
@@ -165,6 +166,8 @@ class _Witness:
         while data := await self._reader.read(65_536):
             for frame in frames.feed(data):
                 self._heard[type(frame)] = self._heard.get(type(frame), 0) + 1
+                if isinstance(frame, f.Welcome):
+                    self._ids = MessageIdSource(frame.publisher, frame.broker_number)
                 if isinstance(frame, f.Deliver):
                     self._say(f.Heartbeat(0))
 

@@ -132,6 +132,7 @@ class Publisher(_Connection):
         super().__init__(port, name)
         self.socket.settimeout(0)
         self.credit = self.welcome.credit_bytes
+        self._identity = self.welcome.publisher.to_bytes(4) + self.welcome.broker_number.to_bytes(4)
         self.sent = 0
         self.acknowledged = 0
         self._pending: memoryview | None = None
@@ -139,7 +140,7 @@ class Publisher(_Connection):
     def send(self, load: Load, place: int, count: int) -> None:
         """Send a batch."""
         assert self._pending is None, "the last batch is still under way"
-        frame = load.frame(self.sent + 1, place, count, time.time_ns())
+        frame = load.frame(self.sent + 1, place, count, time.time_ns(), self._identity)
         self.sent += count
         self.credit -= load.body_bytes * count
         self._pending = memoryview(frame)

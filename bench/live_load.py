@@ -28,6 +28,7 @@ PAYLOAD_BYTES: Final = 100
 STAMP: Final = struct.Struct(">Q")
 _HEAD: Final = struct.Struct(">IBQHI")
 _LENGTH: Final = struct.Struct(">I")
+_IDENTITY: Final = slice(_LENGTH.size, _LENGTH.size + 8)
 
 
 class Load:
@@ -49,9 +50,14 @@ class Load:
         """One message as it travels."""
         return self._rows[place, 4:].tobytes()
 
-    def frame(self, first: int, place: int, count: int, stamp_ns: int) -> bytes:
-        """A batch of messages from a place of the ring on, numbered from ``first``, all with this time stamp."""
+    def frame(self, first: int, place: int, count: int, stamp_ns: int, identity: bytes = b"") -> bytes:
+        """A batch of messages from a place of the ring on, numbered from ``first``, all with this time stamp.
+
+        The identity of a publisher is how the identifiers of its messages begin.
+        """
         rows = self._rows[place : place + count]
+        if identity:
+            rows[:, _IDENTITY] = np.frombuffer(identity, np.uint8)
         rows[:, -STAMP.size :] = np.frombuffer(STAMP.pack(stamp_ns), np.uint8)
         content = rows.tobytes()
         return _HEAD.pack(15 + len(content), 1, first, 0, len(rows)) + content

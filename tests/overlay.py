@@ -39,7 +39,8 @@ class TestClient:
     closed: Close | None = None
     reads: bool = True
     published: int = 0
-    ids: MessageIdSource = field(default_factory=lambda: MessageIdSource(publisher=7, broker=1))
+    ids: MessageIdSource | None = None
+    """Of its messages; made by the number that its broker has given it."""
 
     def say(self, *frames: f.Frame) -> None:
         self.overlay.inject(self.connection, list(frames))
@@ -62,9 +63,17 @@ class TestClient:
 
     def publish(self, *messages: Mapping[str, AttributeValue], pubend: str = "", system: bool = False) -> None:
         make = Message.system if system else Message
-        bodies = [encode_body(self.ids.next(self.overlay.now_ms), make(each, b"payload")) for each in messages]
+        ids = self.source()
+        bodies = [encode_body(ids.next(self.overlay.now_ms), make(each, b"payload")) for each in messages]
         self.say(f.Publish(self.published + 1, bodies, pubend))
         self.published += len(bodies)
+
+    def source(self, broker: int = 0) -> MessageIdSource:
+        """Its identifiers, by the number that it was given; as if made at another broker, if one is named."""
+        if self.ids is None:
+            welcome = next(each for each in self.heard if isinstance(each, f.Welcome))
+            self.ids = MessageIdSource(welcome.publisher, broker or welcome.broker_number)
+        return self.ids
 
     def all(self, kind: type) -> list[f.Frame]:
         return [frame for frame in self.heard if isinstance(frame, kind)]

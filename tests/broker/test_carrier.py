@@ -253,7 +253,7 @@ def test_a_host_behind_another_link_does_not_believe_the_silence_of_the_old_one(
     assert [each.numbers() for each in others] == [[1, 1, 1]] * 2
 
 
-@pytest.mark.parametrize("ranges", [((9, 5),), ((5, 6), (9, 8)), tuple((2 * n, 2 * n) for n in range(2_001))])
+@pytest.mark.parametrize("ranges", [((9, 5),), ((5, 6), (9, 8))])
 def test_a_nack_that_cannot_be_meant_ends_the_connection(ranges: tuple[tuple[int, int], ...]) -> None:
     overlay = line("pb", "sb")
     tell(overlay, "pb", "sb", f.Nack("pb.a", "sb", 0, 0, ranges))

@@ -12,7 +12,8 @@ from penstock.broker.durable import Append
 from penstock.broker.effects import Commit
 from penstock.model.body import decode_attributes, encode_body
 from penstock.model.message import Message
-from penstock.model.message_id import MessageId
+from penstock.model.message_id import MessageId, MessageIdSource
+from penstock.model.values import AttributeValue
 from penstock.selectors.selector import Selector
 
 
@@ -225,7 +226,7 @@ def test_while_there_is_no_space_no_lease_is_asked_for_and_silence_ends_at_the_o
 
 def test_at_the_maximum_of_the_log_credit_is_withheld_until_subscribers_have_caught_up() -> None:
     overlay = chain(
-        *("pb", "sb"), guaranteed=True, retain_bytes_max=2_000, grace_ms=1_000, credit_bytes=100, silent_ms=100_000
+        *("pb", "sb"), guaranteed=True, retain_bytes_max=2_000, grace_ms=1_000, credit_bytes=1_000, silent_ms=100_000
     )
     client = overlay.client("sb")
     client.subscribe(1, "")
@@ -326,3 +327,76 @@ def test_what_was_never_refused_cannot_be_confirmed() -> None:
     client.say(f.RefusedAck(2))
     assert client.closed is not None
     assert client.closed.code == "protocol"
+
+
+def test_a_publisher_that_goes_on_without_credit_is_disconnected() -> None:
+    overlay = chain("pb", "sb", guaranteed=True, credit_bytes=1_000)
+    overlay.syncs = False
+    client, other = overlay.client("pb"), overlay.client("pb")
+    for number in range(100):
+        client.publish({"number": number})
+    assert client.closed is not None
+    assert client.closed.code == "protocol"
+    assert "beyond the credit of 1,000" in client.closed.reason
+    other.publish({"number": -1})
+    overlay.sync()
+    overlay.wait(1_000)
+    # What came before the end was taken, and no more than the credit and one frame of it.
+    assert logged(overlay)[-1] == -1
+    assert len(logged(overlay)) < 40
+
+
+def test_what_waits_behind_a_refused_message_counts_against_the_credit() -> None:
+    overlay = picky()
+    client = overlay.client("pb")
+    client.publish({"number": -1})
+    large: dict[str, AttributeValue] = {"number": 1, "text": "x" * 10_000}
+    for _ in range(100):
+        client.publish(*[large] * 10)
+    assert client.closed is not None
+    assert "beyond the credit" in client.closed.reason
+
+
+def test_a_message_larger_than_the_credit_goes_alone() -> None:
+    overlay = chain("pb", "sb", guaranteed=True, credit_bytes=100, acknowledge_ms=10)
+    client = overlay.client("pb")
+    for number in range(3):
+        client.publish({"number": number, "text": "x" * 5_000})
+        overlay.wait(100)
+    assert client.closed is None
+    assert acknowledged(client)[-1] == 3
+
+
+def test_nobody_publishes_with_the_identifiers_of_somebody_else() -> None:
+    overlay = chain("pb", "sb", guaranteed=True)
+    victim, client = overlay.client("pb"), overlay.client("pb")
+    victim.publish({"number": 1})
+    client.ids = victim.source()
+    client.publish({"number": 2})
+    ((_, number, reason),) = client.refusals()
+    assert number == 1
+    assert "is one of publisher" in reason
+    assert logged(overlay) == [1]
+
+
+def test_identifiers_that_no_clock_can_make_are_refused() -> None:
+    overlay = chain("pb", "sb", guaranteed=True)
+    client = overlay.client("pb")
+    own = client.source().next(overlay.now_ms)
+    late = replace(own, timestamp_ms=2**48 - 1)
+    client.say(f.Publish(1, [encode_body(late, Message({"number": 1}))]))
+    assert [reason for _, _, reason in client.refusals()] == [
+        "the identifier of the message is from beyond the year 9999"
+    ]
+
+
+def test_identifiers_made_at_a_few_other_brokers_are_fine_and_at_any_number_of_them_not() -> None:
+    overlay = chain("pb", "sb", guaranteed=True)
+    client = overlay.client("pb")
+    publisher = client.source().next(overlay.now_ms).publisher
+    for broker in range(100, 130):
+        client.ids = MessageIdSource(publisher, broker)
+        client.publish({"number": broker})
+        client.say(f.RefusedAck(client.published)) if client.refusals() else None
+    assert logged(overlay) == list(range(100, 116))
+    assert "name more than 16 brokers" in client.refusals()[0][2]

@@ -409,8 +409,8 @@ def test_odd_requests_of_a_neighbour_harm_nobody() -> None:
     overlay = pair()
     overlay.client("pb").publish({"number": 1})
     link = hostile_neighbour(overlay)
-    for host in ("", "pb", "sb", "x" * 70_000, "\0"):
-        for pubend in (PUBEND, "", "x", "$sb", "$pb", "y" * 70_000):
+    for host in ("", "pb", "sb", "x" * 200, "\0"):
+        for pubend in (PUBEND, "", "x", "$sb", "$pb", "y" * 200):
             for number, last, size in ((0, 0, 0), (2**62, 2**62, 2**62), (3, 2**61, 1)):
                 link.say(f.LogRequest(pubend, host, number, 0, last, size, "number >"))
             link.say(f.LogSpan(pubend, host, 0, 5, 1))

@@ -181,7 +181,7 @@ def test_a_client_cannot_say_what_brokers_say_to_each_other() -> None:
     run(overlay, feeds, subscriber, 40, 1)
     forger = overlay.client("pb")
     lie = Message.system({"$class": "AJIL"}, encode(Report("pb9", 1, (Entry("nowhere", 1e9, 1e6),))))
-    forger.say(f.Publish(1, [encode_body(forger.ids.next(overlay.now_ms), lie)]))
+    forger.say(f.Publish(1, [encode_body(forger.source().next(overlay.now_ms), lie)]))
     assert "is reserved" in forger.refusals()[0][2]
     run(overlay, feeds, subscriber, 40, 2)
     for name in ("pb", "pb2", "ib"):

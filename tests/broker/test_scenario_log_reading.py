@@ -19,7 +19,6 @@ from penstock.broker import frames as f
 from penstock.broker.durable import Trim
 from penstock.model.body import decode_attributes, encode_body
 from penstock.model.message import Message
-from penstock.model.message_id import MessageIdSource
 from penstock.model.tick import Tick
 from penstock.model.values import AttributeValue
 from penstock.tracking.settings import TrackingSettings
@@ -139,7 +138,8 @@ def trim(overlay: Overlay, below: int) -> None:
 
 def published(overlay: Overlay, batches: list[tuple[int, list[int]]]) -> dict[int, int]:
     """Publishes messages of some sizes, after some milliseconds each; answers with their numbers by tick."""
-    publisher, ids, numbers = overlay.client("pb"), MessageIdSource(publisher=9, broker=1), count()
+    publisher, numbers = overlay.client("pb"), count()
+    ids = publisher.source()
     for gap_ms, sizes in batches:
         overlay.wait(gap_ms)
         bodies = [encode_body(ids.next(0), Message({"number": next(numbers)}, bytes(size))) for size in sizes]

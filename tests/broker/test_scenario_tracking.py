@@ -11,7 +11,7 @@ from penstock.broker import frames as f
 from penstock.broker.access import Access, Rule
 from penstock.broker.trace_desk import _BURST, _TRACES_OF_ONE_MAX
 from penstock.client.tracing import read_trace
-from penstock.model.message_id import MessageId, MessageIdSource
+from penstock.model.message_id import MessageId
 from penstock.tracking.answers import Trace, Verdict
 from penstock.tracking.settings import TrackingSettings
 
@@ -176,7 +176,7 @@ def test_a_publish_that_is_tried_again_at_another_broker_is_found_by_its_alias()
     alice = seen(overlay, "sb", "alice")
     feed = overlay.client("pb", "feed")
     # The broker of this number, pa, never saw it.
-    feed.ids = MessageIdSource(publisher=7, broker=2)
+    feed.source(broker=2)
     feed.publish({"number": 1})
     overlay.wait(2_000)
     for asker in ("sb", "pa", "hub"):

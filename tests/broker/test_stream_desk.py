@@ -289,7 +289,7 @@ def test_a_name_that_is_in_use_can_be_forgotten_and_begins_anew() -> None:
     assert (owner.numbers(), again.numbers()) == ([], [2])
 
 
-@pytest.mark.parametrize("name", ["D", "", "/", "ü \0", "x" * 5_000, "durable/pb.a/E"])
+@pytest.mark.parametrize("name", ["D", "", "/", "ü \0", "x" * 200, "durable/pb.a/E"])
 def test_a_name_that_nobody_knows_cannot_be_forgotten(name: str) -> None:
     overlay = overlay_of_two()
     durable(overlay, "sb", "E")
@@ -336,7 +336,7 @@ HOSTILE: list[f.Frame] = [
     f.StreamOpen("nowhere", "sb", 1, 5, "fail"),
     f.StreamOpen("pb.a", "nobody", 1, 5, "fail"),
     f.StreamOpen("pb.a", "hub", 1, 0, "earliest", "", 2**62),
-    f.StreamOpen("pb.a", "", 2**62, f.LATEST, "latest", "x" * 100_000, 2**62),
+    f.StreamOpen("pb.a", "", 2**62, f.LATEST, "latest", "x" * 200, 2**62),
     f.StreamOpen("pb.a", "pb", 2**62, f.LATEST, "latest", "\0/", 0, resumes=True),
     f.StreamOpened("pb.a", "sb", 2**62, 5),
     f.StreamOpened("pb.a", "sb", 1, 2**62, 2**62, 2**62, "why"),

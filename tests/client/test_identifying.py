@@ -17,9 +17,8 @@ def test_identifiers_have_the_number_and_the_clock_of_the_broker_and_ascend() ->
     assert identifying.identify(Message({}), wall_ms=1_000)[0] > max(ids)
 
 
-def test_a_message_that_no_frame_can_carry_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.client.identifying._BODY_BYTES_MAX", 100)
+def test_a_message_that_no_frame_can_carry_is_refused() -> None:
     identifying = Identifying()
     identifying.on_welcome(welcome("b"), skew_ms=0)
     with pytest.raises(LimitError):
-        identifying.identify(Message({}, bytes(101)), wall_ms=0)
+        identifying.identify(Message({f"a{number}": "x" * 65_536 for number in range(20)}), wall_ms=0)

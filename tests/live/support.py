@@ -85,7 +85,7 @@ class FramePeer:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer, self._frames = reader, writer, FrameReader()
         self._task = asyncio.create_task(self._listen())
-        self._source = MessageIdSource(publisher=1, broker=1)
+        self._source: MessageIdSource | None = None
         self._sent = 0
         self.heard: list[Frame] = []
         self.is_over = False
@@ -117,7 +117,11 @@ class FramePeer:
             await self._task
 
     def publish(self, *attributes: Mapping[str, str | int], payload: bytes = b"") -> None:
-        bodies = [encode_body(self._source.next(0), Message(each, payload)) for each in attributes]
+        if self._source is None:
+            welcome = self.all(Welcome)[0]
+            self._source = MessageIdSource(welcome.publisher, welcome.broker_number)
+        source = self._source
+        bodies = [encode_body(source.next(0), Message(each, payload)) for each in attributes]
         self.send(Publish(self._sent + 1, bodies))
         self._sent += len(bodies)
 

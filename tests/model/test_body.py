@@ -10,10 +10,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from penstock.model.body import MalformedBodyError, decode_attributes, decode_id, decode_message, encode_body
-from penstock.model.errors import InvalidMessageError, MisuseError, PeerError
+from penstock.model.body import MalformedBodyError, decode_attributes, decode_id, decode_message, encode_body, take_in
+from penstock.model.errors import InvalidMessageError, LimitError, MisuseError, PeerError
 from penstock.model.limits import (
+    ATTRIBUTES_BYTES_MAX,
     ATTRIBUTES_MAX,
+    BODY_BYTES_MAX,
     CONTENT_TYPE_CHARS_MAX,
     INTEGER_MAX,
     INTEGER_MIN,
@@ -253,3 +255,38 @@ def test_an_identifier_needs_a_body() -> None:
 
 def test_a_malformed_body_is_the_fault_of_the_peer() -> None:
     assert issubclass(MalformedBodyError, PeerError)
+
+
+@settings(max_examples=tries(200))
+@given(ids, messages)
+def test_what_a_publisher_can_make_is_taken_in(message_id: MessageId, message: Message) -> None:
+    assert take_in(encode_body(message_id, message)) == dict(message.attributes)
+
+
+def test_the_largest_message_is_taken_in() -> None:
+    attributes = {f"a{number}": "x" * STRING_CHARS_MAX for number in range(15)}
+    body = encode_body(ID, Message(attributes, bytes(PAYLOAD_BYTES_MAX), "x" * CONTENT_TYPE_CHARS_MAX))
+    assert take_in(body) == attributes
+    assert len(body) <= BODY_BYTES_MAX
+
+
+def test_attributes_that_are_too_large_together_cannot_be_encoded() -> None:
+    attributes = {f"a{number}": "x" * STRING_CHARS_MAX for number in range(16)}
+    with pytest.raises(LimitError, match="all attributes"):
+        encode_body(ID, Message(attributes))
+
+
+@pytest.mark.parametrize(
+    ("body", "complaint"),
+    [
+        (body_of(packed({}), b"\xff"), "content type of 255 bytes does not fit"),
+        (body_of(packed({}), b"\x05text"), "content type of 5 bytes does not fit"),
+        (body_of(packed({}), b"\x01\xff"), "not printable ASCII"),
+        (body_of(packed({}), b"\x02a\n"), "not printable ASCII"),
+        (body_of(packed({}), bytes(PAYLOAD_BYTES_MAX + 2)), "payload of"),
+        (body_of(packed({f"a{n}": "x" * 65_536 for n in range(17)})), f"over the limit of {ATTRIBUTES_BYTES_MAX:,}"),
+    ],
+)
+def test_what_readers_could_not_take_apart_is_not_taken_in(body: bytes, complaint: str) -> None:
+    with pytest.raises(MalformedBodyError, match=complaint):
+        take_in(body)

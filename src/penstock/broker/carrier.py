@@ -18,19 +18,18 @@ from penstock.broker.heard import Heard
 from penstock.broker.lanes import NOBODY, Lane, Narrowed, Versions, heard_versions
 from penstock.broker.peers import Peer, PeerKind
 from penstock.broker.rooms import Rooms
+from penstock.broker.stream_frames import NACK_RANGES_MAX
 from penstock.matching.index import LINKS_MAX
 from penstock.model.tick import TickRange
 from penstock.streams.cache import KnowledgeCache
 from penstock.streams.consolidation import NackBook
 
-__all__ = ["NACK_RANGES_MAX", "SELF", "Carrier"]
+__all__ = ["SELF", "Carrier"]
 
 SELF: Final = ""
 """In place of a child's name: this broker itself asked."""
 _ANSWER_BYTES: Final = 32 * 1024
 """Data in one answer: control must not wait for long behind it on a slow link."""
-NACK_RANGES_MAX: Final = 2_000
-"""Ranges that one NACK may name."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -154,8 +153,8 @@ class Carrier:
         """Somebody does not know some ticks: answer what is known here, ask for the rest further up."""
         self.counts["nacks_heard"] += 1
         pubend = nack.pubend
-        if len(nack.ranges) > NACK_RANGES_MAX or any(first > last for first, last in nack.ranges):
-            raise ProtocolError(f"a nack of {pubend} names {len(nack.ranges):,} ranges that cannot be asked for")
+        if any(first > last for first, last in nack.ranges):
+            raise ProtocolError(f"a nack of {pubend} names a range that ends before it begins")
         if not self._topology.is_guaranteed(pubend):
             return
         is_here = self._topology.origin_of(pubend) == self._settings.name

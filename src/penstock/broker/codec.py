@@ -10,10 +10,11 @@ import struct
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from operator import lt
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 
+from penstock.broker.control import COUNT_MAX, Name, Version
 from penstock.broker.errors import ProtocolError
 from penstock.broker.frames import (
     ControlFrame,
@@ -26,12 +27,12 @@ from penstock.broker.frames import (
     LogAnswer,
     Publish,
 )
-from penstock.model.limits import PAYLOAD_BYTES_MAX
+from penstock.model.limits import BODY_BYTES_MAX, PEER_NAME_CHARS_MAX
 
 __all__ = ["FRAME_BYTES_MAX", "FrameReader", "decode_frame", "encode_frame"]
 
-FRAME_BYTES_MAX: Final = PAYLOAD_BYTES_MAX + 2 * 1024 * 1024
-"""Bytes in a frame; senders split batches well below it."""
+FRAME_BYTES_MAX: Final = BODY_BYTES_MAX + 1024 * 1024
+"""Bytes in a frame: the largest message fits, and what is said beside it. Senders split batches well below it."""
 
 _CONTROL, _PUBLISH, _FORWARD, _DELIVER, _KNOWLEDGE, _HORIZONS, _LOG = range(7)
 _LENGTH: Final = struct.Struct(">I")
@@ -46,12 +47,11 @@ _KNOWLEDGE_CONTENT: Final = struct.Struct(">BQQHII")
 _HORIZONS_CONTENT: Final = struct.Struct(">HQQB")
 _LOG_CONTENT: Final = struct.Struct(">QQQHHII")
 _KINDS: Final = frozenset(KnowledgeKind)
-_TICK_MAX: Final = 2**62
+_NAME_BYTES_MAX: Final = 4 * PEER_NAME_CHARS_MAX
 _WHOLE: Final = 8
 """Set in the first byte of a knowledge message, besides its kind, if its versions are all there are."""
-_Version = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**62)]
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode_versions: Final = msgspec.msgpack.Decoder(tuple[tuple[str, _Version, _Version], ...]).decode
+_decode_versions: Final = msgspec.msgpack.Decoder(tuple[tuple[Name, Version, Version], ...]).decode
 _decode: Final[Callable[[memoryview], ControlFrame]] = msgspec.msgpack.Decoder(ControlFrame).decode
 
 
@@ -164,10 +164,10 @@ def _decode_knowledge(content: memoryview) -> KnowledgeMessage:
     ticks_start = versions_start + versions_bytes
     if count * 12 > len(content) - ticks_start:
         raise ProtocolError(f"{count} messages do not fit a frame of {len(content)} bytes")
-    pubend = bytes(content[name_start:versions_start]).decode()
+    pubend = _name(content, name_start, versions_start)
     ticks = list(struct.unpack_from(f">{count}Q", content, ticks_start))
     kind = flags & ~_WHOLE
-    if kind not in _KINDS or not first <= last <= _TICK_MAX or not _ascend(first, ticks, last):
+    if kind not in _KINDS or not first <= last <= COUNT_MAX or not _ascend(first, ticks, last):
         raise ProtocolError(f"knowledge of {pubend} is not of ascending ticks in a range")
     return KnowledgeMessage(
         pubend,
@@ -190,7 +190,7 @@ def _ascend(first: int, ticks: list[int], last: int) -> bool:
 def _decode_horizons(content: memoryview) -> Horizons:
     pubend, tick, present, is_only = _HORIZONS_CONTENT.unpack_from(content)
     numbers = bytes(content[_HORIZONS_CONTENT.size :])
-    if len(numbers) % 4 or is_only > 1:
+    if len(numbers) % 4 or is_only > 1 or max(tick, present) > COUNT_MAX:
         raise ProtocolError(f"horizons of {len(content)} bytes do not name subscriptions")
     return Horizons(pubend, tick, numbers, is_only=bool(is_only), present=present)
 
@@ -217,12 +217,12 @@ def _decode_log(content: memoryview) -> LogAnswer:
     bodies_start = lengths_start + 4 * count
     if bodies_start > len(content):
         raise ProtocolError(f"{count} messages do not fit a frame of {len(content)} bytes")
-    pubend, host = bytes(content[start:host_start]).decode(), bytes(content[host_start:lost_start]).decode()
+    pubend, host = _name(content, start, host_start), _name(content, host_start, lost_start)
     edges = struct.unpack_from(f">{2 * losses}Q", content, lost_start)
     ticks = list(struct.unpack_from(f">{count}Q", content, ticks_start))
     # Not below the first: nothing to be known yet is an empty range.
     if (
-        not first <= behind <= _TICK_MAX + 1
+        not first <= behind <= COUNT_MAX + 1
         or not _ascend(first, ticks, behind - 1)
         or not _are_ranges(first, edges, behind)
     ):
@@ -265,18 +265,22 @@ def _encode_forward(frame: Forward) -> bytes:
 
 def _decode_publish(content: memoryview) -> Publish:
     first, name_bytes, count = _PUBLISH_CONTENT.unpack_from(content)
+    if first > COUNT_MAX:
+        raise ProtocolError(f"messages are numbered from {first} on, which nobody can have counted to")
     name_end = 14 + name_bytes
-    pubend = bytes(content[14:name_end]).decode() if name_bytes else ""
+    pubend = _name(content, 14, name_end) if name_bytes else ""
     return Publish(first, _bodies(content, name_end, count), pubend)
 
 
 def _decode_forward(content: memoryview) -> Forward:
     name_bytes, count = _FORWARD_CONTENT.unpack_from(content)
     name_end = 6 + name_bytes
-    pubend = bytes(content[6:name_end]).decode()
+    pubend = _name(content, 6, name_end)
     if count * 12 > len(content):
         raise ProtocolError(f"{count} messages do not fit a frame of {len(content)} bytes")
     ticks = list(struct.unpack_from(f">{count}Q", content, name_end))
+    if ticks and max(ticks) > COUNT_MAX:
+        raise ProtocolError(f"ticks of {pubend} are beyond all time")
     return Forward(pubend, ticks, _bodies(content, name_end + 8 * count, count))
 
 
@@ -285,7 +289,15 @@ def _decode_deliver(content: memoryview) -> Deliver:
     numbers_end = 12 + 4 * count
     if numbers_end > len(content):
         raise ProtocolError(f"{count} subscriptions do not fit a frame of {len(content)} bytes")
+    if tick > COUNT_MAX:
+        raise ProtocolError(f"tick {tick} is beyond all time")
     return Deliver(pubend, tick, bytes(content[12:numbers_end]), bytes(content[numbers_end:]))
+
+
+def _name(content: memoryview, start: int, end: int) -> str:
+    if end - start > _NAME_BYTES_MAX:
+        raise ProtocolError(f"a name of {end - start} bytes is over the limit of {_NAME_BYTES_MAX}")
+    return bytes(content[start:end]).decode()
 
 
 def _bodies(content: memoryview, start: int, count: int) -> list[bytes]:
@@ -295,6 +307,8 @@ def _bodies(content: memoryview, start: int, count: int) -> list[bytes]:
         following = start + 4 + length
         if following > end:
             raise ProtocolError(f"a body of {length} bytes does not fit its frame")
+        if length > BODY_BYTES_MAX:
+            raise ProtocolError(f"a body of {length:,} bytes is over the limit of {BODY_BYTES_MAX:,}")
         bodies.append(bytes(content[start + 4 : following]))
         start = following
     if start != end:

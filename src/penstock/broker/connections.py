@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from penstock.broker.control import shortened
 from penstock.broker.effects import Close, Effect, Record, Wake
 from penstock.broker.frames import ControlFrame, DataFrame, Goodbye, Heartbeat
 from penstock.broker.outbox import Outbox, Tally
@@ -122,7 +123,7 @@ class Connections:
         if code == "slow":
             # It did not read what it was sent: it will not read the rest either.
             peer.outbox.clear()
-        peer.outbox.push_control(Goodbye(code, reason))
+        peer.outbox.push_control(Goodbye(code, shortened(reason)))
         self._keep_closed(peer)
         self._effects.append(Close(peer.connection, code, reason))
         self.record("closed", peer=peer.name or str(peer.connection), code=code, reason=reason)

@@ -1,4 +1,8 @@
-"""What all control frames have in common: how they are encoded, and which numbers in them are believed."""
+"""What all control frames have in common: how they are encoded, and which numbers and texts in them are believed.
+
+Every value that a peer sends is checked against these types while its frame is decoded, before anything durable or
+shared sees it: what is too long or too large is a broken frame, whoever sent it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,22 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-__all__ = ["COUNT_MAX", "Control", "Count", "PubendTick", "Version"]
+from penstock.model.limits import PEER_NAME_CHARS_MAX, SELECTOR_CHARS_MAX
+
+__all__ = [
+    "COUNT_MAX",
+    "NAMES_MAX",
+    "Control",
+    "Count",
+    "Name",
+    "Names",
+    "PubendTick",
+    "Reason",
+    "SelectorText",
+    "Signed",
+    "Version",
+    "shortened",
+]
 
 COUNT_MAX: Final = 2**62
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=COUNT_MAX)]
@@ -14,7 +33,24 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=COUNT_MAX)]
 Version: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=COUNT_MAX)]
 PubendTick: TypeAlias = Count
 """A position in a pubend's stream."""
+Signed: TypeAlias = Annotated[int, msgspec.Meta(ge=-COUNT_MAX, le=COUNT_MAX)]
+"""A number that is the sender's own, and comes back to it as it was."""
+Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=PEER_NAME_CHARS_MAX)]
+"""Of a broker, a pubend, a client or a durable subscription."""
+NAMES_MAX: Final = 10_000
+Names: TypeAlias = Annotated[tuple[Name, ...], msgspec.Meta(max_length=NAMES_MAX)]
+"""Names of brokers or pubends; an overlay has no more of either."""
+SelectorText: TypeAlias = Annotated[str, msgspec.Meta(max_length=4 * SELECTOR_CHARS_MAX)]
+"""More than can be parsed, so that who writes too long a selector is told what is wrong with it."""
+_REASON_CHARS_MAX: Final = 4_096
+Reason: TypeAlias = Annotated[str, msgspec.Meta(max_length=_REASON_CHARS_MAX)]
+"""Why something is not done, for people to read; `shortened` to fit."""
 
 
 class Control(msgspec.Struct, frozen=True, array_like=True):
     """A control frame; encoded as an array that starts with its tag."""
+
+
+def shortened(reason: str) -> str:
+    """The reason as it may be said: it may quote what a peer wrote, or list all that there is."""
+    return reason if len(reason) <= _REASON_CHARS_MAX else f"{reason[: _REASON_CHARS_MAX - 1]}…"

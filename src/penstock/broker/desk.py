@@ -6,6 +6,8 @@ from hashlib import blake2b
 from typing import Final
 from zlib import crc32
 
+from penstock.broker.accounts import Accounts
+from penstock.broker.control import shortened
 from penstock.broker.edge import HostSubscription
 from penstock.broker.filters import HostChange
 from penstock.broker.frames import (
@@ -25,14 +27,14 @@ from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.peers import Peer, PeerKind, Session, Subscription
 from penstock.broker.readiness import Readiness, Waiting
 from penstock.broker.rooms import Rooms
+from penstock.model.names import is_client_name, is_durable_name
 from penstock.selectors.errors import SelectorError
 from penstock.selectors.selector import EVERYTHING, Selector
 
 __all__ = ["Desk"]
 
 _NUMBER_MAX: Final = 2**32
-_POSITIONS_MAX: Final = 10_000
-"""Pubends for which one subscription may state positions."""
+_FORGETTING_MAX: Final = 256
 _RECOGNISED_MAX: Final = 100_000
 """Publishers whose numbers are kept for them."""
 
@@ -55,6 +57,7 @@ class Desk:
         self._pubends = rooms.pubends
         self._readiness = readiness
         self._guaranteed = guaranteed
+        self._accounts = Accounts(rooms.settings)
         # Not from 1 at every start: the identifiers of a new life should not look like those of the last one.
         self._publishers = crc32(incarnation.to_bytes(8))
         self.refused = 0
@@ -71,11 +74,23 @@ class Desk:
         client = settings.access.identify(hello.name, hello.credential, peer.certificate)
         if client is None:
             return "authentication failed"
+        if not is_client_name(client):
+            return "the name of a client has at most 200 characters, and only those that can be printed"
+        account = self._accounts.open(client)
+        if isinstance(account, str):
+            return account
         # Bound to who it proved to be: nobody can pass for somebody else's publisher.
         publisher = _bound(client, hello.publisher)
         number = self._publisher_number(publisher)
         peer.kind, peer.name = PeerKind.CLIENT, client
-        peer.session = Session(client, number, settings.access.rule_for(client), publisher)
+        peer.session = Session(
+            account,
+            number,
+            settings.access.rule_for(client),
+            number.to_bytes(4) + settings.number.to_bytes(4),
+            credit_bytes=settings.credit_bytes,
+            publisher_id=publisher,
+        )
         peer.session.is_pinned, peer.session.migration = hello.pinned, hello.migration
         self._tracker.connect(peer.connection, client)
         self._connections.say(
@@ -105,7 +120,7 @@ class Desk:
             self.refuse(peer, "subscribe", frame.number, problem)
             return None
         key = self._subscribers.add(peer.connection, frame.number, selector)
-        session.subscriptions[frame.number] = Subscription(key, selector)
+        session.begin(frame.number, Subscription(key, selector, len(frame.positions)))
         change = self._filters.want(selector)
         version = self._filters.version
         self._readiness.wait(peer.connection, frame.number, version, now_ms=now_ms)
@@ -124,7 +139,7 @@ class Desk:
 
     def unsubscribe(self, peer: Peer, frame: Unsubscribe) -> HostChange | None:
         """A client wants no more; answers with the change of this broker's filter."""
-        subscription = _session(peer).subscriptions.pop(frame.number, None)
+        subscription = _session(peer).end(frame.number)
         if subscription is None:
             self.refuse(peer, "unsubscribe", frame.number, f"there is no subscription {frame.number}")
             return None
@@ -144,7 +159,7 @@ class Desk:
         if self._guaranteed.edges.subscriptions.get(subscription.key) is not hosted:
             # Another one of the same number, made since.
             return None
-        del _session(peer).subscriptions[hosted.number]
+        _session(peer).end(hosted.number)
         self._remove(subscription)
         self._tracker.detach(hosted.connection, hosted.number)
         self._let_go(_session(peer))
@@ -158,6 +173,7 @@ class Desk:
         if self._recognised.get(session.publisher_id) is peer:
             del self._recognised[session.publisher_id]
         change = self.release(peer, now_ms=now_ms)
+        self._accounts.close(session.account)
         self._tracker.leave(peer.connection)
         return change
 
@@ -167,8 +183,9 @@ class Desk:
         self._readiness.drop(peer.connection)
         # Also for one that has them elsewhere: until the host there has reported, nobody else holds the logs for it.
         self._guaranteed.positions.leave(session, now_ms=now_ms)
-        ended, session.subscriptions = session.subscriptions, {}
+        ended = dict(session.subscriptions)
         for number, subscription in ended.items():
+            session.end(number)
             self._remove(subscription)
             self._tracker.detach(peer.connection, number)
         return self._filters.unwant(each.selector for each in ended.values())
@@ -249,6 +266,10 @@ class Desk:
         if _session(peer).rule.subscribe is None:
             self.refuse(peer, "forget", frame.number, f"client {_session(peer).client} may not subscribe")
             return
+        if self._guaranteed.desk.forgetting(peer.connection) >= _FORGETTING_MAX:
+            problem = f"{_FORGETTING_MAX} requests to forget are under way, which is the limit of one client"
+            self.refuse(peer, "forget", frame.number, problem)
+            return
         pubends = self._guaranteed.known()
         self._guaranteed.desk.forget(peer.connection, frame.number, frame.durable, pubends)
 
@@ -286,6 +307,10 @@ class Desk:
             return f"client {session.client} may not subscribe", None
         if problem := self._problem_with_positions(frame):
             return problem, None
+        if frame.durable and not is_durable_name(frame.durable):
+            return f"durable name {frame.durable!r} is not 1 to 200 letters, digits, - _ . : or /", None
+        if problem := self._accounts.problem(session.account, len(frame.positions)):
+            return problem, None
         if len(self._subscribers) >= self._settings.subscriptions_max:
             return f"this broker has {self._settings.subscriptions_max:,} subscriptions, which is its limit", None
         try:
@@ -296,8 +321,6 @@ class Desk:
 
     def _problem_with_positions(self, frame: Subscribe) -> str:
         """Why a client cannot begin where it wants to; who comes back is believed."""
-        if len(dict(frame.positions)) > _POSITIONS_MAX:
-            return f"{len(frame.positions):,} positions are over the limit of {_POSITIONS_MAX:,}"
         if frame.resumes or not frame.positions or not self._guaranteed.knows_all():
             return ""
         unknown = [pubend for pubend, _ in frame.positions if not self._guaranteed.knows(pubend)]
@@ -309,7 +332,7 @@ class Desk:
     def refuse(self, peer: Peer, request: str, number: int, reason: str, count: int = 1) -> None:
         """Tells a client that something could not be granted; of messages, how many from that number on."""
         self.refused += count
-        self._connections.say(peer, Refused(request, number, reason, count))
+        self._connections.say(peer, Refused(request, number, shortened(reason), count))
 
 
 def _bound(client: str, publisher: bytes) -> bytes:

@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from penstock.broker.carrier import NACK_RANGES_MAX
 from penstock.broker.edge import CatchUp, Edge, HostSubscription
 from penstock.broker.frames import KnowledgeKind, Lost, Nack
 from penstock.broker.heard import Heard
 from penstock.broker.rooms import Rooms
+from penstock.broker.stream_frames import NACK_RANGES_MAX
 from penstock.congestion.sdcc import NackGroup
 from penstock.model.body import decode_attributes
 from penstock.model.ports import Rng

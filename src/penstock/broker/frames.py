@@ -10,7 +10,18 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from penstock.broker.control import Control, Count, PubendTick, Version
+from penstock.broker.control import (
+    NAMES_MAX,
+    Control,
+    Count,
+    Name,
+    Names,
+    PubendTick,
+    Reason,
+    SelectorText,
+    Signed,
+    Version,
+)
 from penstock.broker.data_frames import (
     Deliver,
     Forward,
@@ -105,16 +116,19 @@ __all__ = [
 
 PROTOCOL_VERSION: Final = 5
 
+_Ticks = Annotated[tuple[tuple[Name, PubendTick], ...], msgspec.Meta(max_length=NAMES_MAX)]
+"""Pubends with a tick of each."""
+
 
 class LinkState(Control, tag="linkstate", frozen=True, array_like=True):
     """One broker's view of its own links, flooded to all."""
 
-    origin: str
+    origin: Name
     incarnation: Count
     sequence: Count
-    neighbours: tuple[str, ...]
-    pubends: tuple[str, ...] = ()
-    best_effort: tuple[str, ...] = ()
+    neighbours: Names
+    pubends: Names = ()
+    best_effort: Names = ()
     """Those of the pubends that guarantee nothing."""
     number: Count = 0
     """The number of the origin in message identifiers."""
@@ -125,13 +139,13 @@ class FilterUpdate(Control, tag="filter", frozen=True, array_like=True):
 
     sequence: Count
     """Position in this link's ordered sequence of updates."""
-    host: str
+    host: Name
     incarnation: Count
     version: Version
     base: Version
     """The version it changes, or -1 if it is the whole filter."""
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
+    added: tuple[SelectorText, ...] = ()
+    removed: tuple[SelectorText, ...] = ()
 
 
 class FilterAck(Control, tag="filterack", frozen=True, array_like=True):
@@ -143,28 +157,28 @@ class FilterAck(Control, tag="filterack", frozen=True, array_like=True):
 class FilterProbe(Control, tag="probe", frozen=True, array_like=True):
     """Travels from a host up a pubend's tree: has everybody on the way applied this version?"""
 
-    host: str
+    host: Name
     incarnation: Version
     version: Version
-    pubend: str
+    pubend: Name
 
 
 class FilterApplied(Control, tag="applied", frozen=True, array_like=True):
     """The pubend's answer to a probe, down its tree: from this tick on, the path includes that version."""
 
-    host: str
+    host: Name
     incarnation: Version
     version: Version
-    pubend: str
+    pubend: Name
     tick: Count
 
 
 class Subscribe(Control, tag="subscribe", frozen=True, array_like=True):
     """A client wants messages; the number is the client's own."""
 
-    number: int
-    selector: str
-    positions: tuple[tuple[str, PubendTick], ...] = ()
+    number: Signed
+    selector: SelectorText
+    positions: _Ticks = ()
     """Pubends with the first tick wanted of each."""
     resumes: bool = False
     """Whether the client continues: it was subscribed before, and pubends that are not known now will come back."""
@@ -172,40 +186,40 @@ class Subscribe(Control, tag="subscribe", frozen=True, array_like=True):
     """The first tick wanted of all other pubends; `LATEST` for what is published from now on, 0 for all there is."""
     missing: Missing = "fail"
     """What to do where the first tick wanted is not kept any more."""
-    durable: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    durable: Name = ""
     """The name under which the pubends keep its positions, over any absence; empty for a subscription without."""
 
 
 class Subscribed(Control, tag="subscribed", frozen=True, array_like=True):
     """The subscription is in force on all paths, except from the pubends that are pending."""
 
-    number: int
+    number: Signed
     selector: str
     """What the client may see of what it asked for, in canonical form."""
-    pending: tuple[str, ...] = ()
-    starts: tuple[tuple[str, int], ...] = ()
+    pending: Names = ()
+    starts: _Ticks = ()
     """Guaranteed pubends with the tick from which on nothing will be missing; said again when one was pending."""
 
 
 class Unsubscribe(Control, tag="unsubscribe", frozen=True, array_like=True):
     """A client does not want messages any more."""
 
-    number: int
+    number: Signed
 
 
 class Unsubscribed(Control, tag="unsubscribed", frozen=True, array_like=True):
     """No more messages for this subscription follow."""
 
-    number: int
+    number: Signed
 
 
 class Refused(Control, tag="refused", frozen=True, array_like=True):
     """A request of a client could not be granted; the connection goes on."""
 
-    request: str
+    request: Name
     """``subscribe``, ``unsubscribe``, ``publish``, ``forget`` or ``read``."""
-    number: int
-    reason: str
+    number: Signed
+    reason: Reason
     count: Count = 1
     """How many messages are refused, from that number on; of everything else, one at a time."""
 
@@ -219,14 +233,14 @@ class RefusedAck(Control, tag="refusedack", frozen=True, array_like=True):
 class PublishAck(Control, tag="ack", frozen=True, array_like=True):
     """Everything up to this publish sequence was taken over or refused; that many bytes of credit come back."""
 
-    sequence: int
-    credit_bytes: int
+    sequence: Signed
+    credit_bytes: Signed
 
 
 class HeldBack(Control, tag="heldback", frozen=True, array_like=True):
     """Why publishers have to wait; empty when they need not any more."""
 
-    reason: str
+    reason: Reason
     window_bytes: Count = 0
     """How much may be on its way unacknowledged meanwhile; 0 for as much as there is credit for."""
 
@@ -234,34 +248,34 @@ class HeldBack(Control, tag="heldback", frozen=True, array_like=True):
 class Acknowledge(Control, tag="acknowledge", frozen=True, array_like=True):
     """A client has everything below these ticks; pubends by the broker's numbers."""
 
-    positions: tuple[tuple[Count, PubendTick], ...]
-    number: int = -1
+    positions: Annotated[tuple[tuple[Count, PubendTick], ...], msgspec.Meta(max_length=2 * NAMES_MAX)]
+    number: Signed = -1
     """The durable subscription that is meant, by the client's number; -1 for all that are not durable."""
 
 
 class Lost(Control, tag="lost", frozen=True, array_like=True):
     """What these ticks of a pubend were will never be known; deliveries go on behind them."""
 
-    pubend: int
+    pubend: Signed
     first: PubendTick
     last: PubendTick
-    numbers: tuple[int, ...]
+    numbers: tuple[Signed, ...]
     """The client's own numbers of the subscriptions that may miss something."""
 
 
 class Forget(Control, tag="forgetname", frozen=True, array_like=True):
     """A client asks that a durable subscription be forgotten with its positions, and what was kept for it."""
 
-    number: int
+    number: Signed
     """The client's own number of the request."""
-    durable: str
+    durable: Name
 
 
 class Forgotten(Control, tag="forgottenname", frozen=True, array_like=True):
     """A durable subscription is forgotten, except by the pubends that are pending."""
 
-    number: int
-    pending: tuple[str, ...] = ()
+    number: Signed
+    pending: Names = ()
 
 
 class ReadRequest(Control, tag="read", frozen=True, array_like=True):
@@ -269,10 +283,10 @@ class ReadRequest(Control, tag="read", frozen=True, array_like=True):
 
     number: Count
     """The client's own number of the request; the same when it asks again."""
-    pubend: str
+    pubend: Name
     first: PubendTick
     last: PubendTick
-    selector: str
+    selector: SelectorText
     bytes_max: Count
     """How much of the log to look through at once."""
 
@@ -280,40 +294,40 @@ class ReadRequest(Control, tag="read", frozen=True, array_like=True):
 class SurveyRequest(Control, tag="survey", frozen=True, array_like=True):
     """A client asks from where to where the logs of all guaranteed pubends go."""
 
-    number: int
+    number: Signed
 
 
 class SurveyReply(Control, tag="surveyreply", frozen=True, array_like=True):
     """The pubends with the first tick that is kept and the last that is known for good, and those out of reach."""
 
-    number: int
-    spans: tuple[tuple[str, PubendTick, PubendTick], ...] = ()
-    unreachable: tuple[str, ...] = ()
+    number: Signed
+    spans: Annotated[tuple[tuple[Name, PubendTick, PubendTick], ...], msgspec.Meta(max_length=NAMES_MAX)] = ()
+    unreachable: Names = ()
 
 
 class PubendNames(Control, tag="pubends", frozen=True, array_like=True):
     """Which pubends the numbers in deliveries stand for; ``is_guaranteed_number`` tells of which service class."""
 
-    names: tuple[tuple[int, str], ...]
+    names: Annotated[tuple[tuple[Count, Name], ...], msgspec.Meta(max_length=2 * NAMES_MAX)]
 
 
 class MechanismMessage(Control, tag="mechanism", frozen=True, array_like=True):
     """A mechanism's own control traffic between neighbours."""
 
-    mechanism: str
+    mechanism: Name
     payload: bytes
 
 
 class StatusRequest(Control, tag="status", frozen=True, array_like=True):
     """A client asks how the broker is."""
 
-    number: int = 0
+    number: Signed = 0
 
 
 class StatusReply(Control, tag="statusreply", frozen=True, array_like=True):
     """How the broker is, as JSON."""
 
-    number: int
+    number: Signed
     status: bytes
 
 

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
-from penstock.broker.control import Control, Count
+from penstock.broker.control import Control, Count, Name, Names, Reason, Signed
 
 __all__ = ["Goodbye", "Heartbeat", "Hello", "Welcome"]
+
+_CREDENTIAL_CHARS_MAX: Final = 4_096
+_Number = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+"""As it is in message identifiers."""
 
 
 class Hello(Control, tag="hello", frozen=True, array_like=True):
     """The first frame in each direction of a link, and of a client."""
 
-    version: int
-    role: str
+    version: Count
+    role: Name
     """``broker`` or ``client``."""
-    name: str
-    overlay: str
+    name: Name
+    overlay: Name
     incarnation: Count = 0
     """Grows with every start of a broker; tells what it said in this life from what it said before."""
-    credential: str = ""
+    credential: Annotated[str, msgspec.Meta(max_length=_CREDENTIAL_CHARS_MAX)] = ""
     """A token; empty where the certificate of the connection says who it is."""
     publisher: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
     """Who publishes, over all its connections; with the sequence number it tells what was sent again."""
     migration: Count = 0
     """The session of the migration by which a client comes from another broker; 0 if it comes by itself."""
-    origin: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    origin: Name = ""
     """The broker that it comes from."""
     pinned: bool = False
     """Whether the client wants to stay where it is, whoever balances load."""
@@ -36,30 +40,30 @@ class Hello(Control, tag="hello", frozen=True, array_like=True):
 class Welcome(Control, tag="welcome", frozen=True, array_like=True):
     """The broker's answer to a client's hello."""
 
-    version: int
-    broker: str
-    overlay: str
-    publisher: int
+    version: Count
+    broker: Name
+    overlay: Name
+    publisher: _Number
     """The number under which this client's messages are identified."""
-    broker_number: int
-    now_ms: int
+    broker_number: _Number
+    now_ms: Count
     """The broker's clock, from which the publisher learns its skew."""
-    heartbeat_ms: int
-    credit_bytes: int
+    heartbeat_ms: Signed
+    credit_bytes: Signed
     """Bytes that may be published without an acknowledgement."""
-    pubends: tuple[str, ...] = ()
-    best_effort: tuple[str, ...] = ()
+    pubends: Names = ()
+    best_effort: Names = ()
     """Those of the pubends that guarantee nothing: what was on the wire to them must not be sent again."""
 
 
 class Goodbye(Control, tag="goodbye", frozen=True, array_like=True):
     """The last frame of a connection: why it ends."""
 
-    code: str
-    reason: str
+    code: Name
+    reason: Reason
 
 
 class Heartbeat(Control, tag="heartbeat", frozen=True, array_like=True):
     """Nothing to say, but alive."""
 
-    now_ms: int = 0
+    now_ms: Signed = 0

@@ -24,7 +24,7 @@ from penstock.broker.limiter import Limiter
 from penstock.broker.peers import Batch, Peer, Session
 from penstock.broker.rooms import Rooms
 from penstock.broker.turnstile import Turnstile
-from penstock.model.body import decode_attributes
+from penstock.model.body import take_in
 from penstock.model.values import AttributeValue
 
 __all__ = ["Intake"]
@@ -83,6 +83,11 @@ class Intake:
             else:
                 self._acknowledge(peer.connection)
             return
+        if session.unpaid_bytes > session.credit_bytes:
+            raise ProtocolError(
+                f"{session.unpaid_bytes:,} bytes are published beyond the credit of {session.credit_bytes:,}"
+            )
+        session.unpaid_bytes += sum(map(len, frame.bodies))
         session.published = frame.first + len(frame.bodies) - 1
         if session.waiting or session.refused > session.confirmed:
             session.waiting.append((frame, False))
@@ -99,7 +104,7 @@ class Intake:
 
     def _take(self, peer: Peer, session: Session, frame: Publish, now_ms: int) -> None:
         """Takes a batch over, or tells the client at once what of it is refused, and takes the rest part by part."""
-        decoded = [decode_attributes(body) for body in frame.bodies]
+        decoded = [take_in(body) for body in frame.bodies]
         pubend = self._pubends.choose(frame.pubend, session.publisher)
         problems = self._judge.problems(session, frame, pubend, decoded)
         if not problems:
@@ -284,6 +289,7 @@ class Intake:
                 self._connections.say(peer, PublishAck(session.settled, 0))
             else:
                 self._connections.say(peer, PublishAck(session.settled, session.withheld_bytes))
+                session.unpaid_bytes -= session.withheld_bytes
                 session.withheld_bytes = 0
         self._due = {}
         if reason:

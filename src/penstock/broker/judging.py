@@ -19,6 +19,14 @@ __all__ = ["Judge", "Part", "parts"]
 
 _KNOWN_NAMES_MAX: Final = 10_000
 """Names of attributes that are remembered as good."""
+_NUMBER_BYTES: Final = 4
+_IDENTITY_BYTES: Final = 8
+"""An identifier begins with the numbers of the publisher and of the broker; its time follows."""
+_TIME_END: Final = 14
+_TIME_LAST: Final = (253_402_300_799_999).to_bytes(6)
+"""The last millisecond of the year 9999: later ones are no dates in Python, nor in Spark."""
+_FORMER_MAX: Final = 16
+"""Brokers at which a publisher may have made identifiers for what it publishes here: it has moved, or come back."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -45,7 +53,14 @@ class Judge:
             return dict.fromkeys(range(len(decoded)), problem)
         problems: dict[int, str] = {}
         allowed, known = session.rule.publish, self._known_names
+        identity, bodies = session.identity, frame.bodies
         for place, attributes in enumerate(decoded):
+            head = bodies[place][:_TIME_END]
+            if (head[:_IDENTITY_BYTES] != identity or head[_IDENTITY_BYTES:] > _TIME_LAST) and (
+                problem := _problem_with_id(session, head)
+            ):
+                problems[place] = problem
+                continue
             for name in attributes:
                 if name not in known and (problem := self._problem_with_name(name)):
                     problems[place] = problem
@@ -71,6 +86,19 @@ class Judge:
             self._known_names.clear()
         self._known_names.add(name)
         return ""
+
+
+def _problem_with_id(session: Session, head: bytes) -> str:
+    """Why a message may not have the identifier that begins so."""
+    if head[_IDENTITY_BYTES:] > _TIME_LAST:
+        return "the identifier of the message is from beyond the year 9999"
+    if head[:_NUMBER_BYTES] != session.identity[:_NUMBER_BYTES]:
+        number = int.from_bytes(head[:_NUMBER_BYTES])
+        return f"the identifier of the message is one of publisher {number}, and this is {session.publisher}"
+    if len(session.former) >= _FORMER_MAX and head[:_IDENTITY_BYTES] not in session.former:
+        return f"the identifiers of this connection's messages name more than {_FORMER_MAX} brokers"
+    session.former.add(head[:_IDENTITY_BYTES])
+    return ""
 
 
 def parts(frame: Publish, problems: Mapping[int, str]) -> list[Part]:

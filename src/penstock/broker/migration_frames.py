@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from penstock.broker.control import Control, Count
+from penstock.broker.control import Control, Count, Name
 
 __all__ = ["Migrate", "MoveFailed", "Moved"]
 
@@ -22,7 +22,7 @@ class Migrate(Control, tag="migrate", frozen=True, array_like=True):
     """The session of the two brokers, never 0."""
     total: Count
     """How many clients move in this session."""
-    broker: Annotated[str, msgspec.Meta(max_length=100)]
+    broker: Name
     address: Annotated[str, msgspec.Meta(max_length=500)]
     """Where clients reach it."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hmac import compare_digest
 
+from penstock.broker.errors import ProtocolError
 from penstock.broker.filters import HostChange
 from penstock.broker.frames import (
     PROTOCOL_VERSION,
@@ -19,6 +20,7 @@ from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.peers import LinkSequence, Peer
 from penstock.broker.readiness import Readiness
 from penstock.broker.rooms import Rooms
+from penstock.model.names import is_plain_name
 
 __all__ = ["Neighbourhood"]
 
@@ -104,6 +106,9 @@ class Neighbourhood:
 
     def on_link_state(self, peer: Peer, state: LinkState, *, now_ms: int) -> None:
         """News of somebody's links."""
+        for name in (state.origin, *state.neighbours, *state.pubends):
+            if not is_plain_name(name):
+                raise ProtocolError(f"{name!r} is no name of a broker or a pubend")
         news = self._topology.learn(state)
         if news is not None:
             self._readiness.stir(now_ms=now_ms)

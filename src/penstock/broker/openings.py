@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice, takewhile
 from typing import Final
 
 from penstock.broker.edge import HostSubscription
@@ -72,7 +73,9 @@ class Openings:
         # Answers to the questions of an earlier life must not be taken for answers to ours.
         self._last = incarnation << 20
         self._openings: dict[int, Opening] = {}
-        self._tickets: dict[tuple[int, str], int] = {}
+        """By ticket, in the order in which they are due."""
+        self._tickets: dict[int, dict[str, int]] = {}
+        """By subscription and pubend."""
         self._forgettings: dict[int, Forgetting] = {}
         self.done: list[Forgetting] = []
         """Requests to forget that have been answered, or waited for long enough."""
@@ -81,10 +84,11 @@ class Openings:
 
     def ask(self, subscription: HostSubscription, pubend: str, *, now_ms: int) -> None:
         """Asks where a subscription may begin on a pubend, unless that was asked already."""
-        if (subscription.key, pubend) in self._tickets:
+        tickets = self._tickets.setdefault(subscription.key, {})
+        if pubend in tickets:
             return
         self._last += 1
-        self._tickets[subscription.key, pubend] = self._last
+        tickets[pubend] = self._last
         self._openings[self._last] = Opening(subscription, pubend, now_ms + _RETRY_MS)
         self._say(self._last)
 
@@ -109,17 +113,20 @@ class Openings:
         subscription.ownership = self._claims.next(above=held)
         for pubend in list(subscription.opened):
             self.ask(subscription, pubend, now_ms=now_ms)
-        for ticket, opening in list(self._openings.items()):
-            if opening.subscription is subscription:
-                opening.due_ms = now_ms + _RETRY_MS
-                self._say(ticket)
+        for ticket in self._tickets.get(subscription.key, {}).values():
+            self._postpone(ticket, now_ms)
+            self._say(ticket)
 
     def leave(self, key: int) -> None:
         """A subscription is gone."""
-        for ticket in [ticket for (each, _), ticket in self._tickets.items() if each == key]:
-            self._drop(ticket)
+        for ticket in self._tickets.pop(key, {}).values():
+            del self._openings[ticket]
 
     # --- forgetting
+
+    def forgetting(self, connection: int) -> int:
+        """How many requests of a connection to forget names are under way."""
+        return sum(each.connection == connection for each in self._forgettings.values())
 
     def forget(self, connection: int, number: int, name: str, pubends: list[str], *, now_ms: int) -> None:
         """Asks these pubends to forget a name."""
@@ -151,16 +158,16 @@ class Openings:
         """When to ask again, or to give up."""
         if not self._openings and not self._forgettings:
             return None
-        wishes = [each.due_ms for each in self._openings.values()]
+        wishes = [each.due_ms for each in islice(self._openings.values(), 1)]
         wishes += [min(each.due_ms, each.end_ms) for each in self._forgettings.values()]
         return min(wishes, default=None)
 
     def on_deadline(self, *, now_ms: int) -> None:
         """Asks again what was not answered."""
-        for ticket, opening in list(self._openings.items()):
-            if opening.due_ms <= now_ms:
-                opening.due_ms = now_ms + _RETRY_MS
-                self._say(ticket)
+        due = takewhile(lambda each: each[1].due_ms <= now_ms, self._openings.items())
+        for ticket in [ticket for ticket, _ in due]:
+            self._postpone(ticket, now_ms)
+            self._say(ticket)
         for ticket, request in list(self._forgettings.items()):
             if request.end_ms <= now_ms:
                 self.done.append(self._forgettings.pop(ticket))
@@ -186,6 +193,15 @@ class Openings:
             ),
         )
 
+    def _postpone(self, ticket: int, now_ms: int) -> None:
+        # To the end, where those are that are due last.
+        opening = self._openings.pop(ticket)
+        opening.due_ms = now_ms + _RETRY_MS
+        self._openings[ticket] = opening
+
     def _drop(self, ticket: int) -> None:
         opening = self._openings.pop(ticket)
-        self._tickets.pop((opening.subscription.key, opening.pubend), None)
+        tickets = self._tickets[opening.subscription.key]
+        del tickets[opening.pubend]
+        if not tickets:
+            del self._tickets[opening.subscription.key]

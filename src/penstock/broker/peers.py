@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from penstock.broker.access import Rule
+from penstock.broker.accounts import Account
 from penstock.broker.effects import Wake
 from penstock.broker.errors import ProtocolError
 from penstock.broker.filters import HostChange
@@ -35,6 +36,8 @@ class Subscription:
 
     key: int
     selector: Selector
+    positions: int = 0
+    """Pubends for which it states where it begins."""
     is_confirmed: bool = False
     """Whether the client was told that it is in force."""
 
@@ -53,9 +56,17 @@ class Batch:
 class Session:
     """What a broker keeps for a client."""
 
-    client: str
+    account: Account
     publisher: int
     rule: Rule
+    identity: bytes = b""
+    """How the identifiers of its messages begin: the number of the publisher, and of this broker."""
+    former: set[bytes] = field(default_factory=set)
+    """How those begin that it made at other brokers, and publishes here."""
+    credit_bytes: int = 0
+    """What it may have published without getting credit back."""
+    unpaid_bytes: int = 0
+    """What it has published, and got no credit back for."""
     publisher_id: bytes = b""
     """By which its messages are recognised when they are sent again; empty if they are not to be."""
     is_pinned: bool = False
@@ -63,6 +74,7 @@ class Session:
     migration: int = 0
     """The session of the migration by which it comes, until it has arrived; 0 if it came by itself."""
     subscriptions: dict[int, Subscription] = field(default_factory=dict)
+    """By the client's own numbers; changed by `begin` and `end` only, which keep the account."""
     acknowledged: dict[str, int] = field(default_factory=dict)
     """By pubend, the tick below which it has everything."""
     published: int = -1
@@ -72,7 +84,7 @@ class Session:
     outstanding: deque[Batch] = field(default_factory=deque)
     """What is not settled, in order: what goes to another pubend may be durable before what came earlier."""
     waiting: deque[tuple[Publish, bool]] = field(default_factory=deque)
-    """What came behind a refused message, in order, and whether it was refused itself; bounded by the credit."""
+    """What came behind a refused message, in order, and whether it was refused itself; the credit bounds it."""
     told: int = 0
     """The last message that it was told is refused."""
     refused: int = 0
@@ -85,6 +97,25 @@ class Session:
     """Whether it wants to be acknowledged as soon as everything is settled."""
     held_back: HeldBack = field(default_factory=lambda: HeldBack(""))
     """Why it was told to wait, if it was."""
+
+    @property
+    def client(self) -> str:
+        """The name of the client."""
+        return self.account.client
+
+    def begin(self, number: int, subscription: Subscription) -> None:
+        """The client has another subscription."""
+        self.subscriptions[number] = subscription
+        self.account.subscriptions += 1
+        self.account.positions += subscription.positions
+
+    def end(self, number: int) -> Subscription | None:
+        """The client has this subscription no more, if it had it."""
+        subscription = self.subscriptions.pop(number, None)
+        if subscription is not None:
+            self.account.subscriptions -= 1
+            self.account.positions -= subscription.positions
+        return subscription
 
 
 @dataclass(slots=True)

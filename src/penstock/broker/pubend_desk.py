@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from penstock.broker.commits import Commits
+from penstock.broker.control import shortened
 from penstock.broker.durable import SetValue
 from penstock.broker.frames import LATEST, ControlFrame, StreamForget, StreamForgotten, StreamOpen, StreamOpened
 from penstock.broker.pubend_log import PubendLog
@@ -151,5 +152,5 @@ class PubendDesk:
         return 0, f"{where} is not kept any more; the oldest available is {log.trimmed_below} ({oldest})"
 
     def _answer(self, frame: StreamOpen, tick: int, *, held: int = 0, problem: str = "") -> None:
-        answer = StreamOpened(frame.pubend, frame.host, frame.ticket, tick, frame.ownership, held, problem)
+        answer = StreamOpened(frame.pubend, frame.host, frame.ticket, tick, frame.ownership, held, shortened(problem))
         self._send(frame.pubend, frame.host, answer)

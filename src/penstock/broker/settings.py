@@ -10,12 +10,12 @@ from penstock.balancing.settings import BalancingSettings
 from penstock.broker.access import Access
 from penstock.congestion.settings import CongestionSettings
 from penstock.model.errors import MisuseError
+from penstock.model.names import is_plain_name
 from penstock.token.settings import Plan
 from penstock.tracking.settings import TrackingSettings
 
 __all__ = ["BrokerSettings", "SettingsError", "SettingsInForce"]
 
-_NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
 _MEBIBYTE = 1024 * 1024
 
 
@@ -109,6 +109,12 @@ class BrokerSettings:
     """Connections a broker accepts."""
     subscriptions_max: int = 1_000_000
     """Subscriptions of all its clients together."""
+    client_connections_max: int = 1_000
+    """Connections that one client, by its name, may have at this broker."""
+    client_subscriptions_max: int = 10_000
+    """Subscriptions that one client, by its name, may have on all its connections together."""
+    client_positions_max: int = 10_000
+    """Pubends for which all subscriptions of one client together may state where they begin."""
 
     def __post_init__(self) -> None:
         for what, name in [
@@ -116,7 +122,7 @@ class BrokerSettings:
             ("overlay", self.overlay),
             *(("pubend", each) for each in self.pubends),
         ]:
-            if not name or not set(name) <= _NAME_CHARS or len(name) > 100:
+            if not is_plain_name(name):
                 raise SettingsError(f"{what} {name!r} is not 1 to 100 letters, digits, dashes, underscores or dots")
         if not 0 < self.number < 2**32:
             raise SettingsError(f"number {self.number} of broker {self.name} is not in 1 .. {2**32 - 1}")
@@ -129,6 +135,9 @@ class BrokerSettings:
             "acknowledge_ms",
             "credit_bytes",
             "connections_max",
+            "client_connections_max",
+            "client_subscriptions_max",
+            "client_positions_max",
             "report_ms",
             "silence_ms",
             "lease_ms",

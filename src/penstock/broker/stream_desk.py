@@ -76,6 +76,10 @@ class StreamDesk:
         """A subscription is gone."""
         self._openings.leave(key)
 
+    def forgetting(self, connection: int) -> int:
+        """How many requests of a connection to forget names are under way."""
+        return self._openings.forgetting(connection)
+
     def forget(self, connection: int, number: int, name: str, pubends: list[str]) -> None:
         """A client asks to forget a durable name."""
         self._openings.forget(connection, number, name, pubends, now_ms=self._now_ms)

@@ -5,12 +5,25 @@ All travel along a pubend's tree: up to the pubend, or down to the host that is 
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
-from penstock.broker.control import COUNT_MAX, Control, Count, PubendTick, Version
+import msgspec
+
+from penstock.broker.control import (
+    COUNT_MAX,
+    NAMES_MAX,
+    Control,
+    Count,
+    Name,
+    PubendTick,
+    Reason,
+    SelectorText,
+    Version,
+)
 
 __all__ = [
     "LATEST",
+    "NACK_RANGES_MAX",
     "CongestionAlert",
     "CongestionQuery",
     "LogRequest",
@@ -27,6 +40,8 @@ __all__ = [
 
 LATEST: Final = COUNT_MAX
 """In place of a tick: what is published from now on."""
+NACK_RANGES_MAX: Final = 2_000
+"""Ranges that one NACK may name."""
 Missing: TypeAlias = Literal["earliest", "latest", "fail"]
 """What to do where the first tick wanted is not kept any more."""
 
@@ -34,35 +49,35 @@ Missing: TypeAlias = Literal["earliest", "latest", "fail"]
 class Nack(Control, tag="nack", frozen=True, array_like=True):
     """A host does not know what some ticks are; on its way up the pubend's tree to somebody who does."""
 
-    pubend: str
-    host: str
+    pubend: Name
+    host: Name
     incarnation: Version
     version: Version
     """The version of the host's filter that silence must have been narrowed by."""
-    ranges: tuple[tuple[PubendTick, PubendTick], ...]
+    ranges: Annotated[tuple[tuple[PubendTick, PubendTick], ...], msgspec.Meta(max_length=NACK_RANGES_MAX)]
 
 
 class Positions(Control, tag="positions", frozen=True, array_like=True):
     """What the clients of hosts have of a pubend: everything below these ticks; on its way up the pubend's tree."""
 
-    pubend: str
-    hosts: tuple[tuple[str, PubendTick, bool], ...]
+    pubend: Name
+    hosts: Annotated[tuple[tuple[Name, PubendTick, bool], ...], msgspec.Meta(max_length=NAMES_MAX)]
     """Host, tick, and whether the host is settled: one that has just started may not know all its clients yet."""
-    durables: tuple[tuple[str, Count, PubendTick, str], ...] = ()
+    durables: tuple[tuple[Name, Count, PubendTick, Name], ...] = ()
     """Durable subscriptions that have moved: name, ownership, tick, host."""
 
 
 class StreamOpen(Control, tag="open", frozen=True, array_like=True):
     """A host asks a pubend where a subscription may begin, and claims the name of a durable one; up the tree."""
 
-    pubend: str
-    host: str
+    pubend: Name
+    host: Name
     ticket: Count
     """By which the host recognises the answer."""
     tick: PubendTick
     """The first tick wanted, or `LATEST`."""
     missing: Missing
-    durable: str = ""
+    durable: Name = ""
     ownership: Count = 0
     """Who claims a name with a higher number has it, and the other one is ended; no two claims have the same number."""
     resumes: bool = False
@@ -72,40 +87,40 @@ class StreamOpen(Control, tag="open", frozen=True, array_like=True):
 class StreamOpened(Control, tag="opened", frozen=True, array_like=True):
     """The pubend's answer, down the tree: where the subscription begins, or why it cannot."""
 
-    pubend: str
-    host: str
+    pubend: Name
+    host: Name
     ticket: Count
     tick: PubendTick
     claimed: Count = 0
     """The number that was asked with, if a durable name was claimed."""
     held: Count = 0
     """The number with which somebody holds the name, if that is higher."""
-    problem: str = ""
+    problem: Reason = ""
 
 
 class StreamTaken(Control, tag="taken", frozen=True, array_like=True):
     """A durable name has another owner, down the tree to the former one."""
 
-    pubend: str
-    host: str
-    durable: str
+    pubend: Name
+    host: Name
+    durable: Name
     ownership: Count
 
 
 class StreamForget(Control, tag="forget", frozen=True, array_like=True):
     """A durable name is not needed any more, up the tree; the answer has the same ticket."""
 
-    pubend: str
-    host: str
+    pubend: Name
+    host: Name
     ticket: Count
-    durable: str
+    durable: Name
 
 
 class StreamForgotten(Control, tag="forgotten", frozen=True, array_like=True):
     """Whether the pubend knew the durable name, down the tree."""
 
-    pubend: str
-    host: str
+    pubend: Name
+    host: Name
     ticket: Count
     existed: bool
 
@@ -113,23 +128,23 @@ class StreamForgotten(Control, tag="forgotten", frozen=True, array_like=True):
 class LogRequest(Control, tag="logask", frozen=True, array_like=True):
     """A host asks, for one of its clients, what the log of a pubend has of some ticks; up the tree."""
 
-    pubend: str
-    host: str
+    pubend: Name
+    host: Name
     number: Count
     """By which the host recognises the answer."""
     first: PubendTick
     last: PubendTick
     bytes_max: Count = 0
     """How much of the log to look through at once; 0 to be told only from where to where it goes."""
-    selector: str = ""
+    selector: SelectorText = ""
     """What is wanted of it, in canonical form."""
 
 
 class LogSpan(Control, tag="logspan", frozen=True, array_like=True):
     """From where to where the log of a pubend goes, down the tree."""
 
-    pubend: str
-    host: str
+    pubend: Name
+    host: Name
     number: Count
     earliest: PubendTick
     """The first tick that is kept."""
@@ -140,7 +155,7 @@ class LogSpan(Control, tag="logspan", frozen=True, array_like=True):
 class CongestionQuery(Control, tag="dcq", frozen=True, array_like=True):
     """DCQ: a pubend asks who is congested, and says how far its stream has come; down the tree, ahead of data."""
 
-    pubend: str
+    pubend: Name
     seq: Count
     position: PubendTick
 
@@ -148,12 +163,12 @@ class CongestionQuery(Control, tag="dcq", frozen=True, array_like=True):
 class CongestionAlert(Control, tag="uca", frozen=True, array_like=True):
     """UCA: the slowest horizon rates of those below who are congested; up the tree, ahead of data."""
 
-    pubend: str
+    pubend: Name
     seq: Count
     """The query that it answers."""
     min_nonrec: float
     """In tick-seconds per second; infinite if nobody of that class alerts."""
     min_rec: float
     lag_ms: Count = 0
-    host: str = ""
+    host: Name = ""
     """Who is slowest."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from penstock.broker.control import Control, Count
+from penstock.broker.control import NAMES_MAX, Control, Count, Name
 
 __all__ = ["TraceAnswer", "TraceQuestion", "TraceReply", "TraceRequest"]
 
@@ -31,12 +31,12 @@ class TraceReply(Control, tag="tracereply", frozen=True, array_like=True):
 class TraceQuestion(Control, tag="traceask", frozen=True, array_like=True):
     """A broker asks another one what it knows of a message; passed on by those between."""
 
-    to: str
-    asker: str
+    to: Name
+    asker: Name
     number: Count
     """By which the asker recognises the answer."""
     message_id: _Id
-    origins: tuple[Count, ...]
+    origins: Annotated[tuple[Count, ...], msgspec.Meta(max_length=NAMES_MAX)]
     """Numbers of the brokers that it may have been published at."""
     hops: Count = 0
     """Brokers that have passed it on."""
@@ -45,7 +45,7 @@ class TraceQuestion(Control, tag="traceask", frozen=True, array_like=True):
 class TraceAnswer(Control, tag="tracetold", frozen=True, array_like=True):
     """What a broker knows of a message, on its way back."""
 
-    to: str
+    to: Name
     number: Count
     answer: bytes
     """As msgpack."""

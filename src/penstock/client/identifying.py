@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from penstock.broker.codec import FRAME_BYTES_MAX
 from penstock.broker.frames import Welcome
 from penstock.model.body import encode_body
-from penstock.model.errors import LimitError
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId, MessageIdSource
 
 __all__ = ["Identifying"]
-
-_BODY_BYTES_MAX: Final = FRAME_BYTES_MAX - 1024
 
 
 class Identifying:
@@ -33,7 +27,4 @@ class Identifying:
         """An identifier for a message that is to be published now, and the bytes of both."""
         assert self._ids is not None, "no broker has given this client a number yet"
         message_id = self._last = self._ids.next(wall_ms)
-        body = encode_body(message_id, message)
-        if len(body) > _BODY_BYTES_MAX:
-            raise LimitError("the message's size in bytes", len(body), _BODY_BYTES_MAX)
-        return message_id, body
+        return message_id, encode_body(message_id, message)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -10,6 +9,7 @@ from typing import Final, Literal, TypeAlias, cast, get_args
 
 from penstock.broker.frames import LATEST, Missing
 from penstock.model.errors import MisuseError
+from penstock.model.names import is_durable_name
 from penstock.model.tick import tick_at
 
 __all__ = ["Acknowledging", "Missing", "Start", "Wanted", "checked_durable", "checked_start", "wanted"]
@@ -21,7 +21,6 @@ Acknowledging: TypeAlias = Literal["auto", "manual"]
 
 _TICK_MAX: Final = LATEST - 1
 _1970: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_DURABLE: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
 
 
 @dataclass(slots=True, frozen=True)
@@ -66,7 +65,7 @@ def wanted(
 
 def checked_durable(name: str) -> str:
     """The name of a durable subscription; raises ``MisuseError`` if it cannot be one."""
-    if not isinstance(name, str) or not _DURABLE.fullmatch(name):
+    if not isinstance(name, str) or not is_durable_name(name):
         raise MisuseError(f"durable name {name!r} is not 1 to 200 letters, digits, - _ . : or /")
     return name
 

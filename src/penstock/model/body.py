@@ -1,7 +1,8 @@
 """A message as bytes: encoded once by its publisher, carried untouched by every broker, decoded by its receivers.
 
 Layout: identifier (16 bytes), length of the attributes (4, big-endian), attributes (msgpack map), length of the content
-type (1), content type (ASCII), payload (the rest). Brokers look at the attributes and at nothing behind them.
+type (1), content type (ASCII), payload (the rest). The broker that takes a message in checks all of it; the others look
+at the attributes and at nothing behind them.
 """
 
 from __future__ import annotations
@@ -11,13 +12,20 @@ from typing import Annotated, Final
 
 import msgspec
 
-from penstock.model.errors import MisuseError, PeerError
-from penstock.model.limits import ATTRIBUTES_MAX, INTEGER_MAX, INTEGER_MIN, STRING_CHARS_MAX
+from penstock.model.errors import LimitError, MisuseError, PeerError
+from penstock.model.limits import (
+    ATTRIBUTES_BYTES_MAX,
+    ATTRIBUTES_MAX,
+    INTEGER_MAX,
+    INTEGER_MIN,
+    PAYLOAD_BYTES_MAX,
+    STRING_CHARS_MAX,
+)
 from penstock.model.message import Message
 from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
 from penstock.model.values import AttributeValue
 
-__all__ = ["MalformedBodyError", "decode_attributes", "decode_id", "decode_message", "encode_body"]
+__all__ = ["MalformedBodyError", "decode_attributes", "decode_id", "decode_message", "encode_body", "take_in"]
 
 _HEAD: Final = MESSAGE_ID_BYTES + 4
 _LENGTH: Final = struct.Struct(">I")
@@ -34,8 +42,10 @@ class MalformedBodyError(PeerError):
 
 
 def encode_body(message_id: MessageId, message: Message) -> bytes:
-    """The message as bytes."""
+    """The message as bytes; raises ``LimitError`` if its attributes are too large together."""
     attributes = _encode(dict(message.attributes))
+    if len(attributes) > ATTRIBUTES_BYTES_MAX:
+        raise LimitError("the size of all attributes in bytes", len(attributes), ATTRIBUTES_BYTES_MAX)
     content_type = message.content_type.encode()
     return b"".join(
         (
@@ -61,6 +71,32 @@ def decode_attributes(body: bytes) -> dict[str, AttributeValue]:
     if len(attributes) > ATTRIBUTES_MAX:
         raise MalformedBodyError(f"{len(attributes)} attributes are over the limit of {ATTRIBUTES_MAX}")
     return attributes
+
+
+def take_in(body: bytes) -> dict[str, AttributeValue]:
+    """The attributes of a message that a publisher brings, once all of it is checked; raises ``MalformedBodyError``.
+
+    What is let in is kept, and read by everybody: a message that readers cannot take apart would end each of them at
+    the same place, again and again.
+    """
+    attributes = decode_attributes(body)
+    (length,) = _LENGTH.unpack_from(body, MESSAGE_ID_BYTES)
+    start = _HEAD + length + 1
+    end = start + body[start - 1]
+    if length > ATTRIBUTES_BYTES_MAX:
+        raise MalformedBodyError(f"attributes of {length:,} bytes are over the limit of {ATTRIBUTES_BYTES_MAX:,}")
+    if len(body) - end > PAYLOAD_BYTES_MAX:
+        raise MalformedBodyError(f"a payload of {len(body) - end:,} bytes is over the limit of {PAYLOAD_BYTES_MAX:,}")
+    if end > start:
+        _check_content_type(body[start:end], end - start)
+    return attributes
+
+
+def _check_content_type(content_type: bytes, length: int) -> None:
+    if len(content_type) < length:
+        raise MalformedBodyError(f"a content type of {length} bytes does not fit")
+    if not content_type.isascii() or not content_type.decode().isprintable():
+        raise MalformedBodyError(f"the content type {content_type[:40]!r} is not printable ASCII")
 
 
 def decode_id(body: bytes) -> MessageId:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
+    "ATTRIBUTES_BYTES_MAX",
     "ATTRIBUTES_MAX",
+    "BODY_BYTES_MAX",
     "CONTENT_TYPE_CHARS_MAX",
     "INTEGER_MAX",
     "INTEGER_MIN",
     "NAME_CHARS_MAX",
     "PAYLOAD_BYTES_MAX",
+    "PEER_NAME_CHARS_MAX",
     "SELECTOR_CHARS_MAX",
     "SELECTOR_CONJUNCTIONS_MAX",
     "SELECTOR_DEPTH_MAX",
@@ -24,6 +27,8 @@ __all__ = [
 
 ATTRIBUTES_MAX: Final = 256
 """Attributes in one message."""
+ATTRIBUTES_BYTES_MAX: Final = 1024 * 1024
+"""Bytes of all attributes of one message, names and values, as they are encoded."""
 NAME_CHARS_MAX: Final = 255
 """Characters in the name of an attribute."""
 STRING_CHARS_MAX: Final = 65_536
@@ -32,6 +37,8 @@ CONTENT_TYPE_CHARS_MAX: Final = 255
 """Characters in a content type."""
 PAYLOAD_BYTES_MAX: Final = 8 * 1024 * 1024
 """Bytes in a payload; larger things belong into a store, and their address into the message."""
+BODY_BYTES_MAX: Final = PAYLOAD_BYTES_MAX + ATTRIBUTES_BYTES_MAX + 512
+"""Bytes of a whole message; every frame that can carry one has room for it, and for what is said beside it."""
 INTEGER_MIN: Final = -(2**63)
 """Smallest integer: 64 bits signed, as on the wire, in Parquet and in JMS."""
 INTEGER_MAX: Final = 2**63 - 1
@@ -45,3 +52,6 @@ SELECTOR_NODES_MAX: Final = 16_384
 """Literals, attributes and operators in a selector."""
 SELECTOR_CONJUNCTIONS_MAX: Final = 64
 """Conjunctions a selector may have in normal form; a selector with more is tested as a whole."""
+
+PEER_NAME_CHARS_MAX: Final = 200
+"""Characters in the name of a client, a durable subscription, a broker or a pubend."""

@@ -8,6 +8,7 @@ import pytest
 
 from live.store.support import append, opened
 from penstock.live.store import StoreFailedError
+from penstock.model.limits import BODY_BYTES_MAX
 from penstock.model.tick import TICK_MAX, Tick, TickRange
 
 
@@ -51,3 +52,15 @@ def test_ticks_that_may_be_lost_are_read_as_damaged(tmp_path: Path) -> None:
         assert (store.damaged("p"), store.first_tick("p")) == ([], 92)
     with opened(tmp_path) as store:
         assert store.message_count("p") == 1
+
+
+def test_a_message_that_no_frame_can_carry_is_named_as_damaged_and_those_behind_it_are_read(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        append(store, 1, 1, size=BODY_BYTES_MAX)
+        append(store, 2, 2, size=BODY_BYTES_MAX + 1)
+        append(store, 3, 3)
+        part = store.read_part("p", Tick(1), TICK_MAX, bytes_max=1 << 30)
+        assert [tick for tick, _ in part.messages] == [1]
+        assert part.damaged is not None
+        assert part.damaged.ticks == (2, 2)
+        assert [tick for tick, _ in store.read_part("p", Tick(3), TICK_MAX, bytes_max=1_000).messages] == [3]

@@ -12,6 +12,7 @@ from penstock.live.store.batch import BatchDamagedError, unpack_batch
 from penstock.live.store.errors import CorruptRecordError, StoreFailedError
 from penstock.live.store.pubend_state import signed, unsigned
 from penstock.live.store.totals import ROW_ERRORS, batch_checksum
+from penstock.model.limits import BODY_BYTES_MAX
 from penstock.model.tick import TICK_MAX, TICK_MIN, Tick, TickRange
 
 __all__ = ["LogPart", "LogReader"]
@@ -130,6 +131,9 @@ class LogReader:
                 raise BatchDamagedError("it is another one than the index says")
             if (len(messages), messages[-1][0]) != (batch.message_count, batch.ticks.last):
                 raise BatchDamagedError("it is not what the index says")
+            if len(stored) > BODY_BYTES_MAX and any(len(body) > BODY_BYTES_MAX for _, body in messages):
+                # An older broker took it in. No frame can carry it, and all that follows would wait behind it for ever.
+                raise BatchDamagedError("a message in it is larger than any may be")
             return messages
         except (BatchDamagedError, sqlite3.DatabaseError, TypeError) as error:
             # A row that is missing counts like one whose page SQLite cannot follow: the index says what was there.

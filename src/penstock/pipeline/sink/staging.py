@@ -16,16 +16,18 @@ from zlib import crc32
 import msgspec
 from pyspark.sql.datasource import WriterCommitMessage
 
-from penstock.broker.codec import FRAME_BYTES_MAX
+from penstock.model.body import encode_body
+from penstock.model.errors import LimitError
+from penstock.model.limits import ATTRIBUTES_BYTES_MAX
 from penstock.model.message import Message
+from penstock.model.message_id import MessageId
 from penstock.pipeline.sink.errors import SinkError
 
 __all__ = ["Staged", "StagedRows", "read_rows", "told", "write_rows"]
 
 _LENGTH_BYTES: Final = 4
 _BLOCK_BYTES: Final = 1024 * 1024
-_ROW_BYTES_MAX: Final = FRAME_BYTES_MAX - 4096
-"""A message with its identifier must fit a frame."""
+_NOBODY: Final = MessageId(0, 0, 0, 0)
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(tuple[dict[str, str | int | float | bool | None], bytes, str]).decode
 
@@ -68,12 +70,20 @@ def _written(messages: Iterable[Message], file: IO[bytes]) -> tuple[int, int, in
     rows = size = crc = 0
     for message in messages:
         row = _encode((dict(message.attributes), message.payload, message.content_type))
-        if len(row) > _ROW_BYTES_MAX:
-            raise SinkError(f"a row has {len(row):,} bytes; a message has at most {_ROW_BYTES_MAX:,}")
+        if len(row) > ATTRIBUTES_BYTES_MAX:
+            _check_attributes(message)
         data = len(row).to_bytes(_LENGTH_BYTES) + row
         file.write(data)
         rows, size, crc = rows + 1, size + len(data), crc32(data, crc)
     return rows, size, crc
+
+
+def _check_attributes(message: Message) -> None:
+    """Raises ``SinkError`` if the attributes are too large together: no broker would ever take the message."""
+    try:
+        encode_body(_NOBODY, message)
+    except LimitError as error:
+        raise SinkError(f"a row is too large for a message: {error}") from None
 
 
 def read_rows(root: Path, staged: StagedRows) -> Iterator[Message]:
