@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.ajil.errors import MalformedError
-from penstock.live.multicast.seal import ForgedError, ReplayedError, Seal
+from penstock.live.multicast.seal import SENDERS_MAX, ForgedError, ReplayedError, Seal
 from penstock.model.errors import MisuseError
 
 KEY = b"a shared key"
@@ -75,6 +75,21 @@ def test_who_is_known_stays_known_when_a_clock_is_set() -> None:
         for old in (first, data):
             with pytest.raises(ReplayedError):
                 other.open(old)
+
+
+def test_who_was_forgotten_for_others_is_not_played_back() -> None:
+    clock = Clock()
+    receiver, first = Seal(KEY, 0, now_ms=clock), Seal(KEY, 1, now_ms=clock)
+    old = first.seal(b"old")
+    receiver.open(old)
+    clock.now_ms += 1
+    for number in range(2, SENDERS_MAX + 2):
+        receiver.open(Seal(KEY, number, now_ms=clock).seal(b"x"))
+    with pytest.raises(ReplayedError):
+        receiver.open(old)
+    assert receiver.open(first.seal(b"new")) == b"new"
+    clock.now_ms += 1
+    assert receiver.open(Seal(KEY, SENDERS_MAX + 2, now_ms=clock).seal(b"unheard of")) == b"unheard of"
 
 
 @given(st.integers(0, 60), st.integers(1, 255))

@@ -4,8 +4,9 @@ A datagram is a mark, the sender's number, a counter, a tag and the message. The
 bytes) over all the rest. The counter starts with the time in milliseconds and only grows: a datagram whose counter is
 not above the last of its sender was played back, or overtaken on its way, and is dropped like one that got lost. The
 first of a sender must not be from too long ago, so that a receiver that has just started is not played to either. After
-that the counter is enough: who is known stays known when a clock is set, its own or the receiver's. Without a key the
-seal finds damage only.
+that the counter is enough: who is known stays known when a clock is set, its own or the receiver's. When there are more
+senders than are remembered, the one that was silent for longest is forgotten, and nobody unknown counts with a counter
+as low as its last. Without a key the seal finds damage only.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Final
 from penstock.ajil.errors import MalformedError
 from penstock.model.errors import MisuseError
 
-__all__ = ["KEY_BYTES_MIN", "ForgedError", "ReplayedError", "Seal"]
+__all__ = ["KEY_BYTES_MIN", "SENDERS_MAX", "ForgedError", "ReplayedError", "Seal"]
 
 KEY_BYTES_MIN: Final = 8
 _MARK: Final = b"Aj1"
@@ -28,7 +29,8 @@ _HEADER: Final = len(_MARK) + 8 + 8
 _TAG: Final = 16
 _AGE_MS_MAX: Final = 60_000
 """The first datagram of a sender may be so old, or so far ahead: clocks are synchronised, but not perfectly."""
-_SENDERS_MAX: Final = 10_000
+SENDERS_MAX: Final = 10_000
+"""Senders that are remembered."""
 
 
 class ForgedError(MalformedError):
@@ -48,6 +50,8 @@ class Seal:
         self._key, self._sender, self._now_ms = key, sender.to_bytes(8), now_ms
         self._counter = 0
         self._heard: OrderedDict[bytes, int] = OrderedDict()
+        self._forgotten = 0
+        """The highest counter of all senders that were forgotten: what they said could be played back otherwise."""
 
     def seal(self, message: bytes) -> bytes:
         """The datagram that carries a message."""
@@ -65,12 +69,15 @@ class Seal:
             raise ForgedError("a control message with a false tag")
         sender, counter = header[len(_MARK) : -8], int.from_bytes(header[-8:])
         last = self._heard.get(sender)
-        if counter <= last if last is not None else abs(self._now_ms() - (counter >> 16)) > _AGE_MS_MAX:
+        if last is None and abs(self._now_ms() - (counter >> 16)) > _AGE_MS_MAX:
+            raise ReplayedError("a control message of an unknown sender that is too old, or of the future")
+        if counter <= (self._forgotten if last is None else last):
             raise ReplayedError("a control message that was played back")
         self._heard[sender] = counter
         self._heard.move_to_end(sender)
-        if len(self._heard) > _SENDERS_MAX:
-            self._heard.popitem(last=False)
+        if len(self._heard) > SENDERS_MAX:
+            _, counter = self._heard.popitem(last=False)
+            self._forgotten = max(self._forgotten, counter)
         return message
 
     def _tag(self, data: bytes) -> bytes:
