@@ -69,6 +69,8 @@ class Storage:
         self._note("store-opened", folder=str(self._place.data), **asdict(opened.recovery))
         if opened.recovery.repaired:
             self._note("store-repaired", reason=opened.recovery.repaired)
+        if opened.recovery.tightened:
+            self._note("store-tightened", folder=str(self._place.data), reason=opened.recovery.tightened)
         return opened.recovered, opened.incarnation
 
     def carry_out(self, effect: Commit | ReadLog | ReadKept) -> None:

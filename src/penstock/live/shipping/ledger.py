@@ -18,6 +18,7 @@ from typing import Final, Self
 import msgspec
 
 from penstock.live.shipping.rows import Version
+from penstock.live.store.private import FILE_MODE, make_private_folder
 
 __all__ = ["FILE_NAME", "Batch", "Event", "Ledger"]
 
@@ -81,7 +82,7 @@ class Ledger:
     def open(cls, folder: Path) -> tuple[Self, bool]:
         """The ledger in the folder of a store, and whether a damaged one had to be put aside."""
         path = folder / FILE_NAME
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder)
         try:
             return cls(_opened(path)), False
         except sqlite3.DatabaseError as error:
@@ -197,6 +198,9 @@ class Ledger:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
+    with suppress(OSError):
+        # Whatever SQLite makes beside its file is for the same users; if it cannot be made, SQLite says so.
+        path.touch(FILE_MODE, exist_ok=False)
     database = sqlite3.connect(path, isolation_level=None)
     try:
         database.execute("PRAGMA journal_mode=WAL")

@@ -24,6 +24,7 @@ from penstock.live.store.inspecting import (
     refusal,
     size_of,
 )
+from penstock.live.store.private import FILE_MODE, make_private_folder, tighten
 from penstock.live.store.pubend_state import PubendState
 from penstock.live.store.schema import FORMAT_VERSION, bring_up_to_date, make_tables
 from penstock.live.store.witness import Witness
@@ -59,6 +60,8 @@ class Recovery:
     """Bytes behind them: torn, or left from before."""
     repaired: str = ""
     """What was damaged and could be made anew without loss; empty if there was nothing."""
+    tightened: str = ""
+    """What other users of the machine could read, or still can; empty if there was nothing."""
 
 
 @dataclass(slots=True)
@@ -76,7 +79,7 @@ class OpenDatabase:
 def open_database(folder: Path, *, overlay: str, broker: str, bytes_max: int | None = None) -> OpenDatabase:
     """Open the store in a folder, or make it if there is none; one that is refused is left as it was."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder)
         witness = Witness(folder)
     except OSError as error:
         raise StoreRefusedError(f"store {folder} cannot be opened: {error}") from error
@@ -113,6 +116,10 @@ def _opened(
     bytes_max: int | None,
     owner: tuple[str, str],
 ) -> OpenDatabase:
+    tightened = tighten(folder)
+    if found.is_new:
+        # Whatever SQLite makes beside its file is for the same users.
+        (folder / FILE_NAME).touch(FILE_MODE)
     try:
         # No waiting for a lock: whoever holds it is another broker and keeps it.
         database = sqlite3.connect(folder / FILE_NAME, timeout=0, isolation_level=None, cached_statements=64)
@@ -133,7 +140,7 @@ def _opened(
         witness.begin(index.totals)
     counted = (0, 0) if found.is_new else (replayed_bytes, max(0, log_bytes - replayed_bytes))
     is_clean = found.is_new or not log_bytes
-    recovery = Recovery(found.is_new, is_clean, *counted, repaired="; ".join(found.repairs))
+    recovery = Recovery(found.is_new, is_clean, *counted, repaired="; ".join(found.repairs), tightened=tightened)
     return OpenDatabase(database, Books(database, index.totals, witness), index.states, recovery)
 
 

@@ -10,6 +10,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from penstock.live.store.private import open_private
+
 __all__ = ["RESERVE_BYTES", "Reserve"]
 
 RESERVE_BYTES: Final = 48 << 20
@@ -46,11 +48,10 @@ class Reserve:
 
 
 def _allocate(file: Path, size_bytes: int) -> None:
-    with file.open("wb", buffering=0) as raw:
+    with open(file, "wb", buffering=0, opener=open_private) as raw:
         # Not every system can reserve blocks without writing them, and a file with holes reserves none.
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(raw.fileno(), 0, size_bytes)
         else:
-            for start in range(0, size_bytes, 1 << 20):
-                raw.write(bytes(min(1 << 20, size_bytes - start)))
+            raw.writelines(bytes(min(1 << 20, size_bytes - start)) for start in range(0, size_bytes, 1 << 20))
         os.fsync(raw.fileno())

@@ -20,6 +20,7 @@ from struct import Struct
 from typing import Final
 
 from penstock.live.store.errors import StoreLockedError
+from penstock.live.store.private import FILE_MODE
 from penstock.live.store.totals import Totals
 
 __all__ = ["WITNESS_NAME", "Statement", "Witness", "read_statement"]
@@ -65,7 +66,7 @@ class Witness:
     def __init__(self, folder: Path) -> None:
         self._path = folder / WITNESS_NAME
         self._was_there = self._path.exists()
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
