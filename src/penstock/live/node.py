@@ -25,11 +25,12 @@ from penstock.live.counters import Counters
 from penstock.live.dialler import Diallers
 from penstock.live.ends import wait_for_ends
 from penstock.live.errors import ConfigError, NodeFailedError
+from penstock.live.exposure import exposed_secrets
 from penstock.live.listening import listen
 from penstock.live.logs import log, log_bug
 from penstock.live.measuring import Measuring
 from penstock.live.membership import OverlayChange, TlsState, change_for, read_again
-from penstock.live.overlay import Overlay, is_loopback
+from penstock.live.overlay import Overlay
 from penstock.live.shipping.service import Shipping
 from penstock.live.storage import Stimulus, Storage
 from penstock.live.unserved import check_served
@@ -100,8 +101,8 @@ class BrokerNode:
             await self._storage.close()
             raise
         self._note("started", address="{}:{}".format(*self.address), incarnation=self.incarnation)
-        if self._tls.serving is None and not is_loopback(place.listens_at):
-            self._note("unencrypted", address=place.listens_at, advice="tokens can be read on the way; use TLS")
+        for event, fields in exposed_secrets(self.overlay, place):
+            self._note(event, **fields)
         await self._start_admin()
         self._diallers.call(self.overlay.dialled_by(self.name), self._tls.dialling)
         if self._settings.balancing.is_on:
