@@ -6,12 +6,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.cli.admin import AdminError, Answer, ask, ask_all, call_admin
 from penstock.lab.demo_overlay import free_ports
+from penstock.live.admin_token import make_token
 from penstock.live.overlay import BrokerPlace, Overlay, Security
 
 KEY = "key"
@@ -65,6 +67,22 @@ def test_all_are_asked_the_same_with_the_token() -> None:
     assert asked_of(server) == ("/tune?a=1+2", f"Bearer {KEY}")
 
 
+def test_a_token_that_the_broker_has_made_is_found_beside_its_store(tmp_path: Path) -> None:
+    with answering(200, APPLIED) as server:
+        whole, place = overlay(server.server_port, token="", data=tmp_path)
+        token = make_token(whole, place)
+        call_admin(whole, place, "POST", "/ship", without="")
+    assert asked_of(server) == ("/ship", f"Bearer {token}")
+
+
+def test_who_finds_no_token_is_told_what_to_do_if_one_is_asked_for(tmp_path: Path) -> None:
+    with (
+        answering(401, b"") as server,
+        pytest.raises(AdminError, match=r"there is no token in .* run this as the user"),
+    ):
+        call(server.server_port, token="", data=tmp_path)
+
+
 def test_without_a_token_none_is_shown_and_a_wildcard_is_dialled_at_the_host() -> None:
     with answering(503, b'{"result": "failed", "reason": "full"}') as server:
         told = call(server.server_port, token="", admin_host="0.0.0.0")  # noqa: S104 - nothing is bound here
@@ -74,7 +92,7 @@ def test_without_a_token_none_is_shown_and_a_wildcard_is_dialled_at_the_host() -
 @pytest.mark.parametrize(
     ("code", "content", "result", "reason"),
     [
-        (401, b'{"error": "no"}', "refused", "the admin_token of the file is not"),
+        (401, b'{"error": "no"}', "refused", "asks for another token than the admin_token of this file"),
         (409, b'{"result": "refused", "reason": "not so"}', "refused", "not so"),
         (404, b"Not Found", "unreachable", "what answers there (with 404) is no broker"),
         (200, b"[1, 2]", "unreachable", "what answers there (with 200) is no broker"),

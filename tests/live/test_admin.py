@@ -6,14 +6,16 @@ import asyncio
 import json
 import signal
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from live.support import FakeBroker, lone, run
+from live.support import FakeBroker, guaranteed, lone, run
 from penstock.broker.operating import Operation
 from penstock.congestion import CongestionSettings
 from penstock.live.admin import AdminServer
+from penstock.live.admin_token import find_token
 from penstock.live.errors import ConfigError, RestartError
 from penstock.live.membership import OverlayChange
 from penstock.live.node import BrokerNode
@@ -23,9 +25,12 @@ from penstock.live.shipping.errors import ShipError
 KEY = "key"
 
 
-async def get(address: tuple[str, int], path: str, *headers: str, method: str = "GET") -> tuple[int, str]:
+async def get(
+    address: tuple[str, int], path: str, *headers: str, method: str = "GET", token: str = KEY
+) -> tuple[int, str]:
     reader, writer = await asyncio.open_connection(*address)
-    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", "Connection: close", *headers, "", ""]
+    shown = [f"Authorization: Bearer {token}"] if token else []
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", "Connection: close", *shown, *headers, "", ""]
     writer.write("\r\n".join(lines).encode())
     head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
     writer.close()
@@ -69,7 +74,7 @@ class Subject:
 
 def test_a_node_shows_metrics_health_and_status() -> None:
     async def scenario() -> None:
-        async with BrokerNode(lone(), "b1", broker=FakeBroker()) as node, AdminServer(node) as admin:
+        async with BrokerNode(lone(), "b1", broker=FakeBroker()) as node, AdminServer(node, token=KEY) as admin:
             code, text = await get(admin.address, "/metrics")
             assert (code, "penstock_published_total 7.0" in text) == (200, True)
             code, text = await get(admin.address, "/status")
@@ -83,21 +88,53 @@ def test_a_node_shows_metrics_health_and_status() -> None:
 def test_who_is_on_the_way_out_is_not_healthy() -> None:
     async def scenario() -> None:
         subject = Subject()
-        async with AdminServer(subject) as admin:
+        async with AdminServer(subject, token=KEY) as admin:
             subject.is_serving = False
             assert await get(admin.address, "/health") == (503, '{"status":"stopping"}')
 
     run(scenario())
 
 
-def test_a_token_protects_every_page() -> None:
+@pytest.mark.parametrize("key", [KEY, ""])
+def test_without_the_token_only_health_and_metrics_without_names_are_shown(key: str) -> None:
     async def scenario() -> None:
-        async with AdminServer(Subject(), token=KEY) as admin:
-            assert (await get(admin.address, "/ship", method="POST"))[0] == 401
-            for path in ("/metrics", "/health", "/status", "/overlay", "/tune"):
-                assert (await get(admin.address, path))[0] == 401
-                assert (await get(admin.address, path, "Authorization: Bearer other"))[0] == 401
-            assert (await get(admin.address, "/health", f"Authorization: Bearer {KEY}"))[0] == 200
+        async with BrokerNode(lone(), "b1", broker=FakeBroker()) as node, AdminServer(node, token=key) as admin:
+            for shown in ("", "other"):
+                for path in ("/ship", "/overlay", "/tune", "/limit", "/drain", "/finish", "/pin?client=x", "/unpin"):
+                    assert (await get(admin.address, path, method="POST", token=shown))[0] in (401, 403)
+                for path in ("/status", "/overlay", "/tune", "/limit", "/drain"):
+                    assert (await get(admin.address, path, token=shown))[0] in (401, 403)
+            assert (await get(admin.address, "/health", token=""))[0] == 200
+            code, text = await get(admin.address, "/metrics", token="")
+            assert (code, "penstock_published_total" in text, "durable=" in text) == (200, True, False)
+
+    run(scenario())
+
+
+def test_beyond_loopback_metrics_need_the_token_too() -> None:
+    async def scenario() -> None:
+        subject = Subject()
+        async with AdminServer(subject, host="0.0.0.0", token=KEY) as admin:  # noqa: S104 - what it is about
+            address = "127.0.0.1", admin.address[1]
+            assert (await get(address, "/metrics", token=""))[0] == 401
+            assert (await get(address, "/health", token=""))[0] == 200
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("header", ["Host: attacker.example", "Origin: http://attacker.example"])
+def test_a_page_in_a_browser_changes_nothing(header: str) -> None:
+    async def scenario() -> None:
+        subject = Subject()
+        async with AdminServer(subject, token=KEY) as admin:
+            lines = ["Host: localhost", f"Authorization: Bearer {KEY}", "Connection: close"]
+            lines = [header, *[line for line in lines if not header.startswith(line.partition(":")[0])]]
+            reader, writer = await asyncio.open_connection(*admin.address)
+            writer.write("\r\n".join(["POST /overlay HTTP/1.1", *lines, "", ""]).encode())
+            head = (await reader.read()).decode()
+            writer.close()
+            assert int(head.split()[1]) in (403, 421)
+            assert subject.asked == ("", False)
 
     run(scenario())
 
@@ -105,7 +142,7 @@ def test_a_token_protects_every_page() -> None:
 def test_a_node_is_asked_to_reread_its_file_and_says_what_came_of_it() -> None:
     async def scenario() -> None:
         subject = Subject()
-        async with AdminServer(subject) as admin:
+        async with AdminServer(subject, token=KEY) as admin:
             code, text = await get(admin.address, "/overlay?sha256=12", method="POST")
             told = json.loads(text)
             assert (code, told["result"], told["change"]["brokers_added"]) == (200, "applied", ["b9"])
@@ -124,7 +161,7 @@ def test_a_node_is_asked_to_reread_its_file_and_says_what_came_of_it() -> None:
 def test_a_node_is_asked_to_ship_and_says_what_came_of_it() -> None:
     async def scenario() -> None:
         subject = Subject()
-        async with AdminServer(subject) as admin:
+        async with AdminServer(subject, token=KEY) as admin:
             code, text = await get(admin.address, "/ship", method="POST")
             assert (code, json.loads(text)) == (200, {"result": "shipped", "shipped": {"rows": 3}})
             subject.problem = ConfigError("no lake")
@@ -141,7 +178,7 @@ def test_a_node_is_asked_to_ship_and_says_what_came_of_it() -> None:
 def test_parameters_of_congestion_control_are_listed_tried_and_changed() -> None:
     async def scenario() -> None:
         subject = Subject()
-        async with AdminServer(subject) as admin:
+        async with AdminServer(subject, token=KEY) as admin:
             code, text = await get(admin.address, "/tune")
             told = json.loads(text)
             assert (code, told["result"], told["changed"]) == (200, "unchanged", {})
@@ -165,7 +202,7 @@ def test_parameters_of_congestion_control_are_listed_tried_and_changed() -> None
 def test_signals_stay_with_the_program() -> None:
     async def scenario() -> None:
         before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
-        async with AdminServer(Subject()) as admin:
+        async with AdminServer(Subject(), token=KEY) as admin:
             await get(admin.address, "/health")
             assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
 
@@ -174,25 +211,36 @@ def test_signals_stay_with_the_program() -> None:
 
 def test_an_address_that_is_taken_is_said_so() -> None:
     async def scenario() -> None:
-        async with AdminServer(Subject()) as admin:
+        async with AdminServer(Subject(), token=KEY) as admin:
             with pytest.raises(ConfigError, match=r"cannot listen at 127\.0\.0\.1:\d+: .*in use"):
-                await AdminServer(Subject(), port=admin.address[1]).start()
+                await AdminServer(Subject(), token=KEY, port=admin.address[1]).start()
 
     run(scenario())
 
 
 def test_an_admin_server_that_was_not_started_can_be_stopped() -> None:
-    run(AdminServer(Subject()).stop())
+    run(AdminServer(Subject(), token=KEY).stop())
 
 
 def test_a_node_with_an_admin_port_serves_it_itself() -> None:
     async def scenario() -> None:
-        async with AdminServer(Subject()) as admin:
+        async with AdminServer(Subject(), token=KEY) as admin:
             address = admin.address
         overlay = lone(security=Security(admin_token=KEY))
         place = replace(overlay.brokers["b1"], admin_port=address[1])
         async with BrokerNode(replace(overlay, brokers={"b1": place}), "b1", broker=FakeBroker()):
-            assert (await get(address, "/health"))[0] == 401
-            assert (await get(address, "/health", f"Authorization: Bearer {KEY}"))[0] == 200
+            assert (await get(address, "/status", token=""))[0] == 401
+            assert (await get(address, "/status"))[0] == 200
+
+
+def test_a_node_makes_a_token_for_itself_that_commands_find(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with AdminServer(Subject(), token=KEY) as admin:
+            address = admin.address
+        overlay = guaranteed(tmp_path / "data", admin_port=address[1])
+        async with BrokerNode(overlay, "b1"):
+            token = find_token(overlay, overlay.place_of("b1"))
+            assert (await get(address, "/status", token=token))[0] == 200
+            assert (await get(address, "/status"))[0] == 401
 
     run(scenario())

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
+from live.support import row
 from penstock.broker.draining import Target
 from penstock.broker.operating import Drain, Operation, Pin, Unpin
 from penstock.live.operations import operation_pages
@@ -15,6 +16,7 @@ from penstock.model.errors import MisuseError
 
 class Node:
     def __init__(self) -> None:
+        self.overlay = row("sb1", "sb2").with_port("sb2", 7000)
         self.done: list[Operation | str] = []
 
     def operate(self, operation: Operation) -> None:
@@ -45,7 +47,7 @@ def test_operations_are_carried_out_and_the_drain_is_told() -> None:
     node = Node()
     drain = {"clients": 4, "on": False, "left": 2}
     assert asked(node, "GET", "/drain") == (200, {"result": "told", "drain": drain})
-    assert asked(node, "POST", "/drain?to=sb2=penstock://127.0.0.1:7000=9") == (200, {"result": "done", "drain": drain})
+    assert asked(node, "POST", "/drain?to=sb2=9") == (200, {"result": "done", "drain": drain})
     for path in ("/drain", "/pin?client=a", "/unpin?client=a", "/finish"):
         assert asked(node, "POST", path)[0] == 200
     there = Target("sb2", "penstock://127.0.0.1:7000", 9)
@@ -57,8 +59,10 @@ def test_operations_are_carried_out_and_the_drain_is_told() -> None:
     [
         ("/pin", "'' is no name of a client"),
         ("/pin?client=nobody", "cannot be"),
-        ("/drain?to=sb2", "'sb2' is not NAME=ADDRESS=CLIENTS"),
-        ("/drain?to=sb2=x=many", "'sb2=x=many' is not NAME=ADDRESS=CLIENTS"),
+        ("/drain?to=sb2", "'sb2' is not NAME=CLIENTS"),
+        ("/drain?to=sb2=many", "'sb2=many' is not NAME=CLIENTS"),
+        ("/drain?to=sb2=penstock://elsewhere:1=9", "'sb2=penstock://elsewhere:1=9' is not NAME=CLIENTS"),
+        ("/drain?to=sb9=9", "no broker 'sb9' in overlay test; there are: sb1, sb2"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_reason(path: str, reason: str) -> None:

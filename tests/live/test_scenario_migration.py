@@ -55,7 +55,7 @@ class Trading:
         return call_admin(described, described.place_of("sb1"), method, path, seconds_max=30, without="")
 
     def drain_to(self, *names: str) -> None:
-        query = urlencode([("to", f"{name}={self.overlay.url(name)}=0") for name in names])
+        query = urlencode([("to", f"{name}=0") for name in names])
         self.call("POST", f"/drain?{query}")
 
     async def settle(self, publishing: asyncio.Task[None]) -> None:

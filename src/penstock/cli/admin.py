@@ -1,4 +1,4 @@
-"""Asks brokers at their admin ports: finds them by the overlay file, shows its token, and trusts no answer.
+"""Asks brokers at their admin ports: finds them and their tokens by the overlay file, and trusts no answer.
 
 ``call_admin`` raises what goes wrong, for commands that cannot go on without an answer; ``ask`` and ``ask_all`` make an
 answer of that, too, for those that show a row for each broker.
@@ -15,6 +15,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from penstock.live.admin_token import find_token
+from penstock.live.errors import ConfigError
 from penstock.live.overlay import BrokerPlace, Overlay
 from penstock.model.errors import PenstockError
 
@@ -85,11 +87,11 @@ def call_admin(
     # Who binds to all addresses is found at the one that others dial.
     host = place.host if place.admin_host in _ANYWHERE else place.admin_host
     connection = HTTPConnection(host, place.admin_port, timeout=seconds_max)
-    token = overlay.security.admin_token
+    token, lack = _token(overlay, place)
     try:
         connection.request(method, target, headers={"Authorization": f"Bearer {token}"} if token else {})
         with connection.getresponse() as answer:
-            return _read(answer.status, answer.read(_ANSWER_BYTES_MAX))
+            return _read(answer.status, answer.read(_ANSWER_BYTES_MAX), lack)
     except (OSError, HTTPException) as error:
         where = f"{host}:{place.admin_port}"
         raise AdminError("unreachable", f"{where}: {error or type(error).__name__}") from None
@@ -97,9 +99,17 @@ def call_admin(
         connection.close()
 
 
-def _read(status: int, content: bytes) -> dict[str, Any]:
+def _token(overlay: Overlay, place: BrokerPlace) -> tuple[str, str]:
+    """The token, or why there is none: whether that is the trouble, the broker says, if it runs at all."""
+    try:
+        return find_token(overlay, place), ""
+    except ConfigError as error:
+        return "", str(error)
+
+
+def _read(status: int, content: bytes, lack: str) -> dict[str, Any]:
     if status == 401:
-        raise AdminError("refused", "the admin_token of the file is not the one that the broker asks for")
+        raise AdminError("refused", lack or "the broker asks for another token than the admin_token of this file")
     try:
         told = msgspec.json.decode(content, type=dict[str, Any])
         return {**told, "result": str(told["result"])}

@@ -17,7 +17,7 @@ from penstock.model.errors import MisuseError, PenstockError
 __all__ = ["EXAMPLES", "DrainError", "drain"]
 
 EXAMPLES = """
-Brokers are asked at their `admin_port`, with the `admin_token` of the file. Clients that only subscribe go to the other
+Brokers are asked at their `admin_port`. Clients that only subscribe go to the other
 running brokers of the same kind (with pubends or without), those with the fewest clients first; their applications
 notice nothing. Who publishes, or is pinned, stays. As long as anybody stays, the broker is not stopped, and lets nobody
 in; `--force` stops it all the same, and `--cancel` lets clients in again. Ends with 1 unless the broker was stopped.
@@ -79,7 +79,7 @@ def _targets(overlay: Overlay, place: BrokerPlace, named: list[str]) -> list[tup
         others = [each for each in overlay.brokers.values() if each.name != place.name]
         candidates = [each for each in others if bool(each.pubends) == bool(place.pubends)]
     counted = [(each, _clients(overlay, each)) for each in candidates]
-    found = [(each.name, f"{each.name}={each.address}={clients}") for each, clients in counted if clients is not None]
+    found = [(each.name, f"{each.name}={clients}") for each, clients in counted if clients is not None]
     if not found:
         tried = ", ".join(each.name for each in candidates) or "there is none of its kind"
         raise DrainError(f"nobody can take the clients of {place.name}: {tried} (not running, or no admin_port)")

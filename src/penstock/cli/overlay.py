@@ -28,8 +28,8 @@ Examples:
 """
 _APPLY_EXAMPLES = """
 The file must be at each broker already: where it was when the broker was started. Each broker rereads its own copy, if
-it is the same as this one; so no secret travels. Brokers are asked at their `admin_port`, with the `admin_token` of
-the file. One without an `admin_port` rereads its file on SIGHUP. Ends with 1 unless all have applied it.
+it is the same as this one; so no secret travels. Brokers are asked at their `admin_port`. One without an `admin_port`
+rereads its file on SIGHUP. Ends with 1 unless all have applied it.
 
 Examples:
 

@@ -15,7 +15,7 @@ __all__ = ["EXAMPLES", "ship"]
 
 EXAMPLES = """
 Each broker ships what is durable at it: what was recorded in the last second may follow later. Brokers are asked at
-their `admin_port`, with the `admin_token` of the file, one after the other. Ends with 1 unless all have shipped all
+their `admin_port`, one after the other. Ends with 1 unless all have shipped all
 that waited.
 
 Examples:

@@ -36,7 +36,7 @@ Examples:
 
 - `penstock top overlay.toml`
 - `penstock top penstock://127.0.0.1:7001,127.0.0.1:7003 --interval 0.5`
-- `penstock top http://127.0.0.1:9001 --once --json` by the admin port; the token is the `admin_token`
+- `penstock top http://127.0.0.1:9001 --once --json` by the admin port, with its admin token
 """
 _CONNECT_MS: Final = 2_000
 _ANSWER_S: Final = 3.0
@@ -124,7 +124,7 @@ class _AdminBroker:
             connection.request("GET", "/status", headers=headers)
             answer = connection.getresponse()
             if answer.status == 401:
-                raise ClientError("asks for another token: its admin_token")
+                raise ClientError("asks for another token: its admin_token, or what is in admin.token in its data folder")
             told = msgspec.json.decode(answer.read(_ANSWER_BYTES_MAX), type=dict[str, Any])
             status: dict[str, Any] = told["broker"]
             return status

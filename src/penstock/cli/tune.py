@@ -16,7 +16,7 @@ from penstock.model.errors import MisuseError
 __all__ = ["EXAMPLES", "tune"]
 
 EXAMPLES = """
-Brokers are asked at their `admin_port`, with the `admin_token` of the file. They are all asked first whether they can
+Brokers are asked at their `admin_port`. They are all asked first whether they can
 do it; if one cannot, none changes. What is tuned so lasts until a broker starts anew or applies a changed file: to make
 it last, write it into the table `[congestion]`. Ends with 1 unless all brokers have done it.
 

@@ -5,17 +5,16 @@ has changed in the overlay file since the node read it; with POST the node puts 
 overlay, only the digest of the file that is meant. ``/tune?name=value`` says what that would change in the parameters
 of congestion control, and lists them; with POST the node changes them. ``/limit`` shows the limit on all that is
 published, and who is slowed down; with POST it is changed. POST to ``/ship`` makes it ship to its lake at once; what
-operators can do besides is in ``operations``. A bearer token protects all pages, if there is one; without it the node
-binds them to loopback only.
+operators can do besides is in ``operations``. All pages need the bearer token (``admin_token``) but ``/health`` and, on
+loopback, a ``/metrics`` that names no client; what else a request must fulfil is in ``admin_gate``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from hmac import compare_digest
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
@@ -26,11 +25,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from penstock.live.admin_connections import BoundedProtocol
+from penstock.live.admin_gate import AdminGate, Page
+from penstock.live.admin_token import make_token
 from penstock.live.errors import ConfigError
 from penstock.live.limiting import set_limit
 from penstock.live.membership import OverlayChange
 from penstock.live.metrics import registry_of, rendered
 from penstock.live.operations import Operated, operation_pages
+from penstock.live.overlay import BrokerPlace, Overlay, is_loopback
 from penstock.live.shipping.errors import ShipError
 from penstock.live.tuning import Tunable, tune
 
@@ -38,8 +41,6 @@ __all__ = ["AdminServer", "Subject", "application"]
 
 _STOP_S_MAX: Final = 2
 """Time that requests under way get at the end."""
-_CONCURRENT_MAX: Final = 64
-"""Requests at a time; more are answered with 503."""
 
 
 class Subject(Tunable, Operated, Protocol):
@@ -59,12 +60,9 @@ class Subject(Tunable, Operated, Protocol):
         """Ship to its lake what waits."""
 
 
-def application(subject: Subject, *, token: str = "") -> Starlette:
-    """The routes."""
-    registry = registry_of(subject)
-
-    async def metrics(_request: Request) -> Response:
-        return Response(rendered(registry), media_type="text/plain; version=0.0.4; charset=utf-8")
+def application(subject: Subject, gate: AdminGate, *, is_local: bool = True) -> Starlette:
+    """The routes; metrics without names are for everybody where only this machine can ask."""
+    guarded = gate.guarded
 
     async def health(_request: Request) -> Response:
         healthy = subject.is_serving
@@ -99,17 +97,28 @@ def application(subject: Subject, *, token: str = "") -> Starlette:
         result = "unchanged" if not tuning else "changed" if is_trial else "applied"
         return JSONResponse({"result": result, **tuning.as_dict()})
 
-    shown = {"/metrics": metrics, "/health": health, "/status": status}
-    routes = [Route(path, _guarded(page, token)) for path, page in shown.items()]
+    metrics = _metrics_page(subject, names=True)
+    nameless = gate.open(_metrics_page(subject, names=False), metrics)
+    routes = [Route("/health", health), Route("/status", guarded(status))]
+    routes.append(Route("/metrics", nameless if is_local else guarded(metrics)))
     changed = {"/overlay": overlay, "/tune": parameters, "/limit": _limit_page(subject)}
-    routes += [Route(path, _guarded(page, token), methods=["GET", "POST"]) for path, page in changed.items()]
+    routes += [Route(path, guarded(page), methods=["GET", "POST"]) for path, page in changed.items()]
     for path, page in operation_pages(subject).items():
         methods = ["GET", "POST"] if path == "/drain" else ["POST"]
-        routes.append(Route(path, _guarded(page, token), methods=methods))
-    return Starlette(routes=[*routes, Route("/ship", _guarded(ship, token), methods=["POST"])])
+        routes.append(Route(path, guarded(page), methods=methods))
+    return Starlette(routes=[*routes, Route("/ship", guarded(ship), methods=["POST"])])
 
 
-def _limit_page(subject: Subject) -> Callable[[Request], Awaitable[Response]]:
+def _metrics_page(subject: Subject, *, names: bool) -> Page:
+    registry = registry_of(subject, names=names)
+
+    async def metrics(_request: Request) -> Response:
+        return Response(rendered(registry), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    return metrics
+
+
+def _limit_page(subject: Subject) -> Page:
     async def limit(request: Request) -> Response:
         if request.method == "POST":
             try:
@@ -127,21 +136,31 @@ def _limit_page(subject: Subject) -> Callable[[Request], Awaitable[Response]]:
 class AdminServer:
     """Serves one node's pages; use it with ``async with``, or ``start`` and ``stop``."""
 
-    def __init__(self, subject: Subject, *, host: str = "127.0.0.1", port: int = 0, token: str = "") -> None:
+    def __init__(
+        self, subject: Subject, *, host: str = "127.0.0.1", port: int = 0, token: str = "", hosts: Iterable[str] = ()
+    ) -> None:
+        """Serve at an address, for who has the token; others know the broker under these names and addresses."""
         self._host, self._port = host, port
+        gate = AdminGate(token, (host, *hosts))
         config = uvicorn.Config(
-            application(subject, token=token),
+            application(subject, gate, is_local=is_loopback(host)),
+            http=BoundedProtocol,
             log_config=None,
             access_log=False,
             lifespan="off",
             ws="none",
             server_header=False,
-            limit_concurrency=_CONCURRENT_MAX,
             timeout_graceful_shutdown=_STOP_S_MAX,
         )
         self._server = _QuietServer(config)
         self._socket: socket.socket | None = None
         self._task: asyncio.Task[None] | None = None
+
+    @classmethod
+    def of(cls, subject: Subject, overlay: Overlay, place: BrokerPlace) -> Self:
+        """The pages of a broker where its overlay says; raises ``ConfigError`` if it has no place for its token."""
+        token, hosts = make_token(overlay, place), (place.host, place.bind)
+        return cls(subject, host=place.admin_host, port=place.admin_port, token=token, hosts=hosts)
 
     async def start(self) -> None:
         """Listen; raises ``ConfigError`` if the address cannot be had."""
@@ -186,13 +205,3 @@ class _QuietServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
-
-
-def _guarded(page: Callable[[Request], Awaitable[Response]], token: str) -> Callable[[Request], Awaitable[Response]]:
-    async def guarded(request: Request) -> Response:
-        shown = request.headers.get("authorization", "")
-        if token and not compare_digest(shown.encode(), f"Bearer {token}".encode()):
-            return JSONResponse({"error": "a bearer token is needed"}, status_code=401)
-        return await page(request)
-
-    return guarded

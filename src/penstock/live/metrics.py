@@ -103,10 +103,10 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def registry_of(source: StatusSource, *, now_ms: Callable[[], int] = _now_ms) -> CollectorRegistry:
-    """A registry of its own, which asks the source at every scrape."""
+def registry_of(source: StatusSource, *, names: bool = True, now_ms: Callable[[], int] = _now_ms) -> CollectorRegistry:
+    """A registry of its own, which asks the source at every scrape; with the names of durable subscriptions, or not."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(source, now_ms))
+    registry.register(_Collector(source, now_ms, names=names))
     return registry
 
 
@@ -118,8 +118,8 @@ def rendered(registry: CollectorRegistry) -> bytes:
 class _Collector:
     """Asks the source, and turns its answer into metrics."""
 
-    def __init__(self, source: StatusSource, now_ms: Callable[[], int]) -> None:
-        self._source, self._now_ms = source, now_ms
+    def __init__(self, source: StatusSource, now_ms: Callable[[], int], *, names: bool) -> None:
+        self._source, self._now_ms, self._names = source, now_ms, names
 
     def describe(self) -> list[Metric]:
         """Nothing: what there is depends on the broker, and is asked for at every scrape."""
@@ -139,7 +139,9 @@ class _Collector:
             yield from _guaranteed_metrics(guaranteed)
             now_ms = self._now_ms()
             yield from _pubend_metrics(guaranteed["pubends"], now_ms)
-            yield from _pending_metrics(guaranteed.get("durables", {}))
+            if self._names:
+                yield from _pending_metrics(guaranteed.get("durables", {}))
+                yield _durable_lags(guaranteed["pubends"])
             yield from _stream_metrics(guaranteed["streams"], now_ms)
         yield from congestion_metrics(broker, series_max=_SERIES_MAX)
         yield from token_metrics(broker)
@@ -217,24 +219,23 @@ def _pubend_metrics(pubends: Mapping[str, Mapping[str, Any]], now_ms: int) -> It
     for (pubend, host), lag_s in sorted(lags.items(), key=lambda each: (-each[1], each[0]))[:_SERIES_MAX]:
         family.add_metric([pubend, host], lag_s)
     yield family
-    yield from _durable_metrics(shown)
-
-
-def _durable_metrics(pubends: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
-    """Of durable subscriptions a broker names those that are furthest behind, so there are not too many."""
     text = "Durable subscriptions that the pubend keeps."
-    counts = {name: each.get("durable_count", 0) for name, each in pubends.items()}
+    counts = {name: each.get("durable_count", 0) for name, each in shown.items()}
     yield _labelled("penstock_pubend_durables", text, counts)
+
+
+def _durable_lags(pubends: Mapping[str, Mapping[str, Any]]) -> Metric:
+    """Of durable subscriptions a broker names those that are furthest behind, so there are not too many."""
     text = "How far what a durable subscription has acknowledged is behind the last tick; silence moves it, too."
     family = GaugeMetricFamily("penstock_durable_lag_seconds", text, labels=["pubend", "durable"])
     lags = [
         (-_behind_s(figures["last_tick"], each["tick"]), pubend, name)
-        for pubend, figures in pubends.items()
+        for pubend, figures in sorted(pubends.items())[:_SERIES_MAX]
         for name, each in figures.get("durables", {}).items()
     ]
     for lag_s, pubend, name in sorted(lags)[:_SERIES_MAX]:
         family.add_metric([pubend, name], -lag_s)
-    yield family
+    return family
 
 
 def _stream_metrics(streams: Mapping[str, Mapping[str, Any]], now_ms: int) -> Iterator[Metric]:

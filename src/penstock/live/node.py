@@ -295,9 +295,8 @@ class BrokerNode:
         # Only who asks for it pays for loading an HTTP server.
         from penstock.live.admin import AdminServer
 
-        token = self.overlay.security.admin_token
-        admin = AdminServer(self, host=place.admin_host, port=place.admin_port, token=token)
         try:
+            admin = AdminServer.of(self, self.overlay, place)
             await admin.start()
         except ConfigError:
             await self.stop()

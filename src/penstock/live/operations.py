@@ -1,8 +1,9 @@
 """What operators ask of a node over its admin API: to be emptied of its clients, to end, and to let some stay.
 
-``/drain`` says how far a drain is; POST with ``to=NAME=ADDRESS=CLIENTS`` for each broker that can take clients begins
-one, POST without any lets clients in again. POST to ``/finish`` ends the node in order. POST to ``/pin`` and ``/unpin``
-with ``client=NAME`` lets a client stay where it is, or be moved again; what is pinned so lasts until the node ends.
+``/drain`` says how far a drain is; POST with ``to=NAME=CLIENTS`` for each broker of the overlay that can take clients
+begins one, with how many it has; POST without any lets clients in again. Where a broker is, the overlay says. POST to
+``/finish`` ends the node in order. POST to ``/pin`` and ``/unpin`` with ``client=NAME`` lets a client stay where it is,
+or be moved again; what is pinned so lasts until the node ends.
 """
 
 from __future__ import annotations
@@ -15,16 +16,21 @@ from starlette.responses import JSONResponse, Response
 
 from penstock.broker.draining import Target
 from penstock.broker.operating import Drain, Operation, Pin, Unpin
+from penstock.live.errors import ConfigError
+from penstock.live.overlay import Overlay
 from penstock.model.errors import MisuseError
 
 __all__ = ["Operated", "operation_pages"]
 
 _NAME_CHARS_MAX: Final = 200
 _TARGETS_MAX: Final = 1_000
+_DIGITS_MAX: Final = 9
 
 
 class Operated(Protocol):
     """What is operated: a node."""
+
+    overlay: Overlay
 
     def operate(self, operation: Operation) -> None:
         """Do what the operator wants; raises ``MisuseError`` if that cannot be."""
@@ -50,8 +56,9 @@ def operation_pages(subject: Operated) -> dict[str, Callable[[Request], Awaitabl
         if request.method != "POST":
             return JSONResponse({"result": "told", "drain": _drain_of(subject)})
         try:
-            targets = tuple(map(_target, request.query_params.getlist("to")[:_TARGETS_MAX]))
-        except ValueError as error:
+            named = request.query_params.getlist("to")[:_TARGETS_MAX]
+            targets = tuple(_target(subject.overlay, text) for text in named)
+        except (ConfigError, ValueError) as error:
             return JSONResponse({"result": "refused", "reason": str(error)}, status_code=400)
         return answered(Drain(targets))
 
@@ -68,12 +75,12 @@ def operation_pages(subject: Operated) -> dict[str, Callable[[Request], Awaitabl
     return {"/drain": drain, "/finish": finish, "/pin": pin, "/unpin": pin}
 
 
-def _target(text: str) -> Target:
-    broker, _, rest = text.partition("=")
-    address, _, clients = rest.rpartition("=")
-    if not broker or not address or not clients.isdigit():
-        raise ValueError(f"{text!r} is not NAME=ADDRESS=CLIENTS")
-    return Target(broker, address, int(clients))
+def _target(overlay: Overlay, text: str) -> Target:
+    # No address: clients show their tokens to whomever they are sent to.
+    broker, _, clients = text.partition("=")
+    if not broker or not (clients.isascii() and clients.isdigit()) or len(clients) > _DIGITS_MAX:
+        raise ValueError(f"{text!r} is not NAME=CLIENTS")
+    return Target(broker, overlay.place_of(broker).address, int(clients))
 
 
 def _drain_of(subject: Operated) -> dict[str, Any]:
