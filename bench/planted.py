@@ -194,8 +194,8 @@ MUTANTS: Final = (
         "name-not-registered",
         "the claim of a durable name never becomes durable",
         "broker/pubend_desk.py",
-        "commit = self._commits.add(register.claim(frame.durable, frame.ownership, frame.host, tick))",
-        "change = register.claim(frame.durable, frame.ownership, frame.host, tick)\n"
+        "commit = self._commits.add(register.claim(frame.durable, frame.ownership, frame.host, tick, frame.client))",
+        "change = register.claim(frame.durable, frame.ownership, frame.host, tick, frame.client)\n"
         '        commit = self._commits.add(SetValue(change.name + "?", change.value))',
     ),
     Mutant(

@@ -252,7 +252,7 @@ def test_the_operator_sees_durable_subscriptions() -> None:
     keeper = Keeper()
     keeper.register.claim("D", 1, "sb", keeper.ticks[5])
     status = keeper.finality.status()["p"]
-    assert status["durables"] == {"D": {"tick": keeper.ticks[5], "host": "sb"}}
+    assert status["durables"] == {"D": {"tick": keeper.ticks[5], "host": "sb", "client": ""}}
     assert status["durable_count"] == 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.broker.access import Access
 from penstock.broker.commits import Commits
 from penstock.broker.durable import RecoveredPubend, SetValue
 from penstock.broker.frames import ControlFrame, Missing
@@ -31,8 +32,8 @@ OLDEST = tick_at(NOW_MS - 500)
 class Office:
     """The desk of a pubend that has existed for a while, with what it has said and what is durable."""
 
-    def __init__(self, values: dict[str, bytes] | None = None) -> None:
-        settings = BrokerSettings("pb", pubends=("p",))
+    def __init__(self, values: dict[str, bytes] | None = None, access: Access | None = None) -> None:
+        settings = BrokerSettings("pb", pubends=("p",), access=access or Access())
         former = RecoveredPubend(lease=END, last_tick=END, first_tick=OLDEST, trimmed_below=OLDEST)
         self.log = PubendLog("p", settings, former)
         self.values = values if values is not None else {}
@@ -316,3 +317,62 @@ def test_strange_names_are_names_like_others(name: str) -> None:
     assert office.take() == [StreamForgotten("p", "tb", 5, existed=False)]
     assert office.named is not None
     assert not office.desk.changes()
+
+
+# --- whose a name is
+
+PROVED = Access({"alice": "token"})
+DENIED = "durable subscription 'D' belongs to another client"
+
+
+def test_a_name_belongs_to_the_client_that_made_it() -> None:
+    office = Office(access=PROVED)
+    office.claim(10, client="alice")
+    assert office.claim(11, "tb", client="mallory") == [StreamOpened("p", "tb", 1, 0, 11, problem=DENIED)]
+    assert office.claim(9, "tb", client="mallory") == [StreamOpened("p", "tb", 1, 0, 9, problem=DENIED)]
+    assert office.named == Named(END + 1, 10, "sb", "alice")
+    assert office.claim(12, "tb", client="alice")[0] == StreamOpened("p", "tb", 1, END + 1, 12)
+
+
+def test_it_still_does_after_a_restart() -> None:
+    values: dict[str, bytes] = {}
+    Office(values, PROVED).claim(10, client="alice")
+    office = Office(values, PROVED)
+    assert office.claim(11, client="mallory") == [StreamOpened("p", "sb", 1, 0, 11, problem=DENIED)]
+    assert isinstance(office.claim(11, client="alice")[0], StreamOpened)
+
+
+def test_who_shares_a_name_may_have_it_and_does_not_become_its_owner() -> None:
+    office = Office(access=PROVED)
+    office.claim(10, client="alice")
+    office.claim(11, "tb", client="bob", shares=True)
+    assert office.named == Named(END + 1, 11, "tb", "alice")
+    assert office.claim(12, client="mallory") == [StreamOpened("p", "sb", 1, 0, 12, problem=DENIED)]
+
+
+def test_a_name_that_nobody_owns_is_the_first_rightful_claimants() -> None:
+    office = Office(access=PROVED)
+    office.claim(10)
+    office.claim(11, client="alice")
+    assert office.claim(12, client="mallory") == [StreamOpened("p", "sb", 1, 0, 12, problem=DENIED)]
+
+
+def test_where_nobody_proves_a_name_nothing_belongs_to_anybody() -> None:
+    values: dict[str, bytes] = {}
+    Office(values, PROVED).claim(10, client="alice")
+    office = Office(values)
+    assert office.claim(11)[0] == StreamOpened("p", "sb", 1, END + 1, 11)
+    office.desk.forget(StreamForget("p", "tb", 5, "D"))
+    assert office.sync()[0] == StreamForgotten("p", "tb", 5, existed=True)
+
+
+@pytest.mark.parametrize(
+    ("client", "shares", "forgets"), [("alice", False, True), ("mallory", False, False), ("bob", True, True)]
+)
+def test_only_who_may_have_a_name_has_it_forgotten(client: str, shares: bool, forgets: bool) -> None:
+    office = Office(access=PROVED)
+    office.claim(10, client="alice")
+    office.desk.forget(StreamForget("p", "tb", 5, "D", client, shares))
+    problem = "" if forgets else DENIED
+    assert (office.take() + office.sync())[0] == StreamForgotten("p", "tb", 5, existed=True, problem=problem)
+    assert (office.named is None) is forgets

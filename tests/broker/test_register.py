@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -142,7 +143,7 @@ def test_the_operator_sees_those_that_are_furthest_behind() -> None:
         register.claim(f"name {number}", 1, "sb", 1_000 - number)
     shown = register.status()
     assert len(shown) == 100
-    assert next(iter(shown.items())) == ("name 149", {"tick": 851, "host": "sb"})
+    assert next(iter(shown.items())) == ("name 149", {"tick": 851, "host": "sb", "client": ""})
     assert len(register) == 150
 
 
@@ -182,3 +183,21 @@ def test_a_restart_finds_what_the_changes_say(words: list[tuple[str, str, int, i
         assert again.get(name) == register.get(name) == Named(tick, ownership, "sb")
     lowest = again.lowest()
     assert (lowest[1] if lowest else None) == min((tick for tick, _ in expected.values()), default=None)
+
+
+def test_what_an_earlier_version_stored_has_no_owner_until_somebody_comes() -> None:
+    register = Register("p", {"durable/p/D": msgspec.msgpack.encode((100, 5, "sb"))})
+    assert (register.get("D"), register.damaged) == (Named(100, 5, "sb"), 0)
+    change = register.claim("D", 6, "tb", 0, "alice")
+    assert restarted(change).get("D") == Named(100, 6, "tb", "alice")
+
+
+def test_only_names_that_may_be_seen_are_shown() -> None:
+    register = Register("p", {})
+    for number in range(150):
+        register.claim(f"other-{number}", 5, "sb", number, "bob")
+    register.claim("D", 5, "sb", 1_000, "alice")
+    assert register.status(lambda _, client: client == "alice") == {
+        "D": {"tick": 1_000, "host": "sb", "client": "alice"}
+    }
+    assert len(register.status()) == 100

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from overlay import Overlay, TestClient, chain, star
+from penstock.broker import Access, Rule
 from penstock.broker import frames as f
+from penstock.selectors import Selector
 from penstock.sim.world import World
 
 PATIENT_MS = 1_000_000_000
@@ -380,3 +382,82 @@ def test_a_full_store_gets_room_by_a_durable_subscription_that_comes_back_meanwh
     assert world.run_until(lambda: publisher.acknowledged == 20, limit_ms=120_000)
     world.run_for(3_000)
     assert [each.attributes["n"] for each in reader.deliveries] == list(range(20))
+
+
+# --- whose they are
+
+WORD = "token"
+RULES = (Rule("ops-%", durable="reports/%"), Rule("%", subscribe=Selector.parse("number < 0")))
+PROVED = Access(dict.fromkeys(("alice", "mallory", "ops-1", "ops-2"), WORD), (Rule("alice"), *RULES))
+
+
+def proved(**settings: object) -> Overlay:
+    return line(access=PROVED, **settings)
+
+
+def named(overlay: Overlay, client: str, broker: str = "sb", name: str = "D") -> TestClient:
+    made = overlay.client(broker, client, token=WORD)
+    made.durable(1, name)
+    overlay.wait(2_000)
+    return made
+
+
+def test_nobody_takes_over_what_another_client_made_and_nothing_of_it_is_lost() -> None:
+    overlay = proved()
+    alice = named(overlay, "alice")
+    for number in range(4):
+        overlay.client("pb", "alice", token=WORD).publish({"number": number})
+        overlay.wait(20)
+    vanish_after(overlay, alice, 1)
+    mallory = overlay.client("tb", "mallory", token=WORD)
+    mallory.durable(1, "D")
+    overlay.wait(5_000)
+    assert mallory.refusals() == [("subscribe", 1, "durable subscription 'D' belongs to another client")]
+    mallory.say(f.Forget(9, "D"))
+    overlay.wait(5_000)
+    assert mallory.refusals()[1:] == [("forget", 9, "durable subscription 'D' belongs to another client")]
+    overlay.wait(LONG_MS)
+    again = named(overlay, "alice", "ib")
+    assert again.numbers() == [2, 3]
+
+
+def test_what_is_acknowledged_before_the_pubend_has_answered_does_not_count() -> None:
+    overlay = proved()
+    alice = named(overlay, "alice")
+    overlay.client("tb", "alice", token=WORD).subscribe(1, "")
+    publisher = overlay.client("pb", "alice", token=WORD)
+    publisher.publish({"number": 1}, {"number": 2})
+    overlay.wait(3_000)
+    before = overlay.durables("pb.a")["D"]["tick"]
+    overlay.leave(alice)
+    overlay.delay("tb", "sb")
+    mallory = overlay.client("tb", "mallory", token=WORD)
+    mallory.durable(1, "D")
+    mallory.acknowledge("pb.a", ticks(overlay)[-1] + 1, 1)
+    overlay.wait(5_000)
+    mallory.say(f.Unsubscribe(1))
+    overlay.undelay("tb", "sb")
+    overlay.wait(5_000)
+    assert overlay.durables("pb.a")["D"]["tick"] == before
+
+
+def test_who_uses_it_is_not_disturbed_by_who_may_not() -> None:
+    overlay = proved()
+    alice = named(overlay, "alice")
+    named(overlay, "mallory", "sb")
+    named(overlay, "mallory", "tb")
+    overlay.client("pb", "alice", token=WORD).publish({"number": 1})
+    overlay.wait(1_000)
+    assert (alice.numbers(), alice.refusals()) == ([1], [])
+
+
+def test_a_rule_lets_clients_share_names() -> None:
+    overlay = proved()
+    first = named(overlay, "ops-1", name="reports/daily")
+    second = named(overlay, "ops-2", "tb", name="reports/daily")
+    assert first.refusals() == [("subscribe", 1, "durable subscription 'reports/daily' was taken over or forgotten")]
+    assert second.refusals() == []
+    assert named(overlay, "alice", name="reports/daily").refusals() != []
+    second.say(f.Forget(2, "reports/daily"))
+    overlay.wait(2_000)
+    assert second.all(f.Forgotten) == [f.Forgotten(2)]

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hmac import compare_digest
+from typing import Final, NamedTuple
 
 from penstock.selectors.like import LikePattern
 from penstock.selectors.selector import EVERYTHING, Selector
 
-__all__ = ["Access", "Rule"]
+__all__ = ["NOBODY", "Access", "Claimant", "Rule"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -29,10 +30,30 @@ class Rule:
     """What they may see; None for nothing."""
     trace: bool = True
     """Whether they may ask where messages came from and who received them."""
+    durable: str = ""
+    """A pattern of names of durable subscriptions that they share, whoever made them; empty for none."""
+    status: bool = False
+    """Whether a broker's status shows them the names of others: clients, and their durable subscriptions."""
 
     def fits(self, name: str) -> bool:
         """Whether the rule speaks of this client."""
         return LikePattern.parse(self.clients).matches(name)
+
+    def shares(self, durable: str) -> bool:
+        """Whether these clients may use a durable subscription that another one made."""
+        return bool(self.durable) and LikePattern.parse(self.durable).matches(durable)
+
+
+class Claimant(NamedTuple):
+    """Who wants to have a durable subscription, or to have it forgotten."""
+
+    client: str = ""
+    """Its proven name; empty where nobody has to prove one."""
+    shares: bool = False
+    """Whether its rule lets it have the name, whoever made it."""
+
+
+NOBODY: Final = Claimant()
 
 
 _NOTHING_ALLOWED = Rule("%", None, None, trace=False)
@@ -63,6 +84,14 @@ class Access:
         # Compared in constant time, also for names that do not exist.
         proven = compare_digest((expected or "").encode(), credential.encode())
         return name if proven and expected else None
+
+    def claimant(self, client: str, rule: Rule, durable: str) -> Claimant:
+        """Who a client is to those that keep durable names."""
+        return NOBODY if self.is_open else Claimant(client, rule.shares(durable))
+
+    def may_have(self, claimant: Claimant, owner: str) -> bool:
+        """Whether a durable name is a client's to use; one that nobody owns is the first's who comes."""
+        return self.is_open or not owner or claimant.client == owner or claimant.shares
 
     def rule_for(self, client: str) -> Rule:
         """What the client may do: the first rule that fits, or nothing."""

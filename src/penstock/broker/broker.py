@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from penstock.ajil.settings import LimitSettings
 from penstock.balancing.metrics import HostFigures
 from penstock.broker import frames as f
@@ -40,6 +38,7 @@ from penstock.broker.readiness import Readiness
 from penstock.broker.rooms import Rooms
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.trace_desk import TraceDesk
+from penstock.broker.viewing import View
 from penstock.model.errors import PeerError
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
@@ -99,7 +98,7 @@ class Broker:
             f.Heartbeat: lambda _peer, _frame, _now_ms: None,
             f.Goodbye: lambda peer, _frame, now_ms: self._forget(peer, now_ms, told=True),
             f.Subscribe: only(PeerKind.CLIENT, self._on_subscribe),
-            f.StatusRequest: only(PeerKind.CLIENT, self._on_status_request),
+            f.StatusRequest: only(PeerKind.CLIENT, View(rooms, self._figures, self._guaranteed).on_request),
             **link_handlers(self._neighbourhood, self._router, self._mechanisms),
             **stream_handlers(self._guaranteed, self._log_desk, self._congestion),
             **trace_handlers(self._trace_desk),
@@ -330,9 +329,6 @@ class Broker:
     def _on_subscribe(self, peer: Peer, frame: f.Subscribe, now_ms: int) -> None:
         self._neighbourhood.flood(self._desk.subscribe(peer, frame, now_ms=now_ms))
         self._subscribed = True
-
-    def _on_status_request(self, peer: Peer, frame: f.StatusRequest, _now_ms: int) -> None:
-        self._connections.say(peer, f.StatusReply(frame.number, msgspec.json.encode(self.status())))
 
     # --- the end of connections, and of every stimulus
 

@@ -6,6 +6,7 @@ from hashlib import blake2b
 from typing import Final
 from zlib import crc32
 
+from penstock.broker.access import Claimant
 from penstock.broker.accounts import Accounts
 from penstock.broker.control import shortened
 from penstock.broker.edge import HostSubscription
@@ -125,6 +126,7 @@ class Desk:
         version = self._filters.version
         self._readiness.wait(peer.connection, frame.number, version, now_ms=now_ms)
         hosted = self._hosted(peer.connection, key, version, frame, now_ms)
+        hosted.claimant = self._claimant(session, frame.durable)
         hosted.selector = str(selector)
         subscriber = frame.durable or session.client
         durable = bool(frame.durable)
@@ -271,7 +273,11 @@ class Desk:
             self.refuse(peer, "forget", frame.number, problem)
             return
         pubends = self._guaranteed.known()
-        self._guaranteed.desk.forget(peer.connection, frame.number, frame.durable, pubends)
+        by = self._claimant(_session(peer), frame.durable)
+        self._guaranteed.desk.forget(peer.connection, frame.number, frame.durable, pubends, by)
+
+    def _claimant(self, session: Session, durable: str) -> Claimant:
+        return self._settings.access.claimant(session.client, session.rule, durable)
 
     def tell_forgotten(self) -> None:
         """Answers requests to forget that all pubends have answered, or that waited for long enough."""
@@ -279,7 +285,9 @@ class Desk:
             peer = self._connections.peers.get(request.connection)
             if peer is None:
                 continue
-            if request.existed or request.pending:
+            if request.problem:
+                self.refuse(peer, "forget", request.number, request.problem)
+            elif request.existed or request.pending:
                 self._connections.say(peer, Forgotten(request.number, tuple(request.pending)))
             else:
                 self.refuse(peer, "forget", request.number, f"there is no durable subscription {request.name!r}")

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from penstock.broker.access import NOBODY, Claimant
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.stream_frames import LATEST, Missing
 from penstock.congestion.edge import EdgeControl
@@ -52,6 +53,8 @@ class HostSubscription:
     """The first tick that it asked for of all other pubends."""
     missing: Missing = "fail"
     durable: str = ""
+    claimant: Claimant = NOBODY
+    """If it is durable: who wants it."""
     ownership: int = 0
     selector: str = ""
     """What it wants, in canonical form."""

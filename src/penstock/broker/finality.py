@@ -15,7 +15,7 @@ from penstock.broker.connections import Connections
 from penstock.broker.durable import Change, ForgetPublishers, Trim
 from penstock.broker.frames import Positions
 from penstock.broker.pubend_log import PubendLog
-from penstock.broker.register import Register
+from penstock.broker.register import MaySee, Register
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import Tick, tick_at
 
@@ -112,22 +112,23 @@ class Finality:
                 changes.append(ForgetPublishers(log.name, forgotten))
         return changes
 
-    def hold_reason(self) -> str:
-        """Why publishers must wait, if a log has reached its maximum."""
+    def hold_reason(self, *, names: bool = True) -> str:
+        """Why publishers must wait, if a log has reached its maximum; with the name of who is behind, if wanted."""
         if self._settings.retain_policy != "hold":
             return ""
         for log in self._logs.values():
             if log.size_bytes >= self._settings.retain_bytes_max:
-                whom = self._furthest_behind(log)
+                whom = self._furthest_behind(log, names=names)
                 limit = self._settings.retain_bytes_max
                 return f"the log of pubend {log.name} has reached its maximum of {limit:,} bytes{whom}"
         return ""
 
-    def _furthest_behind(self, log: PubendLog) -> str:
+    def _furthest_behind(self, log: PubendLog, *, names: bool) -> str:
         behind = min(self._registers[log.name].hosts.items(), key=lambda each: each[1].tick, default=None)
         durable = self._register(log.name).lowest()
         if durable is not None and (behind is None or durable[1] <= behind[1].tick):
-            return f"; the furthest behind is durable subscription {durable[0]!r}"
+            who = f"durable subscription {durable[0]!r}" if names else "a durable subscription"
+            return f"; the furthest behind is {who}"
         return f"; the furthest behind is {behind[0]}" if behind else ""
 
     def _final_below(self, log: PubendLog, now_ms: int) -> int:
@@ -163,8 +164,8 @@ class Finality:
             self._connections.record("log-lapsed", pubend=log.name, below=below, durable=durable)
         return min(below, log.promised + 1)
 
-    def status(self) -> dict[str, dict[str, object]]:
-        """Figures for the operator, by pubend."""
+    def status(self, may_see: MaySee | None = None) -> dict[str, dict[str, object]]:
+        """Figures by pubend, with the durable subscriptions that may be seen."""
         return {
             log.name: {
                 "last_tick": log.last_tick,
@@ -173,7 +174,7 @@ class Finality:
                 "size_bytes": log.size_bytes,
                 "repeated": log.repeated,
                 "hosts": {host: word.tick for host, word in self._registers[log.name].hosts.items()},
-                "durables": self._register(log.name).status(),
+                "durables": self._register(log.name).status(may_see),
                 "durable_count": len(self._register(log.name)),
             }
             for log in self._logs.values()

@@ -24,6 +24,7 @@ from penstock.broker.log_reader import LogReader
 from penstock.broker.peers import Peer
 from penstock.broker.positions import ClientPositions
 from penstock.broker.pubend_log import PubendLog, Spoken
+from penstock.broker.register import MaySee
 from penstock.broker.rooms import Rooms
 from penstock.broker.stream_desk import StreamDesk
 from penstock.model.ports import Rng
@@ -108,9 +109,9 @@ class Guaranteed:
             self._router.counts["published"] += len(change.messages)
         return log.last_commit if log.last_commit > self._commits.durable else 0
 
-    def hold_reason(self) -> str:
-        """Why publishers must wait, if they must."""
-        return self.full or self._finality.hold_reason()
+    def hold_reason(self, *, names: bool = True) -> str:
+        """Why publishers must wait, if they must; with the name of who is behind, if wanted."""
+        return self.full or self._finality.hold_reason(names=names)
 
     def _append(self, log: PubendLog, change: Append) -> None:
         log.on_appended(change, self._commits.add(change))
@@ -294,10 +295,10 @@ class Guaranteed:
 
     # --- figures
 
-    def status(self) -> dict[str, object]:
-        """Figures for the operator."""
+    def status(self, may_see: MaySee | None = None) -> dict[str, object]:
+        """Figures, with the durable subscriptions that may be seen: all, for the operator."""
         return {
-            "pubends": self._finality.status(),
+            "pubends": self._finality.status(may_see),
             "streams": {
                 pubend: {
                     "horizon": edge.stream.horizon,
@@ -308,17 +309,18 @@ class Guaranteed:
                 }
                 for pubend, edge in self.edges.edges.items()
             },
-            "durables": self._hosted_durables(),
+            "durables": self._hosted_durables(may_see),
             "cache_bytes": self.carrier.cached_bytes(),
             "commits_waiting": self._commits.waiting,
-            "held_back": self.hold_reason(),
+            "held_back": self.hold_reason(names=may_see is None),
         }
 
-    def _hosted_durables(self) -> dict[str, dict[str, int]]:
+    def _hosted_durables(self, may_see: MaySee | None) -> dict[str, dict[str, int]]:
         """Messages that were sent and not acknowledged, of the durable subscriptions here that have most of them."""
         pending = {
             each.durable: {pubend: len(ticks) for pubend, ticks in each.pending.items()}
             for each in self.edges.durables.values()
+            if may_see is None or may_see(each.durable, each.claimant.client)
         }
         most = sorted(pending, key=lambda name: (-sum(pending[name].values()), name))[:_DURABLES_SHOWN]
         return {name: pending[name] for name in most}

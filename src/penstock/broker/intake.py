@@ -332,7 +332,7 @@ class Intake:
         limit = self._settings.held_back_bytes
         if self._connections.waiting_bytes() > limit:
             return f"broker {self._settings.name} has more than {limit:,} bytes waiting to be sent"
-        return self._guaranteed.hold_reason()
+        return self._guaranteed.hold_reason(names=self._settings.access.is_open)
 
     # --- checks
 

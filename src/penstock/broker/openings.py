@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import Final
 
+from penstock.broker.access import NOBODY, Claimant
 from penstock.broker.edge import HostSubscription
 from penstock.broker.frames import LATEST, ControlFrame, StreamForget, StreamForgotten, StreamOpen, StreamOpened
 
@@ -56,11 +57,14 @@ class Forgetting:
     connection: int
     number: int
     name: str
+    by: Claimant
     end_ms: int
     due_ms: int
     """When those who have not answered are asked again."""
     pending: dict[str, None] = field(default_factory=dict)
     existed: bool = False
+    problem: str = ""
+    """Why a pubend did not forget it."""
 
 
 class Openings:
@@ -128,14 +132,15 @@ class Openings:
         """How many requests of a connection to forget names are under way."""
         return sum(each.connection == connection for each in self._forgettings.values())
 
-    def forget(self, connection: int, number: int, name: str, pubends: list[str], *, now_ms: int) -> None:
+    def forget(
+        self, connection: int, number: int, name: str, pubends: list[str], by: Claimant = NOBODY, *, now_ms: int
+    ) -> None:
         """Asks these pubends to forget a name."""
         self._last += 1
         ends_ms, due_ms = now_ms + _FORGET_MS, now_ms + _RETRY_MS
-        request = Forgetting(connection, number, name, ends_ms, due_ms, dict.fromkeys(pubends))
+        request = Forgetting(connection, number, name, by, ends_ms, due_ms, dict.fromkeys(pubends))
         self._forgettings[self._last] = request
-        for pubend in pubends:
-            self._send(pubend, StreamForget(pubend, self._host, self._last, name))
+        self._say_forget(self._last)
         self._settle(self._last)
 
     def on_forgotten(self, frame: StreamForgotten) -> None:
@@ -144,6 +149,7 @@ class Openings:
         if request is not None:
             request.pending.pop(frame.pubend, None)
             request.existed = request.existed or frame.existed
+            request.problem = request.problem or frame.problem
             self._settle(frame.ticket)
 
     def _settle(self, ticket: int) -> None:
@@ -173,8 +179,12 @@ class Openings:
                 self.done.append(self._forgettings.pop(ticket))
             elif request.due_ms <= now_ms:
                 request.due_ms = now_ms + _RETRY_MS
-                for pubend in list(request.pending):
-                    self._send(pubend, StreamForget(pubend, self._host, ticket, request.name))
+                self._say_forget(ticket)
+
+    def _say_forget(self, ticket: int) -> None:
+        request = self._forgettings[ticket]
+        for pubend in list(request.pending):
+            self._send(pubend, StreamForget(pubend, self._host, ticket, request.name, *request.by))
 
     def _say(self, ticket: int) -> None:
         opening = self._openings[ticket]
@@ -190,6 +200,7 @@ class Openings:
                 subscription.durable,
                 subscription.ownership,
                 subscription.resumes and pubend in subscription.positions,
+                *subscription.claimant,
             ),
         )
 

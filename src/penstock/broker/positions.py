@@ -86,7 +86,9 @@ class ClientPositions:
     def _acknowledge_durable(self, session: Session, number: int, pubend: str, tick: int) -> None:
         subscription = session.subscriptions.get(number)
         hosted = self._edges.subscriptions.get(subscription.key) if subscription else None
-        if hosted is not None and hosted.durable and tick > hosted.acknowledged.get(pubend, -1):
+        # Not before the pubend has given it the name: until then the position may be somebody else's.
+        is_given = hosted is not None and pubend in hosted.opened
+        if hosted is not None and hosted.durable and is_given and tick > hosted.acknowledged.get(pubend, -1):
             hosted.acknowledged[pubend] = tick
             pending = hosted.pending.get(pubend)
             while pending and pending[0] < tick:

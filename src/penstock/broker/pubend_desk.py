@@ -9,12 +9,13 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from penstock.broker.access import Claimant
 from penstock.broker.commits import Commits
 from penstock.broker.control import shortened
 from penstock.broker.durable import SetValue
 from penstock.broker.frames import LATEST, ControlFrame, StreamForget, StreamForgotten, StreamOpen, StreamOpened
 from penstock.broker.pubend_log import PubendLog
-from penstock.broker.register import Register
+from penstock.broker.register import Named, Register
 from penstock.broker.settings import BrokerSettings
 from penstock.broker.stream_frames import StreamTaken
 from penstock.model.tick import Tick, format_tick, tick_at
@@ -63,6 +64,9 @@ class PubendDesk:
         self.counts["opened"] += 1
         log, register = self._logs[frame.pubend], self._registers[frame.pubend]
         known = register.get(frame.durable) if frame.durable else None
+        if known is not None and not self._may_have(known, frame):
+            self._answer(frame, 0, problem=_not_theirs(frame))
+            return None
         # The same number again is the same claim, whose answer got lost; unless two brokers' numbers are alike.
         if known is not None and (known.ownership, known.host != frame.host) > (frame.ownership, False):
             self._answer(frame, 0, held=known.ownership)
@@ -85,7 +89,7 @@ class PubendDesk:
     def _later(
         self, frame: StreamOpen, answer: StreamOpened, register: Register, former: str | None, tick: int
     ) -> None:
-        commit = self._commits.add(register.claim(frame.durable, frame.ownership, frame.host, tick))
+        commit = self._commits.add(register.claim(frame.durable, frame.ownership, frame.host, tick, frame.client))
         self._replies.append(_Reply(commit, frame.pubend, frame.host, answer))
         if former is not None:
             self.counts["durables_taken"] += 1
@@ -96,6 +100,11 @@ class PubendDesk:
         """A host says that a durable name is not needed any more."""
         register = self._registers[frame.pubend]
         owner = register.get(frame.durable)
+        if owner is not None and not self._may_have(owner, frame):
+            problem = _not_theirs(frame)
+            denial = StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True, problem=problem)
+            self._send(frame.pubend, frame.host, denial)
+            return
         change = register.forget(frame.durable)
         if change is None or owner is None:
             # Asked again because the answer got lost, or because nobody knows the name.
@@ -151,6 +160,13 @@ class PubendDesk:
         where = f"position {tick} ({format_tick(Tick(tick))}) of pubend {log.name}"
         return 0, f"{where} is not kept any more; the oldest available is {log.trimmed_below} ({oldest})"
 
+    def _may_have(self, known: Named, frame: StreamOpen | StreamForget) -> bool:
+        return self._settings.access.may_have(Claimant(frame.client, frame.shares), known.client)
+
     def _answer(self, frame: StreamOpen, tick: int, *, held: int = 0, problem: str = "") -> None:
         answer = StreamOpened(frame.pubend, frame.host, frame.ticket, tick, frame.ownership, held, shortened(problem))
         self._send(frame.pubend, frame.host, answer)
+
+
+def _not_theirs(frame: StreamOpen | StreamForget) -> str:
+    return f"durable subscription {frame.durable!r} belongs to another client"

@@ -1,26 +1,30 @@
 """The durable register of one pubend: the names of durable subscriptions, how far each is, and who owns it.
 
 A durable subscription is nothing but its position at every pubend, kept here under its name, so it can come back at any
-broker after any absence. Its position holds the log (DESIGN, "Trimming"). Claims on a name carry ownership numbers: the
-highest has it, and what others say of its position counts no more. Everything is durable before it is answered.
+broker after any absence. Where clients prove who they are, it belongs to the client that made it. Its position holds
+the log (DESIGN, "Trimming"). Claims on a name carry ownership numbers: the highest has it, and what others say of its
+position counts no more. Everything is durable before it is answered.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from penstock.broker.durable import SetValue
 
-__all__ = ["Named", "Register"]
+__all__ = ["MaySee", "Named", "Register", "decode_named"]
+
+MaySee: TypeAlias = Callable[[str, str], bool]
+"""Whether somebody may see a durable subscription: its name, and the client that made it."""
 
 _PREFIX: Final = "durable"
 _NAMES_MAX: Final = 1_000_000
 _SHOWN_MAX: Final = 100
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(tuple[int, int, str]).decode
 
 
 @dataclass(slots=True)
@@ -32,6 +36,26 @@ class Named:
     ownership: int
     host: str
     """Where its owner is."""
+    client: str = ""
+    """Who made it; empty if nobody had to prove a name then."""
+
+
+class _Stored(msgspec.Struct, frozen=True, array_like=True):
+    """What is stored under a name: whoever made it is missing in what an earlier version stored."""
+
+    tick: int
+    ownership: int
+    host: str
+    client: str = ""
+
+
+_decode: Final = msgspec.msgpack.Decoder(_Stored).decode
+
+
+def decode_named(value: bytes) -> Named:
+    """What is stored under a name; raises ``ValueError`` if these are not the bytes of one."""
+    stored = _decode(value)
+    return Named(stored.tick, stored.ownership, stored.host, stored.client)
 
 
 class Register:
@@ -46,8 +70,8 @@ class Register:
         for key, value in values.items():
             if key.startswith(self._prefix):
                 try:
-                    self._names[key.removeprefix(self._prefix)] = Named(*_decode(value))
-                except msgspec.DecodeError:
+                    self._names[key.removeprefix(self._prefix)] = decode_named(value)
+                except ValueError:
                     self.damaged += 1
 
     def __len__(self) -> int:
@@ -65,12 +89,16 @@ class Register:
         """Whether no more names can be kept."""
         return len(self._names) >= _NAMES_MAX
 
-    def claim(self, name: str, ownership: int, host: str, tick: int) -> SetValue:
-        """Gives a name to an owner, who begins at a tick if the name is new; what must become durable."""
+    def claim(self, name: str, ownership: int, host: str, tick: int, client: str = "") -> SetValue:
+        """Gives a name to an owner, who begins at a tick if the name is new; what must become durable.
+
+        A name stays with the client that made it, also while another one uses it that may.
+        """
         known = self._names.get(name)
         if known is None:
             known = self._names[name] = Named(tick, ownership, host)
         known.ownership, known.host = ownership, host
+        known.client = known.client or client
         self._dirty.pop(name, None)
         return self._change(name, known)
 
@@ -101,10 +129,11 @@ class Register:
         dirty, self._dirty = self._dirty, {}
         return [self._change(name, self._names[name]) for name in dirty]
 
-    def status(self) -> dict[str, dict[str, int | str]]:
-        """Figures for the operator, by name: of those that are furthest behind, if there are many."""
-        furthest = sorted(self._names.items(), key=lambda each: each[1].tick)[:_SHOWN_MAX]
-        return {name: {"tick": each.tick, "host": each.host} for name, each in furthest}
+    def status(self, may_see: MaySee | None = None) -> dict[str, dict[str, int | str]]:
+        """Figures by name, of those that may be seen: of those furthest behind, if there are many."""
+        seen = [(name, each) for name, each in self._names.items() if may_see is None or may_see(name, each.client)]
+        furthest = sorted(seen, key=lambda each: each[1].tick)[:_SHOWN_MAX]
+        return {name: {"tick": each.tick, "host": each.host, "client": each.client} for name, each in furthest}
 
     def _change(self, name: str, named: Named) -> SetValue:
-        return SetValue(self._prefix + name, _encode((named.tick, named.ownership, named.host)))
+        return SetValue(self._prefix + name, _encode((named.tick, named.ownership, named.host, named.client)))

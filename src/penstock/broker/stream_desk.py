@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from penstock.broker.access import Claimant
 from penstock.broker.commits import Commits
 from penstock.broker.edge import HostSubscription
 from penstock.broker.edges import Edges
@@ -80,9 +81,9 @@ class StreamDesk:
         """How many requests of a connection to forget names are under way."""
         return self._openings.forgetting(connection)
 
-    def forget(self, connection: int, number: int, name: str, pubends: list[str]) -> None:
+    def forget(self, connection: int, number: int, name: str, pubends: list[str], by: Claimant) -> None:
         """A client asks to forget a durable name."""
-        self._openings.forget(connection, number, name, pubends, now_ms=self._now_ms)
+        self._openings.forget(connection, number, name, pubends, by, now_ms=self._now_ms)
 
     def take_done(self) -> list[Forgetting]:
         """Requests to forget that can be answered."""

@@ -82,6 +82,10 @@ class StreamOpen(Control, tag="open", frozen=True, array_like=True):
     """Who claims a name with a higher number has it, and the other one is ended; no two claims have the same number."""
     resumes: bool = False
     """Whether the tick counts although the name is known: its client is ahead of what it has acknowledged."""
+    client: Name = ""
+    """Whose the subscription is, if clients have to prove that: a durable name belongs to who made it."""
+    shares: bool = False
+    """Whether the client may have the name all the same."""
 
 
 class StreamOpened(Control, tag="opened", frozen=True, array_like=True):
@@ -114,6 +118,10 @@ class StreamForget(Control, tag="forget", frozen=True, array_like=True):
     host: Name
     ticket: Count
     durable: Name
+    client: Name = ""
+    """Who wants that, if clients have to prove who they are."""
+    shares: bool = False
+    """Whether it may have names of others forgotten."""
 
 
 class StreamForgotten(Control, tag="forgotten", frozen=True, array_like=True):
@@ -123,6 +131,8 @@ class StreamForgotten(Control, tag="forgotten", frozen=True, array_like=True):
     host: Name
     ticket: Count
     existed: bool
+    problem: Reason = ""
+    """Why it was not forgotten, if so."""
 
 
 class LogRequest(Control, tag="logask", frozen=True, array_like=True):

@@ -45,6 +45,8 @@ clients = "feed-%"
 publish = "class = 'STOCK'"     # or true, or false
 subscribe = false
 trace = false                   # or true: may ask where messages came from and who received them
+durable = "feed/%"              # durable names that these clients share; others belong to the client that made them
+status = false                  # or true: the status of brokers shows them the names of others
 """
 
 from __future__ import annotations
@@ -263,7 +265,14 @@ def _access(clients: list[TomlTable], rules: list[TomlTable], *, certificates: b
 
 def _rule(table: TomlTable) -> Rule:
     publish, subscribe = _selector(table, "publish"), _selector(table, "subscribe")
-    rule = Rule(table.text("clients"), publish, subscribe, trace=table.flag("trace", default=False))
+    rule = Rule(
+        table.text("clients"),
+        publish,
+        subscribe,
+        trace=table.flag("trace", default=False),
+        durable=table.text("durable", ""),
+        status=table.flag("status", default=False),
+    )
     table.refuse_others()
     return rule
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
-import msgspec
 import numpy as np
 
+from penstock.broker.register import decode_named
 from penstock.live.shipping.cargo import Cargo, micros
 from penstock.model import lake_tables as tables
 from penstock.tracking.hashing import subscriber_key
@@ -38,7 +38,6 @@ FOREVER_MS: Final = 2**63 - 1
 _KEPT: Final = ("filter/", "attachment/", "gap/", "alias/", "since/")
 _SPAN: Final = struct.Struct(">qq")
 _SIGN: Final = 1 << 63
-_position: Final = msgspec.msgpack.Decoder(tuple[int, int, str]).decode
 
 
 @dataclass(slots=True, frozen=True)
@@ -105,8 +104,8 @@ def add_position(cargo: Cargo, name: str, value: bytes | None, pubends: Iterable
     if value is None:
         cargo.add(tables.POSITIONS, now_ms, pubend, name, None, None, None, True, micros(now_ms))  # noqa: FBT003
     else:
-        tick, ownership, host = _position(value)
-        row = _bounded(tick), _bounded(ownership), host, False, micros(now_ms)
+        named = decode_named(value)
+        row = _bounded(named.tick), _bounded(named.ownership), named.host, False, micros(now_ms)
         cargo.add(tables.POSITIONS, now_ms, pubend, name, *row)
 
 

@@ -1,0 +1,54 @@
+"""What a client is shown of a broker's status: figures, but no names of others, unless its rule allows that.
+
+Names of clients, and selectors by which one could tell who they are, stand in lists; of durable subscriptions a client
+sees its own and those that its rule shares.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from penstock.broker.figures import Figures
+from penstock.broker.frames import StatusReply, StatusRequest
+from penstock.broker.guaranteed import Guaranteed
+from penstock.broker.peers import Peer, Session
+from penstock.broker.rooms import Rooms
+
+__all__ = ["View"]
+
+_LISTS: Final = ("pubends", "links", "brokers")
+"""Lists without names of clients."""
+
+
+class View:
+    """Answers the clients of one broker that ask how it is."""
+
+    def __init__(self, rooms: Rooms, figures: Figures, guaranteed: Guaranteed) -> None:
+        self._settings, self._connections = rooms.settings, rooms.connections
+        self._figures, self._guaranteed = figures, guaranteed
+
+    def on_request(self, peer: Peer, frame: StatusRequest, _now_ms: int) -> None:
+        """A client asks."""
+        assert peer.session is not None
+        status = self.of(peer.session)
+        self._connections.say(peer, StatusReply(frame.number, msgspec.json.encode(status)))
+
+    def of(self, session: Session) -> dict[str, Any]:
+        """The status as one client may see it."""
+        status = self._figures.status()
+        # Where nobody has to prove a name, whoever asks could be anybody.
+        if self._settings.access.is_open or session.rule.status:
+            return status
+        seen = {name: each if name in _LISTS else _without_lists(each) for name, each in status.items()}
+        seen["guaranteed"] = self._guaranteed.status(
+            lambda name, owner: owner == session.client or session.rule.shares(name)
+        )
+        return seen
+
+
+def _without_lists(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_lists(each) for name, each in value.items()}
+    return [] if isinstance(value, list | tuple) else value
