@@ -55,11 +55,18 @@ def test_a_certificate_is_no_proof_where_certificates_are_not_accepted() -> None
     assert access.identify("alice", "secret-a", "carol") == "alice"
 
 
-def test_where_both_are_accepted_a_token_does_without_a_certificate() -> None:
+def test_where_certificates_are_asked_for_one_without_a_name_is_nobody() -> None:
     access = Access(tokens=TOKENS, certificates=True)
-    assert access.identify("alice", "secret-a", "") == "alice"
-    assert access.identify("alice", "wrong", "") is None
-    assert access.identify("alice", "wrong", "carol") == "carol"
+    assert access.identify("alice", "secret-a", "") is None
+    assert access.identify("", "", "") is None
+    assert access.identify("alice", "secret-a", "carol") == "carol"
+
+
+def test_rules_that_allow_all_are_none() -> None:
+    assert not Access().has_rules
+    assert not Access(rules=(Rule("%"),)).has_rules
+    assert Access(rules=()).has_rules
+    assert Access(rules=(Rule("feed-%"),)).has_rules
 
 
 def test_tokens_are_not_shown() -> None:

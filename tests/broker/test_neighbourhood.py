@@ -5,16 +5,17 @@ import pytest
 from overlay import Overlay, chain
 from penstock.broker import BrokerSettings
 from penstock.broker import frames as f
+from penstock.broker.access import Access
 
 
 @pytest.mark.parametrize(
     ("hello", "reason"),
     [
-        (f.Hello(f.PROTOCOL_VERSION, "broker", "sb", "another", 1, "key"), "this is overlay penstock, not another"),
-        (f.Hello(f.PROTOCOL_VERSION, "broker", "xb", "penstock", 1, "key"), "broker pb has no link with xb"),
-        (f.Hello(f.PROTOCOL_VERSION, "broker", "sb", "penstock", 1, "wrong"), "authentication failed"),
-        (f.Hello(9, "broker", "sb", "penstock", 1, "key"), f"protocol version 9 is not {f.PROTOCOL_VERSION}"),
-        (f.Hello(f.PROTOCOL_VERSION, "wizard", "sb", "penstock", 1, "key"), "role 'wizard' is not expected here"),
+        (f.Hello(f.PROTOCOL_VERSION, "broker", "sb", "another", 1), "this is overlay penstock, not another"),
+        (f.Hello(f.PROTOCOL_VERSION, "broker", "xb", "penstock", 1), "broker pb has no link with xb"),
+        (f.Hello(f.PROTOCOL_VERSION, "broker", "sb", "penstock", 1), "authentication failed"),
+        (f.Hello(9, "broker", "sb", "penstock", 1), f"protocol version 9 is not {f.PROTOCOL_VERSION}"),
+        (f.Hello(f.PROTOCOL_VERSION, "wizard", "sb", "penstock", 1), "role 'wizard' is not expected here"),
     ],
 )
 def test_only_a_neighbour_that_proves_to_be_one_gets_a_link(hello: f.Hello, reason: str) -> None:
@@ -31,6 +32,27 @@ def test_a_certificate_of_somebody_else_is_no_proof() -> None:
     broker.connect(5, now_ms=1, certificate="xb")
     broker.receive(5, [f.Hello(f.PROTOCOL_VERSION, "broker", "sb", "penstock", 1)], now_ms=1)
     assert f.Goodbye("refused", "the certificate is for xb, not sb") in broker.outbox(5).take(10_000)
+
+
+@pytest.mark.parametrize("role", ["broker", "client"])
+def test_where_certificates_are_asked_for_one_without_a_name_is_nobody(role: str) -> None:
+    overlay = Overlay(BrokerSettings("pb", neighbours=("sb",), access=Access({"sb": "key"}, certificates=True)))
+    broker = overlay.brokers["pb"]
+    broker.connect(5, now_ms=1, certificate="")
+    token = "key" if role == "client" else ""
+    broker.receive(5, [f.Hello(f.PROTOCOL_VERSION, role, "sb", "penstock", 1, token)], now_ms=1)
+    (goodbye,) = broker.outbox(5).take(10_000)
+    assert isinstance(goodbye, f.Goodbye)
+    assert goodbye.reason in ("the certificate is for nobody, not sb", "authentication failed")
+    assert (broker.status()["links"], broker.status()["clients"]) == ([], 0)
+
+
+@pytest.mark.parametrize("name", ["sb", "pb", ""])
+def test_a_broker_without_neighbours_lets_no_broker_in(name: str) -> None:
+    overlay = Overlay(BrokerSettings("pb"))
+    stranger = overlay.stranger("pb")
+    stranger.say(f.Hello(f.PROTOCOL_VERSION, "broker", name, "penstock", 1))
+    assert stranger.heard == [f.Goodbye("refused", f"broker pb has no link with {name}")]
 
 
 def test_who_answers_a_dialled_link_must_be_the_one_that_was_dialled() -> None:

@@ -79,7 +79,7 @@ def test_brokers_apply_a_changed_file_and_one_that_does_not_run_is_unreachable(s
 
 
 def test_what_needs_a_restart_is_refused_by_the_broker_concerned_only(site: Site) -> None:
-    site.write(("b2", "b1"), more="[defaults]\nretain_ms = 5\n[[clients]]\nname = 'x'\ntoken = 'y'\n")
+    site.write(("b2", "b1"), more="[defaults]\nretain_ms = 5\n")
     site.file.write_text(site.file.read_text().replace('pubends = ["b1.a"]', 'pubends = ["b1.a", "b1.b"]'))
     result = run("apply", str(site.file), "--json")
     told = answers(result)

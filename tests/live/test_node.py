@@ -14,7 +14,7 @@ from live.support import FakeBroker, FramePeer, lone, row, run, until
 from penstock.broker.access import Access
 from penstock.broker.effects import Close, Effect
 from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import Deliver, Goodbye, Heartbeat, Hello, Welcome
+from penstock.broker.frames import PROTOCOL_VERSION, Deliver, Goodbye, Heartbeat, Hello, Welcome
 from penstock.live.errors import ConfigError, ExposedError
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay, Security
@@ -314,6 +314,21 @@ def test_a_neighbour_with_the_certificate_of_another_is_refused(tmp_path: Path) 
             async with BrokerNode(overlay.with_port("b1", node.address[1]), "b2", broker=second) as dialling:
                 await until(lambda: dialling.counters.closed > 0)
             assert second.count("connect") == 0
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("role", ["broker", "client"])
+def test_with_mutual_tls_a_certificate_without_a_name_is_nobody(role: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        overlay, authority = secured(("b1", "b2"), tmp_path)
+        async with BrokerNode(overlay, "b1") as node:
+            peer = await FramePeer.dial(node.address, context=client_context(authority.issue("")))
+            peer.send(Hello(PROTOCOL_VERSION, role, "b2", "test", 1))
+            goodbye = await peer.over()
+            assert goodbye is not None
+            assert goodbye.code == "refused"
+            assert (node.status()["broker"]["links"], node.status()["broker"]["clients"]) == ([], 0)
 
     run(scenario())
 

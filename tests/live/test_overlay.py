@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from live.support import lone, row
-from penstock.broker.access import Access
+from penstock.broker.access import Access, Rule
 from penstock.live.errors import ConfigError, ExposedError, StorageError
 from penstock.live.overlay import Overlay, Security, TlsFiles, is_loopback
 
@@ -105,15 +105,40 @@ def test_beyond_loopback_clients_must_prove_who_they_are(changes: dict[str, str]
 
 def test_beyond_loopback_brokers_must_prove_who_they_are() -> None:
     overlay = replace(exposed(row("b1", "b2"), bind=EVERYWHERE, where="o.toml:7"), access=Access({"x": "y"}))
-    with pytest.raises(ExposedError, match=r"^o\.toml:7: broker b1 .* as a broker; set \[security\] link_token"):
+    with pytest.raises(ExposedError, match=r"^o\.toml:7: broker b1 .* as a broker, .* set \[security\] link_token"):
         overlay.check_exposure("b1")
     replace(overlay, security=Security(link_token=HUSH)).check_exposure("b1")
     replace(overlay, security=Security(mutual=True)).check_exposure("b1")
 
 
+def test_who_names_its_clients_lets_nobody_in_as_a_broker_on_loopback_either() -> None:
+    overlay = replace(row("b1", "b2"), access=Access({"x": "y"}))
+    complaint = (
+        r"^broker b1 would let anybody in as a broker, .* set \[security\] link_token, .*leave out \[\[clients\]\]"
+    )
+    with pytest.raises(ExposedError, match=complaint):
+        overlay.check_exposure("b1")
+    replace(overlay, security=Security(link_token=HUSH)).check_exposure("b1")
+    replace(overlay, security=Security(mutual=True)).check_exposure("b1")
+    replace(overlay, links=()).check_exposure("b1")
+
+
+def test_rules_without_proof_of_who_is_who_are_none() -> None:
+    overlay = lone(access=Access(rules=(Rule("feed-%"),)))
+    with pytest.raises(ExposedError, match=r"let anybody in, who could claim any name .*name clients with tokens"):
+        overlay.check_exposure("b1")
+    replace(overlay, access=Access({"feed-1": HUSH}, overlay.access.rules)).check_exposure("b1")
+    replace(overlay, access=Access(rules=overlay.access.rules, certificates=True)).check_exposure("b1")
+
+
+def test_mutual_tls_makes_certificates_count() -> None:
+    overlay = replace(row("b1", "b2"), security=Security(mutual=True), access=Access({"x": "y"}))
+    assert overlay.settings_for("b1").access.certificates
+
+
 def test_beyond_loopback_the_admin_api_needs_a_token() -> None:
     overlay = exposed(lone(), admin_host=EVERYWHERE, admin_port=1)
-    with pytest.raises(ExposedError, match="show its status to anybody"):
+    with pytest.raises(ExposedError, match="would serve its admin API at"):
         overlay.check_exposure("b1")
     replace(overlay, security=Security(admin_token=HUSH)).check_exposure("b1")
     exposed(lone(), admin_host=EVERYWHERE, admin_port=0).check_exposure("b1")

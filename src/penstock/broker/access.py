@@ -1,8 +1,8 @@
 """Who may connect, and what each may publish and see: an access list whose rules are selectors.
 
-A client proves who it is by a token, or by the certificate of its connection. Rules are looked at in order; the first
-whose client pattern fits decides. A subscriber's selector is narrowed by what it may see; a message that a publisher
-may not publish is refused.
+A client proves who it is by a token, or where certificates are asked for, by the one of its connection. Rules are
+looked at in order; the first whose client pattern fits decides. A subscriber's selector is narrowed by what it may see;
+a message that a publisher may not publish is refused.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ NOBODY: Final = Claimant()
 
 
 _NOTHING_ALLOWED = Rule("%", None, None, trace=False)
+_ALL_ALLOWED = (Rule("%"),)
 
 
 @dataclass(slots=True, frozen=True)
@@ -65,21 +66,27 @@ class Access:
 
     tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Token by client name."""
-    rules: tuple[Rule, ...] = (Rule("%"),)
+    rules: tuple[Rule, ...] = _ALL_ALLOWED
     certificates: bool = False
-    """Whether a certificate's name is proof enough."""
+    """Whether everybody must show a certificate: its name says who it is, and nothing else does."""
 
     @property
     def is_open(self) -> bool:
         """Whether anybody may connect."""
         return not self.tokens and not self.certificates
 
+    @property
+    def has_rules(self) -> bool:
+        """Whether clients may do different things."""
+        return self.rules != _ALL_ALLOWED
+
     def identify(self, name: str, credential: str, certificate: str) -> str | None:
         """Who the client is, or none if it could not prove it."""
         if self.is_open:
             return name
-        if self.certificates and certificate:
-            return certificate
+        if self.certificates:
+            # Everybody shows a certificate then: one without a name in it is nobody's, whatever else it knows.
+            return certificate or None
         expected = self.tokens.get(name)
         # Compared in constant time, also for names that do not exist.
         proven = compare_digest((expected or "").encode(), credential.encode())

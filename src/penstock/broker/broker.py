@@ -95,6 +95,7 @@ class Broker:
         asked_by_clients = (self._guaranteed, self._log_desk, self._neighbourhood, self.migrations)
         self._handlers: dict[type, Handler] = {
             f.Hello: self._on_hello,
+            f.LinkProof: only(PeerKind.STRANGER, self._on_proof),
             f.Heartbeat: lambda _peer, _frame, _now_ms: None,
             f.Goodbye: lambda peer, _frame, now_ms: self._forget(peer, now_ms, told=True),
             f.Subscribe: only(PeerKind.CLIENT, self._on_subscribe),
@@ -133,7 +134,7 @@ class Broker:
         if len(self._connections.peers) > limit:
             self._end(peer, "full", f"this broker has its limit of {limit:,} connections", now_ms)
         elif dialled:
-            self._connections.say(peer, self._neighbourhood.hello())
+            self._neighbourhood.say_hello(peer)
         return self._finish(now_ms)
 
     def receive(self, connection: int, frames: list[f.Frame], *, now_ms: int) -> list[Effect]:
@@ -295,7 +296,7 @@ class Broker:
     # --- who comes, and what they ask that concerns several rooms
 
     def _on_hello(self, peer: Peer, hello: f.Hello, now_ms: int) -> None:
-        if peer.kind is not PeerKind.STRANGER:
+        if peer.kind is not PeerKind.STRANGER or peer.greeting is not None:
             raise ProtocolError("a second hello")
         problem: str | None
         if hello.version != f.PROTOCOL_VERSION:
@@ -309,13 +310,20 @@ class Broker:
             if problem is None and (former := self._desk.succeed(peer)) is not None:
                 self._end(former, "replaced", "the publisher has connected anew", now_ms)
         elif hello.role == "broker":
-            problem = self._neighbourhood.problem_with(peer, hello)
-            if problem is None:
+            problem = self._neighbourhood.greet(peer, hello)
+            if problem is None and peer.greeting is None:
                 self._link_up(peer, hello.name, now_ms)
         else:
             problem = f"role {hello.role!r} is not expected here"
         if problem is not None:
             self._end(peer, "refused", problem, now_ms)
+
+    def _on_proof(self, peer: Peer, frame: f.LinkProof, now_ms: int) -> None:
+        problem = self._neighbourhood.on_proof(peer, frame)
+        if problem is not None:
+            self._end(peer, "refused", problem, now_ms)
+        elif peer.greeting is not None:
+            self._link_up(peer, peer.greeting.name, now_ms)
 
     def _link_up(self, peer: Peer, name: str, now_ms: int) -> None:
         former = self._connections.links.get(name)
@@ -375,7 +383,8 @@ class Broker:
         self._neighbourhood.acknowledge()
         edges = self._guaranteed.edges
         if edges.refused:
-            self._refuse_late()
+            for change in self._desk.refuse_all_late():
+                self._neighbourhood.flood(change)
         self._desk.tell_forgotten()
         if edges.begun:
             self._desk.tell_begun()
@@ -387,9 +396,3 @@ class Broker:
         effects = self._guaranteed.take_effects() + self._log_desk.take_effects()
         effects += self._trace_desk.take_effects()
         return effects + self._connections.take_effects() if effects else self._connections.take_effects()
-
-    def _refuse_late(self) -> None:
-        edges = self._guaranteed.edges
-        refused, edges.refused = edges.refused, []
-        for subscription, reason in refused:
-            self._neighbourhood.flood(self._desk.refuse_late(subscription, reason))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Final
 from zlib import crc32
@@ -151,6 +152,13 @@ class Desk:
         self._readiness.drop(peer.connection, frame.number)
         self._connections.say(peer, Unsubscribed(frame.number))
         return self._filters.unwant([subscription.selector])
+
+    def refuse_all_late(self) -> Iterator[HostChange | None]:
+        """Ends the subscriptions that pubends refused; answers with the changes of this broker's filter, one by one."""
+        edges = self._guaranteed.edges
+        refused, edges.refused = edges.refused, []
+        for subscription, reason in refused:
+            yield self.refuse_late(subscription, reason)
 
     def refuse_late(self, hosted: HostSubscription, reason: str) -> HostChange | None:
         """A subscription turns out to be impossible; answers with the change of this broker's filter."""

@@ -32,7 +32,7 @@ from penstock.broker.data_frames import (
     Publish,
     is_guaranteed_number,
 )
-from penstock.broker.greetings import Goodbye, Heartbeat, Hello, Welcome
+from penstock.broker.greetings import Goodbye, Heartbeat, Hello, LinkProof, Welcome
 from penstock.broker.migration_frames import Migrate, Moved, MoveFailed
 from penstock.broker.stream_frames import (
     LATEST,
@@ -75,6 +75,7 @@ __all__ = [
     "Horizons",
     "KnowledgeKind",
     "KnowledgeMessage",
+    "LinkProof",
     "LinkState",
     "LogAnswer",
     "LogRequest",
@@ -114,7 +115,7 @@ __all__ = [
     "is_guaranteed_number",
 ]
 
-PROTOCOL_VERSION: Final = 5
+PROTOCOL_VERSION: Final = 6
 
 _Ticks = Annotated[tuple[tuple[Name, PubendTick], ...], msgspec.Meta(max_length=NAMES_MAX)]
 """Pubends with a tick of each."""
@@ -333,6 +334,7 @@ class StatusReply(Control, tag="statusreply", frozen=True, array_like=True):
 
 ControlFrame: TypeAlias = (
     Hello
+    | LinkProof
     | Welcome
     | Goodbye
     | Heartbeat

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
 from penstock.broker.control import Control, Count, Name, Names, Reason, Signed
 
-__all__ = ["Goodbye", "Heartbeat", "Hello", "Welcome"]
+__all__ = ["Goodbye", "Heartbeat", "Hello", "LinkProof", "Welcome"]
+
+Digest: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=32)]
 
 _CREDENTIAL_CHARS_MAX: Final = 4_096
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
@@ -26,7 +28,7 @@ class Hello(Control, tag="hello", frozen=True, array_like=True):
     incarnation: Count = 0
     """Grows with every start of a broker; tells what it said in this life from what it said before."""
     credential: Annotated[str, msgspec.Meta(max_length=_CREDENTIAL_CHARS_MAX)] = ""
-    """A token; empty where the certificate of the connection says who it is."""
+    """A client's token; empty where the certificate of the connection says who it is. Brokers never show theirs."""
     publisher: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
     """Who publishes, over all its connections; with the sequence number it tells what was sent again."""
     migration: Count = 0
@@ -35,6 +37,14 @@ class Hello(Control, tag="hello", frozen=True, array_like=True):
     """The broker that it comes from."""
     pinned: bool = False
     """Whether the client wants to stay where it is, whoever balances load."""
+    challenge: Digest = b""
+    """Of a broker with a link token: what the other end of the link has to answer."""
+
+
+class LinkProof(Control, tag="proof", frozen=True, array_like=True):
+    """A broker's answer to the challenge in the hello of a neighbour: it has the link token, too."""
+
+    proof: Digest
 
 
 class Welcome(Control, tag="welcome", frozen=True, array_like=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hmac import compare_digest
+from typing import Final
 
 from penstock.broker.errors import ProtocolError
 from penstock.broker.filters import HostChange
@@ -14,15 +14,19 @@ from penstock.broker.frames import (
     FilterProbe,
     FilterUpdate,
     Hello,
+    LinkProof,
     LinkState,
 )
 from penstock.broker.guaranteed import Guaranteed
+from penstock.broker.link_proof import challenge_for, is_proof, proof_of
 from penstock.broker.peers import LinkSequence, Peer
 from penstock.broker.readiness import Readiness
 from penstock.broker.rooms import Rooms
 from penstock.model.names import is_plain_name
 
 __all__ = ["Neighbourhood"]
+
+_UNPROVEN: Final = "authentication failed"
 
 
 class Neighbourhood:
@@ -56,15 +60,38 @@ class Neighbourhood:
             self._never_met.pop(name, None)
         self._never_met.update(dict.fromkeys(added))
 
-    def hello(self) -> Hello:
+    def say_hello(self, peer: Peer) -> None:
         """The first frame of this broker on a link."""
         settings = self._settings
-        return Hello(
-            PROTOCOL_VERSION, "broker", settings.name, settings.overlay, self._incarnation, settings.link_credential
+        if settings.link_credential:
+            peer.challenge = challenge_for(peer, settings, self._incarnation)
+        hello = Hello(
+            PROTOCOL_VERSION, "broker", settings.name, settings.overlay, self._incarnation, challenge=peer.challenge
         )
+        self._connections.say(peer, hello)
 
-    def problem_with(self, peer: Peer, hello: Hello) -> str | None:
-        """Why the other end is not a neighbour, if it is not."""
+    def greet(self, peer: Peer, hello: Hello) -> str | None:
+        """Somebody says that it is a broker: why it is not a neighbour, or None; it may still have to prove it."""
+        problem = self._problem_with(peer, hello)
+        if problem is None and self._settings.link_credential:
+            peer.greeting = hello
+            if peer.dialled:
+                self._connections.say(peer, LinkProof(proof_of(peer, self._settings)))
+            else:
+                self.say_hello(peer)
+        return problem
+
+    def on_proof(self, peer: Peer, frame: LinkProof) -> str | None:
+        """Somebody proves that it is a neighbour: why that is none, or None; who called is answered in kind."""
+        if peer.greeting is None or not peer.challenge:
+            raise ProtocolError("a proof before a hello")
+        if not is_proof(frame.proof, peer, self._settings):
+            return _UNPROVEN
+        if not peer.dialled:
+            self._connections.say(peer, LinkProof(proof_of(peer, self._settings)))
+        return None
+
+    def _problem_with(self, peer: Peer, hello: Hello) -> str | None:
         settings = self._settings
         if hello.overlay != settings.overlay:
             return f"this is overlay {settings.overlay}, not {hello.overlay}"
@@ -72,11 +99,10 @@ class Neighbourhood:
             return f"broker {settings.name} has no link with {hello.name}"
         if peer.dialled and peer.dialled != hello.name:
             return f"this should be {peer.dialled}, not {hello.name}"
-        if peer.certificate and peer.certificate != hello.name:
-            return f"the certificate is for {peer.certificate}, not {hello.name}"
-        if not compare_digest(hello.credential.encode(), settings.link_credential.encode()):
-            return "authentication failed"
-        return None
+        if (settings.access.certificates or peer.certificate) and peer.certificate != hello.name:
+            return f"the certificate is for {peer.certificate or 'nobody'}, not {hello.name}"
+        # One of the two has a link token, and the other none.
+        return None if bool(hello.challenge) == bool(settings.link_credential) else _UNPROVEN
 
     def link_up(self, peer: Peer, name: str) -> None:
         """A neighbour is there: it gets all that is known, and everybody hears of the link."""
@@ -84,8 +110,8 @@ class Neighbourhood:
         peer.outbox.data_bytes_max = self._settings.link_outbox_bytes
         self._connections.link_up(peer)
         self._never_met.pop(name, None)
-        if not peer.dialled:
-            self._connections.say(peer, self.hello())
+        if not peer.dialled and not peer.challenge:
+            self.say_hello(peer)
         self._flood_state(self._topology.neighbour_up(name), but=name)
         for state in self._topology.states:
             self._connections.say(peer, state)

@@ -11,7 +11,7 @@ from penstock.broker.accounts import Account
 from penstock.broker.effects import Wake
 from penstock.broker.errors import ProtocolError
 from penstock.broker.filters import HostChange
-from penstock.broker.frames import FilterUpdate, HeldBack, Publish
+from penstock.broker.frames import FilterUpdate, HeldBack, Hello, Publish
 from penstock.broker.outbox import Outbox
 from penstock.selectors.selector import Selector
 
@@ -176,6 +176,10 @@ class Peer:
     name: str = ""
     said: bool = True
     """Whether anything was queued since the last look."""
+    challenge: bytes = b""
+    """What it has to answer to prove that it is a neighbour, if brokers have to."""
+    greeting: Hello | None = None
+    """What it said of itself, if it still has to prove that."""
     session: Session | None = None
     sequence: LinkSequence | None = None
     wake: Wake = field(init=False)

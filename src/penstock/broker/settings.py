@@ -42,7 +42,7 @@ class BrokerSettings:
     members: tuple[str, ...] = ()
     """All brokers of the overlay; empty if nobody knows: then whoever is heard of counts."""
     link_credential: str = field(default="", repr=False)
-    """The secret that brokers of the overlay show each other; empty if certificates or nothing protects links."""
+    """The secret by which brokers of the overlay know each other; empty if certificates or nothing protects links."""
     access: Access = field(default_factory=Access)
     """Who may connect, and publish and see what."""
 

@@ -2,7 +2,7 @@
 
 overlay = "demo"
 [security]                      # optional
-link_token = "..."              # brokers show it to each other
+link_token = "..."              # brokers prove to each other that they have it
 admin_token = "..."             # bearer token of the admin API
 [security.tls]                  # optional; {name} stands for the broker's name, paths are relative to this file
 ca = "ca.pem"

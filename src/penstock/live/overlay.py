@@ -46,7 +46,7 @@ class Security:
     """What protects the overlay as a whole."""
 
     link_token: str = field(default="", repr=False)
-    """The secret that brokers show each other."""
+    """The secret by which brokers know each other; it is proved, and never sent."""
     admin_token: str = field(default="", repr=False)
     """The bearer token that the admin API asks for; needed where it does not bind to loopback."""
     mutual: bool = False
@@ -144,7 +144,8 @@ class Overlay:
             neighbours=self.neighbours_of(name),
             members=tuple(self.brokers),
             link_credential=self.security.link_token,
-            access=self.access,
+            # Where certificates are asked for, they count, whoever made up the rest of the overlay.
+            access=replace(self.access, certificates=self.access.certificates or self.security.mutual),
             address=place.address,
             token=self.token,
             limit=self.limit,
@@ -197,26 +198,32 @@ class Overlay:
             require_pyarrow(who)
 
     def check_exposure(self, name: str) -> None:
-        """Raises ``ExposedError`` if the broker could be reached from outside by anybody."""
+        """Raises ``ExposedError`` if the broker would let anybody in, beyond loopback or against what the file says."""
         place = self.place_of(name)
-        at = f"{place.where}: " if place.where else ""
-        if not is_loopback(place.listens_at):
-            reach = f"{at}broker {name} would listen at {place.listens_at}, beyond loopback,"
-            if self.access.is_open:
-                raise ExposedError(
-                    f"{reach} and let anybody in; name clients with tokens ([[clients]] name, token), "
-                    "or ask for certificates ([security.tls] with mutual = true), or bind to 127.0.0.1"
-                )
-            if self.neighbours_of(name) and not self.security.link_token and not self.security.mutual:
-                raise ExposedError(
-                    f"{reach} and let anybody in as a broker; set [security] link_token, "
-                    "or ask for certificates ([security.tls] with mutual = true), or bind to 127.0.0.1"
-                )
+        who = f"{place.where}: broker {name}" if place.where else f"broker {name}"
+        reach = "" if is_loopback(place.listens_at) else f" listen at {place.listens_at}, beyond loopback, and"
+        if self.access.is_open and (reach or self.access.has_rules):
+            rules = "" if not self.access.has_rules else ", who could claim any name of the access rules ([[access]])"
+            raise ExposedError(
+                f"{who} would{reach} let anybody in{rules}; name clients with tokens ([[clients]] name, token), "
+                f"or ask for certificates ([security.tls] with mutual = true), or {_otherwise(reach, '[[access]]')}"
+            )
+        is_closed = bool(reach) or not self.access.is_open
+        if is_closed and self.neighbours_of(name) and not self.security.link_token and not self.security.mutual:
+            raise ExposedError(
+                f"{who} would{reach} let anybody in as a broker, who reads and forges everything; "
+                "set [security] link_token, or ask for certificates ([security.tls] with mutual = true), "
+                f"or {_otherwise(reach, '[[clients]]')}"
+            )
         if place.admin_port and not is_loopback(place.admin_host) and not self.security.admin_token:
             raise ExposedError(
-                f"{at}broker {name} would show its status to anybody at {place.admin_host}; "
-                "set [security] admin_token, or leave admin_host at 127.0.0.1"
+                f"{who} would serve its admin API at {place.admin_host}, beyond loopback, where commands cannot find "
+                "the token that it makes for itself; set [security] admin_token, or leave admin_host at 127.0.0.1"
             )
+
+
+def _otherwise(reach: str, tables: str) -> str:
+    return "bind to 127.0.0.1" if reach else f"leave out {tables}"
 
 
 def is_loopback(host: str) -> bool:
