@@ -309,7 +309,7 @@ def _control(rng: Random, kind: type[Any]) -> f.ControlFrame:
 def _value(rng: Random, annotation: str) -> Any:
     if annotation in _NUMBERS:
         return rng.choice(_BIG) if rng.random() < 0.3 else rng.randrange(4)
-    if annotation == "bytes":
+    if annotation in ("bytes", "Digest"):
         return rng.randbytes(rng.randrange(20))
     if annotation == "_Id":
         # Of a broker that exists, most of the time.

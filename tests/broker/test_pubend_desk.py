@@ -331,6 +331,7 @@ def test_a_name_belongs_to_the_client_that_made_it() -> None:
     assert office.claim(11, "tb", client="mallory") == [StreamOpened("p", "tb", 1, 0, 11, problem=DENIED)]
     assert office.claim(9, "tb", client="mallory") == [StreamOpened("p", "tb", 1, 0, 9, problem=DENIED)]
     assert office.named == Named(END + 1, 10, "sb", "alice")
+    assert office.desk.counts["durables_denied"] == 2
     assert office.claim(12, "tb", client="alice")[0] == StreamOpened("p", "tb", 1, END + 1, 12)
 
 

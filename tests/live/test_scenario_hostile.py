@@ -20,6 +20,7 @@ from penstock.broker.frames import (
     Goodbye,
     Heartbeat,
     Hello,
+    LinkProof,
     LinkState,
     Publish,
     Subscribe,
@@ -111,6 +112,30 @@ def test_who_cannot_prove_who_it_is_is_refused() -> None:
                 peer.send(hello)
                 assert await peer.over() == Goodbye("refused", "authentication failed")
             await (await FramePeer.client(node.address, "feed", credential=HUSH)).close()
+
+    run(scenario())
+
+
+def test_who_listens_at_the_port_of_a_neighbour_learns_no_secret() -> None:
+    async def scenario() -> None:
+        heard, challenge = bytearray(), b"x" * 32
+        answer = encode_frame(Hello(PROTOCOL_VERSION, "broker", "b1", "test", 1, challenge=challenge))
+
+        async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(answer + encode_frame(LinkProof(challenge)))
+            while data := await reader.read(10_000):
+                heard.extend(data)
+            writer.close()
+
+        server = await asyncio.start_server(listen, "127.0.0.1", 0)
+        overlay = replace(row("b1", "b2"), security=Security(link_token=HUSH))
+        overlay = overlay.with_port("b1", server.sockets[0].getsockname()[1])
+        async with BrokerNode(overlay, "b2") as node:
+            await until(lambda: b"authentication failed" in heard)
+            assert node.status()["broker"]["links"] == []
+        assert HUSH.encode() not in heard
+        server.close()
+        await server.wait_closed()
 
     run(scenario())
 

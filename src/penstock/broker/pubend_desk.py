@@ -53,7 +53,8 @@ class PubendDesk:
         self._registers = {name: Register(name, dict(values)) for name in logs}
         self._replies: deque[_Reply] = deque()
         self._forgotten: deque[tuple[str, int]] = deque(maxlen=_FORGOTTEN_MAX)
-        self.counts = {"opened": 0, "durables_claimed": 0, "durables_taken": 0, "durables_forgotten": 0}
+        names = ("opened", "durables_claimed", "durables_taken", "durables_forgotten", "durables_denied")
+        self.counts = dict.fromkeys(names, 0)
 
     def register(self, pubend: str) -> Register:
         """The durable subscriptions of a pubend."""
@@ -161,7 +162,9 @@ class PubendDesk:
         return 0, f"{where} is not kept any more; the oldest available is {log.trimmed_below} ({oldest})"
 
     def _may_have(self, known: Named, frame: StreamOpen | StreamForget) -> bool:
-        return self._settings.access.may_have(Claimant(frame.client, frame.shares), known.client)
+        may_have = self._settings.access.may_have(Claimant(frame.client, frame.shares), known.client)
+        self.counts["durables_denied"] += not may_have
+        return may_have
 
     def _answer(self, frame: StreamOpen, tick: int, *, held: int = 0, problem: str = "") -> None:
         answer = StreamOpened(frame.pubend, frame.host, frame.ticket, tick, frame.ownership, held, shortened(problem))

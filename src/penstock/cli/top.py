@@ -124,7 +124,9 @@ class _AdminBroker:
             connection.request("GET", "/status", headers=headers)
             answer = connection.getresponse()
             if answer.status == 401:
-                raise ClientError("asks for another token: its admin_token, or what is in admin.token in its data folder")
+                raise ClientError(
+                    "asks for another token: its admin_token, or what is in admin.token in its data folder"
+                )
             told = msgspec.json.decode(answer.read(_ANSWER_BYTES_MAX), type=dict[str, Any])
             status: dict[str, Any] = told["broker"]
             return status

@@ -39,6 +39,8 @@ _LOUD: Final = {
     "dropped": logging.WARNING,
     "damaged": logging.WARNING,
     "unencrypted": logging.WARNING,
+    "readable": logging.WARNING,
+    "tightened": logging.WARNING,
 }
 
 
