@@ -184,6 +184,24 @@ def test_if_the_old_broker_dies_before_the_new_one_has_answered_the_client_recon
     run(test())
 
 
+def test_if_the_old_broker_dies_when_the_new_one_does_not_know_all_positions_the_client_reconnects() -> None:
+    async def test() -> None:
+        async with ScriptedBroker() as old, New() as new, connect(old.address, settings=QUICK) as client:
+            subscription = await client.subscribe("TRUE").ready()
+            new.answers[Subscribe] = lambda _: []
+            old.peer.send(order_of(new))
+            await until(lambda: new.peers and new.peer.of(Subscribe))
+            old.peer.send(Subscribed(1, "TRUE", (), (("quotes", 5),)))
+            await until(lambda: subscription.positions == {"quotes": 5})
+            old.peer.cut()
+            await until(lambda: len(old.peers) == 2 and old.peer.of(Subscribe))
+            assert old.peer.of(Subscribe) == [Subscribe(1, "TRUE", (("quotes", 5),), resumes=True)]
+            await until(lambda: new.peer.is_gone)
+            assert client.counters.moves == 0
+
+    run(test())
+
+
 def test_who_is_pinned_publishes_or_moves_already_stays() -> None:
     async def test() -> None:
         async with ScriptedBroker() as old, New() as new:

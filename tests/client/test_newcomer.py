@@ -62,6 +62,19 @@ def test_a_pubend_that_only_the_new_broker_cannot_reach_makes_it_wait() -> None:
     assert can_take_over(newcomer), "where there is a position it goes on from there"
 
 
+def test_it_rescues_whatever_it_was_asked_for_with_all_positions() -> None:
+    session, inbox = connected()
+    assert not session.begin_move(ORDER).can_rescue, "nobody has welcomed the client there"
+    newcomer = moving(session)
+    assert newcomer.can_rescue
+    late = session.subscribe(wanted("n > 3"))
+    late.positions.on_start("trades", 3)
+    assert newcomer.can_rescue, "what was not asked for yet will be, with its positions"
+    told(session, Subscribed(1, "TRUE", (), (("trades", 3),)))
+    assert inbox.positions.known() == {"quotes": 10, "trades": 3}
+    assert not newcomer.can_rescue
+
+
 def test_a_subscription_made_meanwhile_is_asked_for_when_the_old_broker_has_it() -> None:
     session, _ = connected()
     newcomer = moving(session)

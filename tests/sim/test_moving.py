@@ -137,6 +137,24 @@ def test_a_client_that_dies_or_is_moved_by_fate_in_the_middle_leaves_nothing_beh
     site.check("pb.a")
 
 
+def test_a_new_broker_that_does_not_know_all_positions_rescues_nobody() -> None:
+    """The old one has confirmed a pubend after the subscription was asked for at the new one, and then is lost."""
+    site = Site("plain")
+    client = site.clients[0]
+    site.order()
+    assert site.world.run_until(lambda: bool(client.moving._arrival and client.moving._arrival.stated), limit_ms=5_000)
+    client.subscriptions[1].positions["pb.b"] = 5
+    site.world.cut("plain", "sb1", loud=True)
+    site.world.run_for(100)
+    assert client.moving.count == 0
+    assert not client.moving.is_busy
+    site.world.heal("plain", "sb1")
+    site.settle()
+    assert site.places() == ["sb1"]
+    assert client.subscriptions[1].sessions[-1].stated["pb.b"] == 5
+    site.check("pb.a")
+
+
 def test_how_far_behind_a_client_was_is_not_forgotten_by_a_second_horizon() -> None:
     """Somebody else has got further with its name: the judge must know from where on it was not the client's turn."""
     site = Site("durable")

@@ -4,7 +4,8 @@ The new connection is made first, and all subscriptions are asked for on it with
 there, both connections go on for a moment: what was published to pubends that guarantee nothing before their paths led
 to the new broker is still on its way to the old one. Then the new connection takes over, both brokers are told, and the
 old one sends what it has left and ends. Whatever goes wrong before that means that the client stays where it is; if the
-old broker is lost meanwhile, the new connection takes over as it is, or the client reconnects as after any loss.
+old broker is lost meanwhile, the new connection takes over as it is, if it goes on from all positions, and if not, the
+client reconnects as after any loss.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class Migrator:
         if newcomer is None:
             return False
         self._cancel()
-        if arriving is None or not newcomer.is_up or arriving[0].ended.is_set():
+        if arriving is None or not newcomer.can_rescue or arriving[0].ended.is_set():
             self._stay("the connection to the old broker was lost", newcomer)
             return False
         self._take_over(*arriving)

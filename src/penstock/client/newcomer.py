@@ -93,6 +93,15 @@ class Newcomer:
         return self.is_up and all(self._is_served(inbox) for inbox in self._inboxes if inbox.state != "closing")
 
     @property
+    def can_rescue(self) -> bool:
+        """Whether the new broker can take over when the old one is lost, ready or not.
+
+        A position that a subscription got from the old broker after it was asked for here is unknown here: its stream
+        would begin later, and what lies between would be missing.
+        """
+        return self.is_up and all(map(self._overlap.covers, self.asked.values()))
+
+    @property
     def reading(self) -> bool:
         """Whether the shell should read from the socket."""
         return not self._inboxes.are_blocking

@@ -255,16 +255,20 @@ class Moving:
         line.say(frame)
 
     def _is_ready(self, arrival: Arrival) -> bool:
-        overlap = self._overlap
-        if arrival.line is None or arrival.line.welcome is None or overlap is None:
+        if arrival.line is None or arrival.line.welcome is None:
             return False
         for number in self._client.wanted:
             confirmed, record = arrival.confirmed.get(number), self._client.subscriptions[number]
-            if confirmed is None or not all(overlap.covers((number, pubend)) for pubend in record.positions):
+            if confirmed is None or not self._is_covered(number):
                 return False
             if not {*confirmed.pending} <= {*record.pending, *record.positions}:
                 return False
         return True
+
+    def _is_covered(self, number: int) -> bool:
+        """Whether the new connection brings every stream in which a subscription has a position."""
+        overlap, positions = self._overlap, self._client.subscriptions[number].positions
+        return overlap is not None and all(overlap.covers((number, pubend)) for pubend in positions)
 
     def _look(self) -> None:
         arrival = self._arrival
@@ -281,7 +285,9 @@ class Moving:
     def rescue(self) -> bool:
         """The old connection is lost; whether the new one has taken its place."""
         arrival = self._arrival
-        if arrival is None or arrival.line is None or arrival.line.welcome is None:
+        is_welcome = arrival is not None and arrival.line is not None and arrival.line.welcome is not None
+        # Of a position that came after it was asked for there, the new broker knows nothing, and would begin later.
+        if arrival is None or not is_welcome or not all(map(self._is_covered, arrival.stated)):
             self._abandon()
             self._displaced, self._claimed = {}, {}
             # All is stated anew on the next connection.
