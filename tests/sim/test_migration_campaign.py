@@ -25,6 +25,7 @@ def test_clients_that_move_while_brokers_crash_and_links_break_get_everything_on
         pytest.param(1670349200, id="who stayed moves again"),
         pytest.param(2641027187, id="what waited came twice"),
         pytest.param(4062194794, id="somebody else had got further with a name"),
+        pytest.param(386953186, id="who had moved and stayed got again what the first connection had brought"),
         pytest.param(3027423028, id="the new broker took over without all positions"),
     ],
 )

@@ -68,6 +68,28 @@ def test_who_stayed_and_moves_at_once_may_still_be_brought_what_the_given_up_con
     assert ticks(client, "quotes") == [6, 7, 8, 9, 9], "what it repeats by itself is not helped"
 
 
+def test_who_moves_again_at_once_and_stays_may_still_be_brought_what_the_first_connection_had_brought() -> None:
+    client, overlap = subscribed()
+    overlap.opens((1, "quotes"))
+    for tick in (6, 7, 8):
+        overlap.deliver_old(1, "quotes", message(tick))
+    overlap.deliver_old(1, "late", message(1))
+    overlap.is_final = True
+    overlap.finish()
+    again = Overlap(client, overlap)
+    again.deliver_old(1, "quotes", message(6))
+    again.stay()
+    for tick in (7, 8, 9, 9):
+        again.deliver_old(1, "quotes", message(tick))
+    for tick in (1, 2, 2):
+        again.deliver_old(1, "late", message(tick))
+    assert ticks(client, "quotes") == [6, 7, 8, 9, 9], "what it repeats by itself is not helped"
+    assert ticks(client, "late") == [1, 2, 2], "what it repeats by itself is not helped"
+    was_over = [again.is_over]
+    client.clock.run_for(5_000_000)
+    assert [*was_over, again.is_over] == [False, True]
+
+
 def test_what_waited_comes_again_if_the_new_connection_is_lost_unless_its_stream_has_begun() -> None:
     client, overlap = subscribed()
     overlap.is_final = True

@@ -36,9 +36,9 @@ class Overlap:
         positions = client.subscribing.positions
         guaranteed = [(number, each) for number in client.wanted for each in client.subscriptions[number].positions]
         self._old_last = {key: positions.heard(*key) - 1 for key in guaranteed}
-        if former is not None:
-            self._old_last |= former.rest()
-        self._before = former.seen if former is not None else {}
+        self._rest = former.rest() if former is not None else {}
+        self._old_last |= self._rest
+        self._before, self._before_until_us = former.trail() if former is not None else ({}, 0)
         self._new_last: dict[Key, int] = {}
         self._floors: dict[Key, int] | None = None
         """When the old connection is gone: below these it had brought everything."""
@@ -52,7 +52,7 @@ class Overlap:
     def is_over(self) -> bool:
         """Whether nothing can come any more that has come before."""
         if self._stays is not None:
-            return not self._stays
+            return not self._stays and self._client.clock.now_us >= self._before_until_us
         return self._floors == {} and self._client.clock.now_us >= self._ended_us + _TRAIL_US
 
     def rest(self) -> dict[Key, int]:
@@ -60,6 +60,12 @@ class Overlap:
         if self._stays is not None:
             return {key: self._old_last.get(key, -1) for key in self._stays}
         return {key: self._new_last.get(key, -1) for key in self._floors or ()}
+
+    def trail(self) -> tuple[dict[tuple[int, bytes], None], int]:
+        """The messages without positions that the client's own connection may still repeat, and until when."""
+        if self._stays is not None:
+            return self._before, self._before_until_us
+        return self.seen, self._ended_us + _TRAIL_US
 
     def opens(self, key: Key) -> None:
         """The new connection brings a stream from where it is."""
@@ -115,8 +121,8 @@ class Overlap:
             self._client.record(number, pubend, frame)
 
     def stay(self) -> None:
-        """There will be no new connection: the old one still brings what the new one has brought."""
-        self._stays = {key: self._heard(key) for key in self._streams}
+        """There will be no new connection: the old one still brings what the new one has brought, or one before it."""
+        self._stays = {key: self._heard(key) for key in {**self._rest, **self._streams}}
         self._held.clear()
 
     def lose(self) -> None:
