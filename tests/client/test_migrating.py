@@ -116,6 +116,31 @@ def test_a_client_stays_where_it_is_if_nobody_answers_there_or_says_no() -> None
     run(test())
 
 
+def test_a_client_that_has_moved_and_then_stays_soon_has_nothing_left_of_the_move(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test() -> None:
+        async with (
+            ScriptedBroker() as old,
+            New() as new,
+            New() as third,
+            connect(old.address, settings=QUICK) as client,
+        ):
+            left(old)
+            _kept = await client.subscribe("TRUE").ready()
+            moves = client._session.moves
+            third.answers[Hello] = lambda _: [Goodbye("full", "no room here")]
+            monkeypatch.setattr("penstock.client.migrating._TRAIL_S", 60.0)
+            old.peer.send(order_of(new))
+            await until(lambda: moves.overlap is not None and moves.overlap._is_released)
+            monkeypatch.setattr("penstock.client.migrating._TRAIL_S", 0.02)
+            assert "no room here" in await refusal(new, order_of(third, 8))
+            await until(lambda: moves.overlap is None)
+            assert (client.broker, moves.count) == ("new", 1)
+
+    run(test())
+
+
 def test_a_new_broker_that_dies_in_the_middle_changes_nothing() -> None:
     async def test() -> None:
         async with ScriptedBroker() as old, New() as new, connect(old.address, settings=QUICK) as client:

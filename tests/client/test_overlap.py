@@ -60,6 +60,21 @@ def test_who_is_asked_to_move_again_at_once_still_knows_what_came_before() -> No
     assert numbers(inbox, "loose") == [1, 2, 3], "the second one took longer over this connection"
 
 
+def test_who_is_asked_to_move_again_at_once_and_stays_still_knows_what_came_before() -> None:
+    session, inbox, _ = ready()
+    told(session, message(1, 1), message(2, 1))
+    session.take_over()
+    session.end_overlap()
+    told(session, message(1, 3))
+    moving(session)
+    session.give_up_move()
+    told(session, message(2, 3), message(3, 3))
+    assert numbers(inbox, "loose") == [1, 2, 3], "the second one took longer over this connection"
+    session.moves.finish()
+    told(session, message(1, 3))
+    assert numbers(inbox, "loose") == [1, 2, 3, 1], "after a while its pubend may have begun anew"
+
+
 def test_a_pubend_that_turns_out_to_have_positions_gives_up_what_waits_of_it_in_order() -> None:
     session, inbox, newcomer = ready()
     told(newcomer, PubendNames(((4, "trades"),)), message(31, 4))

@@ -85,10 +85,13 @@ class Migrator:
         self._cancel()
         if arriving is None or not newcomer.can_rescue or arriving[0].ended.is_set():
             self._stay("the connection to the old broker was lost", newcomer)
-            return False
-        self._take_over(*arriving)
-        self._task = asyncio.create_task(self._leave(None), name="end of a move")
-        return True
+            has_moved = False
+        else:
+            self._take_over(*arriving)
+            self._on_changes(self._session.end_overlap())
+            has_moved = True
+        self._task = asyncio.create_task(self._trail(), name="end of a move")
+        return has_moved
 
     def resume_reading(self) -> None:
         """The application has taken enough out."""
@@ -150,6 +153,7 @@ class Migrator:
             self._stay(str(error), newcomer)
         else:
             await self._leave(self._take_over(connection, address))
+        await self._trail()
 
     async def _arrive(self, newcomer: Newcomer, address: Address) -> Connection:
         """A connection that can take over; raises ``ClientError`` if there is none."""
@@ -199,8 +203,12 @@ class Migrator:
                 old.abort()
             self._leaving = None
             self._on_changes(self._session.end_overlap())
-        await asyncio.sleep(_TRAIL_S)
-        self._session.moves.finish()
+
+    async def _trail(self) -> None:
+        """Wait until nothing comes any more that has come before, from this move or the one before."""
+        if self._session.moves.overlap is not None:
+            await asyncio.sleep(_TRAIL_S)
+            self._session.moves.finish()
 
     def _stay(self, reason: str, newcomer: Newcomer) -> None:
         if self._arriving is not None:

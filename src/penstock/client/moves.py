@@ -25,6 +25,8 @@ class Moves:
         """Who takes what the session's connection brings."""
         self.overlap: Overlap | None = None
         self.newcomer: Newcomer | None = None
+        self._former: Overlap | None = None
+        """That of the move before, if it was not over when this one began."""
         self._claimed: dict[int, Inbox] = {}
         """Durable subscriptions of which the old broker will say that they were taken over, by this client itself."""
         self._displaced: dict[int, Inbox] = {}
@@ -44,7 +46,7 @@ class Moves:
 
     def begin(self, order: Migrate, hello: Hello, present: Welcome) -> Newcomer:
         """The broker wants this client to go elsewhere."""
-        self.overlap = Overlap(self._inboxes)
+        self._former, self.overlap = self.overlap, Overlap(self._inboxes)
         self.newcomer = Newcomer(order, hello, present, self._inboxes, self.overlap)
         self.deliver = self.overlap.deliver_old
         return self.newcomer
@@ -52,7 +54,9 @@ class Moves:
     def give_up(self) -> list[Inbox]:
         """The client stays; answers with the durable subscriptions that it has to claim back."""
         newcomer, self.newcomer = self.newcomer, None
-        self.overlap, self.deliver = None, self._inboxes.deliver
+        # The connection of a move before may still repeat what the one before that has brought.
+        self.overlap, self._former = self._former, None
+        self.deliver = self.overlap.deliver_new if self.overlap is not None else self._inboxes.deliver
         displaced, self._displaced = self._displaced, {}
         if newcomer is not None:
             asked = [inbox for inbox in newcomer.asked.values() if newcomer.claims(inbox)]
@@ -65,6 +69,7 @@ class Moves:
         assert newcomer is not None, "nobody is there to take over"
         assert newcomer.welcome is not None, "nobody there has welcomed the client"
         assert self.overlap is not None
+        self._former = None
         self.deliver = self.overlap.deliver_new
         self.forget_claims()
         self.count += 1
