@@ -647,4 +647,20 @@ MUTANTS: Final = (
         "return received.tick >= 0",
         tests=("tests/client/test_overlap.py",),
     ),
+    Mutant(
+        "rescued-unknowing",
+        "a new broker that does not know all positions of a client takes over when the old one is lost",
+        "client/newcomer.py",
+        "return self.is_up and all(map(self._overlap.covers, self.asked.values()))",
+        "return self.is_up",
+        tests=("tests/client/test_newcomer.py",),
+    ),
+    Mutant(
+        "former-move-forgotten",
+        "a client that stays forgets the move before",
+        "client/moves.py",
+        "self.overlap, self._former = self._former, None",
+        "self.overlap = self._former = None",
+        tests=("tests/client/test_overlap.py",),
+    ),
 )
