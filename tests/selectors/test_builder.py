@@ -232,3 +232,8 @@ def test_a_lone_surrogate_is_refused_as_the_parser_does() -> None:
     for use in uses:
         with pytest.raises(MisuseError):
             use()
+
+
+def test_a_pattern_with_too_much_around_its_gaps_is_misuse() -> None:
+    with pytest.raises(MisuseError, match="expected at most 64 characters around the _ between two %, found 66"):
+        attr("a").like("%" + "x_" * 65 + "x%")

@@ -379,3 +379,11 @@ def test_patterns_of_both_sides_are_kept_once_and_in_order() -> None:
     assert isinstance(common, Range)
     assert common.patterns == (other, one)
     assert common.unlike == (LikePattern.parse("q_"),)
+
+
+@given(st.lists(st.one_of(drawn, gridded_with_negated_prefixes), min_size=1, max_size=6))
+def test_the_intersection_of_many_is_that_of_each_with_the_next(many: list[Constraint]) -> None:
+    common: Constraint | None = many[0]
+    for each in many[1:]:
+        common = None if common is None else intersect(common, each)
+    assert intersect(*many) == common

@@ -161,3 +161,35 @@ def test_the_canonical_text_means_the_same(pattern: str, escape: str | None) -> 
 @pytest.mark.parametrize("tail", ["b", "b%", "_b%", "b_%", "a_b%a", "a_" * 4_000 + "b%"])
 def test_a_pattern_made_to_be_slow_is_not(tail: str) -> None:
     assert not LikePattern.parse("%a" * 200 + "%" + tail).matches("a" * 50_000)
+
+
+@given(
+    st.text("aä€😀_", min_size=3, max_size=12).filter(lambda gaps: gaps.strip("_")),
+    st.text("aä€😀", max_size=20),
+    st.integers(0, 3),
+)
+def test_a_segment_tried_at_all_places_at_once_is_found_where_it_first_fits(
+    gaps: str, filling: str, repeats: int
+) -> None:
+    text = "aä€" * 20 + filling * repeats + gaps.replace("_", "x") + filling
+    for pattern in (f"%{gaps}%", f"%{gaps}%a", f"%{gaps}%{gaps}%", f"a%{gaps}x_%"):
+        assert LikePattern.parse(pattern).matches(text) == oracle(pattern, text)
+
+
+@pytest.mark.parametrize("text", ["a" * 100 + "\ud800b", "\0" * 60 + "a\0b", "a" * 200])
+def test_texts_of_odd_characters_are_searched_like_others(text: str) -> None:
+    for pattern in ("%a_a_\ud800%", "%\0_\0_a%", "%a_b_%", "%a__b%", "%a_a_a_a%", "%a_€%"):
+        assert LikePattern.parse(pattern).matches(text) == oracle(pattern, text)
+
+
+def test_a_segment_with_gaps_must_be_short_only_where_it_is_searched_for() -> None:
+    many = "a_" * 65 + "a"
+    for pattern in (many, many + "%", "%" + many, "%" + "a" * 500 + "%", "%" + "a_" * 63 + "a%"):
+        LikePattern.parse(pattern).check_cost()
+    with pytest.raises(ValueError, match="expected at most 64 characters around the _ between two %, found 66"):
+        LikePattern.parse(f"%{many}%").check_cost()
+
+
+@pytest.mark.parametrize(("pattern", "is_searched_for"), [("a%", False), ("%a", False), ("a%b", False), ("%a%", True)])
+def test_only_patterns_with_text_between_two_wildcards_are_searched_for(pattern: str, *, is_searched_for: bool) -> None:
+    assert LikePattern.parse(pattern).is_searched_for == is_searched_for

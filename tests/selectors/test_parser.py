@@ -275,3 +275,17 @@ def test_any_row_of_tokens_is_parsed_or_refused(text: str) -> None:
 def test_no_repetition_exhausts_the_stack(unit: str) -> None:
     for text in (unit * (SELECTOR_CHARS_MAX // len(unit) - 1), unit * 100, unit * 101):
         assert is_parsed_or_refused(text + "a")
+
+
+def test_a_selector_searches_for_a_limited_number_of_different_patterns() -> None:
+    searches = [f"a LIKE '%{number}%'" for number in range(65)]
+    parse_sql(" OR ".join(searches[:64] * 2))
+    parse_sql(" OR ".join(f"a LIKE '{number}%'" for number in range(500)))
+    with pytest.raises(SelectorTooLargeError, match="selector searches for more than 64 LIKE patterns"):
+        parse_sql(" OR ".join(searches))
+
+
+def test_a_pattern_with_too_much_around_its_gaps_is_refused_where_it_stands() -> None:
+    with pytest.raises(SelectorError, match="expected at most 64 characters around the _ between two %") as caught:
+        parse_sql("b = 1 AND a LIKE '%" + "x_" * 65 + "x%'")
+    assert caught.value.position == 17

@@ -133,3 +133,21 @@ def test_a_selector_whose_canonical_text_would_not_be_one_is_too_large() -> None
 def test_a_chained_comparison_does_not_lose_its_first_half_silently() -> None:
     with pytest.raises(MisuseError, match="no truth of its own"):
         _ = 1 < attr("x") < 5
+
+
+def test_selectors_that_together_search_for_too_much_are_too_large() -> None:
+    first, second = (
+        Selector.parse(" OR ".join(f"a LIKE '%{number}%'" for number in range(start, start + 40))) for start in (0, 40)
+    )
+    for combine in (Selector.__and__, Selector.__or__):
+        with pytest.raises(SelectorTooLargeError, match="searches for 80 LIKE patterns, over the limit of 64"):
+            combine(first, second)
+    assert (first | first) == first
+
+
+def test_alternatives_that_would_repeat_too_much_stay_a_test_of_their_own() -> None:
+    shared = " AND ".join(f"c{number} > 1" for number in range(400))
+    selector = Selector.parse(f"(a > 1 OR b > 1) AND (d > 1 OR e > 1) AND (f > 1 OR g > 1) AND {shared}")
+    (conjunction,) = selector.conjunctions
+    assert (len(conjunction.constraints), len(conjunction.residuals)) == (400, 3)
+    assert Selector.parse(str(selector)) == selector

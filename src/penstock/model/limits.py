@@ -21,7 +21,9 @@ __all__ = [
     "SELECTOR_CHARS_MAX",
     "SELECTOR_CONJUNCTIONS_MAX",
     "SELECTOR_DEPTH_MAX",
+    "SELECTOR_GAP_CHARS_MAX",
     "SELECTOR_NODES_MAX",
+    "SELECTOR_SEARCHES_MAX",
     "STRING_CHARS_MAX",
 ]
 
@@ -52,6 +54,10 @@ SELECTOR_NODES_MAX: Final = 16_384
 """Literals, attributes and operators in a selector."""
 SELECTOR_CONJUNCTIONS_MAX: Final = 64
 """Conjunctions a selector may have in normal form; a selector with more is tested as a whole."""
+SELECTOR_GAP_CHARS_MAX: Final = 64
+"""Literal characters between two ``%`` of a LIKE pattern that has ``_`` among them: each costs a pass over the text."""
+SELECTOR_SEARCHES_MAX: Final = 64
+"""Different LIKE patterns in a selector that are searched for within a text, as ``%x%`` is and ``x%`` is not."""
 
 PEER_NAME_CHARS_MAX: Final = 200
 """Characters in the name of a client, a durable subscription, a broker or a pubend."""

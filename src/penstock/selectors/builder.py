@@ -127,7 +127,7 @@ class AttributeTerm(_Operand):
         if not isinstance(pattern, str) or not isinstance(escape, str | None):
             raise MisuseError(f"a pattern and its escape character are texts, not {pattern!r} and {escape!r}")
         try:
-            LikePattern.parse(_encodable(pattern), escape)
+            LikePattern.parse(_encodable(pattern), escape).check_cost()
         except ValueError as error:
             raise MisuseError(f"pattern {pattern!r}: {error}") from None
         return Selector(ast.Like(self._attribute, pattern, escape))

@@ -134,10 +134,11 @@ class Range(NamedTuple):
         self, excluded: set[str | int | float], patterns: set[LikePattern], unlike: set[LikePattern]
     ) -> Range | Values | None:
         """The same bounds with tests beside them, in canonical form."""
-        trimmed = self._less_prefixes({each.prefix for each in unlike if each.is_prefix})
+        prefixes = _prefixes(unlike)
+        trimmed = self._less_prefixes(set(prefixes))
         if trimmed is None:
             return None
-        unlike = {each for each in unlike if trimmed.meets_prefix(each.prefix) and not _is_implied(each, unlike)}
+        unlike = {each for each in unlike if trimmed.meets_prefix(each.prefix) and not _is_implied(each, prefixes)}
         out = {
             _tidy_bound(value)
             for value in excluded
@@ -221,8 +222,13 @@ class Range(NamedTuple):
             return False
         if any(self.contains(value) for value in other.excluded):
             return False
-        return all(pattern in self.patterns for pattern in other.patterns) and all(
-            pattern in self.unlike or not self.meets_prefix(pattern.prefix) or _is_implied(pattern, self.unlike)
+        if not all(pattern in self.patterns for pattern in other.patterns):
+            return False
+        if not other.unlike:
+            return True
+        prefixes = _prefixes(self.unlike)
+        return all(
+            pattern in self.unlike or not self.meets_prefix(pattern.prefix) or _is_implied(pattern, prefixes)
             for pattern in other.unlike
         )
 
@@ -249,8 +255,13 @@ class Range(NamedTuple):
 Constraint: TypeAlias = Null | Exists | Values | Range
 
 
-def intersect(first: Constraint, second: Constraint) -> Constraint | None:
-    """The constraint that demands both, or none if no value can satisfy it."""
+def intersect(first: Constraint, *others: Constraint) -> Constraint | None:
+    """The constraint that demands all of them, or none if no value can satisfy it."""
+    if not others:
+        return first
+    if len(others) > 1:
+        return _intersect_many((first, *others))
+    second = others[0]
     if isinstance(first, Null) or isinstance(second, Null):
         return first if first == second else None
     if isinstance(first, Exists):
@@ -261,7 +272,23 @@ def intersect(first: Constraint, second: Constraint) -> Constraint | None:
         return Values.of(key for key in first.keys if second.contains(value_of(key)))
     if isinstance(second, Values):
         return Values.of(key for key in second.keys if first.contains(value_of(key)))
-    return _overlap(first, second) if first.text == second.text else None
+    return _overlap((first, second)) if first.text == second.text else None
+
+
+def _intersect_many(constraints: tuple[Constraint, ...]) -> Constraint | None:
+    """The same for any number: ranges in one step, since each step costs what all that was joined so far costs."""
+    ranges = tuple(each for each in constraints if isinstance(each, Range))
+    if len({each.text for each in ranges}) > 1:
+        return None
+    common: Constraint | None = _overlap(ranges) if ranges else None
+    if ranges and common is None:
+        return None
+    for each in constraints:
+        if not isinstance(each, Range):
+            common = each if common is None else intersect(common, each)
+            if common is None:
+                return None
+    return common
 
 
 def prefix_end(prefix: str) -> str | None:
@@ -273,18 +300,22 @@ def prefix_end(prefix: str) -> str | None:
     return stem[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)
 
 
-def _overlap(first: Range, second: Range) -> Range | Values | None:
-    lower = second if _starts_later(second, first) else first
-    upper = second if _ends_earlier(second, first) else first
+def _overlap(ranges: tuple[Range, ...]) -> Range | Values | None:
+    lower = upper = ranges[0]
+    for each in ranges[1:]:
+        if _starts_later(each, lower):
+            lower = each
+        if _ends_earlier(each, upper):
+            upper = each
     return Range.of(
-        text=first.text,
+        text=lower.text,
         low=lower.low,
         low_open=lower.low_open,
         high=upper.high,
         high_open=upper.high_open,
-        excluded=first.excluded + second.excluded,
-        patterns=first.patterns + second.patterns,
-        unlike=first.unlike + second.unlike,
+        excluded=[value for each in ranges for value in each.excluded],
+        patterns=[pattern for each in ranges for pattern in each.patterns],
+        unlike=[pattern for each in ranges for pattern in each.unlike],
     )
 
 
@@ -318,9 +349,22 @@ def _tidy_number(key: Key) -> Key:
     return key if isinstance(key, tuple) else _tidy_bound(key)
 
 
-def _is_implied(pattern: LikePattern, unlike: Iterable[LikePattern]) -> bool:
-    """Whether all that is like the pattern is like a mere prefix among the others, too."""
-    return any(each != pattern and each.is_prefix and pattern.prefix.startswith(each.prefix) for each in unlike)
+def _prefixes(unlike: Iterable[LikePattern]) -> dict[str, int]:
+    """The mere prefixes among patterns, with their lengths, shortest first."""
+    return dict(
+        sorted(((each.prefix, len(each.prefix)) for each in unlike if each.is_prefix), key=lambda each: each[1])
+    )
+
+
+def _is_implied(pattern: LikePattern, prefixes: dict[str, int]) -> bool:
+    """Whether all that is like the pattern is like one of these mere prefixes, too, other than itself."""
+    own = pattern.prefix
+    # By length, of which there are few, and not by prefix.
+    return any(
+        own[:length] in prefixes and not (pattern.is_prefix and length == len(own))
+        for length in dict.fromkeys(prefixes.values())
+        if length <= len(own)
+    )
 
 
 def _pattern_rank(pattern: LikePattern) -> str:

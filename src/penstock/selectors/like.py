@@ -1,23 +1,66 @@
 """Matches text against LIKE patterns, in time that no pattern can blow up (SQL-92 section 8.5).
 
 The pattern is cut at each ``%`` into segments. The first and the last segment have fixed places; each one between is
-taken at the first place where it fits, which is never worse than a later place, so nothing is ever tried twice: a
-match costs at most the length of the text times the length of the pattern, and where that would be a loop in Python,
-bits of long integers do the inner one.
+taken at the first place where it fits, which is never worse than a later place, so nothing is ever tried twice. A
+segment without ``_`` is found by ``str.find``. One with ``_`` is tried at a few places, then at all places at once: an
+integer has a bit for each character of the text, and each literal character of the segment costs one shift of it.
 """
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import groupby
 from typing import Final, TypeAlias
+
+from penstock.model.limits import SELECTOR_GAP_CHARS_MAX
 
 __all__ = ["LikePattern", "Wildcard"]
 
 _ESCAPE: Final = "\\"
-_PIECES_TRIED_MAX: Final = 8
-"""Literals between ``_`` up to which trying them place by place beats counting in bits."""
+_PLACES_TRIED_MAX: Final = 16
+"""Places up to which trying a segment one by one beats preparing the whole text."""
+_TEXTS_KEPT_MAX: Final = 4
+"""Prepared texts to keep: the patterns of many subscriptions meet the same message one after the other."""
+_CHARS_KEPT_MAX: Final = 128
+"""Characters of a prepared text to keep; each takes an eighth of the text's length."""
+
+
+class _Places:
+    """Where each character stands in a text: an integer whose highest bit is the text's first character."""
+
+    def __init__(self, text: str) -> None:
+        self.chars: Final = len(text)
+        if text.isascii():
+            self._planes = [text.encode()]
+        else:
+            data = text.encode("utf-32-le", "surrogatepass")
+            self._planes = [data[plane::4] for plane in range(3)]
+        self._found: dict[str, int] = {}
+
+    def of(self, char: str) -> int:
+        """The bits of this character."""
+        bits = self._found.get(char)
+        if bits is None:
+            if len(self._found) >= _CHARS_KEPT_MAX:
+                self._found.clear()
+            bits = self._found[char] = self._find(char)
+        return bits
+
+    def _find(self, char: str) -> int:
+        code = char.encode("utf-32-le", "surrogatepass")
+        if any(code[len(self._planes) :]):
+            return 0
+        bits = -1
+        for plane, byte in zip(self._planes, code, strict=False):
+            bits &= int(plane.translate(b"0" * byte + b"1" + b"0" * (255 - byte)), 2)
+        return bits
+
+
+@lru_cache(maxsize=_TEXTS_KEPT_MAX)
+def _places(text: str) -> _Places:
+    return _Places(text)
 
 
 class Wildcard(enum.Enum):
@@ -49,30 +92,25 @@ class _Segment:
         at = text.find(first, start, end)
         if len(self.pieces) == 1:
             return at if at <= last_start else -1
-        if len(self.pieces) > _PIECES_TRIED_MAX:
-            return self._find_bitwise(text, start, end)
-        while 0 <= at <= last_start:
+        for _ in range(_PLACES_TRIED_MAX):
+            if not 0 <= at <= last_start:
+                return -1
             if self.fits(text, at):
                 return at
             at = text.find(first, at + 1, end)
-        return -1
+        return self._find_everywhere(text, at, last_start) if 0 <= at <= last_start else -1
 
-    def _find_bitwise(self, text: str, start: int, end: int) -> int:
-        """The same with a bit for each character of the segment: set if the text so far ends in what leads there."""
-        masks: dict[str, int] = {}
-        wild = (1 << self.chars) - 1
+    def _find_everywhere(self, text: str, start: int, last_start: int) -> int:
+        """The same by a bit for each place, which stays set as long as the segment may begin there."""
+        places = _places(text)
+        fitting = (1 << (places.chars - start)) - 1
         for offset, literal in self.pieces:
-            wild ^= ((1 << len(literal)) - 1) << offset
-        # Made anew for each search: kept, they could take hundreds of times the memory of the pattern.
-        for offset, literal in self.pieces:
-            for place, char in enumerate(literal, offset):
-                masks[char] = masks.get(char, wild) | 1 << place
-        state, complete = 0, 1 << (self.chars - 1)
-        for at in range(start, end):
-            state = (state << 1 | 1) & masks.get(text[at], wild)
-            if state >= complete:
-                return at + 1 - self.chars
-        return -1
+            for distance, char in enumerate(literal, offset):
+                fitting &= places.of(char) << distance
+                if not fitting:
+                    return -1
+        at = places.chars - fitting.bit_length()
+        return at if at <= last_start else -1
 
 
 @dataclass(slots=True, frozen=True)
@@ -110,6 +148,20 @@ class LikePattern:
     def of_prefix(cls, prefix: str) -> LikePattern:
         """The pattern of the texts that start so."""
         return cls((prefix, Wildcard.ANY))
+
+    def check_cost(self) -> None:
+        """``ValueError`` if a segment between two ``%`` has so much between ``_`` that a search is too slow."""
+        for segment in self._segments[1:-1]:
+            chars = sum(len(literal) for _, literal in segment.pieces)
+            if len(segment.pieces) > 1 and chars > SELECTOR_GAP_CHARS_MAX:
+                raise ValueError(
+                    f"expected at most {SELECTOR_GAP_CHARS_MAX} characters around the _ between two %, found {chars:,}"
+                )
+
+    @property
+    def is_searched_for(self) -> bool:
+        """Whether a match has to look through the text, and not at its ends only."""
+        return len(self._segments) > 2
 
     def matches(self, text: str) -> bool:
         """Whether the whole text fits the pattern."""

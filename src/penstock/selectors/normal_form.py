@@ -17,9 +17,10 @@ from typing import Final, TypeAlias
 from penstock.model.limits import SELECTOR_CHARS_MAX, SELECTOR_CONJUNCTIONS_MAX
 from penstock.model.values import Attributes
 from penstock.selectors import ast
-from penstock.selectors.constraint import Constraint, intersect
+from penstock.selectors.constraint import Constraint, Range, intersect
 from penstock.selectors.evaluate import Evaluation, compile_condition
 from penstock.selectors.leaves import FALSE, TRUE, fold, leaf_of, opposite
+from penstock.selectors.like import LikePattern
 from penstock.selectors.printer import condition_text, constraint_texts
 
 __all__ = ["Conjunction", "Residual", "normalise"]
@@ -92,6 +93,17 @@ class Conjunction:
         """The attributes it speaks of."""
         return set(self.constraints).union(*(_names(each.condition) for each in self.residuals))
 
+    def searches(self) -> set[tuple[str, LikePattern]]:
+        """The patterns that are searched for within an attribute's text."""
+        likes = [
+            (name, pattern)
+            for name, each in self.constraints.items()
+            if isinstance(each, Range)
+            for pattern in each.patterns + each.unlike
+        ]
+        likes += [like for each in self.residuals for like in _likes(each.condition)]
+        return {(name, pattern) for name, pattern in likes if pattern.is_searched_for}
+
     def matches(self, attributes: Attributes) -> bool:
         """Whether the conjunction is true of these attributes."""
         get = attributes.get
@@ -114,6 +126,8 @@ _Part: TypeAlias = tuple[dict[str, Constraint], tuple[Residual, ...]]
 """A conjunction in the making."""
 
 _EVERYTHING: Final[_Part] = ({}, ())
+_CONSTRAINTS_MAX: Final = SELECTOR_CHARS_MAX // 8
+"""Constraints in all conjunctions of a selector: more are not worth making, since the text would be too long."""
 
 
 def normalise(condition: ast.Condition) -> tuple[Conjunction, ...]:
@@ -194,16 +208,24 @@ def _expand(condition: ast.Condition, limit: int | None) -> list[_Part]:
 
 def _expand_and(operands: tuple[ast.Condition, ...], limit: int | None) -> list[_Part]:
     parts = [_expand(each, limit) for each in operands]
-    if _too_many(prod([len(part) for part in parts]), limit):
-        # All alternatives stay residual, not just those that overflow: so the canonical text, parsed again, meets
-        # the same decision.
-        parts = [part if len(part) <= 1 else [_residual(each)] for each, part in zip(operands, parts, strict=True)]
     if not all(parts):
         return []
-    products = [_EVERYTHING]
+    # What all products share is joined once, not once for each of them.
+    shared = _all_of([part[0] for part in parts if len(part) == 1])
+    if shared is None:
+        return []
+    count = prod([len(part) for part in parts])
+    if _too_many(count, limit) or _too_long(count, shared, limit):
+        # All alternatives stay residual, not just those that overflow: so the canonical text, parsed again, meets
+        # the same decision.
+        residuals = [_residual(each) for each, part in zip(operands, parts, strict=True) if len(part) > 1]
+        joined = _all_of([shared, *residuals])
+        return [] if joined is None else [joined]
+    products = [shared]
     for part in parts:
-        combined = [_both(product, each) for product in products for each in part]
-        products = [each for each in combined if each is not None]
+        if len(part) > 1:
+            combined = [_both(product, each) for product in products for each in part]
+            products = [each for each in combined if each is not None]
     return products
 
 
@@ -211,6 +233,31 @@ def _too_many(count: int, limit: int | None) -> bool:
     if limit is None and count > SELECTOR_CONJUNCTIONS_MAX:
         raise _ExplosionError
     return limit is not None and count > limit
+
+
+def _too_long(count: int, shared: _Part, limit: int | None) -> bool:
+    """Whether the products would repeat what they share until they are too long for the text of a selector."""
+    too_long = count > 1 and count * len(shared[0]) > _CONSTRAINTS_MAX
+    if too_long and limit is None:
+        raise _ExplosionError
+    return too_long
+
+
+def _all_of(parts: list[_Part]) -> _Part | None:
+    """The conjunction of them all, or none if nothing can satisfy it; in time that is not quadratic in their number."""
+    if len(parts) <= 1:
+        return parts[0] if parts else _EVERYTHING
+    by_name: dict[str, list[Constraint]] = {}
+    for constraints, _ in parts:
+        for name, constraint in constraints.items():
+            by_name.setdefault(name, []).append(constraint)
+    merged: dict[str, Constraint] = {}
+    for name, each in by_name.items():
+        common = intersect(*each)
+        if common is None:
+            return None
+        merged[name] = common
+    return merged, tuple(residual for _, residuals in parts for residual in residuals)
 
 
 def _both(first: _Part, second: _Part) -> _Part | None:
@@ -254,3 +301,15 @@ def _names(node: ast.Condition | ast.Term) -> set[str]:
             return {attribute.name}
         case _:
             return set()
+
+
+def _likes(condition: ast.Condition) -> list[tuple[str, LikePattern]]:
+    match condition:
+        case ast.And(operands) | ast.Or(operands):
+            return [like for each in operands for like in _likes(each)]
+        case ast.Not(operand):
+            return _likes(operand)
+        case ast.Like(attribute, pattern, escape):
+            return [(attribute.name, LikePattern.parse(pattern, escape))]
+        case _:
+            return []

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from penstock.model.limits import INTEGER_MIN, SELECTOR_DEPTH_MAX, SELECTOR_NODES_MAX
+from penstock.model.limits import INTEGER_MIN, SELECTOR_DEPTH_MAX, SELECTOR_NODES_MAX, SELECTOR_SEARCHES_MAX
 from penstock.model.values import Scalar
 from penstock.selectors.ast import (
     And,
@@ -74,11 +74,12 @@ def parse_sql(text: str) -> Condition:
 class _Parser:
     """Walks over the tokens once; knows the height of the node built last and the number of nodes so far."""
 
-    __slots__ = ("_at", "_height", "_nesting", "_nodes", "_text", "_tokens")
+    __slots__ = ("_at", "_height", "_nesting", "_nodes", "_searches", "_text", "_tokens")
 
     def __init__(self, text: str, tokens: list[Token]) -> None:
         self._text, self._tokens = text, tokens
         self._at = self._height = self._nesting = self._nodes = 0
+        self._searches: dict[tuple[str, LikePattern], None] = {}
 
     def selector(self) -> Condition:
         condition = self._as_condition(self._expression(_OR), 0)
@@ -264,9 +265,15 @@ class _Parser:
                 self._at -= 1
                 raise self._unexpected("one character in quotes")
         try:
-            LikePattern.parse(pattern, escape)
+            like = LikePattern.parse(pattern, escape)
+            like.check_cost()
         except ValueError as error:
             raise self._error(str(error), pattern_at) from None
+        if like.is_searched_for:
+            self._searches[attribute.name, like] = None
+            if len(self._searches) > SELECTOR_SEARCHES_MAX:
+                problem = f"selector searches for more than {SELECTOR_SEARCHES_MAX} LIKE patterns"
+                raise SelectorTooLargeError(problem, self._text, self._tokens[pattern_at][2])
         self._built(height=1, nodes=2, at=at)
         return Like(attribute, pattern, escape)
 

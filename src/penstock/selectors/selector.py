@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from penstock.model.errors import MisuseError
-from penstock.model.limits import SELECTOR_CHARS_MAX
+from penstock.model.limits import SELECTOR_CHARS_MAX, SELECTOR_SEARCHES_MAX
 from penstock.model.values import Attributes
 from penstock.selectors import ast
 from penstock.selectors.errors import SelectorTooLargeError
@@ -45,6 +45,18 @@ class Selector:
         if len(self._text) > SELECTOR_CHARS_MAX:
             problem = f"selector of {len(self._text):,} characters, over the limit of {SELECTOR_CHARS_MAX:,},"
             raise SelectorTooLargeError(problem, self._text, SELECTOR_CHARS_MAX)
+        # Nearly no selector has as many patterns, whatever their kind, and needs a closer look.
+        if self._text.count(" LIKE ") > SELECTOR_SEARCHES_MAX:
+            self._check_searches()
+
+    def _check_searches(self) -> None:
+        # Different ones, since the normal form repeats what the text says once.
+        searches = set().union(*(each.searches() for each in self.conjunctions))
+        if len(searches) > SELECTOR_SEARCHES_MAX:
+            problem = (
+                f"selector searches for {len(searches):,} LIKE patterns, over the limit of {SELECTOR_SEARCHES_MAX},"
+            )
+            raise SelectorTooLargeError(problem, self._text, self._text.find(" LIKE ") + 1)
 
     @staticmethod
     def parse(text: str) -> Selector:
