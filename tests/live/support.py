@@ -170,13 +170,17 @@ class FakeBroker:
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
         self.last_ms = 0
+        self.source = ""
+        self.strangers: list[int] = []
         self.outboxes: dict[int, Outbox] = {}
         self.answers: list[Effect] = []
         self.deadline_ms: int | None = None
         self.on_receive: Callable[[int, list[Frame]], Sequence[Effect]] = lambda _connection, _frames: []
 
-    def connect(self, connection: int, *, now_ms: int, dialled: str = "", certificate: str = "") -> list[Effect]:
-        self.last_ms = now_ms
+    def connect(
+        self, connection: int, *, now_ms: int, dialled: str = "", certificate: str = "", source: str = ""
+    ) -> list[Effect]:
+        self.last_ms, self.source = now_ms, source
         self.asked.append(("connect", connection, dialled, certificate))
         self.outboxes[connection] = Outbox(control_bytes_max=2**20, data_bytes_max=2**26)
         return self._answer()
@@ -185,6 +189,9 @@ class FakeBroker:
         self.last_ms = now_ms
         self.asked.append(("receive", connection, frames))
         return [*self.on_receive(connection, frames), *self._answer()]
+
+    def knows(self, connection: int) -> bool:
+        return connection not in self.strangers
 
     def disconnect(self, connection: int, *, now_ms: int) -> list[Effect]:
         self.last_ms = now_ms

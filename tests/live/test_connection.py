@@ -10,16 +10,17 @@ import pytest
 
 from live.support import framed, run, until
 from penstock.broker.codec import FrameReader, encode_frame
-from penstock.broker.frames import Deliver, Frame, Goodbye, Heartbeat, Hello
+from penstock.broker.frames import Deliver, Frame, Goodbye, Heartbeat, Hello, Subscribe
 from penstock.broker.outbox import Outbox
 from penstock.live.connection import (
-    FIRST_FRAME_BYTES_MAX,
     WATER_BYTES_MAX,
     WATER_BYTES_MIN,
     WATER_BYTES_START,
     Connection,
 )
 from penstock.live.counters import Counters
+from penstock.live.slicing import FIRST_FRAME_BYTES_MAX
+from penstock.live.turns import TURN_S, Turns, Worker
 
 HELLO = Hello(1, "client", "c", "test")
 
@@ -63,18 +64,44 @@ class Transport(asyncio.Transport):
     def abort(self) -> None:
         self.calls.append("abort")
 
+    def pause_reading(self) -> None:
+        self.calls.append("pause")
+
+    def resume_reading(self) -> None:
+        self.calls.append("resume")
+
     def frames(self) -> list[Frame]:
         return list(FrameReader().feed(b"".join(self.written)))
 
 
+class QuietTurns(Turns):
+    """Turns that end when the test wants it, by a clock that each look moves on."""
+
+    def __init__(self) -> None:
+        self.now_s, self.step_s = 0.0, 0.0
+        self.wakes = 0
+        super().__init__(give_up=lambda _worker, error: pytest.fail(str(error)), on_end=lambda: None, clock=self.tick)
+
+    def tick(self) -> float:
+        self.now_s += self.step_s
+        return self.now_s
+
+    def wake(self, worker: Worker) -> None:
+        self.wakes += 1
+
+    def end_later(self) -> None:
+        pass
+
+
 class Node:
-    """Keeps what the connection tells, and flushes at once when asked to."""
+    """Keeps what the connection tells, and knows everybody from its first frame on."""
 
     def __init__(self) -> None:
         self.counters = Counters()
+        self.turns = QuietTurns()
+        self.knows = True
         self.batches: list[list[Frame]] = []
         self.told: list[Any] = []
-        self.woken = 0
 
     def on_made(self, connection: Connection) -> None:
         connection.outbox = Outbox(control_bytes_max=2**20, data_bytes_max=2**26)
@@ -82,15 +109,14 @@ class Node:
 
     def on_frames(self, connection: Connection, frames: list[Frame]) -> None:
         self.batches.append(frames)
+        if self.knows:
+            connection.know()
 
     def on_broken(self, connection: Connection, reason: str) -> None:
         self.told.append(("broken", reason))
 
     def on_lost(self, connection: Connection, *, is_news: bool) -> None:
         self.told.append(("lost", is_news))
-
-    def wake(self, connection: Connection) -> None:
-        self.woken += 1
 
 
 def made(*, half_closes: bool = True) -> tuple[Connection, Node, Transport]:
@@ -114,9 +140,9 @@ def test_what_arrives_at_once_is_one_batch() -> None:
     data = encode_frame(HELLO) + encode_frame(Heartbeat()) * 3
     connection.data_received(data[:-2])
     connection.data_received(data[-2:])
-    assert node.batches == [[HELLO, Heartbeat(), Heartbeat()], [Heartbeat()]]
+    assert node.batches == [[HELLO], [Heartbeat(), Heartbeat()], [Heartbeat()]]
     assert (node.counters.frames_in, node.counters.bytes_in) == (4, len(data))
-    assert connection.peer == "127.0.0.1:5"
+    assert (connection.peer, connection.source) == ("127.0.0.1:5", "127.0.0.1")
 
 
 def test_what_is_no_frame_ends_the_connection_with_a_reason() -> None:
@@ -135,19 +161,73 @@ def test_what_is_no_frame_ends_the_connection_with_a_reason() -> None:
     run(scenario())
 
 
-def test_the_first_frame_must_be_small_and_the_next_may_be_large() -> None:
+def test_frames_must_be_small_until_the_peer_is_known() -> None:
     async def scenario() -> None:
         large = encode_frame(Deliver(0, 1, b"", b"x" * FIRST_FRAME_BYTES_MAX))
-        connection, node, transport = made()
-        connection.data_received(large[:100])
-        assert node.told[-1][0] == "broken"
-        assert transport.calls == ["eof"]
-        connection.connection_lost(None)
+        for before in (b"", encode_frame(Heartbeat()), encode_frame(HELLO) * 3):
+            connection, node, transport = made()
+            node.knows = False
+            connection.data_received(before)
+            connection.data_received(large[:100])
+            assert node.told[-1][0] == "broken"
+            assert transport.calls == ["eof"]
+            connection.connection_lost(None)
         connection, node, _ = made()
         connection.data_received(encode_frame(HELLO) + large)
-        assert [len(batch) for batch in node.batches] == [2]
+        assert [len(batch) for batch in node.batches] == [1, 1]
 
     run(scenario())
+
+
+def test_what_comes_before_the_transport_waits_for_it() -> None:
+    node, transport = Node(), Transport()
+    connection = Connection(1, node)
+    connection.data_received(encode_frame(HELLO) + encode_frame(Heartbeat()))
+    assert node.batches == []
+    connection.connection_made(transport)
+    assert node.batches == [[HELLO], [Heartbeat()]]
+
+
+def test_frames_that_take_too_long_wait_for_later_turns_and_nothing_is_read_meanwhile() -> None:
+    connection, node, transport = made()
+    connection.data_received(encode_frame(HELLO))
+    node.turns.end()
+    node.turns.step_s = 2 * TURN_S
+    subscribes = [Subscribe(number, "x > 1" + " " * 16_000) for number in range(5)]
+    connection.data_received(b"".join(map(encode_frame, subscribes[:3])))
+    assert node.batches[1:] == [subscribes[:2]]
+    assert transport.calls == ["pause"]
+    connection.data_received(b"".join(map(encode_frame, subscribes[3:])))
+    for handled in (3, 4, 5):
+        assert node.turns.behind == 1
+        node.turns.end()
+        assert [frame for batch in node.batches[1:] for frame in batch] == subscribes[:handled]
+    node.turns.end()
+    assert node.turns.behind == 0
+    assert transport.calls == ["pause", "resume"]
+
+
+def test_a_connection_that_took_too_long_waits_when_the_turn_is_spent() -> None:
+    connection, node, transport = made()
+    node.turns.step_s = 2 * TURN_S
+    connection.data_received(encode_frame(HELLO))
+    connection.data_received(encode_frame(Heartbeat()))
+    assert node.batches == [[HELLO]]
+    node.turns.step_s = 0.0
+    node.turns.end()
+    assert node.batches == [[HELLO], [Heartbeat()]]
+    assert transport.calls == ["pause", "resume"]
+
+
+def test_what_waits_is_dropped_when_the_connection_ends() -> None:
+    connection, node, _ = made()
+    connection.data_received(encode_frame(HELLO))
+    node.turns.step_s = 2 * TURN_S
+    connection.data_received(encode_frame(Subscribe(1, "x > 1" + " " * 9_000)) * 5)
+    handled = len(node.batches)
+    connection.connection_lost(None)
+    node.turns.end()
+    assert len(node.batches) == handled
 
 
 def test_all_that_waits_is_one_write_and_control_comes_first() -> None:
@@ -169,7 +249,7 @@ def test_much_data_is_written_in_turns() -> None:
         outbox_of(connection).push_data(deliver(WATER_BYTES_START // 2))
     connection.flush()
     assert [type(frame) for frame in transport.frames()] == [Deliver, Deliver]
-    assert node.woken == 1
+    assert node.turns.wakes == 1
 
 
 @pytest.mark.parametrize(
@@ -239,7 +319,7 @@ def test_control_overtakes_the_data_that_waits_for_the_transport() -> None:
     assert transport.written == []
     outbox_of(connection).push_control(HELLO)
     connection.resume_writing()
-    assert node.woken == 1
+    assert node.turns.wakes == 1
     connection.flush()
     assert [type(frame) for frame in transport.frames()] == [Hello, Deliver]
 
@@ -267,7 +347,7 @@ def test_who_is_refused_while_closing_is_told_the_last_word_only_once() -> None:
     async def scenario() -> None:
         connection, node, transport = made()
         connection.close()
-        assert node.woken == 1
+        assert node.turns.wakes == 1
         connection.refuse("internal", "a bug")
         connection.refuse("internal", "another")
         assert transport.frames() == [Goodbye("internal", "a bug")]

@@ -34,7 +34,8 @@ def test_frames_go_to_the_broker_and_its_answers_come_back(plain: bool) -> None:
             peer.send(HELLO, Goodbye("a", "b"))
             await peer.get(Goodbye)
             assert peer.heard == [HELLO, Goodbye("a", "b")]
-            assert broker.asked[:2] == [("connect", 1, "", ""), ("receive", 1, peer.heard)]
+            assert broker.asked[:3] == [("connect", 1, "", ""), *(("receive", 1, [each]) for each in peer.heard)]
+            assert broker.source == "127.0.0.1"
             await peer.close()
             await until(lambda: broker.count("disconnect") == 1)
             assert node.counters.open_connections == 0

@@ -72,6 +72,7 @@ async def attacked(data: bytes, overlay: Overlay | None = None) -> tuple[Goodbye
         (HELLO + encode_frame(LinkState("b2", 1, 1, ())), "LinkState from a client"),
         (HELLO + encode_frame(Publish(5, [])), "message 5 follows 0"),
         (HELLO + encode_frame(Publish(1, [b"not a body"])), "body of 10 bytes"),
+        (encode_frame(Heartbeat()) + struct.pack(">IB", 9_000_000, 0), "Heartbeat from a stranger"),
         (encode_frame(Publish(1, [])), "Publish from a stranger"),
         (encode_frame(Subscribe(1, "x > 1")), "Subscribe from a stranger"),
     ],
@@ -208,5 +209,41 @@ def test_a_quiet_connection_is_kept_alive_from_both_sides() -> None:
             assert not peer.is_over
             assert len(peer.all(Welcome)) == 1
             await peer.close()
+
+    run(scenario())
+
+
+def test_wrong_tokens_are_answered_later_and_later_and_right_ones_at_once() -> None:
+    async def scenario() -> None:
+        overlay = replace(lone(), access=Access({"feed": HUSH}))
+        async with BrokerNode(overlay, "b1") as node:
+            loop = asyncio.get_running_loop()
+            guessers = [await FramePeer.dial(node.address) for _ in range(4)]
+            began_s = loop.time()
+            for each in guessers:
+                each.send(Hello(PROTOCOL_VERSION, "client", "feed", "test", credential="wrong"))
+            await (await FramePeer.client(node.address, "feed", credential=HUSH)).close()
+            for each in guessers:
+                assert await each.over() == Goodbye("refused", "authentication failed")
+            # At once, then after 100, 200 and 400 ms, one behind the other.
+            assert loop.time() - began_s > 0.69
+
+    run(scenario())
+
+
+def test_the_oldest_strangers_make_room_for_those_who_say_who_they_are() -> None:
+    async def scenario() -> None:
+        overlay = lone()
+        place = replace(overlay.brokers["b1"], tunables={"strangers_max": 3})
+        async with BrokerNode(replace(overlay, brokers={"b1": place}), "b1") as node:
+            strangers = [await FramePeer.dial(node.address) for _ in range(8)]
+            for each in strangers[:5]:
+                goodbye = await each.over()
+                assert goodbye is not None
+                assert goodbye.code == "full"
+            client = await FramePeer.client(node.address)
+            await client.subscribe(1, "x > 0")
+            assert node.status()["broker"]["strangers"] == 2
+            await client.close()
 
     run(scenario())

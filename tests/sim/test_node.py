@@ -36,7 +36,12 @@ class Core:
         self.answer: list[Effect] = []
         self.is_sound = True
 
-    def connect(self, connection: int, *, now_ms: int, dialled: str = "", certificate: str = "") -> list[Effect]:
+    def knows(self, connection: int) -> bool:
+        return True
+
+    def connect(
+        self, connection: int, *, now_ms: int, dialled: str = "", certificate: str = "", source: str = ""
+    ) -> list[Effect]:
         self.outboxes[connection] = Outbox(control_bytes_max=1 << 20, data_bytes_max=1 << 20)
         return self.hear("connect", connection, dialled, now_ms)
 

@@ -8,11 +8,12 @@ shells run it: ``live`` with sockets and clocks, ``sim`` in virtual time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from penstock.ajil.settings import LimitSettings
 from penstock.balancing.metrics import HostFigures
 from penstock.broker import frames as f
+from penstock.broker.admission import Admission
 from penstock.broker.congestion import Congestion
 from penstock.broker.connections import Connections
 from penstock.broker.deadlines import earliest
@@ -23,7 +24,7 @@ from penstock.broker.errors import ProtocolError
 from penstock.broker.figures import Figures
 from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.handlers import Handler, client_handlers, link_handlers, only, stream_handlers, trace_handlers
-from penstock.broker.intake import Intake
+from penstock.broker.intake import CREDIT_CHECK_MS, Intake
 from penstock.broker.limiter import Limiter
 from penstock.broker.log_desk import LogDesk
 from penstock.broker.mechanism import Mechanism
@@ -33,10 +34,11 @@ from penstock.broker.neighbourhood import Neighbourhood
 from penstock.broker.operating import Operation, Operator
 from penstock.broker.outbox import Outbox
 from penstock.broker.own_mechanisms import OwnMechanisms
-from penstock.broker.peers import Peer, PeerKind
+from penstock.broker.peers import Farewell, Peer, PeerKind
 from penstock.broker.readiness import Readiness
 from penstock.broker.rooms import Rooms
 from penstock.broker.settings import BrokerSettings
+from penstock.broker.strangers import Strangers
 from penstock.broker.trace_desk import TraceDesk
 from penstock.broker.viewing import View
 from penstock.model.errors import PeerError
@@ -44,9 +46,6 @@ from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
 
 __all__ = ["Broker"]
-
-_CREDIT_CHECK_MS: Final = 10
-"""How often a broker that holds publishers back looks whether it may stop doing so."""
 
 
 class Broker:
@@ -66,6 +65,7 @@ class Broker:
         self.settings, self.rooms = rooms.settings, rooms
         self._connections, self._topology, self._filters = rooms.connections, rooms.topology, rooms.filters
         self._subscribers, self._router, self._tracker = rooms.subscribers, rooms.router, rooms.tracker
+        self._strangers = Strangers(rooms.settings)
         self._readiness = Readiness(wait_ms=settings.subscribe_wait_ms)
         self._guaranteed = Guaranteed(rooms, rng, recovered)
         self._desk = Desk(rooms, self._readiness, self._guaranteed, incarnation=incarnation)
@@ -89,14 +89,26 @@ class Broker:
         self._beat_ms: int | None = None
         self._credit_ms: int | None = None
         timed = (self._readiness, self._intake, self._guaranteed, self._congestion, self._mechanisms, self._log_desk)
-        timed_too = (self._trace_desk, self._tracker, self.migrations, self._operator)
+        timed_too = (self._trace_desk, self._tracker, self.migrations, self._operator, self._strangers)
         self._deadlines = [each.next_deadline for each in (*timed, *timed_too)]
         self._subscribed, self.malformed = False, 0
+        self._handlers = self._all_handlers(rooms)
+
+    def _all_handlers(self, rooms: Rooms) -> dict[type, Handler]:
         asked_by_clients = (self._guaranteed, self._log_desk, self._neighbourhood, self.migrations)
-        self._handlers: dict[type, Handler] = {
-            f.Hello: self._on_hello,
-            f.LinkProof: only(PeerKind.STRANGER, self._on_proof),
-            f.Heartbeat: lambda _peer, _frame, _now_ms: None,
+        admission = Admission(
+            self.settings.name,
+            self._strangers,
+            self._desk,
+            self._neighbourhood,
+            is_draining=lambda: self._operator.is_draining,
+            link_up=self._link_up,
+            end=self._end_all,
+        )
+        return {
+            f.Hello: admission.on_hello,
+            f.LinkProof: only(PeerKind.STRANGER, admission.on_proof),
+            f.Heartbeat: lambda peer, _frame, _now_ms: self._strangers.on_heartbeat(peer),
             f.Goodbye: lambda peer, _frame, now_ms: self._forget(peer, now_ms, told=True),
             f.Subscribe: only(PeerKind.CLIENT, self._on_subscribe),
             f.StatusRequest: only(PeerKind.CLIENT, View(rooms, self._figures, self._guaranteed).on_request),
@@ -124,10 +136,13 @@ class Broker:
 
     # --- stimuli
 
-    def connect(self, connection: int, *, now_ms: int, dialled: str = "", certificate: str = "") -> list[Effect]:
+    def connect(
+        self, connection: int, *, now_ms: int, dialled: str = "", certificate: str = "", source: str = ""
+    ) -> list[Effect]:
         """A transport exists: to the neighbour that was dialled, or from somebody who will say who it is."""
         self._guaranteed.begin_turn(now_ms=now_ms)
         peer = self._connections.open(connection, dialled=dialled, certificate=certificate, now_ms=now_ms)
+        peer.source = source
         if self._beat_ms is None:
             self._beat_ms = now_ms + self.settings.heartbeat_ms
         limit = self.settings.connections_max
@@ -135,6 +150,8 @@ class Broker:
             self._end(peer, "full", f"this broker has its limit of {limit:,} connections", now_ms)
         elif dialled:
             self._neighbourhood.say_hello(peer)
+        else:
+            self._end_all(self._strangers.enter(peer), now_ms)
         return self._finish(now_ms)
 
     def receive(self, connection: int, frames: list[f.Frame], *, now_ms: int) -> list[Effect]:
@@ -203,8 +220,7 @@ class Broker:
     def apply(self, settings: BrokerSettings, *, now_ms: int) -> list[Effect]:
         """The operator changed something; raises ``SettingsError``, and changes nothing, if that needs a new start."""
         self._guaranteed.begin_turn(now_ms=now_ms)
-        for peer, code, reason in self._membership.apply(settings):
-            self._end(peer, code, reason, now_ms)
+        self._end_all(self._membership.apply(settings), now_ms)
         self._congestion.tune(now_ms=now_ms)
         self._mechanisms.tune(now_ms=now_ms)
         self._membership.sweep()
@@ -247,6 +263,7 @@ class Broker:
             for peer in self._connections.beat(now_ms=now_ms):
                 self._end(peer, "silent", "nothing was heard for too long", now_ms)
             self._membership.sweep()
+        self._end_all(self._strangers.on_deadline(now_ms=now_ms), now_ms)
         self._intake.on_deadline(now_ms=now_ms)
         # A query that overtakes the silence spoken in the same turn would make everybody look as late as that.
         self._intake.before_rates()
@@ -278,6 +295,10 @@ class Broker:
         """Who is connected, for those who test it."""
         return self._connections
 
+    def knows(self, connection: int) -> bool:
+        """Whether the other end has proved who it is."""
+        return self._connections.knows(connection)
+
     def outbox(self, connection: int) -> Outbox:
         """What waits for a connection."""
         return self._connections.outbox(connection)
@@ -294,36 +315,6 @@ class Broker:
             peer.outbox.check_invariants()
 
     # --- who comes, and what they ask that concerns several rooms
-
-    def _on_hello(self, peer: Peer, hello: f.Hello, now_ms: int) -> None:
-        if peer.kind is not PeerKind.STRANGER or peer.greeting is not None:
-            raise ProtocolError("a second hello")
-        problem: str | None
-        if hello.version != f.PROTOCOL_VERSION:
-            problem = f"protocol version {hello.version} is not {f.PROTOCOL_VERSION}"
-        elif hello.role == "client" and self._operator.is_draining:
-            # Not refused for good: it is welcome at any other broker.
-            self._end(peer, "draining", f"broker {self.settings.name} is about to stop", now_ms)
-            return
-        elif hello.role == "client" and not peer.dialled:
-            problem = self._desk.admit(peer, hello, now_ms=now_ms)
-            if problem is None and (former := self._desk.succeed(peer)) is not None:
-                self._end(former, "replaced", "the publisher has connected anew", now_ms)
-        elif hello.role == "broker":
-            problem = self._neighbourhood.greet(peer, hello)
-            if problem is None and peer.greeting is None:
-                self._link_up(peer, hello.name, now_ms)
-        else:
-            problem = f"role {hello.role!r} is not expected here"
-        if problem is not None:
-            self._end(peer, "refused", problem, now_ms)
-
-    def _on_proof(self, peer: Peer, frame: f.LinkProof, now_ms: int) -> None:
-        problem = self._neighbourhood.on_proof(peer, frame)
-        if problem is not None:
-            self._end(peer, "refused", problem, now_ms)
-        elif peer.greeting is not None:
-            self._link_up(peer, peer.greeting.name, now_ms)
 
     def _link_up(self, peer: Peer, name: str, now_ms: int) -> None:
         former = self._connections.links.get(name)
@@ -344,8 +335,13 @@ class Broker:
         self._connections.close(peer, code, reason)
         self._forget(peer, now_ms)
 
+    def _end_all(self, endings: list[Farewell], now_ms: int) -> None:
+        for peer, code, reason in endings:
+            self._end(peer, code, reason, now_ms)
+
     def _forget(self, peer: Peer, now_ms: int, *, told: bool = False) -> None:
         self._connections.forget(peer)
+        self._strangers.leave(peer)
         self._neighbourhood.forget(peer)
         self._guaranteed.forget(peer)
         if told:
@@ -364,33 +360,23 @@ class Broker:
     def _release(self, peer: Peer, now_ms: int) -> None:
         self._neighbourhood.flood(self._desk.release(peer, now_ms=now_ms))
 
-    def _confirm(self, now_ms: int) -> None:
-        if self._subscribed:
-            # Once per turn, however many subscriptions came in it.
-            self._subscribed = False
-            self._neighbourhood.probe()
-        awaited = self._neighbourhood.awaited()
-        out_of_reach = self._neighbourhood.out_of_reach()
-        ready = self._readiness.take_ready(
-            awaited, now_ms=now_ms, has_begun=lambda each: self._desk.has_begun(each, out_of_reach)
-        )
-        for waiting, pending in ready:
-            self._desk.confirm(waiting.connection, waiting.number, (*pending, *out_of_reach))
-
     def _finish(self, now_ms: int) -> list[Effect]:
         if self._router.heard:
             self._mechanisms.hear(now_ms=now_ms)
         self._neighbourhood.acknowledge()
         edges = self._guaranteed.edges
-        if edges.refused:
-            for change in self._desk.refuse_all_late():
-                self._neighbourhood.flood(change)
+        for change in self._desk.refuse_all_late() if edges.refused else ():
+            self._neighbourhood.flood(change)
         self._desk.tell_forgotten()
         if edges.begun:
             self._desk.tell_begun()
         if self._readiness.is_waiting:
-            self._confirm(now_ms)
-        self._credit_ms = None if self._intake.give_credit() else now_ms + _CREDIT_CHECK_MS
+            if self._subscribed:
+                # Once per turn, however many subscriptions came in it.
+                self._subscribed = False
+                self._neighbourhood.probe()
+            self._desk.confirm_ready(self._neighbourhood.awaited(), self._neighbourhood.out_of_reach(), now_ms=now_ms)
+        self._credit_ms = None if self._intake.give_credit() else now_ms + CREDIT_CHECK_MS
         for peer in self._connections.take_overflowed():
             self._end(peer, "slow", "does not read what it is sent", now_ms)
         effects = self._guaranteed.take_effects() + self._log_desk.take_effects()

@@ -45,6 +45,11 @@ class Connections:
         self.peers[connection] = peer
         return peer
 
+    def knows(self, connection: int) -> bool:
+        """Whether the other end of a connection has proved who it is."""
+        peer = self.peers.get(connection)
+        return peer is not None and peer.kind is not PeerKind.STRANGER
+
     def outbox(self, connection: int) -> Outbox:
         """What waits for a connection, also for one that is being closed."""
         peer = self.peers.get(connection)

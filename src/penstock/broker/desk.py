@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Final
 from zlib import crc32
@@ -153,12 +152,11 @@ class Desk:
         self._connections.say(peer, Unsubscribed(frame.number))
         return self._filters.unwant([subscription.selector])
 
-    def refuse_all_late(self) -> Iterator[HostChange | None]:
-        """Ends the subscriptions that pubends refused; answers with the changes of this broker's filter, one by one."""
+    def refuse_all_late(self) -> list[HostChange | None]:
+        """Refuses the subscriptions that turned out to be impossible in this turn; answers as above, for each."""
         edges = self._guaranteed.edges
         refused, edges.refused = edges.refused, []
-        for subscription, reason in refused:
-            yield self.refuse_late(subscription, reason)
+        return [self.refuse_late(subscription, reason) for subscription, reason in refused]
 
     def refuse_late(self, hosted: HostSubscription, reason: str) -> HostChange | None:
         """A subscription turns out to be impossible; answers with the change of this broker's filter."""
@@ -211,6 +209,14 @@ class Desk:
             unbegun = self._guaranteed.pending(hosted) if hosted else ()
             pending = tuple(dict.fromkeys((*pending, *unbegun)))
             self._connections.say(peer, Subscribed(number, str(subscription.selector), pending, starts))
+
+    def confirm_ready(self, awaited: list[str], out_of_reach: list[str], *, now_ms: int) -> None:
+        """Tells clients which of their subscriptions need not wait any longer."""
+        ready = self._readiness.take_ready(
+            awaited, now_ms=now_ms, has_begun=lambda each: self.has_begun(each, out_of_reach)
+        )
+        for waiting, pending in ready:
+            self.confirm(waiting.connection, waiting.number, (*pending, *out_of_reach))
 
     def has_begun(self, waiting: Waiting, out_of_reach: list[str]) -> bool:
         """Whether a subscription has begun on all guaranteed pubends that can be reached."""

@@ -39,6 +39,7 @@ class Figures:
             "links": sorted(connections.links),
             "brokers": sorted(rooms.topology.graph()),
             "clients": kinds.count(PeerKind.CLIENT),
+            "strangers": kinds.count(PeerKind.STRANGER),
             "subscriptions": len(rooms.subscribers),
             "filters": rooms.filters.status(),
             "outbox_bytes": connections.waiting_bytes(),

@@ -27,7 +27,10 @@ from penstock.broker.turnstile import Turnstile
 from penstock.model.body import take_in
 from penstock.model.values import AttributeValue
 
-__all__ = ["Intake"]
+__all__ = ["CREDIT_CHECK_MS", "Intake"]
+
+CREDIT_CHECK_MS: Final = 10
+"""How often a broker that holds publishers back looks whether it may stop doing so."""
 
 _WINDOW_S: Final = 0.5
 """Of what a publisher that is slowed down may publish in so much time, it may have some on its way."""

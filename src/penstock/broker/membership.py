@@ -7,33 +7,34 @@ forgotten when it cannot be reached any more: until the last broker has heard of
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Final, NamedTuple
+from typing import Final
 
 from penstock.broker.access import Access
 from penstock.broker.neighbourhood import Neighbourhood
-from penstock.broker.peers import Peer, PeerKind
+from penstock.broker.peers import Farewell, Peer, PeerKind
 from penstock.broker.rooms import Rooms
 from penstock.broker.settings import BrokerSettings, SettingsError
 
-__all__ = ["CHANGEABLE", "Farewell", "Membership", "needs_restart"]
+__all__ = ["CHANGEABLE", "Membership", "needs_restart"]
 
 CHANGEABLE: Final = frozenset(
     {
         *("neighbours", "members", "link_credential", "access", "silent_ms", "handshake_ms", "acknowledge_ms"),
         *("client_outbox_bytes", "link_outbox_bytes", "control_outbox_bytes", "held_back_bytes", "congestion"),
         *("grace_ms", "retain_ms", "retain_bytes", "retain_bytes_max", "retain_policy"),
-        *("connections_max", "subscriptions_max", "address", "migration_ms", "token", "limit", "report_ms"),
+        *(
+            "connections_max",
+            "strangers_max",
+            "subscriptions_max",
+            "address",
+            "migration_ms",
+            "token",
+            "limit",
+            "report_ms",
+        ),
     }
 )
 """What may change at run time. All else was told to clients, or is built into streams and logs."""
-
-
-class Farewell(NamedTuple):
-    """A connection that must end, and why."""
-
-    peer: Peer
-    code: str
-    reason: str
 
 
 def needs_restart(before: BrokerSettings, after: BrokerSettings) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from penstock.broker.access import Rule
 from penstock.broker.accounts import Account
@@ -15,7 +16,7 @@ from penstock.broker.frames import FilterUpdate, HeldBack, Hello, Publish
 from penstock.broker.outbox import Outbox
 from penstock.selectors.selector import Selector
 
-__all__ = ["Batch", "LinkSequence", "Peer", "PeerKind", "Session", "Subscription"]
+__all__ = ["Batch", "Farewell", "LinkSequence", "Peer", "PeerKind", "Session", "Subscription"]
 
 
 _PARTS_MAX = 2_000
@@ -172,6 +173,8 @@ class Peer:
     heard_ms: int
     dialled: str = ""
     certificate: str = ""
+    source: str = ""
+    """The address that it came from; empty if nobody knows."""
     kind: PeerKind = PeerKind.STRANGER
     name: str = ""
     said: bool = True
@@ -187,3 +190,11 @@ class Peer:
 
     def __post_init__(self) -> None:
         self.wake = Wake(self.connection)
+
+
+class Farewell(NamedTuple):
+    """A connection that must end, and why."""
+
+    peer: Peer
+    code: str
+    reason: str

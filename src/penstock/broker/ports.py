@@ -19,7 +19,9 @@ __all__ = ["BrokerPort"]
 class BrokerPort(Protocol):
     """The broker as its shell sees it."""
 
-    def connect(self, connection: int, *, now_ms: int, dialled: str = "", certificate: str = "") -> Sequence[Effect]:
+    def connect(
+        self, connection: int, *, now_ms: int, dialled: str = "", certificate: str = "", source: str = ""
+    ) -> Sequence[Effect]:
         """A transport exists."""
 
     def receive(self, connection: int, frames: list[Frame], *, now_ms: int) -> Sequence[Effect]:
@@ -68,6 +70,9 @@ class BrokerPort(Protocol):
 
     def on_deadline(self, *, now_ms: int) -> Sequence[Effect]:
         """The deadline was reached."""
+
+    def knows(self, connection: int) -> bool:
+        """Whether the other end of a connection has proved who it is."""
 
     def outbox(self, connection: int) -> Outbox:
         """What waits to be sent on a connection."""

@@ -107,6 +107,8 @@ class BrokerSettings:
     """The limit on all that is published in the overlay; None if there is none, and none can be heard of."""
     connections_max: int = 10_000
     """Connections a broker accepts."""
+    strangers_max: int = 256
+    """Connections among them that have not proved who they are; when there are more, the oldest is closed."""
     subscriptions_max: int = 1_000_000
     """Subscriptions of all its clients together."""
     client_connections_max: int = 1_000
@@ -135,6 +137,7 @@ class BrokerSettings:
             "acknowledge_ms",
             "credit_bytes",
             "connections_max",
+            "strangers_max",
             "client_connections_max",
             "client_subscriptions_max",
             "client_positions_max",

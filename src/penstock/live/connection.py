@@ -10,19 +10,20 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 from typing import Any, Final, Protocol, cast
 
-from penstock.broker.codec import FRAME_BYTES_MAX, FrameReader, encode_frame
-from penstock.broker.errors import ProtocolError
+from penstock.broker.codec import encode_frame
 from penstock.broker.frames import Frame, Goodbye
 from penstock.broker.outbox import Outbox
 from penstock.live.counters import Counters
+from penstock.live.slicing import Arrivals
 from penstock.live.tls import common_name
+from penstock.live.turns import Pace, Turns
 
 __all__ = [
     "DRAIN_S",
-    "FIRST_FRAME_BYTES_MAX",
     "LINGER_S",
     "WATER_BYTES_MAX",
     "WATER_BYTES_MIN",
@@ -39,8 +40,6 @@ WATER_BYTES_MAX: Final = 128 * 1024
 """Bytes in the transport above which nothing more is handed to it, however fast it is."""
 _WATER_S: Final = 0.1
 """The transport may hold what it carries in so much time."""
-FIRST_FRAME_BYTES_MAX: Final = 64 * 1024
-"""Bytes in the first frame of a connection: nobody has said yet who is speaking."""
 DRAIN_S: Final = 5.0
 """Time in which a connection that ends must have taken what is left; then it is cut."""
 LINGER_S: Final = 1.0
@@ -53,6 +52,10 @@ class Owner(Protocol):
 
     counters: Counters
 
+    @property
+    def turns(self) -> Turns:
+        """The turns in which connections work."""
+
     def on_made(self, connection: Connection) -> None:
         """The transport is there; the certificate, if any, is verified."""
 
@@ -64,9 +67,6 @@ class Owner(Protocol):
 
     def on_lost(self, connection: Connection, *, is_news: bool) -> None:
         """The transport is gone; news if nobody here wanted that."""
-
-    def wake(self, connection: Connection) -> None:
-        """The connection can carry more: flush it at the end of this turn."""
 
 
 class Connection(asyncio.Protocol):
@@ -88,12 +88,21 @@ class Connection(asyncio.Protocol):
         self.certificate = ""
         """The common name in the peer's certificate, or empty."""
         self.peer = ""
+        self.source = ""
+        """The address of the peer, without the port."""
         self.outbox: Outbox | None = None
         self.ended: asyncio.Event = asyncio.Event()
         self.is_closing = False
         self._owner, self._clock = owner, clock
         self._drain_s, self._linger_s = drain_s, linger_s
-        self._reader = FrameReader(FIRST_FRAME_BYTES_MAX)
+        self._arrivals = Arrivals()
+        self._pace = Pace()
+        self._is_known = False
+        # Bytes may come before the transport is there, behind a TLS handshake.
+        self._is_behind = True
+        """Whether something that has arrived waits for a later turn."""
+        self._is_held = False
+        """Whether the transport reads nothing meanwhile."""
         self._transport: asyncio.Transport | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._is_paused = False
@@ -116,25 +125,24 @@ class Connection(asyncio.Protocol):
         self._set_water(WATER_BYTES_START)
         address = transport.get_extra_info("peername")
         self.peer = f"{address[0]}:{address[1]}" if address else ""
+        self.source = str(address[0]) if address else ""
         self.certificate = common_name(transport)
         self._owner.on_made(self)
+        self.work()
 
     def data_received(self, data: bytes) -> None:
-        """Cut frames, and hand the whole batch on; what follows a broken frame is not looked at."""
+        """Handle what has arrived, unless something before it still waits."""
         if self.is_closing:
             return
-        owner, frames, reason = self._owner, list[Frame](), ""
-        owner.counters.bytes_in += len(data)
-        try:
-            self._cut(data, frames)
-        except ProtocolError as error:
-            reason = str(error)
-        if frames:
-            owner.counters.frames_in += len(frames)
-            owner.on_frames(self, frames)
-        if reason and not self.is_closing:
-            self.refuse("protocol", reason)
-            owner.on_broken(self, reason)
+        self._owner.counters.bytes_in += len(data)
+        self._arrivals.add(data)
+        if self._is_behind:
+            # The transport had read it already when it was told to stop.
+            return
+        if self._pace.is_heavy and self._owner.turns.is_spent:
+            self._put_off()
+        else:
+            self.work()
 
     def eof_received(self) -> bool:
         """The peer has said all: so have we."""
@@ -156,7 +164,7 @@ class Connection(asyncio.Protocol):
             # Not more than twice as much: a link that has just become slow should notice it soon.
             self._set_water(min(int(_WATER_S * carried / took_s), 2 * self._water_bytes))
         if self.outbox:
-            self._owner.wake(self)
+            self._owner.turns.wake(self)
         elif self.is_closing:
             self._say_no_more()
 
@@ -165,6 +173,7 @@ class Connection(asyncio.Protocol):
         del exc
         is_news = not self.is_closing
         self.is_closing, self._transport = True, None
+        self._arrivals.drop()
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -172,6 +181,37 @@ class Connection(asyncio.Protocol):
         self._owner.on_lost(self, is_news=is_news)
 
     # What the node calls.
+
+    def know(self) -> None:
+        """The peer has proved who it is."""
+        self._is_known = True
+        self._arrivals.know()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the peer has proved who it is."""
+        return self._is_known
+
+    def work(self) -> None:
+        """Handle what has arrived slice by slice, until the turn is spent; what follows a broken frame is dropped."""
+        owner, pace = self._owner, self._pace
+        self._is_behind = False
+        while not self.is_closing:
+            found = self._arrivals.take(pace.weight_max)
+            if found.frames:
+                owner.counters.frames_in += len(found.frames)
+                pace.note(found.weight, owner.turns.timed(partial(owner.on_frames, self, found.frames)))
+            if found.problem and not self.is_closing:
+                self.refuse("protocol", found.problem)
+                owner.on_broken(self, found.problem)
+            if found.is_last:
+                break
+            if owner.turns.is_spent:
+                self._put_off()
+                return
+        if self._is_held and self._transport is not None:
+            self._is_held = False
+            self._transport.resume_reading()
 
     def flush(self) -> None:
         """Write what the outbox holds, up to what is good for one write; ask for more turns if there is more."""
@@ -188,7 +228,7 @@ class Connection(asyncio.Protocol):
             transport.write(data)
         if outbox:
             if not self._is_paused:
-                self._owner.wake(self)
+                self._owner.turns.wake(self)
         elif self.is_closing:
             self._say_no_more()
 
@@ -198,7 +238,7 @@ class Connection(asyncio.Protocol):
             return
         self.is_closing = True
         self._later(self._drain_s, self.abort)
-        self._owner.wake(self)
+        self._owner.turns.wake(self)
 
     def refuse(self, code: str, reason: str) -> None:
         """Say why, and end; what is queued is lost."""
@@ -216,15 +256,13 @@ class Connection(asyncio.Protocol):
             self._owner.counters.aborted += 1
             self._transport.abort()
 
-    def _cut(self, data: bytes, frames: list[Frame]) -> None:
-        cut = self._reader.feed(data)
-        if self._reader.bytes_max != FRAME_BYTES_MAX:
-            for frame in cut:
-                frames.append(frame)
-                self._reader.bytes_max = FRAME_BYTES_MAX
-                break
-        # Keeps what came before a frame that is none.
-        frames.extend(cut)
+    def _put_off(self) -> None:
+        """Let what has arrived wait for a later turn, and read nothing more until then."""
+        self._is_behind = True
+        self._owner.turns.put_off(self)
+        if not self._is_held and self._transport is not None:
+            self._is_held = True
+            self._transport.pause_reading()
 
     def _set_water(self, wanted_bytes: int) -> None:
         assert self._transport is not None

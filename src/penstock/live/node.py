@@ -1,7 +1,7 @@
 """A broker in the real world: its sockets, its links, its store, its one timer, and its orderly end.
 
-A turn is one callback of the event loop. Within a turn stimuli go to the broker and effects come back; at its end
-each connection that has something to say gets one write, and the timer is looked at once.
+Within a turn stimuli go to the broker and effects come back; at its end each connection that has something to say gets
+one write, and the timer is looked at once (``turns``).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from penstock.live.membership import OverlayChange, TlsState, change_for, read_a
 from penstock.live.overlay import Overlay
 from penstock.live.shipping.service import Shipping
 from penstock.live.storage import Stimulus, Storage
+from penstock.live.turns import Turns, Worker
 from penstock.live.unserved import check_served
 
 if TYPE_CHECKING:
@@ -70,8 +71,7 @@ class BrokerNode:
         self._server: asyncio.Server | None = None
         self._diallers = Diallers(self._make, on_failed=self._on_dial_failed, rng=self._rng)
         self._tls = TlsState(None)
-        self._woken: dict[int, Connection] = {}
-        self._turn_ends: asyncio.Handle | None = None
+        self.turns: Final = Turns(give_up=self._give_up, on_end=self._arm)
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms = 0
         self._is_stopping = False
@@ -107,7 +107,7 @@ class BrokerNode:
         self._diallers.call(self.overlay.dialled_by(self.name), self._tls.dialling)
         if self._settings.balancing.is_on:
             self._measuring.start(self.broker, self._settings.balancing.measure_ms)
-        self._end_turn_later()
+        self.turns.end_later()
 
     def apply(self, overlay: Overlay) -> OverlayChange:
         """Put a changed overlay into force; raises ``ConfigError``, and changes nothing, if that cannot be."""
@@ -164,7 +164,7 @@ class BrokerNode:
         self._measuring.stop()
         await self._diallers.stop()
         self._dispatch(self.broker.shutdown(now_ms=self.clock.now_ms()))
-        self._end_turn()
+        self.turns.end()
         for connection in list(self._connections.values()):
             connection.close()
         await wait_for_ends(self._connections)
@@ -172,8 +172,7 @@ class BrokerNode:
         await self._storage.close()
         if self._timer is not None:
             self._timer.cancel()
-        if self._turn_ends is not None:
-            self._turn_ends.cancel()
+        self.turns.stop()
         await server.wait_closed()
         if self._admin is not None:
             await self._admin.stop()
@@ -233,7 +232,11 @@ class BrokerNode:
             return
         number, now_ms = connection.number, self.clock.now_ms()
         effects = self.broker.connect(
-            number, now_ms=now_ms, dialled=connection.dialled, certificate=connection.certificate
+            number,
+            now_ms=now_ms,
+            dialled=connection.dialled,
+            certificate=connection.certificate,
+            source=connection.source,
         )
         connection.outbox = self.broker.outbox(number)
         self._dispatch(effects)
@@ -248,6 +251,8 @@ class BrokerNode:
             self.on_broken(connection, str(error))
         except Exception as error:  # noqa: BLE001 - a bug must not take the other connections down
             self._give_up(connection, error)
+        if not connection.is_known and self.broker.knows(connection.number):
+            connection.know()
 
     def on_broken(self, connection: Connection, reason: str) -> None:
         """The peer broke the protocol; its connection is ending."""
@@ -260,14 +265,9 @@ class BrokerNode:
         self.counters.open_connections -= 1
         self.counters.closed += 1
         self._connections.pop(connection.number, None)
-        self._woken.pop(connection.number, None)
+        self.turns.forget(connection)
         if is_news:
             self._dispatch(self.broker.disconnect(connection.number, now_ms=self.clock.now_ms()))
-
-    def wake(self, connection: Connection) -> None:
-        """The connection can carry more: flush it at the end of this turn."""
-        self._woken[connection.number] = connection
-        self._end_turn_later()
 
     # From the store, and from shipping.
 
@@ -326,11 +326,11 @@ class BrokerNode:
         return None
 
     def _dispatch(self, effects: Sequence[Effect]) -> None:
-        connections = self._connections
+        connections, turn = self._connections, self.turns.woken
         for effect in effects:
             if isinstance(effect, Wake):
                 if (woken := connections.get(effect.connection)) is not None:
-                    self._woken[effect.connection] = woken
+                    turn[effect.connection] = woken
             elif isinstance(effect, Close):
                 self.counters.malformed += effect.code == "protocol"
                 if (closed := connections.get(effect.connection)) is not None:
@@ -342,24 +342,7 @@ class BrokerNode:
                 self._shipping.operate(effect)
             else:
                 self._storage.carry_out(effect)
-        self._end_turn_later()
-
-    def _end_turn_later(self) -> None:
-        if self._turn_ends is None:
-            self._turn_ends = asyncio.get_running_loop().call_soon(self._end_turn)
-
-    def _end_turn(self) -> None:
-        if self._turn_ends is not None:
-            self._turn_ends.cancel()
-            self._turn_ends = None
-        # What is woken while flushing waits for the next turn: sockets must be read in between.
-        woken, self._woken = self._woken, {}
-        for connection in woken.values():
-            try:
-                connection.flush()
-            except Exception as error:  # noqa: BLE001 - the other connections have something to say, too
-                self._give_up(connection, error)
-        self._arm()
+        self.turns.end_later()
 
     def _arm(self) -> None:
         """Set the timer, unless it fires early enough already: deadlines that move away cost nothing."""
@@ -382,10 +365,11 @@ class BrokerNode:
                 self._dispatch(self.broker.on_deadline(now_ms=now_ms))
             except Exception as error:  # noqa: BLE001 - the next deadline may still be met
                 self._on_bug(error)
-        self._end_turn_later()
+        self.turns.end_later()
 
-    def _give_up(self, connection: Connection, error: Exception) -> None:
+    def _give_up(self, connection: Worker, error: Exception) -> None:
         """A bug costs the connection that met it, and no other."""
+        assert isinstance(connection, Connection)
         self._on_bug(error, connection.peer)
         connection.refuse("internal", "the broker has a bug, and this connection met it")
         self._dispatch(self.broker.disconnect(connection.number, now_ms=self.clock.now_ms()))

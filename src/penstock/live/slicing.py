@@ -1,0 +1,138 @@
+"""Cuts what arrives on a connection into slices: frames that are handled in one go.
+
+Frames are decoded as slices need them. A slice has a limit on its weight, a rough measure of the work in it: a message
+weighs one, what has a selector in it weighs by the selector's length. A batch of messages that is heavier than the
+limit is cut in two, as if its publisher had sent two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.broker.codec import FRAME_BYTES_MAX, FrameReader
+from penstock.broker.errors import ProtocolError
+from penstock.broker.frames import (
+    FilterUpdate,
+    Forward,
+    Frame,
+    KnowledgeMessage,
+    LogRequest,
+    Publish,
+    StatusRequest,
+    Subscribe,
+    Unsubscribe,
+)
+
+__all__ = ["FIRST_FRAME_BYTES_MAX", "Arrivals", "Slice"]
+
+FIRST_FRAME_BYTES_MAX: Final = 64 * 1024
+"""Bytes in a frame of a peer that has not proved who it is."""
+_SELECTOR_WEIGHT: Final = 16
+"""What a selector weighs in any case."""
+_CHARS_PER_WEIGHT: Final = 32
+
+
+@dataclass(slots=True, frozen=True)
+class Slice:
+    """Frames to handle in one go."""
+
+    frames: list[Frame]
+    weight: int
+    problem: str = ""
+    """What is wrong with the bytes behind them, if anything is."""
+    is_last: bool = False
+    """Whether nothing more has arrived."""
+
+
+class Arrivals:
+    """What has arrived on one connection and was not handled yet, in order."""
+
+    __slots__ = ("_data", "_frames", "_is_known", "_reader", "_rest")
+
+    def __init__(self) -> None:
+        self._reader = FrameReader(FIRST_FRAME_BYTES_MAX)
+        self._is_known = False
+        self._data: list[bytes] = []
+        self._frames: Iterator[Frame] | None = None
+        self._rest: Publish | None = None
+
+    def add(self, data: bytes) -> None:
+        """More has arrived."""
+        self._data.append(data)
+
+    def drop(self) -> None:
+        """Nobody is interested in it any more."""
+        self._data, self._frames, self._rest = [], None, None
+
+    def know(self) -> None:
+        """The peer has proved who it is: its frames may be large from now on."""
+        self._is_known = True
+        self._reader.bytes_max = FRAME_BYTES_MAX
+
+    def take(self, weight_max: int) -> Slice:
+        """The next frames, up to this weight but one at least; of a stranger one, since it decides on all others."""
+        frames: list[Frame] = []
+        weight = 0
+        try:
+            while (frame := self._next()) is not None:
+                frames.append(frame)
+                weigh = _WEIGHTS.get(type(frame))
+                weight += 1 if weigh is None else weigh(frame)
+                if weight >= weight_max or not self._is_known:
+                    if weight > weight_max and isinstance(frame, Publish):
+                        weight -= self._shorten(frames, weight - weight_max)
+                    return Slice(frames, weight)
+        except ProtocolError as error:
+            self.drop()
+            return Slice(frames, weight, str(error), is_last=True)
+        return Slice(frames, weight, is_last=True)
+
+    def _next(self) -> Frame | None:
+        if self._rest is not None:
+            rest, self._rest = self._rest, None
+            return rest
+        while True:
+            if self._frames is None:
+                if not self._data:
+                    return None
+                data, self._data = self._data, []
+                self._frames = self._reader.feed(data[0] if len(data) == 1 else b"".join(data))
+            frame = next(self._frames, None)
+            if frame is not None:
+                return frame
+            self._frames = None
+
+    def _shorten(self, frames: list[Frame], excess: int) -> int:
+        """Keep the last messages of the last frame for the next slice; answers with their number."""
+        frame = frames[-1]
+        assert isinstance(frame, Publish)
+        kept = len(frame.bodies) - excess
+        if kept <= 0:
+            return 0
+        frames[-1] = Publish(frame.first, frame.bodies[:kept], frame.pubend)
+        self._rest = Publish(frame.first + kept, frame.bodies[kept:], frame.pubend)
+        return excess
+
+
+def _selectors_weight(update: FilterUpdate) -> int:
+    texts = update.added + update.removed
+    return _SELECTOR_WEIGHT * len(texts) + sum(map(len, texts)) // _CHARS_PER_WEIGHT
+
+
+def _bodies_weight(frame: Publish | Forward | KnowledgeMessage) -> int:
+    return len(frame.bodies)
+
+
+_WEIGHTS: Final[dict[type, Callable[[Any], int]]] = {
+    Publish: _bodies_weight,
+    Forward: _bodies_weight,
+    KnowledgeMessage: _bodies_weight,
+    Subscribe: lambda frame: _SELECTOR_WEIGHT + len(frame.selector) // _CHARS_PER_WEIGHT,
+    Unsubscribe: lambda _: _SELECTOR_WEIGHT,
+    FilterUpdate: _selectors_weight,
+    StatusRequest: lambda _: 4 * _SELECTOR_WEIGHT,
+    LogRequest: lambda _: _SELECTOR_WEIGHT,
+}
+"""Frames that do not weigh one; an empty batch weighs nothing."""

@@ -1,0 +1,146 @@
+"""The turns of a node: what each may cost, who waits for the next one, and the writes at its end.
+
+A turn is one round of the event loop. Frames that arrive together are handled in slices, and a slice is as large as
+fits the budget of a turn by what the connection's frames cost lately. When the budget is spent, what is left waits for
+later turns, and nothing more is read from its connection: so the others are heard in between, whatever one peer sends.
+Connections that wait take their turns in the order in which they began to wait. The clock is read twice per slice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import perf_counter
+from typing import Final, Protocol
+
+__all__ = ["TURN_S", "Pace", "Turns", "Worker"]
+
+TURN_S: Final = 0.01
+"""Time that a turn may spend on frames before the rest has to wait; one frame that costs more is handled whole."""
+_SLICE_MAX: Final = 2_048
+"""Weight of a slice, however cheap frames were lately: they may become dear."""
+_UNIT_START_S: Final = 20e-6
+"""What a message is taken to cost before anything is known."""
+
+
+class Worker(Protocol):
+    """A connection, as turns see it."""
+
+    @property
+    def number(self) -> int:
+        """By which it is known."""
+
+    def flush(self) -> None:
+        """Write what waits to be sent."""
+
+    def work(self) -> None:
+        """Handle what has arrived, until the turn is spent."""
+
+
+class Pace:
+    """What the frames of one connection cost, by which the next slice is measured."""
+
+    __slots__ = ("_unit_s", "is_heavy")
+
+    def __init__(self) -> None:
+        self._unit_s = _UNIT_START_S
+        self.is_heavy = False
+        """Whether the last slice took longer than a turn: then it has to wait where others do not."""
+
+    @property
+    def weight_max(self) -> int:
+        """The weight of the next slice; at least one."""
+        return max(1, min(_SLICE_MAX, int(TURN_S / self._unit_s)))
+
+    def note(self, weight: int, took_s: float) -> None:
+        """A slice was handled."""
+        unit_s = took_s / max(1, weight)
+        # Dearer at once, cheaper by and by.
+        self._unit_s = max(unit_s, (self._unit_s + unit_s) / 2, 1e-9)
+        self.is_heavy = took_s > TURN_S
+
+
+class Turns:
+    """The current turn, and who waits for the next."""
+
+    def __init__(
+        self,
+        *,
+        give_up: Callable[[Worker, Exception], None],
+        on_end: Callable[[], None],
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:
+        self._give_up, self._on_end, self._clock = give_up, on_end, clock
+        self.woken: dict[int, Worker] = {}
+        """Who has something to say at the end of this turn, by number."""
+        self._behind: dict[int, Worker] = {}
+        self._ending: asyncio.Handle | None = None
+        self._spent_s = 0.0
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether what can wait has to."""
+        return self._spent_s >= TURN_S
+
+    @property
+    def behind(self) -> int:
+        """How many connections wait with frames that have arrived."""
+        return len(self._behind)
+
+    def timed(self, handle: Callable[[], None]) -> float:
+        """Handle a slice, and take its time from the budget; answers with the time."""
+        started_s = self._clock()
+        handle()
+        took_s = self._clock() - started_s
+        self._spent_s += took_s
+        return took_s
+
+    def wake(self, worker: Worker) -> None:
+        """It has something to say: flush it at the end of this turn."""
+        self.woken[worker.number] = worker
+        self.end_later()
+
+    def put_off(self, worker: Worker) -> None:
+        """It has frames left: let it work in a later turn, behind those that wait already."""
+        self._behind[worker.number] = worker
+        self.end_later()
+
+    def forget(self, worker: Worker) -> None:
+        """It is gone."""
+        self.woken.pop(worker.number, None)
+        self._behind.pop(worker.number, None)
+
+    def end_later(self) -> None:
+        """Let this turn have an end."""
+        if self._ending is None:
+            self._ending = asyncio.get_running_loop().call_soon(self.end)
+
+    def end(self) -> None:
+        """Flush, begin the next turn, and let those work in it that wait."""
+        self.stop()
+        # What is woken while flushing waits for the next turn: sockets must be read in between.
+        woken, self.woken = self.woken, {}
+        for worker in woken.values():
+            self._guard(worker, worker.flush)
+        self._spent_s = 0.0
+        for number in list(self._behind):
+            if self.is_spent:
+                self.end_later()
+                break
+            # One of those before may have ended it.
+            waiting = self._behind.pop(number, None)
+            if waiting is not None:
+                self._guard(waiting, waiting.work)
+        self._on_end()
+
+    def stop(self) -> None:
+        """There will be no end of this turn, unless somebody asks again."""
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
+
+    def _guard(self, worker: Worker, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 - the other connections have something to say, too
+            self._give_up(worker, error)
