@@ -58,3 +58,9 @@ def test_a_place_is_found_or_what_contains_it(place: Place, line: int) -> None:
 
 def test_what_is_no_toml_does_no_harm() -> None:
     assert TomlLines("[[[\n= 3\n[a b]\nx = ").find(("x",)) == 4
+
+
+def test_a_key_of_thousands_of_names_is_not_looked_into() -> None:
+    lines = TomlLines("a." * 5_000 + "b = 1\nc = 2")
+    assert lines.find(("a", "a")) == 1
+    assert lines.find(("c",)) == 2

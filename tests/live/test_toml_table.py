@@ -79,6 +79,15 @@ def test_what_is_wrong_is_said_with_file_line_and_key(
     assert complaint in str(caught.value)
 
 
+def test_a_long_value_is_quoted_in_part(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(f'number = "{"x" * 100_000}"', encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        read_toml(path).integer("number")
+    assert "x.toml:1: number: must be an integer, not a string ('xxx" in str(caught.value)
+    assert len(str(caught.value)) < 3_000
+
+
 def test_a_misspelt_key_is_corrected(table: TomlTable) -> None:
     inner = table.table("table")
     inner.integer("innner", 0)
@@ -92,6 +101,8 @@ def test_a_misspelt_key_is_corrected(table: TomlTable) -> None:
         (b"a = 1\nb = ", r"x\.toml:2: not TOML"),
         (b"a = 1\na = 2\n\n", r"x\.toml:2: not TOML: Cannot overwrite a value"),
         (b"\xff", "not UTF-8 at byte 0"),
+        (b"a = " + b"[" * 5_000, r"x\.toml: arrays or tables are nested too deeply"),
+        (b"a = " + b"1" * 5_000, r"x\.toml: a number has too many digits"),
     ],
 )
 def test_a_file_that_is_no_toml_is_refused(content: bytes, complaint: str, tmp_path: Path) -> None:

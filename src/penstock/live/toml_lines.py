@@ -16,6 +16,8 @@ Place: TypeAlias = tuple[str | int, ...]
 """Keys, and positions in arrays of tables: ``("links", 1, "between")``."""
 
 _HEADER: Final = re.compile(r"^\s*(\[\[?)\s*(.+?)\s*\]\]?\s*(?:#.*)?$")
+_DEPTH_MAX: Final = 20
+"""Names in a dotted key that is looked for: nothing that we read is nested deeper."""
 _KEY: Final = re.compile(r"""^\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
 
 
@@ -59,7 +61,9 @@ class TomlLines:
 
 
 def _split(dotted: str) -> Place:
-    """The names in a dotted key, quoted or not, as the parser itself reads them; none if it is no key."""
+    """The names in a dotted key, quoted or not, as the parser itself reads them; none if it is no key of ours."""
+    if dotted.count(".") > _DEPTH_MAX:
+        return ()
     try:
         values: object = tomllib.loads(f"{dotted} = 0")
     except tomllib.TOMLDecodeError:

@@ -28,6 +28,9 @@ _NAMES: Final[dict[type, str]] = {
     list: "an array",
     dict: "a table",
 }
+_PROBLEM_CHARS_MAX: Final = 1_500
+"""Characters of a complaint: what is quoted in it may be as long as the file."""
+_PLACE_CHARS_MAX: Final = 200
 _Value = TypeVar("_Value")
 
 
@@ -47,7 +50,12 @@ def read_toml(path: Path) -> TomlTable:
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"at line (\d+)", str(error))
         line = int(found.group(1)) if found else len(text.splitlines()) or 1
-        raise ConfigError(f"{path}:{line}: not TOML: {error}") from None
+        raise ConfigError(f"{path}:{line}: not TOML: {_cut(str(error), _PROBLEM_CHARS_MAX)}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: arrays or tables are nested too deeply") from None
+    except ValueError:
+        # The parser leaves integers of thousands of digits to Python, which has a limit of its own.
+        raise ConfigError(f"{path}: a number has too many digits") from None
     root = TomlTable(values, (), path, TomlLines(text))
     root.digest = sha256(content).hexdigest()
     return root
@@ -142,7 +150,8 @@ class TomlTable:
     def error(self, key: str, problem: str) -> ConfigError:
         """A complaint about the key, or about the table if the key is empty; to be raised."""
         place = (*self._place, key) if key else self._place
-        return ConfigError(f"{self._path}:{self._lines.find(place)}: {_dotted(place)}: {problem}")
+        where = f"{self._path}:{self._lines.find(place)}: {_cut(_dotted(place), _PLACE_CHARS_MAX)}"
+        return ConfigError(f"{where}: {_cut(problem, _PROBLEM_CHARS_MAX)}")
 
     def refuse_others(self) -> None:
         """Fails if the table has a key that nobody asked for."""
@@ -166,6 +175,12 @@ class TomlTable:
 def _shown(value: object) -> str:
     name = _NAMES.get(type(value), f"a {type(value).__name__}")
     return name if isinstance(value, dict | list) else f"{name} ({value!r})"
+
+
+def _cut(text: str, chars_max: int) -> str:
+    """The text, or its beginning and its end: what to do about it is said last."""
+    half = chars_max // 2
+    return text if len(text) <= chars_max else f"{text[:half]} ... {text[-half:]}"
 
 
 def _dotted(place: Place) -> str:
