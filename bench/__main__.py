@@ -1,4 +1,7 @@
-"""Runs the benchmarks: ``python -m bench [NAME ...] [--quick] [--seed N] [--json FILE]``."""
+"""Runs the benchmarks: ``python -m bench [NAME ...] [--quick] [--seed N] [--json FILE]``.
+
+``python -m bench hostile`` attacks brokers instead, and has options of its own (``bench/hostile/command.py``).
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,7 @@ from bench import (
     tracing,
     tracking,
 )
+from bench.hostile.command import main as hostile
 from bench.report import Report
 from penstock.cli.console import console
 from penstock.cli.progress import ProgressReporter
@@ -57,6 +61,8 @@ BENCHES: dict[str, _Bench] = {
 
 def main() -> int:
     """Run the named benchmarks, or all."""
+    if sys.argv[1:2] == ["hostile"]:
+        return hostile(sys.argv[2:])
     chosen = _arguments()
     console.line(f"Python {platform.python_version()}, {platform.machine()}, seed {chosen.seed}")
     figures: dict[str, dict[str, float]] = {}

@@ -1,0 +1,189 @@
+"""Where an attack takes place: broker processes of one tree, their memory, how they ended, and what they said."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from selectors import EVENT_READ, DefaultSelector
+from string import Template
+from types import TracebackType
+from typing import IO, Final, Self
+
+from bench.hostile.trees import Tree
+from penstock.lab.demo_overlay import free_ports
+
+__all__ = ["OVERLAY", "Arena", "ArenaPlan", "memory_mib"]
+
+OVERLAY: Final = "arena"
+_START_S_MAX: Final = 60.0
+_STOP_S_MAX: Final = 15.0
+_SAMPLE_S: Final = 0.05
+
+
+@dataclass(slots=True, frozen=True)
+class ArenaPlan:
+    """The brokers of an arena."""
+
+    toml: str
+    """The overlay file; ``$b1`` and the like stand for ports, ``$admin`` for the admin port of the first broker."""
+    brokers: tuple[str, ...] = ("b1",)
+    """Those to be started; the honest publish at the first and subscribe at the last."""
+    files_max: int = 0
+    """Files a broker may have open; 0 for as many as the system allows."""
+    tls: bool = False
+    """Whether the file asks for certificates, which are made in its folder."""
+    waits_for_links: bool = False
+    """Whether the attack begins when the brokers have found each other."""
+
+
+@dataclass(slots=True)
+class Memory:
+    """Memory of one broker in MiB."""
+
+    before: float = 0.0
+    peak: float = 0.0
+    after: float = 0.0
+
+
+@dataclass(slots=True)
+class Arena:
+    """Running brokers; use it with ``with``."""
+
+    tree: Tree
+    plan: ArenaPlan
+    folder: Path
+    ports: dict[str, int] = field(default_factory=dict)
+    refusal: str = ""
+    """Why a broker did not start, in its own words."""
+    memory: Memory = field(default_factory=Memory)
+    """Of the broker that needed most."""
+    _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _over: threading.Event = field(default_factory=threading.Event)
+    _sampler: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        names = ("b1", "b2", "b3", "admin")
+        self.ports = dict(zip(names, free_ports(len(names)), strict=True))
+        if self.plan.tls:
+            from bench.hostile.certificates import make_certificates
+
+            make_certificates(self.folder, self.plan.brokers)
+        self.file.write_text(Template(self.plan.toml).substitute(self._words()), encoding="utf-8")
+        for name in self.plan.brokers:
+            self._start(name)
+        for name in self.plan.brokers:
+            if not self._is_ready(name):
+                self.refusal = self._last_words(name)
+                break
+        self._sampler = threading.Thread(target=self._sample, daemon=True)
+        self._sampler.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        if self._sampler is not None:
+            self._sampler.join()
+        for process in self._processes.values():
+            if process.poll() is None:
+                process.terminate()
+        for process in self._processes.values():
+            try:
+                process.wait(_STOP_S_MAX)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            _stdout(process).close()
+
+    @property
+    def file(self) -> Path:
+        """The overlay file."""
+        return self.folder / "overlay.toml"
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The processes by broker."""
+        return {name: process.pid for name, process in self._processes.items()}
+
+    def url(self, name: str) -> str:
+        """Where clients reach a broker."""
+        return f"{'penstocks' if self.plan.tls else 'penstock'}://127.0.0.1:{self.ports[name]}"
+
+    def begin(self) -> None:
+        """From now on it counts what memory is needed."""
+        self.memory = Memory(before=max(map(memory_mib, self.pids.values()), default=0.0))
+
+    def exits(self) -> dict[str, int]:
+        """Exit codes of the brokers that have ended by themselves."""
+        codes = {name: process.poll() for name, process in self._processes.items()}
+        return {name: code for name, code in codes.items() if code is not None}
+
+    def log(self, name: str) -> str:
+        """What a broker has written to standard error."""
+        return (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")
+
+    def _words(self) -> Mapping[str, str]:
+        return {name: str(port) for name, port in self.ports.items()}
+
+    def _start(self, name: str) -> None:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                self.tree.penstock("broker", str(self.file), "--name", name),
+                env=self.tree.environment(),
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                process_group=0,
+            )
+        if self.plan.files_max:
+            # The hard limit as well: a broker may raise its soft one.
+            limits = (self.plan.files_max, self.plan.files_max)
+            resource.prlimit(self._processes[name].pid, resource.RLIMIT_NOFILE, limits)
+
+    def _is_ready(self, name: str) -> bool:
+        process = self._processes[name]
+        with DefaultSelector() as selector:
+            selector.register(_stdout(process), EVENT_READ)
+            if not selector.select(timeout=_START_S_MAX):
+                return False
+        return b"listens" in _stdout(process).readline()
+
+    def _last_words(self, name: str) -> str:
+        process = self._processes[name]
+        try:
+            process.wait(_STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+        lines = [line for line in self.log(name).splitlines() if line.strip()]
+        return lines[-1] if lines else f"exit code {process.returncode}"
+
+    def _sample(self) -> None:
+        """Memory comes and goes; the peak that the kernel notes would count the start as well."""
+        while not self._over.is_set():
+            now = max((memory_mib(pid) for pid in self.pids.values()), default=0.0)
+            memory = self.memory
+            memory.peak = max(memory.peak, now)
+            memory.after = now or memory.after
+            time.sleep(_SAMPLE_S)
+
+
+def memory_mib(pid: int) -> float:
+    """The resident memory of a process; 0 if it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:")), 0.0)
+
+
+def _stdout(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    assert process.stdout is not None
+    return process.stdout

@@ -1,0 +1,173 @@
+"""All attacks by name: where each takes place, who carries it out, and what the honest must not feel of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from bench.hostile import clients, insiders, strangers
+from bench.hostile.arena import ArenaPlan
+from bench.hostile.stage import Stage, Told
+from bench.hostile.storm import storm
+
+__all__ = ["ATTACKS", "STORM", "Attack"]
+
+STORM: Final = "storm"
+
+_ALONE: Final = """
+overlay = "arena"
+[brokers.b1]
+port = $b1
+admin_port = $admin
+pubends = ["b1.a"]
+"""
+_PAIR: Final = (
+    _ALONE
+    + """
+[brokers.b2]
+port = $b2
+[[links]]
+between = ["b2", "b1"]
+"""
+)
+_CLOSED: Final = """
+[[clients]]
+name = "honest"
+token = "honest-token"
+[[clients]]
+name = "feed"
+token = "feed-token"
+[[clients]]
+name = "victim"
+token = "victim-token"
+[[clients]]
+name = "weak"
+token = "weak-token"
+[[access]]
+clients = "weak"
+subscribe = "x = 1"
+[[access]]
+clients = "%"
+publish = true
+subscribe = true
+"""
+_SHARED: Final = """
+[security]
+link_token = "link-secret-link-secret-link-secret"
+"""
+_TLS: Final = """
+[security.tls]
+ca = "ca.pem"
+certificate = "{name}.pem"
+key = "{name}.key"
+mutual = true
+"""
+
+_PLAIN: Final = ArenaPlan(_ALONE)
+_LINKED: Final = ArenaPlan(_PAIR, ("b1", "b2"), waits_for_links=True)
+_FULL: Final = ArenaPlan(_ALONE + 'retain_bytes_max = 1_000_000\nretain_policy = "hold"\n')
+_GUARDED: Final = ArenaPlan(_ALONE + _CLOSED)
+
+
+@dataclass(slots=True, frozen=True)
+class Attack:
+    """One attack."""
+
+    title: str
+    run: Callable[[Stage], Awaitable[Told]]
+    plan: ArenaPlan = _PLAIN
+    rate_s: int = 200
+    """What the honest publish, in messages per second; 0 if nobody honest can be there."""
+    token: str = ""
+    """Of the honest client."""
+    p99_ms_max: float = 0.0
+    """How long nearly all messages of the honest may wait; 0 for no longer than all of them may."""
+    limit_s: float = 90.0
+    """After this time the attack is over, whatever it has achieved."""
+    may_not_start: bool = False
+    """Whether a broker that refuses to start like this is the remedy."""
+
+
+ATTACKS: Final[dict[str, Attack]] = {
+    "number": Attack("a publish frame numbered 2^63", clients.large_number),
+    "body": Attack("a body of 10,485,740 bytes to a guaranteed pubend", clients.large_body, _LINKED),
+    "nameless": Attack(
+        "mutual TLS, certificate without a common name, as a broker",
+        insiders.nameless_broker,
+        ArenaPlan(_PAIR + _TLS, ("b1",), tls=True),
+        rate_s=0,
+        may_not_start=True,
+    ),
+    "no-link-token": Attack(
+        "tokens and access lists, but no link token: as a broker",
+        insiders.false_broker,
+        ArenaPlan(_PAIR + _CLOSED, ("b1",)),
+        rate_s=0,
+        may_not_start=True,
+    ),
+    "idle": Attack("1,010 idle connections at 1,024 files", strangers.idle, ArenaPlan(_ALONE, files_max=1_024)),
+    "handshakes": Attack(
+        "1,010 TLS handshakes never begun at 1,024 files",
+        strangers.unfinished_handshakes,
+        ArenaPlan(_ALONE + _TLS, files_max=1_024, tls=True),
+    ),
+    "credit": Attack("400 MB without credit", clients.ignored_credit),
+    "hold": Attack("300 MB while publishers have to wait", clients.ignored_hold, _FULL, rate_s=0),
+    "subscriptions": Attack("600 subscriptions of 1.8 MB at once", clients.costly_subscriptions, _LINKED),
+    "patterns": Attack("200 LIKE patterns of 14,000 characters on 65,536", clients.costly_patterns, _LINKED),
+    "content-type": Attack("a content type beyond its body", clients.false_content_type),
+    "identifier": Attack("an identifier of all ones", clients.unreadable_identifier),
+    "forged": Attack("another publisher's identifier", clients.forged_identifier),
+    "payload": Attack("a payload of 9 MiB, 8 allowed", clients.large_payload),
+    "drain": Attack("a drain to elsewhere from a foreign page", strangers.foreign_drain),
+    "takeover": Attack(
+        "another client's durable name, acknowledged",
+        clients.stolen_name,
+        _GUARDED,
+        token="honest-token",  # noqa: S106 - of an arena that lives for seconds
+    ),
+    "heartbeat": Attack("100 strangers: heartbeat, then 7 MiB", strangers.heartbeat_first),
+    "admin": Attack("70 idle connections to the admin port", strangers.idle_admin),
+    "claim": Attack(
+        "an access list without tokens: any name",
+        strangers.claimed_name,
+        ArenaPlan(_ALONE + '[[access]]\nclients = "admin"\nsubscribe = true\n'),
+        rate_s=0,
+        may_not_start=True,
+    ),
+    "quota": Attack("20,000 subscriptions of one client", clients.many_subscriptions),
+    "names": Attack("6,000 durable names", clients.many_names),
+    "positions": Attack("positions at 100,000 invented pubends", clients.many_positions),
+    "escapes": Attack("terminal escapes in names", insiders.escaped_name),
+    "long-name": Attack("a client name of 60,000 characters", clients.long_name),
+    "files": Attack("the store's files, for a local user", insiders.open_files),
+    "link-token": Attack(
+        "listening at a neighbour's port",
+        insiders.told_link_token,
+        ArenaPlan(_PAIR.replace('["b2", "b1"]', '["b1", "b2"]') + _SHARED, ("b1",)),
+        rate_s=0,
+    ),
+    "tokens": Attack(
+        "wrong tokens, one after the other",
+        strangers.wrong_tokens,
+        _GUARDED,
+        token="honest-token",  # noqa: S106 - of an arena that lives for seconds
+    ),
+    "replay": Attack("a sealed datagram again, after 10,001 senders", insiders.replayed_datagrams, rate_s=0),
+    "readable": Attack("tokens in a file that all can read", insiders.unwarned_file, _GUARDED, rate_s=0),
+    "rogue": Attack(
+        "a neighbour with the right token that lies",
+        insiders.rogue_knowledge,
+        ArenaPlan(_PAIR + _SHARED, ("b1",)),
+    ),
+    STORM: Attack(
+        "1,000 strangers, 50 hostile clients, a subscriber that never reads, all at once",
+        storm,
+        ArenaPlan(_ALONE + _CLOSED + _SHARED),
+        rate_s=1_000,
+        token="honest-token",  # noqa: S106 - of an arena that lives for seconds
+        p99_ms_max=100.0,
+        limit_s=600.0,
+    ),
+}

@@ -1,0 +1,167 @@
+"""Attacks of false brokers, of local users and of whoever can write a name that an operator will read."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bench.hostile.arena import OVERLAY
+from bench.hostile.certificates import NAMELESS
+from bench.hostile.stage import Stage, Told
+from bench.hostile.wire import Peer, Rejected, body
+from penstock.broker import frames as f
+from penstock.broker.codec import FrameReader
+from penstock.live.multicast.seal import Seal
+from penstock.model.errors import PeerError
+
+__all__ = [
+    "escaped_name",
+    "false_broker",
+    "nameless_broker",
+    "open_files",
+    "replayed_datagrams",
+    "rogue_knowledge",
+    "told_link_token",
+    "unwarned_file",
+]
+
+_LINK_SECRET = "link-secret-link-secret-link-secret"  # noqa: S105 - of an arena that lives for seconds
+_WARNING_WORDS = ("readable", "permission", "mode", "chmod")
+
+
+async def nameless_broker(stage: Stage) -> Told:
+    """A certificate of the authority without a common name: whose is it?"""
+    peer = await Peer.dial(stage.port, tls=stage.context(NAMELESS))
+    return await _as_broker(peer)
+
+
+async def false_broker(stage: Stage) -> Told:
+    """Just says that it is the other broker."""
+    return await _as_broker(await Peer.dial(stage.port))
+
+
+async def told_link_token(stage: Stage) -> Told:
+    """Listens where a neighbour should be, and waits to be called."""
+    told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def on_call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for frame in FrameReader().feed(await reader.read(65_536)):
+            if isinstance(frame, f.Hello) and not told.done():
+                told.set_result(frame.credential)
+        writer.close()
+
+    async with await asyncio.start_server(on_call, "127.0.0.1", stage.ports["b2"]):
+        try:
+            async with asyncio.timeout(10.0):
+                credential = await told
+        except TimeoutError:
+            return Told("was not told anything")
+    is_told = credential == _LINK_SECRET
+    return Told(f"was told {'the link token' if is_told else 'no secret'}", has_succeeded=is_told)
+
+
+async def rogue_knowledge(stage: Stage) -> Told:
+    """A neighbour with the right token that says whatever it likes about streams, filters, links and ticks."""
+    words = list[str]()
+    rogue: tuple[f.Frame, ...] = (
+        f.KnowledgeMessage("b1.a", 0, 2**62, [2**61], [body({"honest": True})], kind=f.KnowledgeKind(0)),
+        f.KnowledgeMessage("b1.a", 0, 2**62, [1], [b"not a body"], kind=f.KnowledgeKind(0)),
+        f.Forward("b1.a", [2**63], [body({"honest": True})[:-1] + b"\xff"]),
+        f.LinkState("b1", 2**62, 2**62, ()),
+        f.LinkState("b2", 2**62, 1, tuple(f"invented-{n}" for n in range(100_000))),
+        f.FilterUpdate(1, "b1", 2**62, 1, -1, ("TRUE",)),
+        f.FilterUpdate(1, "b2", 1, 1, -1, tuple(f"x = {n}" for n in range(50_000))),
+        f.Nack("b1.a", "b2", 1, 1, tuple((n, n) for n in range(0, 100_000, 2))),
+        f.Positions("b1.a", tuple((f"invented-{n}", 1, True) for n in range(50_000))),
+        f.Positions("b1.a", (), (("orders", 2**62, 2**62, "b2"),)),
+        f.MechanismMessage("ajil", b"\xc1" * 100_000),
+        f.MechanismMessage("balancing", b"\x00" * 100),
+        f.MechanismMessage("m" * 100_000, b""),
+    )
+    for frame in rogue:
+        peer = await Peer.dial(stage.port)
+        peer.send(_hello(_LINK_SECRET))
+        if await peer.hear(f.Hello, 15.0) is None:
+            raise Rejected(f"{len(words)} falsehoods were heard, then {peer.last_words()}")
+        peer.send(frame)
+        await peer.ended(0.7)
+        words.append(peer.last_words())
+        await peer.close()
+    ended = sum(each != "still connected" for each in words)
+    return Told(f"{len(words)} falsehoods as a neighbour, {ended} cost the link")
+
+
+async def escaped_name(stage: Stage) -> Told:
+    """Terminal escapes in the names of a client and of a subscription, which the operator's terminal would obey."""
+    name = "evil\x1b]0;owned\x07\x1b[2J"
+    peer = await Peer.client(stage.port, name)
+    peer.send(f.Subscribe(1, "x = 1", durable=name))
+    await peer.hear(f.Subscribed, 3.0, number=1)
+    shown = b""
+    file = str(Path(stage.folder) / "overlay.toml")
+    for command in (("status", file), ("top", file, "--once")):
+        program = [sys.executable, "-c", "from penstock.cli import main; main()", *command]
+        done = await asyncio.to_thread(
+            subprocess.run,
+            program,
+            capture_output=True,
+            env={**os.environ, "COLUMNS": "200"},
+            timeout=60,
+            check=False,
+        )
+        shown += done.stdout + done.stderr
+    log = Path(stage.logs["b1"]).read_bytes()
+    found = [where for where, text in (("status", shown), ("log", log)) if b"\x1b]0;owned" in text]
+    return Told(f"escapes reach {' and '.join(found) if found else 'nobody'}", has_succeeded=bool(found))
+
+
+async def open_files(stage: Stage) -> Told:
+    """What a local user can read of the store."""
+    data = Path(stage.folder) / "data" / "b1"
+    places = [data, *sorted(data.iterdir())]
+    loose = [f"{stat.S_IMODE(each.stat().st_mode):04o} {each.name}" for each in places if each.stat().st_mode & 0o077]
+    shown = ", ".join(loose[:3]) if loose else "all of it for its owner only"
+    return Told(f"{len(loose)} of {len(places)} open to others: {shown}" if loose else shown, has_succeeded=bool(loose))
+
+
+async def unwarned_file(stage: Stage) -> Told:
+    """An overlay file with tokens that everybody can read: is anybody warned?"""
+    log = Path(stage.logs["b1"]).read_text(encoding="utf-8", errors="replace").lower()
+    lines = [line for line in log.splitlines() if "overlay.toml" in line]
+    is_warned = any(word in line for line in lines for word in _WARNING_WORDS)
+    return Told("the operator is warned" if is_warned else "no warning", has_succeeded=not is_warned)
+
+
+async def replayed_datagrams(_stage: Stage) -> Told:
+    """Plays a sealed datagram back when 10,001 other senders have been heard since."""
+    now_ms = int(time.time() * 1_000)
+    key = b"a shared key of the group"
+    receiver = Seal(key, 0, now_ms=lambda: now_ms)
+    datagram = Seal(key, 1, now_ms=lambda: now_ms).seal(b"command")
+    receiver.open(datagram)
+    for sender in range(2, 10_003):
+        try:
+            receiver.open(Seal(key, sender, now_ms=lambda: now_ms).seal(b"x"))
+        except PeerError as error:
+            return Told(f"sender {sender:,} is refused: {error}")
+    try:
+        receiver.open(datagram)
+    except PeerError as error:
+        return Told(f"the replay is refused: {error}")
+    return Told("the replay counts again", has_succeeded=True)
+
+
+async def _as_broker(peer: Peer) -> Told:
+    peer.send(_hello(""))
+    if await peer.hear(f.Hello, 5.0) is None:
+        return Told(f"refused: {peer.last_words()}")
+    return Told("passes for broker b2, and is told all filters", has_succeeded=True)
+
+
+def _hello(credential: str) -> f.Hello:
+    return f.Hello(f.PROTOCOL_VERSION, "broker", "b2", OVERLAY, int(time.time() * 1_000), credential)

@@ -1,0 +1,163 @@
+"""The attacker's end of a connection: says whatever it likes, in the frames of the tree that it attacks."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import struct
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final, Self, TypeVar
+
+from bench.hostile.arena import OVERLAY
+from penstock.broker import frames as f
+from penstock.broker.codec import FrameReader, encode_frame
+from penstock.model.body import encode_body
+from penstock.model.message import Message
+from penstock.model.message_id import MessageIdSource
+
+__all__ = ["Peer", "Rejected", "body", "head", "raw_publish"]
+
+_CHUNK: Final = 256 * 1024
+_KEPT_MAX: Final = 20_000
+_DIAL_S_MAX: Final = 10.0
+_BEAT_S: Final = 1.0
+
+_Frame = TypeVar("_Frame")
+
+
+class Rejected(Exception):  # noqa: N818 - it ends an attack, and is what we hope for
+    """The broker did not let the attacker in, or threw it out."""
+
+
+class Peer:
+    """A connection to a broker, and what was heard on it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self.heard: list[f.Frame] = []
+        """All but deliveries and heartbeats, of which there may be many."""
+        self.counts: Counter[str] = Counter()
+        self.is_over = False
+        self._news = asyncio.Event()
+        self._task = asyncio.create_task(self._listen())
+        self._beating: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def dial(cls, port: int, *, tls: ssl.SSLContext | None = None) -> Self:
+        """A connection on which nothing was said yet."""
+        async with asyncio.timeout(_DIAL_S_MAX):
+            return cls(*await asyncio.open_connection("127.0.0.1", port, ssl=tls))
+
+    @classmethod
+    async def client(cls, port: int, name: str = "mallory", **hello: Any) -> Self:
+        """A client that has been let in; raises ``Rejected`` if it is not."""
+        peer = await cls.dial(port)
+        try:
+            peer.send(f.Hello(f.PROTOCOL_VERSION, "client", name, OVERLAY, **hello))
+            if await peer.hear(f.Welcome) is None:
+                raise Rejected(peer.last_words())
+        except BaseException:
+            await peer.close()
+            raise
+        peer.keep_alive()
+        return peer
+
+    def send(self, *frames: f.Frame) -> None:
+        """Say something."""
+        self.send_bytes(b"".join(map(encode_frame, frames)))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Say anything."""
+        if not self._writer.is_closing():
+            self._writer.write(data)
+
+    def keep_alive(self) -> None:
+        """From now on say now and then that one is there."""
+        self._beating = asyncio.create_task(self._beat())
+
+    async def drain(self, seconds: float = 10.0) -> bool:
+        """Wait until the broker has taken what was said; whether it did in time."""
+        with suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._writer.drain()
+                return not self.is_over
+        return False
+
+    async def hear(self, kind: type[_Frame], seconds: float = 10.0, *, number: int | None = None) -> _Frame | None:
+        """The first frame of a kind, of that number if it has one; None if the connection or the time is over."""
+
+        def found() -> _Frame | None:
+            frames = (each for each in self.heard if isinstance(each, kind))
+            return next((each for each in frames if number is None or getattr(each, "number", None) == number), None)
+
+        await self.until(lambda: found() is not None, seconds)
+        return found()
+
+    async def until(self, condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+        """Wait for something that what is heard makes true."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not condition() and not self.is_over:
+                    self._news.clear()
+                    await self._news.wait()
+        return condition()
+
+    async def ended(self, seconds: float = 10.0) -> bool:
+        """Wait until the broker has ended the connection; whether it has."""
+        return await self.until(lambda: self.is_over, seconds)
+
+    def all(self, kind: type[_Frame]) -> list[_Frame]:
+        """Everything that was heard of a kind."""
+        return [each for each in self.heard if isinstance(each, kind)]
+
+    def last_words(self) -> str:
+        """Why the broker ended the connection, or that it did not."""
+        if goodbyes := self.all(f.Goodbye):
+            return f"{goodbyes[-1].code}: {goodbyes[-1].reason}"
+        return "cut off without a word" if self.is_over else "still connected"
+
+    async def close(self) -> None:
+        """Leave without a goodbye."""
+        tasks = [each for each in (self._task, self._beating) if each is not None]
+        for task in tasks:
+            task.cancel()
+        self._writer.transport.abort()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _beat(self) -> None:
+        while not self.is_over:
+            await asyncio.sleep(_BEAT_S)
+            self.send(f.Heartbeat(0))
+
+    async def _listen(self) -> None:
+        frames = FrameReader()
+        try:
+            while data := await self._reader.read(_CHUNK):
+                for frame in frames.feed(data):
+                    self.counts[type(frame).__name__] += 1
+                    if not isinstance(frame, f.Deliver | f.Heartbeat) and len(self.heard) < _KEPT_MAX:
+                        self.heard.append(frame)
+                self._news.set()
+        except OSError:
+            pass
+        finally:
+            self.is_over = True
+            self._news.set()
+
+
+def body(attributes: Mapping[str, str | int | bool], payload: bytes = b"", *, message_id: bytes = b"") -> bytes:
+    """A message as bytes, under whatever identifier."""
+    made = encode_body(MessageIdSource(publisher=1, broker=1).next(0), Message(attributes)) + payload
+    return message_id + made[len(message_id) :]
+
+
+def raw_publish(first: int, bodies: list[bytes], pubend: str = "b1.a") -> f.Publish:
+    """A batch, under whatever number."""
+    return f.Publish(first, bodies, pubend)
+
+
+def head(length: int, kind: int = 0) -> bytes:
+    """The beginning of a frame that says how long it is going to be."""
+    return struct.pack(">IB", length, kind)
