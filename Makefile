@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 SEEDS ?= 100
+EDGE_SEEDS ?= 100
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check format bench soak mutants docs lock dist clean
@@ -40,8 +41,9 @@ format: $(STAMP) ## let ruff format and mend what it can
 bench: $(STAMP) ## measure, side by side with peers
 	$(BIN)/python -m bench
 
-soak: $(STAMP) ## long fuzzing and campaigns (SEEDS=n)
+soak: $(STAMP) ## long fuzzing and campaigns (SEEDS=n; EDGE_SEEDS=n for what comes from outside)
 	$(BIN)/python -m bench.soak --seeds $(SEEDS)
+	$(BIN)/python -m bench.soak --edges --seeds $(EDGE_SEEDS)
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -m hypothesis tests
 
 mutants: $(STAMP) ## put deliberate bugs into copies of the sources; the campaign must find each

@@ -223,10 +223,10 @@ KINDS: Final[dict[str, Callable[[Random, Path, Path], bool]]] = {
 # One seed.
 
 
-def run_seed(seed: int) -> Outcome:
-    """Damage one store; the same seed gives the same damage."""
+def run_seed(seed: int, folder: Path | None = None) -> Outcome:
+    """Damage one store, in that folder if there is one; the same seed gives the same damage."""
     rng = Random(f"damage/{seed}")
-    with TemporaryDirectory(prefix="penstock-damage-") as name:
+    with TemporaryDirectory(prefix="penstock-damage-", dir=folder) as name:
         root = Path(name)
         state = rng.choice(("closed", "killed"))
         history, folder, older = made(rng, root, state)

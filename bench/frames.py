@@ -26,7 +26,7 @@ from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageIdSource
 
-__all__ = ["campaign", "frames_campaign", "hostile_stream"]
+__all__ = ["Hostile", "campaign", "frames_campaign", "hostile_stream"]
 
 _FRAMES_PER_STREAM: Final = 40
 _STREAMS_AT_ONCE: Final = 8
@@ -50,7 +50,7 @@ def frames_campaign(rng: Random) -> None:
 
 def hostile_stream(rng: Random, count: int) -> bytes:
     """About so many frames for one connection, most of which a broker must not accept."""
-    return _Hostile(rng).stream(count)
+    return Hostile(rng).stream(count)
 
 
 async def _campaign(rng: Random, frames: int) -> None:
@@ -172,32 +172,35 @@ class _Witness:
                     self._say(f.Heartbeat(0))
 
 
-class _Hostile:
+class Hostile:
     """Makes what one hostile peer sends: it plays a role well enough to get far, and badly enough to be refused."""
 
-    def __init__(self, rng: Random) -> None:
-        self._rng = rng
-        self._role = rng.choice(("client", "client", "neighbour", "neighbour", "liar", "nobody"))
-        self._kinds = {"client": _CLIENT_KINDS, "neighbour": _LINK_KINDS}.get(self._role, _KINDS)
+    def __init__(self, rng: Random, *, publisher: bytes = b"") -> None:
+        """With ``publisher``, a client goes on where that publisher was, at whatever number."""
+        self._rng, self._publisher = rng, publisher
+        self.role = rng.choice(("client", "client", "neighbour", "neighbour", "liar", "nobody"))
+        self._kinds = {"client": _CLIENT_KINDS, "neighbour": _LINK_KINDS}.get(self.role, _KINDS)
         self._bad_share = rng.choice((0.0, 0.02, 0.2, 1.0))
         self._updates = self._published = 0
 
     def stream(self, count: int) -> bytes:
         """The bytes of about so many frames."""
-        parts = [encode_frame(frame) for frame in self._opening()]
-        parts += [self._part() for _ in range(count)]
+        parts = [encode_frame(frame) for frame in self.opening()]
+        parts += [self.part() for _ in range(count)]
         if self._rng.random() < 0.2:
             parts[-1] = parts[-1][: self._rng.randrange(len(parts[-1]) + 1)]
         return b"".join(parts)
 
-    def _opening(self) -> list[f.Frame]:
-        if self._role == "client":
-            return [f.Hello(f.PROTOCOL_VERSION, "client", "mallory", "fuzz")]
-        if self._role == "neighbour":
+    def opening(self) -> list[f.Frame]:
+        """How it introduces itself."""
+        if self.role == "client":
+            return [f.Hello(f.PROTOCOL_VERSION, "client", "mallory", "fuzz", publisher=self._publisher)]
+        if self.role == "neighbour":
             return [f.Hello(f.PROTOCOL_VERSION, "broker", "b2", "fuzz", self._rng.randrange(2**40))]
-        return [_control(self._rng, f.Hello)] if self._role == "liar" else []
+        return [_control(self._rng, f.Hello)] if self.role == "liar" else []
 
-    def _part(self) -> bytes:
+    def part(self) -> bytes:
+        """The bytes of one more frame, or of something that is none."""
         rng = self._rng
         if rng.random() >= self._bad_share:
             return encode_frame(self._frame(rng.choice(self._kinds)))
@@ -207,7 +210,9 @@ class _Hostile:
     def _frame(self, kind: type[Any]) -> f.Frame:
         rng = self._rng
         if kind is f.Publish:
-            bodies, first = _bodies(rng), self._published + 1
+            if self._publisher and rng.random() < 0.1:
+                self._published = max(self._published, rng.choice(_BIG))
+            bodies, first = _bodies(rng), min(self._published + 1, 2**64 - 1)
             self._published += len(bodies)
             return f.Publish(first, bodies, rng.choice(("", "b1.a", "b1.log", "b9")))
         if kind is f.FilterUpdate and rng.random() < 0.9:

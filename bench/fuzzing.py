@@ -13,12 +13,12 @@ from penstock.matching import CoveringSet, MatchIndex
 from penstock.model.values import AttributeValue, Scalar
 from penstock.selectors import Selector, SelectorError
 
-__all__ = ["CAMPAIGNS", "Fault"]
+__all__ = ["CAMPAIGNS", "FRAGMENTS", "Fault", "any_condition", "any_message", "any_noise", "mutated"]
 
 _NAMES: Final = ("a", "b", "c", "d", "$sys")
 _NUMBERS: Final = (0, 1, -1, 2, 15, 0.5, 1.0, -2.5, 1e300, 2**53, 2**53 + 1, 2**63 - 1, -(2**63), float(2**53))
 _TEXTS: Final = ("", "A", "AB", "ABC", "a", "it's", "50%", "a_b", "é", "日本", "\U0001f600", "x" * 50, "\\", "\n")
-_FRAGMENTS: Final = (
+FRAGMENTS: Final = (
     *("a", "b", "$sys", "_x", "AND", "OR", "NOT", "and", "In", "IS", "NULL", "LIKE", "ESCAPE", "BETWEEN", "TRUE"),
     *("=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "(", ")", ",", "'", "''", "'A%'", "'!'", "[", "]", "."),
     *("0", "1", "1.5", "1e9", ".5", "7.", "1e999", "9" * 30, "0x1F", " ", "\t", "\n", "é", "\x00", "\ud800", "\\"),
@@ -33,14 +33,14 @@ class Fault(AssertionError):  # noqa: N818 - it is what soaking looks for, not a
 def parser_campaign(rng: Random) -> None:
     """Any text parses or is refused with a ``SelectorError``; what parsed prints as text of the same meaning."""
     for _ in range(40):
-        text = _mutated(_condition(rng, 3), rng) if rng.random() < 0.6 else _noise(rng)
+        text = mutated(any_condition(rng, 3), rng) if rng.random() < 0.6 else any_noise(rng)
         try:
             selector = Selector.parse(text)
         except SelectorError:
             continue
         _check_canonical(selector, text, rng)
     for _ in range(20):
-        text = _condition(rng, 4)
+        text = any_condition(rng, 4)
         _check_canonical(Selector.parse(text), text, rng)
 
 
@@ -65,7 +65,7 @@ def index_campaign(rng: Random) -> None:
     """After any insertions and removals, in any order, the index finds what a loop finds; emptied, it is empty."""
     index, covering = MatchIndex(), CoveringSet()
     held: dict[int, tuple[Selector, int]] = {}
-    pool = [Selector.parse(_condition(rng, 2)) for _ in range(rng.randint(1, 25))]
+    pool = [Selector.parse(any_condition(rng, 2)) for _ in range(rng.randint(1, 25))]
     for number in range(rng.randint(1, 120)):
         if held and rng.random() < 0.4:
             gone = rng.choice(list(held))
@@ -77,7 +77,7 @@ def index_campaign(rng: Random) -> None:
             covering.add(selector)
             held[number] = selector, link
         if rng.random() < 0.3:
-            _check_index(index, held, _message(rng))
+            _check_index(index, held, any_message(rng))
     for number, (selector, _) in sorted(held.items(), key=lambda _: rng.random()):
         index.remove(number)
         covering.remove(selector)
@@ -107,8 +107,8 @@ def _check_canonical(selector: Selector, text: str, rng: Random) -> None:
     again = Selector.parse(canonical)
     _require(again == selector, f"{text!r} prints as {canonical!r}, which is another selector")
     _require(str(again) == canonical, f"{canonical!r} prints as {str(again)!r}")
-    message = _message(rng)
-    _require(again.matches(message) == selector.matches(message), f"{text!r} and {canonical!r} differ on {message}")
+    values = any_message(rng)
+    _require(again.matches(values) == selector.matches(values), f"{text!r} and {canonical!r} differ on {values}")
 
 
 def _require(condition: bool, otherwise: str) -> None:
@@ -116,20 +116,21 @@ def _require(condition: bool, otherwise: str) -> None:
         raise Fault(otherwise)
 
 
-def _message(rng: Random) -> dict[str, AttributeValue]:
+def any_message(rng: Random) -> dict[str, AttributeValue]:
+    """Attributes by chance, of the names that conditions speak of."""
     values: tuple[AttributeValue, ...] = (*_NUMBERS, *_TEXTS, True, False, None, float("nan"), float("inf"))
     return {name: rng.choice(values) for name in _NAMES if rng.random() < 0.8}
 
 
-def _condition(rng: Random, depth: int) -> str:
+def any_condition(rng: Random, depth: int) -> str:
     """A well-formed selector."""
     if depth == 0 or rng.random() < 0.3:
         return _predicate(rng)
     shape = rng.randrange(4)
     if shape == 0:
-        return f"NOT ({_condition(rng, depth - 1)})"
+        return f"NOT ({any_condition(rng, depth - 1)})"
     joint = " AND " if shape < 3 else " OR "
-    return "(" + joint.join(_condition(rng, depth - 1) for _ in range(rng.randint(2, 3))) + ")"
+    return "(" + joint.join(any_condition(rng, depth - 1) for _ in range(rng.randint(2, 3))) + ")"
 
 
 def _predicate(rng: Random) -> str:
@@ -165,14 +166,16 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _noise(rng: Random) -> str:
-    return rng.choice(("", " ")).join(rng.choices(_FRAGMENTS, k=rng.randrange(25)))
+def any_noise(rng: Random) -> str:
+    """Fragments of selectors in any order."""
+    return rng.choice(("", " ")).join(rng.choices(FRAGMENTS, k=rng.randrange(25)))
 
 
-def _mutated(text: str, rng: Random) -> str:
+def mutated(text: str, rng: Random) -> str:
+    """The text with something put in or taken out."""
     for _ in range(rng.randint(1, 3)):
         place = rng.randrange(len(text) + 1)
-        text = text[:place] + rng.choice((*_FRAGMENTS, "")) + text[place + rng.randrange(3) :]
+        text = text[:place] + rng.choice((*FRAGMENTS, "")) + text[place + rng.randrange(3) :]
     return text
 
 

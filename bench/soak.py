@@ -1,7 +1,8 @@
 """Fuzzes for as long as you like: ``python -m bench.soak --seeds N [--first N] [--campaign NAME] [--story]``.
 
 Every seed runs every campaign but ``live``, on all cores. ``live`` plays rounds on real processes, one after the other,
-and has to be asked for: ``--campaign live --seeds N``, or ``--minutes M`` for as many rounds as fit.
+and has to be asked for: ``--campaign live --seeds N``, or ``--minutes M`` for as many rounds as fit. So have the
+campaigns of ``bench.edge_fuzz``, each of whose seeds throws a great deal at one edge: ``--edges --seeds N``.
 
 A failure prints its campaign, its seed and what was wrong; a failure of the campaign ``delivery`` also prints its
 story. The exit code says what the worst failure was:
@@ -28,6 +29,7 @@ from random import Random
 from typing import Final
 
 from bench.damage import damage_campaign
+from bench.edge_fuzz.campaigns import EDGES, THROWN
 from bench.frames import frames_campaign
 from bench.fuzzing import CAMPAIGNS as FUZZING
 from bench.live_fuzz.campaign import LIVE, LiveOptions, live_campaign
@@ -78,7 +80,7 @@ class _Outcome:
 def main(arguments: list[str] | None = None) -> int:
     """Run the campaigns; the exit code says what the worst failure was."""
     chosen = _parser().parse_args(arguments)
-    names = chosen.campaign or [*CAMPAIGNS, DELIVERY]
+    names = chosen.campaign or (list(EDGES) if chosen.edges else [*CAMPAIGNS, DELIVERY])
     if chosen.story:
         return _tell(chosen.first)
     failures: list[Failure] = []
@@ -111,6 +113,9 @@ def _simulate(names: list[str], chosen: argparse.Namespace) -> list[Failure]:
                 break
     if DELIVERY in names:
         _sum_up(counts)
+    for name in names:
+        if name in THROWN:
+            console.line(f"{name}: {THROWN[name][0] * chosen.seeds:,} {THROWN[name][1]}")
     console.line(f"{len(failures)} faults, {chosen.seeds:,} seeds, {time.monotonic() - started_s:.1f} s")
     return failures
 
@@ -152,7 +157,7 @@ def _add_delivery(outcome: _Outcome, seed: int) -> None:
 
 def _failures_of(name: str, seed: int) -> list[tuple[Failure, str]]:
     try:
-        CAMPAIGNS[name](Random(f"{name}/{seed}"))
+        {**CAMPAIGNS, **EDGES}[name](Random(f"{name}/{seed}"))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what we look for
         told = [f"FAULT in campaign {name}, seed {seed}: {type(error).__name__}: {error}"]
         told += ["".join(traceback.format_tb(error.__traceback__)[-3:]).rstrip(), _again(name, seed)]
@@ -201,10 +206,12 @@ def _sum_up(counts: Counter[str]) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description="Fuzzes, and harms simulated overlays.")
-    names = [*CAMPAIGNS, DELIVERY, LIVE]
+    names = [*CAMPAIGNS, DELIVERY, *EDGES, LIVE]
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run (100)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--campaign", action="append", choices=names, help="only this one; may be repeated")
+    thrown = ", ".join(f"{count:,} {what}" for count, what in THROWN.values())
+    parser.add_argument("--edges", action="store_true", help=f"throw at whatever faces outside; a seed: {thrown}")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="processes to use (all cores)")
     parser.add_argument("--story", action="store_true", help=f"run the first seed of {DELIVERY} and tell its story")
     parser.add_argument("--minutes", type=float, help=f"how long {LIVE} plays, instead of a number of seeds")
