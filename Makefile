@@ -7,10 +7,10 @@ SEEDS ?= 100
 EDGE_SEEDS ?= 100
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench soak mutants docs lock dist clean
+.PHONY: help setup demo test test-live check format bench soak mutants docs lock dist clean
 
 help: ## this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
 $(STAMP): pyproject.toml requirements.lock scripts/setup.sh
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh "$(VENV)"
@@ -22,10 +22,13 @@ demo: $(STAMP) ## the story of all mechanisms on real processes, judged message 
 	@mkdir -p build
 	$(BIN)/penstock demo $(if $(filter-out 0,$(FAST)),--fast) --report build/demo.html
 
-test: $(STAMP) ## run all tests (what CI runs)
-	$(BIN)/python -m pytest -n 2 --ignore tests/pipeline tests src
+test: $(STAMP) ## run all tests but the longest
+	$(BIN)/python -m pytest -n 2 -m 'not live' --ignore tests/pipeline tests src
 	@# One process: the Spark tests share a session, which has both cores. What was skipped, and why, comes last.
 	$(BIN)/python -m pytest -rs tests/pipeline
+
+test-live: $(STAMP) ## run the long tests on real processes, one after the other
+	$(BIN)/python -m pytest -m live tests
 
 check: $(STAMP) ## format, lint, layers, types, tests: what every commit keeps green
 	$(BIN)/ruff format --check .

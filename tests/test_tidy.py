@@ -36,7 +36,7 @@ FIRST_SENTENCE_WORDS_MIN = 4
 Check = Callable[[Path], list[str]]
 
 # Folders of tests that do not mirror one module each, but try the system as a whole.
-UNMIRRORED = ("live", "spark", "browser", "bench")
+UNMIRRORED = ("live", "spark", "browser", "bench", "hostile")
 
 # Written so that this file does not break its own rules.
 LEFTOVERS = {

@@ -9,7 +9,7 @@ import msgspec
 
 from bench.hostile.catalogue import ATTACKS
 from bench.hostile.stage import Stage, Told
-from bench.hostile.wire import Rejected
+from bench.hostile.wire import Peer, Rejected
 
 __all__ = ["main"]
 
@@ -31,6 +31,8 @@ async def _told(name: str, stage: Stage) -> Told:
         return Told("no answer in time")
     except OSError as error:
         return Told(f"cut off: {error}")
+    finally:
+        await Peer.leave()
 
 
 if __name__ == "__main__":

@@ -32,6 +32,9 @@ class Outcome(msgspec.Struct):
     attack: str
     tree: str
     is_harmed: bool
+    """Whether anything was not as it must be."""
+    has_succeeded: bool
+    """Whether the attacker got what it wanted."""
     told: str
     """What the attacker achieved, in its own words; or why the broker did not start."""
     exits: dict[str, int] = {}
@@ -64,7 +67,8 @@ def fight(tree: Tree, name: str, *, seconds: float) -> Outcome:
     attack = ATTACKS[name]
     with TemporaryDirectory(prefix="penstock-hostile-") as folder, Arena(tree, attack.plan, Path(folder)) as arena:
         if arena.refusal:
-            return Outcome(name, tree.label, not attack.may_not_start, f"does not start: {arena.refusal}")
+            is_wrong = not attack.may_not_start
+            return Outcome(name, tree.label, is_wrong, False, f"does not start: {arena.refusal}")  # noqa: FBT003 - a field
         if attack.plan.waits_for_links:
             _await_links(arena)
         honest = _Honest(arena, attack) if attack.rate_s else None
@@ -80,6 +84,7 @@ def fight(tree: Tree, name: str, *, seconds: float) -> Outcome:
             name,
             tree.label,
             is_harmed,
+            told.has_succeeded,
             told.text,
             exits,
             memory.before,

@@ -8,7 +8,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 from bench.hostile.arena import OVERLAY
 from penstock.broker import frames as f
@@ -34,6 +34,8 @@ class Rejected(Exception):  # noqa: N818 - it ends an attack, and is what we hop
 class Peer:
     """A connection to a broker, and what was heard on it."""
 
+    _open: ClassVar[list[Peer]] = []
+
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self.heard: list[f.Frame] = []
@@ -43,6 +45,7 @@ class Peer:
         self._news = asyncio.Event()
         self._task = asyncio.create_task(self._listen())
         self._beating: asyncio.Task[None] | None = None
+        self._open.append(self)
 
     @classmethod
     async def dial(cls, port: int, *, tls: ssl.SSLContext | None = None) -> Self:
@@ -63,6 +66,12 @@ class Peer:
             raise
         peer.keep_alive()
         return peer
+
+    @classmethod
+    async def leave(cls) -> None:
+        """Close all connections that an attack has left open."""
+        while cls._open:
+            await cls._open[-1].close()
 
     def send(self, *frames: f.Frame) -> None:
         """Say something."""
@@ -120,6 +129,8 @@ class Peer:
 
     async def close(self) -> None:
         """Leave without a goodbye."""
+        if self in self._open:
+            self._open.remove(self)
         tasks = [each for each in (self._task, self._beating) if each is not None]
         for task in tasks:
             task.cancel()
