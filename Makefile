@@ -7,7 +7,7 @@ SEEDS ?= 100
 EDGE_SEEDS ?= 100
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-live check format bench soak mutants docs lock dist clean
+.PHONY: help setup demo test test-live check format bench soak mutants audit docs lock dist clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -52,6 +52,9 @@ soak: $(STAMP) ## long fuzzing and campaigns (SEEDS=n; EDGE_SEEDS=n for what com
 mutants: $(STAMP) ## put deliberate bugs into copies of the sources; the campaign must find each
 	$(BIN)/python -m bench.mutants
 
+audit: $(STAMP) ## see that dependencies are listed, under licences that we accept, and unchanged; ask for advisories
+	$(BIN)/python scripts/audit.py
+
 docs: $(STAMP) ## the manual as a web site in site/, with the report of all results
 	$(BIN)/penstock overlay settings --markdown > docs/configuration.md
 	$(BIN)/mkdocs build --strict --quiet
@@ -61,6 +64,7 @@ docs: $(STAMP) ## the manual as a web site in site/, with the report of all resu
 lock: $(STAMP) ## take the newest versions that pyproject.toml allows, and write them to requirements.lock
 	$(BIN)/python -m pip install --quiet --upgrade --upgrade-strategy eager --editable '.[all]' --group dev
 	$(BIN)/python scripts/lock.py > requirements.new && mv requirements.new requirements.lock
+	$(BIN)/python scripts/audit.py --write > docs/dependencies.md
 
 dist: ## build wheel and source archive into dist/, install both into empty environments, and try them
 	@PYTHON="$(PYTHON)" sh scripts/dist.sh dist

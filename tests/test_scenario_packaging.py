@@ -36,6 +36,11 @@ def test_every_requirement_has_a_version_in_the_lock_and_it_fits() -> None:
     assert misfits == []
 
 
+def test_every_version_in_the_lock_is_on_the_page_of_dependencies() -> None:
+    page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    assert dict(re.findall(r"^\| `([^`]+)` \| (\S+) \|", page, re.MULTILINE)) == locked()
+
+
 def test_the_archive_of_the_sources_has_what_a_clone_needs() -> None:
     told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     included = told["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
