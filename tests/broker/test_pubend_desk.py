@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from overlay import Overlay
 from penstock.broker.access import Access
 from penstock.broker.commits import Commits
 from penstock.broker.durable import RecoveredPubend, SetValue
@@ -22,6 +23,7 @@ from penstock.broker.stream_frames import (
 )
 from penstock.model.tick import tick_at
 
+WORD = "token"
 NOW_MS = 1_000_000
 END = tick_at(NOW_MS)
 """The last tick of the pubend's log."""
@@ -377,3 +379,30 @@ def test_only_who_may_have_a_name_has_it_forgotten(client: str, shares: bool, fo
     problem = "" if forgets else DENIED
     assert (office.take() + office.sync())[0] == StreamForgotten("p", "tb", 5, existed=True, problem=problem)
     assert (office.named is None) is forgets
+
+
+def test_a_client_has_no_more_durable_names_than_its_quota_and_others_still_get_theirs() -> None:
+    access = Access({"alice": WORD, "bob": WORD})
+    overlay = Overlay(BrokerSettings("pb", pubends=("pb.a",), access=access, client_durables_max=2))
+    alice = overlay.client("pb", "alice", token=WORD)
+    for number in range(4):
+        alice.durable(number, f"name-{number}")
+    overlay.wait(2_000)
+    assert [(number, reason) for _, number, reason in alice.refusals()] == [
+        (number, "client alice has 2 durable subscriptions at pubend pb.a, which is the limit (client_durables_max)")
+        for number in (2, 3)
+    ]
+    bob = overlay.client("pb", "bob", token=WORD)
+    bob.durable(1, "other")
+    overlay.wait(2_000)
+    assert bob.refusals() == []
+
+
+def test_a_pubend_keeps_no_more_durable_names_than_it_may() -> None:
+    overlay = Overlay(BrokerSettings("pb", pubends=("pb.a",), durables_max=1))
+    client = overlay.client("pb")
+    client.durable(1, "one")
+    client.durable(2, "two")
+    overlay.wait(2_000)
+    ((_, number, reason),) = client.refusals()
+    assert (number, "which is its limit (durables_max)" in reason) == (2, True)

@@ -201,3 +201,16 @@ def test_only_names_that_may_be_seen_are_shown() -> None:
         "D": {"tick": 1_000, "host": "sb", "client": "alice"}
     }
     assert len(register.status()) == 100
+
+
+def test_names_are_counted_by_who_made_them_over_claims_forgetting_and_restarts() -> None:
+    register = Register("p", {})
+    changes = [register.claim(name, 5, "sb", 1, client) for name, client in (("D", "alice"), ("E", "alice"), ("F", ""))]
+    changes.append(register.claim("D", 6, "tb", 1, "team"))
+    assert [register.names_of(each) for each in ("alice", "team", "")] == [2, 0, 1]
+    changes.append(register.claim("F", 6, "tb", 1, "bob"))
+    forgotten = register.forget("D")
+    assert forgotten is not None
+    again = restarted(*changes, forgotten)
+    for each in (register, again):
+        assert [each.names_of(client) for client in ("alice", "bob", "")] == [1, 1, 0]

@@ -73,8 +73,8 @@ class PubendDesk:
             self._answer(frame, 0, held=known.ownership)
             return None
         tick, problem = self._beginning(log, frame, None if known is None else known.tick, now_ms)
-        if not problem and frame.durable and known is None and register.is_full:
-            problem = f"pubend {frame.pubend} keeps {len(register):,} durable subscriptions, which is its limit"
+        if not problem and frame.durable and known is None:
+            problem = self._problem_with_new(register, frame)
         if problem:
             self._answer(frame, 0, problem=problem)
             return None
@@ -160,6 +160,16 @@ class PubendDesk:
         oldest = format_tick(Tick(log.trimmed_below))
         where = f"position {tick} ({format_tick(Tick(tick))}) of pubend {log.name}"
         return 0, f"{where} is not kept any more; the oldest available is {log.trimmed_below} ({oldest})"
+
+    def _problem_with_new(self, register: Register, frame: StreamOpen) -> str:
+        """Why a pubend cannot keep another name; empty if it can."""
+        limit, own_limit = self._settings.durables_max, self._settings.client_durables_max
+        if len(register) >= limit:
+            return f"pubend {frame.pubend} keeps {limit:,} durable subscriptions, which is its limit (durables_max)"
+        if frame.client and register.names_of(frame.client) >= own_limit:
+            owned = f"client {frame.client} has {own_limit:,} durable subscriptions at pubend {frame.pubend}"
+            return f"{owned}, which is the limit (client_durables_max)"
+        return ""
 
     def _may_have(self, known: Named, frame: StreamOpen | StreamForget) -> bool:
         may_have = self._settings.access.may_have(Claimant(frame.client, frame.shares), known.client)

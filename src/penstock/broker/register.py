@@ -8,6 +8,7 @@ position counts no more. Everything is durable before it is answered.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -22,7 +23,6 @@ MaySee: TypeAlias = Callable[[str, str], bool]
 """Whether somebody may see a durable subscription: its name, and the client that made it."""
 
 _PREFIX: Final = "durable"
-_NAMES_MAX: Final = 1_000_000
 _SHOWN_MAX: Final = 100
 _encode: Final = msgspec.msgpack.Encoder().encode
 
@@ -64,6 +64,7 @@ class Register:
     def __init__(self, pubend: str, values: dict[str, bytes]) -> None:
         self._prefix = f"{_PREFIX}/{pubend}/"
         self._names: dict[str, Named] = {}
+        self._made: Counter[str] = Counter()
         self._dirty: dict[str, None] = {}
         self.damaged = 0
         """Entries that could not be read when the broker started: their subscriptions begin anew."""
@@ -73,6 +74,7 @@ class Register:
                     self._names[key.removeprefix(self._prefix)] = decode_named(value)
                 except ValueError:
                     self.damaged += 1
+        self._made.update(each.client for each in self._names.values())
 
     def __len__(self) -> int:
         return len(self._names)
@@ -84,10 +86,9 @@ class Register:
         """What is known under a name."""
         return self._names.get(name)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no more names can be kept."""
-        return len(self._names) >= _NAMES_MAX
+    def names_of(self, client: str) -> int:
+        """How many names a client has made that are kept."""
+        return self._made[client]
 
     def claim(self, name: str, ownership: int, host: str, tick: int, client: str = "") -> SetValue:
         """Gives a name to an owner, who begins at a tick if the name is new; what must become durable.
@@ -97,8 +98,12 @@ class Register:
         known = self._names.get(name)
         if known is None:
             known = self._names[name] = Named(tick, ownership, host)
+            self._made[""] += 1
         known.ownership, known.host = ownership, host
-        known.client = known.client or client
+        if client and not known.client:
+            self._made.subtract([known.client])
+            self._made.update([client])
+            known.client = client
         self._dirty.pop(name, None)
         return self._change(name, known)
 
@@ -114,8 +119,12 @@ class Register:
 
     def forget(self, name: str) -> SetValue | None:
         """Frees a name and what it held; None if nobody knows it."""
-        if self._names.pop(name, None) is None:
+        known = self._names.pop(name, None)
+        if known is None:
             return None
+        self._made.subtract([known.client])
+        if not self._made[known.client]:
+            del self._made[known.client]
         self._dirty.pop(name, None)
         return SetValue(self._prefix + name, None)
 

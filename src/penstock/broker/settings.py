@@ -111,6 +111,10 @@ class BrokerSettings:
     """Connections among them that have not proved who they are; when there are more, the oldest is closed."""
     subscriptions_max: int = 1_000_000
     """Subscriptions of all its clients together."""
+    durables_max: int = 100_000
+    """Durable subscriptions that each pubend of this broker keeps."""
+    client_durables_max: int = 1_000
+    """Durable subscriptions of one client, by its name, that each pubend keeps, where clients prove who they are."""
     client_connections_max: int = 1_000
     """Connections that one client, by its name, may have at this broker."""
     client_subscriptions_max: int = 10_000
@@ -138,6 +142,8 @@ class BrokerSettings:
             "credit_bytes",
             "connections_max",
             "strangers_max",
+            "durables_max",
+            "client_durables_max",
             "client_connections_max",
             "client_subscriptions_max",
             "client_positions_max",
