@@ -14,6 +14,7 @@ import pytest
 from live.support import FakeBroker, guaranteed, lone, run
 from penstock.broker.operating import Operation
 from penstock.congestion import CongestionSettings
+from penstock.live import admin as admin_module
 from penstock.live.admin import AdminServer
 from penstock.live.admin_token import find_token
 from penstock.live.errors import ConfigError, RestartError
@@ -107,6 +108,28 @@ def test_without_the_token_only_health_and_metrics_without_names_are_shown(key: 
             assert (await get(admin.address, "/health", token=""))[0] == 200
             code, text = await get(admin.address, "/metrics", token="")
             assert (code, "penstock_published_total" in text, "durable=" in text) == (200, True, False)
+
+    run(scenario())
+
+
+def test_who_asks_for_metrics_again_and_again_without_a_token_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(admin_module, "_FRESH_S", 1_000.0)
+        async with BrokerNode(lone(), "b1", broker=FakeBroker()) as node, AdminServer(node, token=KEY) as admin:
+            asked: list[int] = []
+            status = node.status
+
+            def counted() -> dict[str, Any]:
+                asked.append(1)
+                return status()
+
+            monkeypatch.setattr(node, "status", counted)
+            for _ in range(3):
+                assert (await get(admin.address, "/metrics", token=""))[0] == 200
+            assert len(asked) == 1
+            for _ in range(3):
+                assert (await get(admin.address, "/metrics"))[0] == 200
+            assert len(asked) == 4
 
     run(scenario())
 

@@ -39,6 +39,8 @@ from penstock.live.tuning import Tunable, tune
 
 __all__ = ["AdminServer", "Subject", "application"]
 
+_FRESH_S: Final = 1.0
+"""Who asks for metrics without a token gets those of the last second: asking again costs the broker nothing."""
 _STOP_S_MAX: Final = 2
 """Time that requests under way get at the end."""
 
@@ -111,9 +113,14 @@ def application(subject: Subject, gate: AdminGate, *, is_local: bool = True) -> 
 
 def _metrics_page(subject: Subject, *, names: bool) -> Page:
     registry = registry_of(subject, names=names)
+    fresh_until_s, text = -1.0, b""
 
     async def metrics(_request: Request) -> Response:
-        return Response(rendered(registry), media_type="text/plain; version=0.0.4; charset=utf-8")
+        nonlocal fresh_until_s, text
+        now_s = asyncio.get_running_loop().time()
+        if names or now_s >= fresh_until_s:
+            fresh_until_s, text = now_s + _FRESH_S, rendered(registry)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     return metrics
 
