@@ -7,6 +7,7 @@ right, nearly right, or noise. Episodes that reached new lines of the broker are
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -21,7 +22,7 @@ from penstock.broker import frames as f
 from penstock.broker.codec import FrameReader, encode_frame
 from penstock.broker.errors import ProtocolError
 
-__all__ = ["FRAMES_PER_SEED", "Step", "frames_inside", "play", "throw"]
+__all__ = ["FRAMES_PER_SEED", "Step", "frames_inside", "throw"]
 
 FRAMES_PER_SEED: Final = 100_000
 _STEPS: Final = 60
@@ -55,60 +56,74 @@ def throw(rng: Random, frames: int) -> None:
     """Throw about so many frames at brokers; raises with all kinds of faults that were found."""
     coverage, corpus, findings = Coverage("penstock.broker", "penstock.streams"), Corpus[Episode](rng), Findings()
     while frames > 0:
-        episode = _changed(rng, corpus) if len(corpus) and rng.random() < 0.5 else _fresh(rng)
+        # Episodes follow from their own seeds, so that a fresh one can be made while it is played.
         seed = rng.randrange(2**32)
+        episode = _changed(rng, corpus) if len(corpus) and rng.random() < 0.4 else None
+        played = _Played(seed)
+        lines = coverage.lines
         try:
-            if rng.random() < _WATCHED_SHARE:
-                lines = coverage.lines
-                with coverage.watching():
-                    frames -= play(episode, seed)
-                if coverage.lines > lines:
-                    corpus.keep(episode)
-            else:
-                frames -= play(episode, seed)
+            with coverage.watching() if rng.random() < _WATCHED_SHARE else nullcontext():
+                if episode is None:
+                    played.make_up(Random(seed))
+                else:
+                    played.replay(episode)
+                played.end()
         except Exception as error:  # noqa: BLE001 - whatever it is, it is what we look for
-            frames -= len(episode)
             if not findings.has(error):
-                findings.add(error, _story(_shrunk(episode, seed, kind_of(error))))
+                findings.add(error, _story(_shrunk(tuple(played.steps), seed, kind_of(error))))
+        if coverage.lines > lines:
+            corpus.keep(tuple(played.steps))
+        frames -= max(played.frames, 1)
     findings.raise_if_any()
 
 
-def play(episode: Episode, seed: int) -> int:
-    """Let an episode happen to a new broker; answers with the number of frames in it."""
-    rig, frames = Rig(seed), 0
-    for step in episode:
+class _Played:
+    """An episode that happens to a new broker, and is written down meanwhile."""
+
+    def __init__(self, seed: int) -> None:
+        self._rig = Rig(seed)
+        self.steps: list[Step] = []
+        self.frames = 0
+
+    def replay(self, episode: Episode) -> None:
+        for step in episode:
+            self._take(step)
+
+    def make_up(self, rng: Random) -> None:
+        """What happens next depends on who is still connected."""
+        peers: dict[int, Hostile] = {}
+        for _ in range(_STEPS):
+            number, passed_ms = rng.randrange(_PEERS), rng.choice((0, 0, 0, 0, 0, 1, 20, 300, 1_500))
+            if number in self._rig.connections and rng.random() < 0.03:
+                self._take(Step(number, b"", passed_ms))
+                continue
+            parts = []
+            if number not in self._rig.connections:
+                peers[number] = _peer(rng)
+                parts = [encode_frame(each) for each in peers[number].opening()]
+            parts += [peers[number].part() for _ in range(rng.randint(1, _PARTS_MAX))]
+            self._take(Step(number, b"".join(parts), passed_ms))
+
+    def end(self) -> None:
+        """Let time pass, and see that the broker is sound."""
+        self._rig.wait(10_000)
+        self._rig.check()
+
+    def _take(self, step: Step) -> None:
+        rig = self._rig
+        # Before it is taken: a step that fails is part of the story.
+        self.steps.append(step)
         if step.passed_ms:
             rig.wait(step.passed_ms)
         if not step.said:
             rig.disconnect(step.peer)
-            continue
+            return
         if step.peer not in rig.connections:
             rig.connect(step.peer)
-        frames += rig.hear(step.peer, step.said)
-    rig.wait(10_000)
-    rig.check()
-    return frames
+        self.frames += rig.hear(step.peer, step.said)
 
 
 # How episodes are made.
-
-
-def _fresh(rng: Random) -> Episode:
-    peers = [_peer(rng) for _ in range(_PEERS)]
-    has_begun = [False] * _PEERS
-    steps = []
-    for _ in range(_STEPS):
-        number = rng.randrange(_PEERS)
-        passed_ms = rng.choice((0, 0, 0, 0, 0, 1, 20, 300, 1_500))
-        if has_begun[number] and rng.random() < 0.04:
-            peers[number], has_begun[number] = _peer(rng), False
-            steps.append(Step(number, b"", passed_ms))
-            continue
-        parts = [] if has_begun[number] else [encode_frame(each) for each in peers[number].opening()]
-        has_begun[number] = True
-        parts += [peers[number].part() for _ in range(rng.randint(1, _PARTS_MAX))]
-        steps.append(Step(number, b"".join(parts), passed_ms))
-    return tuple(steps)
 
 
 def _peer(rng: Random) -> Hostile:
@@ -193,8 +208,10 @@ def _parts(said: bytes) -> list[bytes]:
 
 
 def _fails_as(episode: Episode, seed: int, kind: str) -> bool:
+    played = _Played(seed)
     try:
-        play(episode, seed)
+        played.replay(episode)
+        played.end()
     except Exception as error:  # noqa: BLE001 - the same question as above
         return kind_of(error) == kind
     return False
