@@ -73,6 +73,23 @@ def test_what_is_not_answered_is_asked_again_with_the_same_ticket() -> None:
     assert host.wait(500) == [asked]
 
 
+def test_a_claim_is_raised_at_pubends_that_answer_at_once() -> None:
+    host, wanted = Host(), durable()
+    asked = [host.ask(wanted, pubend) for pubend in ("far", "near-1", "near-2")]
+    settled: list[str] = []
+
+    def answer_at_once(pubend: str, frame: object) -> None:
+        assert isinstance(frame, StreamOpen)
+        if pubend != "far":
+            host.answer(frame)
+            settled.append(pubend)
+
+    host.openings._send = answer_at_once
+    host.answer(asked[0], held=1 << 40)
+    assert settled == ["near-1", "near-2"]
+    assert wanted.ownership > 1 << 40
+
+
 def test_an_answer_settles_a_question_once() -> None:
     host, wanted = Host(), subscription()
     asked = host.ask(wanted)

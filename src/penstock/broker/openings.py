@@ -117,9 +117,7 @@ class Openings:
         subscription.ownership = self._claims.next(above=held)
         for pubend in list(subscription.opened):
             self.ask(subscription, pubend, now_ms=now_ms)
-        for ticket in self._tickets.get(subscription.key, {}).values():
-            self._postpone(ticket, now_ms)
-            self._say(ticket)
+        self._ask_again(list(self._tickets.get(subscription.key, {}).values()), now_ms)
 
     def leave(self, key: int) -> None:
         """A subscription is gone."""
@@ -171,15 +169,20 @@ class Openings:
     def on_deadline(self, *, now_ms: int) -> None:
         """Asks again what was not answered."""
         due = takewhile(lambda each: each[1].due_ms <= now_ms, self._openings.items())
-        for ticket in [ticket for ticket, _ in due]:
-            self._postpone(ticket, now_ms)
-            self._say(ticket)
+        self._ask_again([ticket for ticket, _ in due], now_ms)
         for ticket, request in list(self._forgettings.items()):
             if request.end_ms <= now_ms:
                 self.done.append(self._forgettings.pop(ticket))
             elif request.due_ms <= now_ms:
                 request.due_ms = now_ms + _RETRY_MS
                 self._say_forget(ticket)
+
+    def _ask_again(self, tickets: list[int], now_ms: int) -> None:
+        for ticket in tickets:
+            # Pubends of this broker answer at once, so asking one may settle others.
+            if ticket in self._openings:
+                self._postpone(ticket, now_ms)
+                self._say(ticket)
 
     def _say_forget(self, ticket: int) -> None:
         request = self._forgettings[ticket]
