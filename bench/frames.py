@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from bench.fuzzing import Fault
+from bench.shapes import BIG, any_frame
 from penstock.broker import frames as f
 from penstock.broker.broker import Broker
 from penstock.broker.codec import FRAME_BYTES_MAX, FrameReader, encode_frame
@@ -32,7 +33,6 @@ _FRAMES_PER_STREAM: Final = 40
 _STREAMS_AT_ONCE: Final = 8
 _ROUND_S_MAX: Final = 60.0
 """Time after which a broker that does not answer has failed; generous, since machines may be busy."""
-_BIG: Final = (0, 1, -1, 2**31, 2**32, 2**63 - 1, -(2**63), 2**64 - 1)
 _HOSTS: Final = ("b2", "b2", "b3", "b1", "")
 _PUBENDS: Final = ("b1.a", "b1.log", "b2.a", "x", "$b2")
 _TEXTS: Final = ("", "b1", "b2", "b1.a", "$b1", "x > 1", "x >", "a" * 300, "é\U0001f600", "\0", "TRUE", "class = 'S'")
@@ -197,7 +197,7 @@ class Hostile:
             return [f.Hello(f.PROTOCOL_VERSION, "client", "mallory", "fuzz", publisher=self._publisher)]
         if self.role == "neighbour":
             return [f.Hello(f.PROTOCOL_VERSION, "broker", "b2", "fuzz", self._rng.randrange(2**40))]
-        return [_control(self._rng, f.Hello)] if self.role == "liar" else []
+        return [any_frame(self._rng, f.Hello, odd_share=0.1)] if self.role == "liar" else []
 
     def part(self) -> bytes:
         """The bytes of one more frame, or of something that is none."""
@@ -211,7 +211,7 @@ class Hostile:
         rng = self._rng
         if kind is f.Publish:
             if self._publisher and rng.random() < 0.1:
-                self._published = max(self._published, rng.choice(_BIG))
+                self._published = max(self._published, rng.choice(BIG))
             bodies, first = _bodies(rng), min(self._published + 1, 2**64 - 1)
             self._published += len(bodies)
             return f.Publish(first, bodies, rng.choice(("", "b1.a", "b1.log", "b9")))
@@ -265,7 +265,7 @@ def _frame(rng: Random, kind: type[Any]) -> f.Frame:
         return _log(rng)
     if kind in (f.ReadRequest, f.LogRequest) and rng.random() < 0.9:
         return _reading(rng, kind)
-    return _control(rng, kind)
+    return any_frame(rng, kind, odd_share=0.1)
 
 
 def _reading(rng: Random, kind: type[Any]) -> f.ControlFrame:
@@ -305,32 +305,6 @@ def _knowledge(rng: Random) -> f.KnowledgeMessage:
     )
 
 
-def _control(rng: Random, kind: type[Any]) -> f.ControlFrame:
-    values = [_value(rng, str(kind.__annotations__[name])) for name in kind.__struct_fields__]
-    frame: f.ControlFrame = kind(*values)
-    return frame
-
-
-def _value(rng: Random, annotation: str) -> Any:
-    if annotation in _NUMBERS:
-        return rng.choice(_BIG) if rng.random() < 0.3 else rng.randrange(4)
-    if annotation in ("bytes", "Digest"):
-        return rng.randbytes(rng.randrange(20))
-    if annotation == "_Id":
-        # Of a broker that exists, most of the time.
-        return rng.randbytes(4) + rng.randrange(4).to_bytes(4) + rng.randbytes(8 if rng.random() < 0.9 else 3)
-    if annotation == "tuple[str, ...]":
-        return tuple(rng.choices(_TEXTS, k=rng.randrange(4)))
-    if annotation == "bool":
-        return rng.random() < 0.5
-    if annotation.startswith("tuple[tuple["):
-        parts = annotation.removeprefix("tuple[tuple[").split("]")[0].split(", ")
-        return tuple(tuple(_value(rng, part) for part in parts) for _ in range(rng.randrange(4)))
-    if annotation.startswith("tuple"):
-        return tuple(_value(rng, "int") for _ in range(rng.randrange(3)))
-    return rng.choice(_TEXTS)
-
-
 def _bodies(rng: Random) -> list[bytes]:
     bodies = []
     for _ in range(rng.randrange(4)):
@@ -343,7 +317,6 @@ def _bodies(rng: Random) -> list[bytes]:
 _KINDS: Final[tuple[type[Any], ...]] = tuple(
     getattr(f, name) for name in f.__all__ if isinstance(getattr(f, name), type) and name != "KnowledgeKind"
 )
-_NUMBERS: Final = ("int", "Count", "PubendTick", "Version")
 _CLIENT_KINDS: Final = (
     *(f.Publish, f.Subscribe, f.Subscribe, f.Unsubscribe),
     *(f.StatusRequest, f.Heartbeat, f.Acknowledge),

@@ -16,6 +16,7 @@ import msgspec
 
 from bench.edge_fuzz.guide import Corpus, Coverage
 from bench.edge_fuzz.oracle import Findings, kind_of
+from bench.edge_fuzz.plausible import Client, Neighbour, Plausible
 from bench.edge_fuzz.rig import Rig
 from bench.frames import Hostile
 from penstock.broker import frames as f
@@ -91,17 +92,18 @@ class _Played:
 
     def make_up(self, rng: Random) -> None:
         """What happens next depends on who is still connected."""
-        peers: dict[int, Hostile] = {}
+        peers: dict[int, Hostile | Plausible] = {}
         for _ in range(_STEPS):
             number, passed_ms = rng.randrange(_PEERS), rng.choice((0, 0, 0, 0, 0, 1, 20, 300, 1_500))
             if number in self._rig.connections and rng.random() < 0.03:
                 self._take(Step(number, b"", passed_ms))
                 continue
-            parts = []
             if number not in self._rig.connections:
-                peers[number] = _peer(rng)
-                parts = [encode_frame(each) for each in peers[number].opening()]
-            parts += [peers[number].part() for _ in range(rng.randint(1, _PARTS_MAX))]
+                peer = peers[number] = _peer(rng)
+                self._take(Step(number, b"".join(encode_frame(each) for each in peer.opening()), passed_ms))
+                if isinstance(peer, Client):
+                    peer.identity = self._rig.welcomed.get(number, peer.identity)
+            parts = [peers[number].part() for _ in range(rng.randint(1, _PARTS_MAX))]
             self._take(Step(number, b"".join(parts), passed_ms))
 
     def end(self) -> None:
@@ -126,8 +128,11 @@ class _Played:
 # How episodes are made.
 
 
-def _peer(rng: Random) -> Hostile:
-    return Hostile(rng, publisher=rng.choice((b"", b"", b"publisher", bytes(16))))
+def _peer(rng: Random) -> Hostile | Plausible:
+    kind = rng.random()
+    if kind < 0.3:
+        return Hostile(rng, publisher=rng.choice((b"", b"publisher")))
+    return Client(rng) if kind < 0.65 else Neighbour(rng, rng.choice(("b2", "b2", "b3")))
 
 
 def _changed(rng: Random, corpus: Corpus[Episode]) -> Episode:

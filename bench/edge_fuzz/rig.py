@@ -12,7 +12,9 @@ from typing import Final
 import msgspec
 
 from bench.edge_fuzz.oracle import check_words, turn
+from bench.edge_fuzz.plausible import OVERLAY
 from bench.fuzzing import Fault
+from bench.shapes import STARTED_MS
 from penstock.broker import frames as f
 from penstock.broker.broker import Broker
 from penstock.broker.codec import FRAME_BYTES_MAX, FrameReader, encode_frame
@@ -21,10 +23,8 @@ from penstock.broker.effects import Close, Commit, Effect, Operate, ReadKept, Re
 from penstock.broker.errors import ProtocolError
 from penstock.broker.settings import BrokerSettings
 
-__all__ = ["OVERLAY", "Rig"]
+__all__ = ["Rig"]
 
-OVERLAY: Final = "fuzz"
-_STARTED_MS: Final = 1_700_000_000_000
 _STORED_MAX: Final = 2**63 - 1
 """The largest number that the store can keep."""
 _TAKEN_BYTES: Final = 1 << 24
@@ -45,12 +45,14 @@ class Rig:
 
     def __init__(self, seed: int) -> None:
         self.broker = Broker(_SETTINGS, incarnation=1, rng=Random(seed))
-        self.now_ms = _STARTED_MS
+        self.now_ms = STARTED_MS
         self._readers: dict[int, FrameReader] = {}
         self._said: dict[int, str] = {}
         """What the peers have said that may be quoted to them."""
         self._log: dict[str, list[tuple[int, bytes]]] = {}
         self._kept: dict[str, bytes] = {}
+        self.welcomed: dict[int, tuple[int, int]] = {}
+        """By connection, the numbers of publisher and broker that a client was given."""
 
     @property
     def connections(self) -> list[int]:
@@ -168,5 +170,7 @@ class Rig:
             size = len(encode_frame(frame)) - 4
             if size > FRAME_BYTES_MAX:
                 raise Fault(f"the broker says a {type(frame).__name__} of {size:,} bytes, which no peer takes")
-            if isinstance(frame, f.Goodbye | f.Refused | f.HeldBack):
+            if isinstance(frame, f.Welcome):
+                self.welcomed[number] = frame.publisher, frame.broker_number
+            elif isinstance(frame, f.Goodbye | f.Refused | f.HeldBack):
                 check_words(frame.reason, besides=self._said.get(number, ""))

@@ -1,0 +1,154 @@
+"""Clients and neighbours that nearly always say what belongs: they get far into a broker, and then go wrong."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, Final
+
+from bench.shapes import PUBENDS, STARTED_MS, any_frame, any_tick
+from penstock.broker import frames as f
+from penstock.broker.codec import encode_frame
+from penstock.model.body import encode_body
+from penstock.model.message import Message
+from penstock.model.message_id import MessageId
+
+__all__ = ["OVERLAY", "Client", "Neighbour", "Plausible"]
+
+OVERLAY: Final = "fuzz"
+_CLIENT_KINDS: Final = (
+    *(f.Subscribe, f.Subscribe, f.Subscribe, f.Unsubscribe, f.Acknowledge, f.Acknowledge, f.Forget, f.ReadRequest),
+    *(f.SurveyRequest, f.StatusRequest, f.TraceRequest, f.RefusedAck, f.Heartbeat, f.Moved, f.MoveFailed),
+)
+_LINK_KINDS: Final = (
+    *(f.FilterProbe, f.FilterApplied, f.Nack, f.Nack, f.Positions, f.Positions, f.StreamOpen, f.StreamOpened),
+    *(f.StreamTaken, f.StreamForget, f.StreamForgotten, f.CongestionQuery, f.CongestionAlert, f.LogRequest, f.LogSpan),
+    *(f.TraceQuestion, f.TraceAnswer, f.MechanismMessage, f.Heartbeat, f.FilterAck),
+)
+
+
+class Plausible:
+    """What one peer says; a share of its values is odd."""
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        self._odd_share = rng.choice((0.0, 0.0, 0.005, 0.03))
+        self.identity = (0, 0)
+        """The numbers of publisher and broker in its messages, once it has been welcomed."""
+        self._messages = 0
+
+    def opening(self) -> list[f.Frame]:
+        """How it introduces itself."""
+        raise NotImplementedError
+
+    def part(self) -> bytes:
+        """The bytes of one more frame."""
+        raise NotImplementedError
+
+    def _bodies(self) -> list[bytes]:
+        bodies = []
+        for _ in range(self._rng.choice((1, 1, 2, 5))):
+            self._messages += 1
+            values = {"x": self._rng.randrange(5), "class": self._rng.choice(("S", ""))}
+            bodies.append(encode_body(MessageId(*self.identity, STARTED_MS, self._messages), Message(values, b"p")))
+        return bodies
+
+    def _control(self, kind: type[Any], **given: object) -> bytes:
+        return encode_frame(any_frame(self._rng, kind, odd_share=self._odd_share, **given))
+
+
+class Client(Plausible):
+    """A client that publishes and subscribes."""
+
+    def __init__(self, rng: Random) -> None:
+        super().__init__(rng)
+        self._publisher = rng.choice((b"", b"publisher", bytes(16)))
+        self._sequence = 1
+
+    def opening(self) -> list[f.Frame]:
+        """Its hello."""
+        name = self._rng.choice(("mallory", "client"))
+        return [f.Hello(f.PROTOCOL_VERSION, "client", name, OVERLAY, publisher=self._publisher)]
+
+    def part(self) -> bytes:
+        """A batch of messages, or anything else that clients say."""
+        rng = self._rng
+        if rng.random() >= 0.4:
+            return self._control(rng.choice(_CLIENT_KINDS))
+        first = self._sequence
+        bodies = [] if rng.random() < 0.2 else self._bodies()
+        self._sequence += len(bodies)
+        if self._publisher and rng.random() < self._odd_share:
+            first = rng.choice((0, 2**62, 2**63, 2**64 - 1))
+        return encode_frame(f.Publish(first, bodies, rng.choice(("", "b1.a", "b1.log"))))
+
+
+class Neighbour(Plausible):
+    """A broker with a link."""
+
+    def __init__(self, rng: Random, name: str) -> None:
+        super().__init__(rng)
+        self._name = name
+        self._incarnation, self._states, self._updates, self._version = rng.randrange(1, 2**20), 0, 0, 0
+        self._tick = any_tick(rng)
+        self.identity = (9, 2)
+
+    def opening(self) -> list[f.Frame]:
+        """Its hello, and the links and pubends that it has."""
+        hello = f.Hello(f.PROTOCOL_VERSION, "broker", self._name, OVERLAY, self._incarnation)
+        return [hello, self._link_state()]
+
+    def part(self) -> bytes:
+        """News of filters, links and streams."""
+        rng = self._rng
+        makers = (self._update, self._update, self._forward, self._knowledge, self._knowledge, self._log_answer)
+        if rng.random() < 0.5:
+            return rng.choice(makers)()
+        if rng.random() < 0.05:
+            return encode_frame(self._link_state())
+        kind = rng.choice(_LINK_KINDS)
+        given = {"host": self._name} if "host" in kind.__struct_fields__ and rng.random() < 0.5 else {}
+        return self._control(kind, **given)
+
+    def _link_state(self) -> f.LinkState:
+        self._states += 1
+        own = (f"{self._name}.a", f"{self._name}.log")
+        neighbours = self._rng.choice((("b1",), ("b1", "b3"), ()))
+        return f.LinkState(self._name, self._incarnation, self._states, neighbours, own, own[:1], int(self._name[1:]))
+
+    def _update(self) -> bytes:
+        self._updates += 1
+        self._version += 1
+        given: dict[str, object] = {"sequence": self._updates, "host": self._name, "incarnation": self._incarnation}
+        base = self._rng.choice((-1, self._version - 1))
+        return self._control(f.FilterUpdate, **given, version=self._version, base=base)
+
+    def _forward(self) -> bytes:
+        bodies = self._bodies()
+        return encode_frame(f.Forward(f"{self._name}.a", self._ticks(len(bodies)), bodies))
+
+    def _knowledge(self) -> bytes:
+        rng, bodies = self._rng, self._bodies() if self._rng.random() < 0.7 else []
+        first = self._tick + 1
+        ticks = self._ticks(len(bodies))
+        self._tick += rng.choice((0, 1 << 16, 1_000 << 16))
+        pubend = f"{self._name}.log" if rng.random() < 0.9 else rng.choice(PUBENDS)
+        return encode_frame(
+            f.KnowledgeMessage(
+                *(pubend, min(first, self._tick), self._tick, ticks, bodies),
+                kind=rng.choice(list(f.KnowledgeKind)),
+                versions=rng.choice(((), (("b1", 1, 0),), (("b1", 1, 1), ("b3", 1, 1)))),
+                is_whole=rng.random() < 0.5,
+            )
+        )
+
+    def _log_answer(self) -> bytes:
+        bodies = self._bodies()
+        first = self._tick + 1
+        ticks = self._ticks(len(bodies))
+        number, host = self._rng.randrange(4), self._rng.choice(("b1", "b3"))
+        return encode_frame(f.LogAnswer(f"{self._name}.log", host, number, (first, self._tick), ticks, bodies))
+
+    def _ticks(self, count: int) -> list[int]:
+        first = self._tick + 1
+        self._tick += count
+        return list(range(first, first + count))
