@@ -179,15 +179,6 @@ def test_frames_must_be_small_until_the_peer_is_known() -> None:
     run(scenario())
 
 
-def test_what_comes_before_the_transport_waits_for_it() -> None:
-    node, transport = Node(), Transport()
-    connection = Connection(1, node)
-    connection.data_received(encode_frame(HELLO) + encode_frame(Heartbeat()))
-    assert node.batches == []
-    connection.connection_made(transport)
-    assert node.batches == [[HELLO], [Heartbeat()]]
-
-
 def test_frames_that_take_too_long_wait_for_later_turns_and_nothing_is_read_meanwhile() -> None:
     connection, node, transport = made()
     connection.data_received(encode_frame(HELLO))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import resource
+import sqlite3
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -21,7 +23,7 @@ from live.store.support import (
 )
 from penstock.broker.durable import KEPT_READ_BYTES_MAX, Append, Change, ForgetPublishers, KeepRecord, SetValue, Trim
 from penstock.broker.effects import Commit, ReadKept, ReadLog
-from penstock.live.store import ChangeRefusedError, StoreFailedError, StoreLockedError
+from penstock.live.store import ChangeRefusedError, StoreFailedError, StoreFullError, StoreLockedError
 from penstock.live.store_worker import (
     GROUP_BYTES_MAX,
     INCARNATION,
@@ -399,3 +401,89 @@ def test_what_was_kept_is_found_again(tmp_path: Path) -> None:
     assert (found.recovered.pubends["p"].lease, found.recovered.values["v"]) == (50, b"one")
     assert not found.recovery.created
     assert again.worker.figures.file_bytes > 0
+
+
+def test_a_process_without_descriptors_has_no_failed_store(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    class Exhausted(Bench):
+        """Has no descriptor left from when the store is open until it has committed."""
+
+        def on_report(self, report: Report) -> None:
+            if isinstance(report, Opened):
+                self.worker._files_at_s = 0.0
+                resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+            super().on_report(report)
+
+    bench = Exhausted(tmp_path)
+    bench.append(1, 10)
+    bench.read(1, 10)
+    try:
+        bench.run()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert [type(each) for each in bench.reports] == [Opened, Committed, LogRead, Ended]
+
+
+class Starving:
+    """A database for which the system has no descriptors or memory, so many times."""
+
+    def __init__(self, database: Any, code: int, times: int) -> None:
+        self._database, self._code, self._times = database, code, times
+
+    def execute(self, statement: str, *parameters: Any) -> Any:
+        if self._times and statement.startswith(("SELECT", "BEGIN")):
+            self._times -= 1
+            error = sqlite3.OperationalError("unable to open database file")
+            error.sqlite_errorcode = self._code
+            raise error
+        return self._database.execute(statement, *parameters)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM])
+def test_commits_and_reads_wait_while_the_system_lacks_something(tmp_path: Path, code: int) -> None:
+    with opened(tmp_path) as store:
+        append(store, 1, 10)
+    bench = Bench(tmp_path)
+    bench.append(11, 20)
+    bench.read(1, 20)
+    with opened(tmp_path) as store:
+        database = store._database
+        starving: Any = Starving(database, code, 3)
+        bench.worker._take_in()
+        for _ in range(20):
+            store._database = starving
+            if bench.worker._commits:
+                bench.worker._commit(store)
+        store._database = database
+    assert [type(each) for each in bench.reports] == [Full, Committed]
+    assert "lacks descriptors or memory" in bench.all(Full)[0].reason
+
+
+def test_a_read_waits_while_the_system_lacks_something(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.read(1, 20)
+    with opened(tmp_path) as store:
+        append(store, 1, 10)
+
+        class Refusing:
+            """Refuses the first read."""
+
+            times = 1
+
+            def trimmed_below(self, pubend: str) -> Tick:
+                if self.times:
+                    self.times -= 1
+                    raise StoreFullError("store lacks descriptors or memory")
+                return store.trimmed_below(pubend)
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(store, name)
+
+        refusing: Any = Refusing()
+        bench.worker._serve(refusing)
+    (found,) = bench.all(LogRead)
+    assert [tick for tick, _ in found.messages] == list(range(1, 11))

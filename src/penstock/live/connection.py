@@ -98,8 +98,7 @@ class Connection(asyncio.Protocol):
         self._arrivals = Arrivals()
         self._pace = Pace()
         self._is_known = False
-        # Bytes may come before the transport is there, behind a TLS handshake.
-        self._is_behind = True
+        self._is_behind = False
         """Whether something that has arrived waits for a later turn."""
         self._is_held = False
         """Whether the transport reads nothing meanwhile."""
@@ -110,6 +109,7 @@ class Connection(asyncio.Protocol):
         self._paused_bytes = 0
         self._water_bytes = WATER_BYTES_START
         self._has_said_all = False
+        self._lingers = True
         self._socket: Any = None
         self._unsent_bytes = 0
 
@@ -128,7 +128,6 @@ class Connection(asyncio.Protocol):
         self.source = str(address[0]) if address else ""
         self.certificate = common_name(transport)
         self._owner.on_made(self)
-        self.work()
 
     def data_received(self, data: bytes) -> None:
         """Handle what has arrived, unless something before it still waits."""
@@ -232,11 +231,14 @@ class Connection(asyncio.Protocol):
         elif self.is_closing:
             self._say_no_more()
 
-    def close(self) -> None:
-        """Send what is queued, then end; what has not been taken after a while is lost."""
+    def close(self, *, lingers: bool = True) -> None:
+        """Send what is queued, then end; what has not been taken after a while is lost.
+
+        Where there is no room, it should not linger until the other end has closed its side.
+        """
         if self.is_closing:
             return
-        self.is_closing = True
+        self.is_closing, self._lingers = True, lingers
         self._later(self._drain_s, self.abort)
         self._owner.turns.wake(self)
 
@@ -279,7 +281,7 @@ class Connection(asyncio.Protocol):
         if self._has_said_all or self._transport is None:
             return
         self._has_said_all = True
-        if not self._transport.can_write_eof():
+        if not self._lingers or not self._transport.can_write_eof():
             self._transport.close()
             return
         try:

@@ -14,6 +14,8 @@ class Counters:
     open_connections: int = 0
     accepted: int = 0
     """Connections that others made."""
+    turned_away: int = 0
+    """Connections and TLS handshakes that were cut because there was no room for them."""
     dialled: int = 0
     """Connections that this node made."""
     dials_failed: int = 0

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import ssl
-from collections.abc import Callable
+import socket
 from typing import Final
 
-from penstock.live.dialler import DIAL_S_MAX
 from penstock.live.errors import ConfigError
 from penstock.live.overlay import BrokerPlace
 
@@ -18,23 +16,24 @@ _BACKLOG: Final = 1_024
 """Connections that may wait to be accepted: after a broker's restart all its clients come at once."""
 
 
-async def listen(
-    place: BrokerPlace, make: Callable[[], asyncio.Protocol], context: ssl.SSLContext | None
-) -> asyncio.Server:
-    """A server that makes a protocol for each connection; raises ``ConfigError`` if the address cannot be had."""
+async def listen(place: BrokerPlace) -> list[socket.socket]:
+    """Sockets that listen at all addresses of the broker's host; raises ``ConfigError`` if one cannot be had."""
+    sockets: list[socket.socket] = []
     try:
-        return await asyncio.get_running_loop().create_server(
-            make,
-            place.listens_at,
-            place.port,
-            ssl=context,
-            ssl_handshake_timeout=DIAL_S_MAX if context is not None else None,
-            backlog=_BACKLOG,
+        found = await asyncio.get_running_loop().getaddrinfo(
+            place.listens_at, place.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
+        for family, address in dict.fromkeys((each[0], each[4]) for each in found):
+            made = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+            sockets.append(made)
+            made.settimeout(0.0)
     except OSError as error:
+        for each in sockets:
+            each.close()
         at = f"{place.where}: " if place.where else ""
-        # asyncio's own text repeats the address.
-        reason = os.strerror(error.errno) if error.errno else error
+        # The library's own text repeats the address.
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error
         raise ConfigError(
             f"{at}broker {place.name} cannot listen at {place.listens_at}:{place.port}: {reason}"
         ) from None
+    return sockets

@@ -23,6 +23,7 @@ __all__ = ["StatusSource", "registry_of", "rendered"]
 
 _NODE_COUNTERS: Final = {
     "accepted": "Connections that others made.",
+    "turned_away": "Connections and TLS handshakes that were cut because there was no room for them.",
     "dialled": "Connections to neighbours that were made.",
     "dials_failed": "Calls to neighbours that failed.",
     "closed": "Connections that ended.",

@@ -24,6 +24,7 @@ from penstock.live.connection import Connection
 from penstock.live.counters import Counters
 from penstock.live.dialler import Diallers
 from penstock.live.ends import wait_for_ends
+from penstock.live.entrance import Entrance
 from penstock.live.errors import ConfigError, NodeFailedError
 from penstock.live.exposure import exposed_secrets
 from penstock.live.listening import listen
@@ -68,7 +69,7 @@ class BrokerNode:
         """Why it had to stop by itself."""
         self._connections: dict[int, Connection] = {}
         self._last_number = 0
-        self._server: asyncio.Server | None = None
+        self._entrance: Entrance | None = None
         self._diallers = Diallers(self._make, on_failed=self._on_dial_failed, rng=self._rng)
         self._tls = TlsState(None)
         self.turns: Final = Turns(give_up=self._give_up, on_end=self._arm)
@@ -83,7 +84,7 @@ class BrokerNode:
 
     async def start(self) -> None:
         """Open the store, listen, and dial the neighbours; raises ``ConfigError`` if it must not or cannot."""
-        assert self._server is None, "a node starts once"
+        assert self._entrance is None, "a node starts once"
         place = self.place
         self.overlay.check(self.name)
         self._tls = TlsState(place.tls)
@@ -95,7 +96,11 @@ class BrokerNode:
             self.broker = self._given or Broker(
                 self._settings, incarnation=self.incarnation, rng=self._rng, recovered=recovered
             )
-            self._server = await listen(place, lambda: self._make(""), self._tls.serving)
+            self._entrance = Entrance(
+                await listen(place), self._make, self._tls.serving, counters=self.counters, note=self._note
+            )
+            self._entrance.limit(self._settings)
+            self._entrance.open()
         except BaseException:
             await self._shipping.stop()
             await self._storage.close()
@@ -120,6 +125,8 @@ class BrokerNode:
             self._note("overlay-applied", changes="; ".join(change.lines()))
             self.place = place
         self.overlay = overlay
+        assert self._entrance is not None, "the node has not started"
+        self._entrance.limit(overlay.settings_for(self.name))
         return change
 
     def change_to(self, overlay: Overlay) -> OverlayChange:
@@ -155,12 +162,12 @@ class BrokerNode:
             await asyncio.shield(self._stopping)
 
     def _begin_to_stop(self) -> None:
-        if self._server is not None and self._stopping is None:
+        if self._entrance is not None and self._stopping is None:
             self._is_stopping = True
-            self._stopping = asyncio.create_task(self._stop(self._server), name=f"stop {self.name}")
+            self._stopping = asyncio.create_task(self._stop(self._entrance), name=f"stop {self.name}")
 
-    async def _stop(self, server: asyncio.Server) -> None:
-        server.close()
+    async def _stop(self, entrance: Entrance) -> None:
+        await entrance.close()
         self._measuring.stop()
         await self._diallers.stop()
         self._dispatch(self.broker.shutdown(now_ms=self.clock.now_ms()))
@@ -173,7 +180,6 @@ class BrokerNode:
         if self._timer is not None:
             self._timer.cancel()
         self.turns.stop()
-        await server.wait_closed()
         if self._admin is not None:
             await self._admin.stop()
         self._note("stopped")
@@ -190,16 +196,13 @@ class BrokerNode:
     @property
     def address(self) -> tuple[str, int]:
         """Host and port where it really listens."""
-        assert self._server is not None, "the node has not started"
-        if not self._server.sockets:
-            return self.place.listens_at, self.place.port
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return str(host), int(port)
+        assert self._entrance is not None, "the node has not started"
+        return self._entrance.address
 
     @property
     def is_serving(self) -> bool:
         """Whether it has started and is not on its way out."""
-        return self._server is not None and self._server.is_serving() and not self._is_stopping
+        return self._entrance is not None and self._entrance.is_open and not self._is_stopping
 
     def status(self) -> dict[str, Any]:
         """The broker's own status, and what the shell counts."""
@@ -303,7 +306,7 @@ class BrokerNode:
             raise
         self._admin = admin
 
-    def _make(self, dialled: str) -> Connection:
+    def _make(self, dialled: str = "") -> Connection:
         self._last_number += 1
         return Connection(self._last_number, self, dialled=dialled)
 
@@ -334,7 +337,7 @@ class BrokerNode:
             elif isinstance(effect, Close):
                 self.counters.malformed += effect.code == "protocol"
                 if (closed := connections.get(effect.connection)) is not None:
-                    closed.close()
+                    closed.close(lingers=effect.code != "full")
             elif isinstance(effect, Record):
                 log(effect.event, (("broker", self.name), *effect.fields))
                 self._shipping.on_record(effect)

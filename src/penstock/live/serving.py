@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from penstock.live.descriptors import raise_limit
 from penstock.live.errors import ConfigError
 from penstock.live.logs import log
 from penstock.live.node import BrokerNode
@@ -24,6 +25,7 @@ async def serve(
     SIGHUP lets it reread its overlay file. What comes while it starts, or was noted by ``signals`` before, is carried
     out as soon as it has started. Raises ``NodeFailedError`` if it could not go on, and had to stop by itself.
     """
+    raise_limit()
     asked, hangups = asyncio.Event(), _Hangups()
     with _handling(signals, on_hangup=hangups.add, on_ending=asked.set):
         if asked.is_set():

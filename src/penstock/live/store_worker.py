@@ -161,6 +161,7 @@ class StoreWorker:
         self._is_ending = False
         self._group_max = _GROUP_MAX
         self._retry_at_s = 0.0
+        self._read_at_s = 0.0
         self._files_at_s = 0.0
         self._named: dict[tuple[str, TickRange], None] = {}
         self._named_kept: dict[str, None] = {}
@@ -213,8 +214,8 @@ class StoreWorker:
             self._take_in()
             if self._commits and (self._is_ending or time.monotonic() >= self._retry_at_s):
                 self._commit(store)
-            if self._reads:
-                self._read(store, self._reads.popleft())
+            if self._reads and (self._is_ending or time.monotonic() >= self._read_at_s):
+                self._read_next(store)
             if self._is_ending and (not self._commits or self._retry_at_s):
                 # What is read now nobody waits for, and space may not come for days.
                 return
@@ -227,9 +228,11 @@ class StoreWorker:
                 self._sort(self._inbox.get_nowait())
 
     def _idle_s(self) -> float | None:
-        if self._is_ending or self._reads:
+        if self._is_ending:
             return 0.0
-        return max(0.0, self._retry_at_s - time.monotonic()) if self._commits else None
+        at_s = [self._read_at_s] if self._reads else []
+        at_s += [self._retry_at_s] if self._commits else []
+        return max(0.0, min(at_s) - time.monotonic()) if at_s else None
 
     def _sort(self, order: _Order | None) -> None:
         if order is None:
@@ -305,6 +308,17 @@ class StoreWorker:
 
     # Reads.
 
+    def _read_next(self, store: LogStore) -> None:
+        try:
+            self._read(store, self._reads[0])
+        except StoreFullError as error:
+            # Descriptors or memory, which come back: nobody is told anything wrong, but the answer is late.
+            self._read_at_s = time.monotonic() + self._retry_s
+            log("store-read-late", (("broker", self._place.broker), ("reason", str(error))))
+        else:
+            self._reads.popleft()
+            self._read_at_s = 0.0
+
     def _read(self, store: LogStore, ask: ReadLog | ReadKept) -> None:
         self.figures.reads += 1
         if isinstance(ask, ReadKept):
@@ -344,7 +358,9 @@ class StoreWorker:
                 log("store-kept-damaged", (("broker", self._place.broker), ("name", name)))
 
     def _look_at_files(self, store: LogStore) -> None:
-        self.figures.file_bytes = store.file_bytes()
+        # Looking into the folder takes a descriptor, and a figure is nothing to fail for.
+        with suppress(OSError):
+            self.figures.file_bytes = store.file_bytes()
         self._files_at_s = time.monotonic() + _FILES_S
 
 

@@ -150,7 +150,7 @@ class LogStore:
         try:
             busy, frames, moved = self._database.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
         except sqlite3.Error as error:
-            if _is_full(error):
+            if _is_full(error) or self._is_starved(error):
                 return False
             raise self._failed(error) from error
         return not busy and bool(frames == moved)
@@ -178,10 +178,15 @@ class LogStore:
         if isinstance(error, StoreFailedError):
             self._failure = f"store {self._folder} failed: {error}"
             raise StoreFailedError(self._failure) from error
+        if isinstance(error, MemoryError):
+            raise StoreFullError(f"store {self._folder} has no memory: nothing of the commit was written") from error
         if not isinstance(error, sqlite3.Error):
             return
         if _is_full(error):
             raise StoreFullError(f"store {self._folder} is full: {error}; nothing of the commit was written") from error
+        if self._is_starved(error):
+            problem = f"store {self._folder} lacks descriptors or memory: {error}; nothing of the commit was written"
+            raise StoreFullError(problem) from error
         raise self._failed(error) from error
 
     def _failed(self, error: sqlite3.Error) -> StoreFailedError:
@@ -330,8 +335,17 @@ class LogStore:
         except sqlite3.DatabaseError as error:
             raise self._unreadable(error) from error
 
-    def _unreadable(self, error: Exception) -> StoreFailedError:
+    def _unreadable(self, error: Exception) -> StoreFailedError | StoreFullError:
+        if isinstance(error, sqlite3.Error) and self._is_starved(error):
+            return StoreFullError(f"store {self._folder} lacks descriptors or memory: {error}")
         return StoreFailedError(f"store {self._folder} cannot be read: {error}")
+
+    def _is_starved(self, error: sqlite3.Error) -> bool:
+        """Whether the process or the system had no descriptor or memory left: the disk is as good as before."""
+        code = getattr(error, "sqlite_errorcode", 0)
+        if code & 0xFF == sqlite3.SQLITE_CANTOPEN:
+            return (self._folder / FILE_NAME).exists()
+        return code in {sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_IOERR_NOMEM}
 
 
 def _is_full(error: sqlite3.Error) -> bool:

@@ -1,0 +1,173 @@
+"""Lets connections in, as long as there is room for them; TLS handshakes under way take room, too.
+
+What there is no room for is accepted and closed at once: a socket that nobody accepts leaves the peer without an
+answer, and running out of descriptors would hit the store and the links. Of handshakes that are not finished the oldest
+goes first, since whoever means well finishes soon. Should the system run out of something all the same, accepting
+pauses for a moment.
+
+It accepts by itself because servers of event loops say nothing of the handshakes that they have under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from penstock.broker.codec import encode_frame
+from penstock.broker.frames import Goodbye
+from penstock.broker.settings import BrokerSettings
+from penstock.live.connection import Connection
+from penstock.live.counters import Counters
+from penstock.live.descriptors import affordable
+from penstock.live.dialler import DIAL_S_MAX
+
+__all__ = ["Entrance"]
+
+_NOTED_EACH: Final = 1_000
+"""Of so many connections that are turned away, the first is noted."""
+_ACCEPTED_MAX: Final = 64
+"""Connections accepted in one turn."""
+_PAUSE_S: Final = 0.5
+"""How long nobody is accepted when the system has run out of something."""
+
+
+class Entrance:
+    """The sockets at which a node listens."""
+
+    def __init__(
+        self,
+        sockets: Sequence[socket.socket],
+        make: Callable[[], Connection],
+        context: ssl.SSLContext | None,
+        *,
+        counters: Counters,
+        note: Callable[..., None],
+        pause_s: float = _PAUSE_S,
+    ) -> None:
+        self._sockets, self._make, self._context = list(sockets), make, context
+        self._counters, self._note, self._pause_s = counters, note, pause_s
+        self._affordable = affordable()
+        self.room = 1
+        """Connections that may be open, and handshakes under way."""
+        self._handshakes_max = 1
+        self._coming: dict[asyncio.Task[None], None] = {}
+        """Those whose transport is not there yet, oldest first."""
+        self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens, or the last thing it listened at."""
+        return self._address
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody is let in."""
+        return bool(self._sockets)
+
+    @property
+    def handshakes(self) -> int:
+        """How many are under way."""
+        return len(self._coming)
+
+    def open(self) -> None:
+        """Begin to accept."""
+        host, port = self._sockets[0].getsockname()[:2]
+        self._address = str(host), int(port)
+        for each in self._sockets:
+            self._listen(each)
+
+    def limit(self, settings: BrokerSettings) -> None:
+        """Let in what the settings allow, as far as there are descriptors for it."""
+        before = self.room
+        # Those above the limit of connections hear from the broker why they cannot stay.
+        self.room = min(self._affordable, settings.connections_max + settings.strangers_max)
+        self._handshakes_max = settings.strangers_max
+        if self.room < settings.connections_max and self.room != before:
+            self._note(
+                "descriptors-short",
+                connections_max=settings.connections_max,
+                connections=self.room,
+                advice="raise the limit of open files (ulimit -n, LimitNOFILE), or lower connections_max",
+            )
+
+    async def close(self) -> None:
+        """Accept nobody any more, and give all handshakes up."""
+        loop = asyncio.get_running_loop()
+        for each in self._sockets:
+            loop.remove_reader(each)
+            each.close()
+        self._sockets.clear()
+        for timer in self._pauses.values():
+            timer.cancel()
+        coming = list(self._coming)
+        for task in coming:
+            task.cancel()
+        await asyncio.gather(*coming, return_exceptions=True)
+
+    def _listen(self, listening: socket.socket) -> None:
+        self._pauses.pop(listening, None)
+        asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTED_MAX):
+            try:
+                accepted, _address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                # Descriptors or memory: whatever it is, trying again at once would not help.
+                self._note("accept-paused", reason=error.strerror or str(error))
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(listening)
+                self._pauses[listening] = loop.call_later(self._pause_s, self._listen, listening)
+                return
+            accepted.settimeout(0.0)
+            self._come(accepted)
+
+    def _come(self, accepted: socket.socket) -> None:
+        if self._coming and (len(self._coming) >= self._handshakes_max or not self._has_room()):
+            oldest = next(iter(self._coming))
+            del self._coming[oldest]
+            oldest.cancel()
+            self._count("the handshake was the oldest of too many")
+        if not self._has_room():
+            self._turn_away(accepted)
+            return
+        task = asyncio.get_running_loop().create_task(self._let_in(accepted), name="newcomer")
+        self._coming[task] = None
+        task.add_done_callback(lambda done: self._on_come(done, accepted))
+
+    def _on_come(self, task: asyncio.Task[None], accepted: socket.socket) -> None:
+        self._coming.pop(task, None)
+        if task.cancelled():
+            # Maybe before there was a transport that would close it.
+            accepted.close()
+
+    async def _let_in(self, accepted: socket.socket) -> None:
+        # Not our certificate, not our protocol, too slow, or gone: nobody is there who would have to be told.
+        with suppress(OSError, TimeoutError):
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._make,
+                accepted,
+                ssl=self._context,
+                ssl_handshake_timeout=DIAL_S_MAX if self._context is not None else None,
+            )
+
+    def _has_room(self) -> bool:
+        return self._counters.open_connections + len(self._coming) < self.room
+
+    def _turn_away(self, accepted: socket.socket) -> None:
+        self._count("there is no room for more connections")
+        with accepted, suppress(OSError):
+            if self._context is None:
+                accepted.send(encode_frame(Goodbye("full", f"this broker has room for {self.room:,} connections")))
+
+    def _count(self, reason: str) -> None:
+        # A flood of connections must not become one of lines in the log.
+        if self._counters.turned_away % _NOTED_EACH == 0:
+            self._note("turned-away", reason=reason, connections=self._counters.open_connections)
+        self._counters.turned_away += 1
