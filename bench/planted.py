@@ -403,8 +403,8 @@ MUTANTS: Final = (
         "judge-forgets-behind",
         "a second horizon hides how far behind a client was that moved",
         "sim/moving.py",
-        "arrival.behind.setdefault(key, reached)",
-        "arrival.behind[key] = reached",
+        "record.sessions[-1].behind.setdefault(pubend, reached)",
+        "record.sessions[-1].behind[pubend] = reached",
         tests=("tests/sim/test_moving.py",),
     ),
     Mutant(

@@ -1,13 +1,16 @@
-"""What is known of a new connection is told by subscription."""
+"""A new connection is of use once its broker has answered."""
 
 from __future__ import annotations
 
-from penstock.broker.frames import Migrate
+from penstock.broker.frames import Migrate, Welcome
 from penstock.sim.arrival import Arrival
+from sim.test_line import made
 
 
-def test_how_far_a_client_was_is_known_by_subscription_and_pubend() -> None:
+def test_a_connection_is_welcome_when_the_broker_has_answered_on_it() -> None:
     arrival = Arrival(Migrate(1, 1, "b2", "b2"), "b1")
-    assert arrival.behind_of(1) == {}
-    arrival.behind |= {(1, "quotes"): 5, (2, "quotes"): 6, (1, "orders"): 7}
-    assert arrival.behind_of(1) == {"quotes": 5, "orders": 7}
+    seen = [arrival.is_welcome]
+    arrival.line = made()[2]
+    seen.append(arrival.is_welcome)
+    arrival.line.welcome = Welcome(1, "b2", "o", 1, 1, 0, 200, 1)
+    assert [*seen, arrival.is_welcome] == [False, False, True]

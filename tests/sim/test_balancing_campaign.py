@@ -31,3 +31,9 @@ def test_clients_of_brokers_that_balance_themselves_get_everything_once_and_in_o
 def test_what_did_not_come_to_rest_once_does_now(seed: int) -> None:
     run = BalancingCampaign(seed).run()
     assert run.is_sound, run.story()
+
+
+def test_who_goes_on_where_somebody_else_had_got_to_misses_nothing() -> None:
+    """The old broker of a durable name was lost when the new one had said where it goes on, and not confirmed it."""
+    run = BalancingCampaign(1015789391).run()
+    assert run.is_sound, run.story()

@@ -167,4 +167,4 @@ def test_how_far_behind_a_client_was_is_not_forgotten_by_a_second_horizon() -> N
     reached = client.subscribing.positions.next_tick(1, "pb.a", 0)
     for ahead in (1_000, 2_000):
         moving._on_horizons(arrival, Horizons(number, reached + ahead, (1).to_bytes(4), is_only=True))
-    assert arrival.behind == {(1, "pb.a"): reached}
+    assert client.subscriptions[1].sessions[-1].behind == {"pb.a": reached}

@@ -24,9 +24,8 @@ class Arrival:
     """What each subscription that was asked for there has stated."""
     confirmed: dict[int, Subscribed] = field(default_factory=dict)
     begun: dict[Key, None] = field(default_factory=dict)
-    behind: dict[Key, int] = field(default_factory=dict)
-    """How far this client was where its durable names go on ahead of that: somebody else has got further with them."""
 
-    def behind_of(self, number: int) -> dict[str, int]:
-        """The same for one subscription, by pubend."""
-        return {pubend: tick for (each, pubend), tick in self.behind.items() if each == number}
+    @property
+    def is_welcome(self) -> bool:
+        """Whether the new broker has answered, so that subscriptions can be asked for there."""
+        return self.line is not None and self.line.welcome is not None

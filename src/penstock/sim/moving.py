@@ -195,7 +195,6 @@ class Moving:
         if "was taken over" in reason:
             del arrival.stated[number]
             self._client.subscribing.on_refused(number, reason)
-            self._client.subscriptions[number].sessions[-1].reached |= arrival.behind_of(number)
         else:
             self._fail_if(arrival, reason)
 
@@ -203,23 +202,23 @@ class Moving:
         pubend, named, overlap = arrival.names[frame.pubend], unpacked(frame.numbers), self._overlap
         assert overlap is not None
         for number in list(arrival.stated):
-            key, positions = (number, pubend), self._client.subscriptions[number].positions
+            key, record = (number, pubend), self._client.subscriptions[number]
             if frame.is_only and number in named:
                 reached = self._client.subscribing.positions.next_tick(number, pubend, frame.tick)
                 if overlap.covers(key):
                     if reached < frame.tick:
                         # A second horizon must not hide how far behind it was at the first.
-                        arrival.behind.setdefault(key, reached)
+                        record.sessions[-1].behind.setdefault(pubend, reached)
                 else:
                     if reached < frame.tick:
                         self._fail_if(arrival, f"{pubend} begins there ahead of here")
                         return
-                    positions.setdefault(pubend, frame.tick)
+                    record.positions.setdefault(pubend, frame.tick)
                     overlap.opens(key)
                 arrival.begun[key] = None
             elif frame.is_only or number in named or key not in arrival.begun:
                 continue
-            positions[pubend] = max(frame.tick, positions.get(pubend, 0))
+            record.positions[pubend] = max(frame.tick, record.positions.get(pubend, 0))
 
     def _on_deliver(self, arrival: Arrival, frame: Deliver) -> None:
         assert self._overlap is not None
@@ -244,7 +243,7 @@ class Moving:
     def _open(self, arrival: Arrival, number: int) -> None:
         """Ask for a subscription at the new broker, once it is in force at the old one."""
         record, line = self._client.subscriptions[number], arrival.line
-        if line is None or line.welcome is None or number in arrival.stated or not record.is_confirmed:
+        if line is None or not arrival.is_welcome or number in arrival.stated or not record.is_confirmed:
             return
         frame = self._client.subscribing.continue_at(record)
         arrival.stated[number] = dict(frame.positions)
@@ -255,7 +254,7 @@ class Moving:
         line.say(frame)
 
     def _is_ready(self, arrival: Arrival) -> bool:
-        if arrival.line is None or arrival.line.welcome is None:
+        if not arrival.is_welcome:
             return False
         for number in self._client.wanted:
             confirmed, record = arrival.confirmed.get(number), self._client.subscriptions[number]
@@ -285,9 +284,8 @@ class Moving:
     def rescue(self) -> bool:
         """The old connection is lost; whether the new one has taken its place."""
         arrival = self._arrival
-        is_welcome = arrival is not None and arrival.line is not None and arrival.line.welcome is not None
         # Of a position that came after it was asked for there, the new broker knows nothing, and would begin later.
-        if arrival is None or not is_welcome or not all(map(self._is_covered, arrival.stated)):
+        if arrival is None or not arrival.is_welcome or not all(map(self._is_covered, arrival.stated)):
             self._abandon()
             self._displaced, self._claimed = {}, {}
             # All is stated anew on the next connection.
@@ -321,7 +319,6 @@ class Moving:
             if number in arrival.confirmed:
                 asked_us, stated = arrival.asked_us[number], arrival.stated[number]
                 client.subscribing.move(arrival.confirmed[number], arrival.order.broker, asked_us, stated)
-                client.subscriptions[number].sessions[-2].reached |= arrival.behind_of(number)
             elif number in arrival.stated:
                 client.subscribing.wait_for(number, arrival.order.broker, arrival.stated[number])
             else:

@@ -180,8 +180,7 @@ def _again(pubend: str, begun: Sequence[_Begun], lives: Sequence[Life]) -> Itera
 
 
 def _incomplete(pubend: str, begun: _Begun, owed: Sequence[int], may_lapse: bool) -> Iterator[Breach]:
-    session, record = begun.session, begun.life.record
-    reached = record.positions if session.ended_us is None else session.reached
+    reached = begun.life.record.reached_in(begun.session)
     for tick in _between(owed, begun.start.tick, reached.get(pubend, 0)):
         if (pubend, tick) not in begun.life.got and not (may_lapse and _was_told(begun.life, pubend, tick)):
             yield Breach(

@@ -127,6 +127,8 @@ class Session:
     ended_us: int | None = None
     reached: dict[str, int] = field(default_factory=dict)
     """The positions when it ended."""
+    behind: dict[str, int] = field(default_factory=dict)
+    """The positions where the connection of a move went on ahead of them: somebody else had got further with a name."""
 
 
 @dataclass(slots=True)
@@ -208,7 +210,12 @@ class SubscriptionRecord:
     def close_session(self, now_us: int) -> None:
         """The connection is lost, or the subscription given up on it."""
         if self.sessions and self.sessions[-1].ended_us is None:
-            self.sessions[-1].ended_us, self.sessions[-1].reached = now_us, dict(self.positions)
+            last = self.sessions[-1]
+            last.ended_us, last.reached = now_us, self.reached_in(last)
+
+    def reached_in(self, session: Session) -> dict[str, int]:
+        """How far it came on one connection, or has come by now."""
+        return session.reached if session.ended_us is not None else {**self.positions, **session.behind}
 
     def was_in_force(self, time_us: int) -> bool:
         """Whether it was in force at that time."""
