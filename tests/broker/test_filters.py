@@ -404,3 +404,11 @@ def test_the_covering_set_can_be_told_in_part() -> None:
         filters.want(Selector.parse(text))
     assert sorted(filters.covering(lambda each: "$class" in each.names(), 10)) == ["x > 0", "y > 0"]
     assert len(list(filters.covering(lambda _: False, 2))) == 2
+
+
+def test_a_part_of_a_change_is_read_when_it_comes() -> None:
+    filters = Filters("b1", incarnation=1)
+    filters.read_ahead(FilterUpdate(1, "h", 7, -1, -1, added=("x > 1",)))
+    with pytest.raises(ProtocolError, match="filter of h: expected"):
+        filters.read_ahead(FilterUpdate(1, "h", 7, -1, -1, added=("x >",)))
+    assert filters.status()["hosts"] == 0

@@ -19,8 +19,10 @@ from penstock.live.errors import ConfigError, NodeFailedError, StorageError
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay
 from penstock.live.serving import serve
+from penstock.live.storage import Stimulus, Storage
 from penstock.live.store import LogStore
 from penstock.live.store.database import FILE_NAME
+from penstock.live.turns import Turns
 from penstock.model.tick import TICK_MAX, Tick
 
 HELLO = Hello(1, "client", "c", "test")
@@ -189,3 +191,27 @@ def test_serving_ends_with_the_failure_of_the_store(tmp_path: Path) -> None:
 
     with pytest.raises(NodeFailedError, match=r"broker b1 had to stop: .* start it again"):
         run(serve(overlay, "b1", on_ready=fail))
+
+
+def test_commits_that_take_long_are_told_some_at_a_time_and_all_before_anything_else() -> None:
+    async def scenario() -> None:
+        now_s, broker = [0.0], FakeBroker()
+        turns = Turns(give_up=lambda _, error: pytest.fail(str(error)), on_end=lambda: None, clock=lambda: now_s[0])
+
+        def stimulate(stimulus: Stimulus) -> None:
+            stimulus(broker, 1)
+            now_s[0] += 1.0
+
+        storage = Storage(lone(), "b1", turns=turns, stimulate=stimulate, fail=lambda error: pytest.fail(str(error)))
+        storage.on_committed(1)
+        storage.on_committed(5)
+        assert broker.asked == [("committed", 1), ("committed", 2)]
+        turns.end()
+        assert broker.asked[2:] == [("committed", 3)]
+        storage.on_full("no space")
+        assert broker.asked[3:] == [("committed", 5), ("full", "no space")]
+        turns.end()
+        turns.stop()
+        assert len(broker.asked) == 5
+
+    run(scenario())

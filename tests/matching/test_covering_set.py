@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.matching import CoveringSet, SubscriptionError
+from penstock.matching.covering_set import ADD_LOOKS_MAX, CoveringChange, CoveringSet
+from penstock.matching.errors import SubscriptionError
 from penstock.selectors import Conjunction, Selector, ast
 from strategies import conditions, conjunctions, tries
 
@@ -80,3 +81,38 @@ def test_a_selector_that_was_never_added_cannot_be_removed() -> None:
         covering.remove(Selector.parse("a = 1 OR b = 2"))
     assert len(covering) == 1
     covering.check_invariants()
+
+
+def test_what_is_too_dear_to_compare_is_in_the_set_and_leaves_it_alone() -> None:
+    wanted = CoveringSet()
+    many = [Selector.parse(f"a > {number} AND c <> {number}") for number in range(ADD_LOOKS_MAX)]
+    for selector in many:
+        assert wanted.add(selector).entered == selector.conjunctions
+    assert 0 < wanted.loners < len(many)
+    assert len(wanted) == len(many)
+    assert set(wanted) == {selector.conjunctions[0] for selector in many}
+    everything = Selector.parse("a > -1")
+    change = wanted.add(everything)
+    assert change.entered == everything.conjunctions
+    assert len(change.left) == len(many) - wanted.loners
+    assert set(wanted.remove(everything).entered) == set(change.left)
+    for selector in many:
+        assert wanted.remove(selector).left == selector.conjunctions
+    assert (len(wanted), wanted.loners) == (0, 0)
+    wanted.check_invariants()
+
+
+def test_a_removal_that_uncovers_too_much_asks_for_all_of_it() -> None:
+    wanted = CoveringSet()
+    general = Selector.parse("a > -1")
+    wanted.add(general)
+    many = [Selector.parse(f"a > {number} AND c <> {number}") for number in range(400)]
+    for selector in many:
+        assert wanted.add(selector) == CoveringChange()
+    assert wanted.loners == 0
+    change = wanted.remove(general)
+    assert change.left == general.conjunctions
+    assert set(change.entered) == {selector.conjunctions[0] for selector in many}
+    for selector in many:
+        wanted.remove(selector)
+    assert len(wanted) == 0

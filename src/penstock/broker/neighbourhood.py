@@ -146,7 +146,10 @@ class Neighbourhood:
         assert peer.sequence is not None
         self._unacknowledged[peer.connection] = peer
         change = peer.sequence.take(update)
-        news = None if change is None else self._filters.learn(change)
+        if change is None:
+            self._filters.read_ahead(update)
+            return
+        news = self._filters.learn(change)
         # What contradicts old words about ourselves goes back to where they came from, too.
         self.flood(news, but=peer.name if news is change else "")
 

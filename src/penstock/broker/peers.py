@@ -19,8 +19,8 @@ from penstock.selectors.selector import Selector
 __all__ = ["Batch", "Farewell", "LinkSequence", "Peer", "PeerKind", "Session", "Subscription"]
 
 
-_PARTS_MAX = 2_000
-"""Frames that one change of a filter may come in: two million conjunctions."""
+_PARTS_MAX = 4_000
+"""Frames that one change of a filter may come in: some millions of conjunctions."""
 
 
 class PeerKind(Enum):

@@ -60,7 +60,8 @@ class BrokerNode:
         self._given = broker
         self.broker: BrokerPort
         self.incarnation = self.clock.started_ms
-        self._storage = Storage(overlay, name, stimulate=self.stimulate, fail=self._on_failed)
+        self.turns: Final = Turns(give_up=self._give_up, on_end=self._arm)
+        self._storage = Storage(overlay, name, turns=self.turns, stimulate=self.stimulate, fail=self._on_failed)
         self._measuring = Measuring(self._on_measured)
         self._shipping = Shipping(overlay, name, self, clock_ms=self.clock.now_ms, rng=self._rng)
         self.has_failed: Final = asyncio.Event()
@@ -72,7 +73,6 @@ class BrokerNode:
         self._entrance: Entrance | None = None
         self._diallers = Diallers(self._make, on_failed=self._on_dial_failed, rng=self._rng)
         self._tls = TlsState(None)
-        self.turns: Final = Turns(give_up=self._give_up, on_end=self._arm)
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms = 0
         self._is_stopping = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from penstock.broker.durable import Recovered
@@ -19,6 +20,7 @@ from penstock.live.logs import log
 from penstock.live.overlay import Overlay
 from penstock.live.store import StoreRefusedError
 from penstock.live.store_worker import KeptRead, LogRead, StorePlace
+from penstock.live.turns import Pace, Turns
 from penstock.model.errors import PenstockError
 
 __all__ = ["Stimulus", "Storage", "StorageWatcher"]
@@ -45,11 +47,15 @@ class Storage:
         overlay: Overlay,
         name: str,
         *,
+        turns: Turns,
         stimulate: Callable[[Stimulus], None],
         fail: Callable[[NodeFailedError], None],
     ) -> None:
         self._place, self._name = overlay.place_of(name), name
-        self._stimulate, self._fail = stimulate, fail
+        self._turns, self._stimulate, self._fail = turns, stimulate, fail
+        self._durable = self._told = 0
+        """The last commit that is durable, and the last of which the broker knows that."""
+        self._pace = Pace()
         self._keeper: Keeper | None = None
         self._watcher: StorageWatcher | None = None
         self._asked: dict[int, asyncio.Future[dict[str, bytes | None]]] = {}
@@ -118,19 +124,45 @@ class Storage:
         """All commits up to this number are durable."""
         if self._watcher is not None:
             self._watcher.on_committed(number)
+        self._durable = number
+        self.work()
+
+    @property
+    def number(self) -> int:
+        """By which turns know it: below those of all connections."""
+        return 0
+
+    def flush(self) -> None:
+        """Nothing of it has to be sent."""
+
+    def work(self, *, to_the_end: bool = False) -> None:
+        """Tell the broker what has become durable, some commits at a time: their messages are matched by that."""
+        while self._told < self._durable:
+            number = self._durable if to_the_end else min(self._durable, self._told + self._pace.weight_max)
+            took_s = self._turns.timed(partial(self._tell_committed, number))
+            self._pace.note(number - self._told, took_s)
+            self._told = number
+            if self._told < self._durable and self._turns.is_spent:
+                self._turns.put_off(self)
+                return
+
+    def _tell_committed(self, number: int) -> None:
         self._stimulate(lambda broker, now_ms: broker.committed(number, now_ms=now_ms))
 
     def on_values_kept(self, number: int) -> None:
         """Named values are durable, though messages before them wait for space."""
+        self.work(to_the_end=True)
         self._stimulate(lambda broker, now_ms: broker.committed(number, now_ms=now_ms, values_only=True))
 
     def on_full(self, reason: str) -> None:
         """Publishers have to wait for space."""
         self._note("store-full", reason=reason)
+        self.work(to_the_end=True)
         self._stimulate(lambda broker, now_ms: broker.log_full(reason, now_ms=now_ms))
 
     def on_read(self, found: LogRead) -> None:
         """What was asked for has been read."""
+        self.work(to_the_end=True)
         self._stimulate(
             lambda broker, now_ms: broker.log_read(
                 found.number, found.messages, found.last, now_ms=now_ms, damaged=found.damaged
@@ -143,6 +175,7 @@ class Storage:
             if (answer := self._asked.get(found.number)) is not None and not answer.done():
                 answer.set_result(found.values)
             return
+        self.work(to_the_end=True)
         self._stimulate(lambda broker, now_ms: broker.kept_read(found.number, found.values, now_ms=now_ms))
 
     def on_failed(self, error: PenstockError) -> None:

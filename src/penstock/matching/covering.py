@@ -25,7 +25,30 @@ from penstock.selectors.constraint import Constraint, Key, Null, Range, Values, 
 from penstock.selectors.normal_form import Conjunction
 from penstock.selectors.selector import Selector
 
-__all__ = ["covered_by", "coverers_of", "heads_covered_by", "is_covered"]
+__all__ = ["Effort", "TooDearError", "covered_by", "coverers_of", "heads_covered_by", "is_covered"]
+
+
+class TooDearError(Exception):
+    """An answer would take more looks than allowed."""
+
+
+class Effort:
+    """Looks at parts of an index that may be taken in vain; whoever runs out of them goes without an answer."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, looks: int) -> None:
+        self._left = looks
+
+    def spend(self) -> None:
+        """Take a look; raises ``TooDearError`` if there were too many."""
+        self._left -= 1
+        if self._left < 0:
+            raise TooDearError
+
+    def give_back(self) -> None:
+        """The look was worth it."""
+        self._left += 1
 
 
 def coverers_of(index: MatchIndex, selector: Selector) -> list[int]:
@@ -54,16 +77,20 @@ def covered_by(index: MatchIndex, selector: Selector) -> list[int]:
     return sorted(found)
 
 
-def is_covered(index: MatchIndex, conjunction: Conjunction, *, but_by: int = -1) -> bool:
+def is_covered(index: MatchIndex, conjunction: Conjunction, *, but_by: int = -1, effort: Effort | None = None) -> bool:
     """Whether some subscription with a single conjunction, other than the named one, covers the conjunction."""
     for group in _groups_above(index, conjunction):
+        if effort is not None:
+            effort.spend()
         for member in _members_above(group, conjunction, heads_only=True):
+            if effort is not None:
+                effort.spend()
             if member != but_by and index.conjunctions(member)[0].covers(conjunction):
                 return True
     return False
 
 
-def heads_covered_by(index: MatchIndex, conjunction: Conjunction) -> list[int]:
+def heads_covered_by(index: MatchIndex, conjunction: Conjunction, *, effort: Effort | None = None) -> list[int]:
     """Subscriptions that the conjunction covers and that cover, between them, all others it covers.
 
     For an index in which every subscription has a single conjunction. The answer may hold more than the most general
@@ -71,13 +98,17 @@ def heads_covered_by(index: MatchIndex, conjunction: Conjunction) -> list[int]:
     """
     heads: dict[int, None] = {}
     settled: Cluster | None = None
-    for cluster, group, certain in _groups_below(index, conjunction):
+    for cluster, group, certain in _groups_below(index, conjunction, effort):
         if cluster is settled and not group.key.spread:
             continue
         ordered = len(group.key.bounds) <= 1 and not group.key.spread
         for member in _members_below(group, conjunction):
+            if effort is not None:
+                effort.spend()
             if certain or conjunction.covers(index.conjunctions(member)[0]):
                 heads[member] = None
+                if effort is not None:
+                    effort.give_back()
                 if ordered:
                     if not group.key.bounds and not group.key.tests:
                         settled = cluster
@@ -176,9 +207,13 @@ def _reach(constraint: Constraint, *, text: bool) -> tuple[Threshold | None, Thr
 # --- downwards: whom does this conjunction cover
 
 
-def _groups_below(index: MatchIndex, conjunction: Conjunction) -> Iterator[tuple[Cluster, Group, bool]]:
+def _groups_below(
+    index: MatchIndex, conjunction: Conjunction, effort: Effort | None = None
+) -> Iterator[tuple[Cluster, Group, bool]]:
     """Groups that may have covered members; with True if all their members' conjunctions are covered."""
     for schema in index.schemas.values():
+        if effort is not None:
+            effort.spend()
         open_names = [name for name in conjunction.constraints if name not in schema.probes]
         # Whoever is covered has values for what has values here; those are probes, except for very long lists.
         if not index.value_tests and any(isinstance(conjunction.constraints[name], Values) for name in open_names):
@@ -187,7 +222,11 @@ def _groups_below(index: MatchIndex, conjunction: Conjunction) -> Iterator[tuple
             certain = not open_names and not conjunction.residuals
             # Plain groups first: their members cover the rest of the cluster.
             for group in sorted(cluster.groups.values(), key=_size_of_key):
+                if effort is not None:
+                    effort.spend()
                 if _may_hold(schema, group, conjunction, open_names):
+                    if effort is not None:
+                        effort.give_back()
                     # A member that is spread over clusters may have values outside of those covered.
                     yield cluster, group, certain and not group.key.spread
 

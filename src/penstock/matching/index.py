@@ -75,6 +75,7 @@ class MatchIndex:
         "_link_of",
         "_links",
         "_unanchored",
+        "groups",
         "never_matching",
         "schemas",
         "value_tests",
@@ -88,6 +89,8 @@ class MatchIndex:
         self._link_of = np.zeros(64, np.uint16)
         self.never_matching: Final[dict[int, None]] = {}
         """Subscriptions whose selector nothing can satisfy."""
+        self.groups = 0
+        """Groups in all clusters: what a search for all that something covers may have to look at."""
         self.value_tests = 0
         """Conjunctions with a list of values too long to be spread over clusters."""
 
@@ -125,7 +128,10 @@ class MatchIndex:
             first = thresholds[0] if thresholds else 0
             for key in keys:
                 cluster = schema.clusters.get(key) or schema.cluster(key)
-                group = cluster.groups.get(group_key) or cluster.group(group_key)
+                group = cluster.groups.get(group_key)
+                if group is None:
+                    group = cluster.group(group_key)
+                    self.groups += 1
                 group.chain.insert(first, subscription, thresholds[1:])  # type: ignore[arg-type]
                 group.links.add(link, first)
 
@@ -211,6 +217,8 @@ class MatchIndex:
                     members += group.chain.size
         expected = sum(len(plan_of(each).keys) for those in self._conjunctions.values() for each in those)
         assert members == expected
+        clusters = [cluster for schema in self.schemas.values() for cluster in schema.clusters.values()]
+        assert self.groups == sum(len(cluster.groups) for cluster in clusters)
         assert sum(map(len, self._anchored.values())) == len(self.schemas) - (() in self.schemas)
 
     def _clusters(self, attributes: Attributes) -> list[Cluster]:
@@ -259,6 +267,7 @@ class MatchIndex:
 
     def _drop(self, schema: Schema, cluster: Cluster, group: Group) -> None:
         cluster.drop(group)
+        self.groups -= 1
         if cluster.groups:
             return
         schema.drop(cluster)
