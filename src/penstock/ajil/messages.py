@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.ajil.aup import Aup
 from penstock.ajil.errors import AupError, MalformedError
+from penstock.model.errors import plainly
 
 __all__ = [
     "MESSAGE_BYTES_MAX",
@@ -110,7 +111,7 @@ def decode(data: bytes) -> ControlMessage:
     try:
         message: ControlMessage = _DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedError(f"a control message that cannot be read: {error}") from None
+        raise MalformedError(f"a control message that cannot be read: {plainly(error)}") from None
     if isinstance(message, Policy):
         # A policy that cannot work is refused here, before anybody trusts it.
         assert message.aup is not None

@@ -27,6 +27,7 @@ from penstock.broker.frames import (
     LogAnswer,
     Publish,
 )
+from penstock.model.errors import plainly
 from penstock.model.limits import BODY_BYTES_MAX, PEER_NAME_CHARS_MAX
 
 __all__ = ["FRAME_BYTES_MAX", "FrameReader", "decode_frame", "encode_frame"]
@@ -89,7 +90,7 @@ def decode_frame(kind: int, content: memoryview) -> Frame:
         if kind == _LOG:
             return _decode_log(content)
     except (msgspec.DecodeError, struct.error, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolError(f"malformed frame of kind {kind}: {error}") from None
+        raise ProtocolError(f"malformed frame of kind {kind}: {plainly(error)}") from None
     raise ProtocolError(f"unknown kind of frame {kind}")
 
 

@@ -16,7 +16,7 @@ from penstock.broker.edges import Edges
 from penstock.broker.effects import Operate, Record
 from penstock.broker.mechanism import Answer, Tell
 from penstock.broker.rooms import Rooms
-from penstock.model.errors import PeerError
+from penstock.model.errors import PeerError, plainly
 from penstock.model.ports import Rng
 from penstock.model.values import Attributes
 from penstock.selectors.selector import Selector
@@ -74,7 +74,7 @@ class TokenDesk:
         try:
             letter = _decoder.decode(payload)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise PeerError(f"{neighbour} sent no letter of a token: {error}") from None
+            raise PeerError(f"{neighbour} sent no letter of a token: {plainly(error)}") from None
         if letter.to != self._settings.name:
             return self._post(letter) if letter.hops < _HOPS_MAX else []
         answers = self._look(now_ms)

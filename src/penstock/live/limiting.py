@@ -26,6 +26,7 @@ from penstock.live.logs import log
 from penstock.live.overlay import Overlay
 from penstock.live.toml_table import TomlTable
 from penstock.live.tuning import Tunable
+from penstock.model.errors import plainly
 
 __all__ = ["FILE_NAMES_OTHERWISE", "read_limit", "set_limit", "with_limit"]
 
@@ -72,8 +73,8 @@ def set_limit(node: Tunable, text: str) -> Aup:
     try:
         values = msgspec.json.decode(text, type=dict[str, Any])
         aup = Aup(**values)
-    except (msgspec.DecodeError, AupError, TypeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"no policy: {error}") from None
+    except (msgspec.DecodeError, AupError, TypeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"no policy: {plainly(error)}") from None
     overlay = node.overlay
     settings = LimitSettings(aup, (overlay.limit or LimitSettings()).attribute)
     node.apply(replace(overlay, limit=settings))

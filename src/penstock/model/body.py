@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from penstock.model.errors import LimitError, MisuseError, PeerError
+from penstock.model.errors import LimitError, MisuseError, PeerError, plainly
 from penstock.model.limits import (
     ATTRIBUTES_BYTES_MAX,
     ATTRIBUTES_MAX,
@@ -67,7 +67,7 @@ def decode_attributes(body: bytes) -> dict[str, AttributeValue]:
             raise MalformedBodyError(f"attributes of {length} bytes do not fit a body of {len(body)}")
         attributes = _decode(memoryview(body)[_HEAD : _HEAD + length])
     except (struct.error, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MalformedBodyError(f"body of {len(body)} bytes has no attributes: {error}") from None
+        raise MalformedBodyError(f"body of {len(body)} bytes has no attributes: {plainly(error)}") from None
     if len(attributes) > ATTRIBUTES_MAX:
         raise MalformedBodyError(f"{len(attributes)} attributes are over the limit of {ATTRIBUTES_MAX}")
     return attributes

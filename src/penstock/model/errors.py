@@ -11,7 +11,9 @@ A broken invariant is an ``AssertionError``: a bug in Penstock, never the caller
 
 from __future__ import annotations
 
-__all__ = ["InvalidMessageError", "LimitError", "MisuseError", "PeerError", "PenstockError"]
+import struct
+
+__all__ = ["InvalidMessageError", "LimitError", "MisuseError", "PeerError", "PenstockError", "plainly"]
 
 
 class PenstockError(Exception):
@@ -36,3 +38,16 @@ class InvalidMessageError(MisuseError):
 
 class PeerError(PenstockError):
     """The other side of a connection, or the content of a file, broke a rule."""
+
+
+def plainly(error: Exception) -> str:
+    """What a decoder complains of, to be told to a peer: some complain in words of Python that say nothing to it."""
+    if isinstance(error, UnicodeDecodeError):
+        return "a text in it is not UTF-8"
+    if isinstance(error, struct.error):
+        return "it ends too soon"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, TypeError):
+        return "it has fields that are unknown or missing"
+    return str(error)

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from penstock.model.errors import PeerError
+from penstock.model.errors import PeerError, plainly
 from penstock.token.tokens import Token
 
 __all__ = ["Accept", "Commit", "Offer", "TokenMessage", "TokenMessageError", "decode_message", "encode_message"]
@@ -85,7 +85,7 @@ def decode_message(data: bytes) -> TokenMessage:
     try:
         message = _decoder.decode(data[1:])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise TokenMessageError(f"no token message: {error}") from None
+        raise TokenMessageError(f"no token message: {plainly(error)}") from None
     for name in message.__struct_fields__:
         value = getattr(message, name)
         if isinstance(value, str):
