@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from overlay import chain, ring
 from penstock.broker import frames as f
+from penstock.broker.effects import Close
 from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
@@ -40,6 +41,19 @@ def test_messages_that_come_the_wrong_way_or_again_are_not_passed_on() -> None:
     overlay._act("sb", broker.receive(link.connection, [unknown], now_ms=overlay.now_ms))
     assert broker.status()["counts"]["off_tree"] == 1
     assert len(client.messages()) == 2
+
+
+def test_a_neighbour_that_forwards_too_few_bytes_for_an_identifier_loses_its_link() -> None:
+    overlay = chain("pb", "sb")
+    broker = overlay.brokers["sb"]
+    (link,) = broker._connections.links.values()
+    tick = broker._router._pubends.last_tick("pb.a") + 1
+    effects = broker.receive(link.connection, [f.Forward("pb.a", [tick], [b"short"])], now_ms=overlay.now_ms)
+    (closed,) = [each for each in effects if isinstance(each, Close)]
+    assert closed.code == "protocol"
+    # Nothing of it waits to be recorded.
+    broker.on_deadline(now_ms=overlay.now_ms + 10_000)
+    assert not broker._tracker.notes.take_routed()
 
 
 def test_only_what_somebody_behind_a_link_wants_is_carried_over_it() -> None:

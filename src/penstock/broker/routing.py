@@ -98,9 +98,11 @@ class Router:
             self.counts["repeated"] += len(ticks) - fresh
             ticks, bodies = ticks[len(ticks) - fresh :], bodies[len(bodies) - fresh :]
         if ticks:
+            # Malformed bodies are found here, before anybody notes identifiers that they do not have.
+            decoded = [decode_attributes(body) for body in bodies]
             if self._tracker.is_on and not frame.pubend.startswith("$"):
                 self._tracker.note_routed(bodies, neighbour)
-            self._carry(frame.pubend, ticks, bodies, [decode_attributes(body) for body in bodies])
+            self._carry(frame.pubend, ticks, bodies, decoded)
 
     def _carry(
         self, pubend: str, ticks: list[int], bodies: list[bytes], decoded: list[dict[str, AttributeValue]]
