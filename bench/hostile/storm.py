@@ -16,7 +16,7 @@ from random import Random
 from typing import Final
 
 from bench.hostile.stage import Stage, Told
-from bench.hostile.wire import Peer, Rejected, body, head, raw_publish
+from bench.hostile.wire import Peer, Rejected, head, raw_publish
 from penstock.broker import frames as f
 from penstock.broker.codec import encode_frame
 
@@ -121,8 +121,8 @@ async def _flood(world: _Storm, number: int) -> None:
     # The largest number comes first if it comes at all, so each life begins behind the one before.
     sequence = int(time.time() * 1_000) << 16
     try:
-        batch = [body({"x": 1}, bytes(9_900)) for _ in range(10)]
         while not peer.is_over:
+            batch = [peer.body({"x": 1}, bytes(9_900)) for _ in range(10)]
             peer.send(raw_publish(sequence, batch))
             sequence += len(batch)
             world.counts["flooded kB"] += 100
@@ -150,13 +150,9 @@ async def _subscribe(world: _Storm, number: int) -> None:
 
 async def _spoil(world: _Storm, number: int) -> None:
     """Publishes bodies that are none, each of which costs it its connection or is refused."""
-    spoilt = (
-        b"not a body",
-        body({"honest": True})[:-1] + b"\xff",
-        body({"x": 1}, message_id=b"\xff" * 16),
-        body({"x": 1})[:20] + b"\xff" * 30,
-    )
     peer = await world.enter(number)
+    good = peer.body({"honest": True})
+    spoilt = (b"not a body", good[:-1] + b"\xff", b"\xff" * 16 + good[16:], good[:20] + b"\xff" * 30)
     try:
         peer.send(raw_publish(int(time.time() * 1_000) << 16, [world.rng.choice(spoilt)]))
         world.counts["bad bodies"] += 1
@@ -169,7 +165,7 @@ async def _reconnect(world: _Storm, number: int) -> None:
     """Comes and goes, with half a frame on the way."""
     for _ in range(10):
         peer = await world.enter(number)
-        peer.send_bytes(encode_frame(raw_publish(1, [body({"x": 1}, bytes(10_000))]))[:5_000])
+        peer.send_bytes(encode_frame(raw_publish(1, [peer.body({"x": 1}, bytes(10_000))]))[:5_000])
         world.counts["reconnects"] += 1
         await peer.drain()
         await peer.close()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import ssl
 import struct
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from importlib import import_module
+from types import SimpleNamespace
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 from bench.hostile.arena import OVERLAY
@@ -45,6 +48,7 @@ class Peer:
         self._news = asyncio.Event()
         self._task = asyncio.create_task(self._listen())
         self._beating: asyncio.Task[None] | None = None
+        self._ids: MessageIdSource | None = None
         self._open.append(self)
 
     @classmethod
@@ -72,6 +76,32 @@ class Peer:
         """Close all connections that an attack has left open."""
         while cls._open:
             await cls._open[-1].close()
+
+    @classmethod
+    async def link(cls, port: int, secret: str, name: str = "b2") -> Self:
+        """A neighbour that has the link token, however this tree wants it proved."""
+        peer = await cls.dial(port)
+        life = int(time.time() * 1_000)
+        if not hasattr(f, "LinkProof"):
+            peer.send(f.Hello(f.PROTOCOL_VERSION, "broker", name, OVERLAY, life, secret))
+        else:
+            challenge = b"challenge of the attacker"
+            peer.send(f.Hello(f.PROTOCOL_VERSION, "broker", name, OVERLAY, life, challenge=challenge))
+            if (greeting := await peer.hear(f.Hello, 15.0)) is not None:
+                proofs: Any = import_module("penstock.broker.link_proof")
+                own = SimpleNamespace(name=name, overlay=OVERLAY, link_credential=secret)
+                seen = SimpleNamespace(dialled="b1", challenge=challenge, greeting=greeting)
+                peer.send(f.LinkProof(proofs.proof_of(seen, own)))
+        if await peer.hear(f.LinkState, 15.0) is None:
+            raise Rejected(peer.last_words())
+        return peer
+
+    def body(self, attributes: Mapping[str, str | int | bool], payload: bytes = b"") -> bytes:
+        """A message of this client, as bytes, under an identifier of its own."""
+        if self._ids is None:
+            welcome = self.all(f.Welcome)[0]
+            self._ids = MessageIdSource(welcome.publisher, welcome.broker_number)
+        return encode_body(self._ids.next(int(time.time() * 1_000)), Message(attributes)) + payload
 
     def send(self, *frames: f.Frame) -> None:
         """Say something."""
@@ -158,10 +188,9 @@ class Peer:
             self._news.set()
 
 
-def body(attributes: Mapping[str, str | int | bool], payload: bytes = b"", *, message_id: bytes = b"") -> bytes:
-    """A message as bytes, under whatever identifier."""
-    made = encode_body(MessageIdSource(publisher=1, broker=1).next(0), Message(attributes)) + payload
-    return message_id + made[len(message_id) :]
+def body(attributes: Mapping[str, str | int | bool]) -> bytes:
+    """A message as bytes, under the identifier of somebody else."""
+    return encode_body(MessageIdSource(publisher=1, broker=1).next(0), Message(attributes))
 
 
 def raw_publish(first: int, bodies: list[bytes], pubend: str = "b1.a") -> f.Publish:
