@@ -251,8 +251,8 @@ MUTANTS: Final = (
         "forget-keeps",
         "a name that is forgotten keeps its position",
         "broker/register.py",
-        "if self._names.pop(name, None) is None:",
-        "if self._names.get(name) is None:",
+        "known = self._names.pop(name, None)",
+        "known = self._names.get(name)",
     ),
     Mutant(
         "missing-is-earliest",

@@ -263,7 +263,7 @@ def test_hostile_frames_end_their_own_connection_only(tmp_path: Path) -> None:
                 assert goodbye is not None
                 assert goodbye.code == "protocol"
             odd = await FramePeer.client(node.address)
-            odd.send(ReadRequest(2**62, PUBEND, 0, 2**62, "TRUE", 2**62), SurveyRequest(-(2**63)))
+            odd.send(ReadRequest(2**62, PUBEND, 0, 2**62, "TRUE", 2**62), SurveyRequest(-(2**62)))
             assert (await odd.get(LogAnswer)).number == 2**62
             await odd.close()
             assert node.counters.bugs == 0

@@ -124,7 +124,7 @@ def test_identifiers_go_on_above_the_last_one_after_a_reconnect() -> None:
 
 def test_a_message_that_fits_no_frame_is_refused_at_once() -> None:
     session = session_up()
-    with pytest.raises(LimitError, match="the message's size"):
+    with pytest.raises(LimitError, match="the size of all attributes"):
         session.identify(Message({f"a{n}": "x" * 65_536 for n in range(200)}), wall_ms=0)
     with pytest.raises(LimitError, match="pubend"):
         session.publish(body_of(1), "p" * 101, now_ms=0)
