@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from penstock.broker.codec import FRAME_BYTES_MAX, FrameReader
@@ -76,41 +77,40 @@ class Arrivals:
         frames: list[Frame] = []
         weight = 0
         try:
-            while (frame := self._next()) is not None:
-                frames.append(frame)
-                weigh = _WEIGHTS.get(type(frame))
-                weight += 1 if weigh is None else weigh(frame)
-                if weight >= weight_max or not self._is_known:
-                    if weight > weight_max and isinstance(frame, Publish):
-                        weight -= self._shorten(frames, weight - weight_max)
-                    return Slice(frames, weight)
+            while (source := self._source()) is not None:
+                # The source is kept where it is: what it has left is for the next slice.
+                for frame in source:
+                    frames.append(frame)
+                    if type(frame) is Publish:
+                        weight += len(frame.bodies)
+                    else:
+                        weigh = _WEIGHTS.get(type(frame))
+                        weight += 1 if weigh is None else weigh(frame)
+                    if weight >= weight_max or not self._is_known:
+                        return Slice(frames, weight - self._shorten(frames, weight - weight_max))
+                self._frames = None
         except ProtocolError as error:
             self.drop()
             return Slice(frames, weight, str(error), is_last=True)
         return Slice(frames, weight, is_last=True)
 
-    def _next(self) -> Frame | None:
+    def _source(self) -> Iterator[Frame] | None:
+        """Where the next frames come from, if there are any."""
         if self._rest is not None:
             rest, self._rest = self._rest, None
-            return rest
-        while True:
-            if self._frames is None:
-                if not self._data:
-                    return None
-                data, self._data = self._data, []
-                self._frames = self._reader.feed(data[0] if len(data) == 1 else b"".join(data))
-            frame = next(self._frames, None)
-            if frame is not None:
-                return frame
-            self._frames = None
+            return iter((rest,)) if self._frames is None else chain((rest,), self._frames)
+        if self._frames is None and self._data:
+            data, self._data = self._data, []
+            self._frames = self._reader.feed(data[0] if len(data) == 1 else b"".join(data))
+        return self._frames
 
     def _shorten(self, frames: list[Frame], excess: int) -> int:
-        """Keep the last messages of the last frame for the next slice; answers with their number."""
+        """Keep what is too much of the last frame for the next slice, if it can be cut; answers with its weight."""
         frame = frames[-1]
-        assert isinstance(frame, Publish)
-        kept = len(frame.bodies) - excess
-        if kept <= 0:
+        if excess <= 0 or not isinstance(frame, Publish):
             return 0
+        kept = len(frame.bodies) - excess
+        assert kept > 0, "the slice was full before"
         frames[-1] = Publish(frame.first, frame.bodies[:kept], frame.pubend)
         self._rest = Publish(frame.first + kept, frame.bodies[kept:], frame.pubend)
         return excess
@@ -121,12 +121,11 @@ def _selectors_weight(update: FilterUpdate) -> int:
     return _SELECTOR_WEIGHT * len(texts) + sum(map(len, texts)) // _CHARS_PER_WEIGHT
 
 
-def _bodies_weight(frame: Publish | Forward | KnowledgeMessage) -> int:
+def _bodies_weight(frame: Forward | KnowledgeMessage) -> int:
     return len(frame.bodies)
 
 
 _WEIGHTS: Final[dict[type, Callable[[Any], int]]] = {
-    Publish: _bodies_weight,
     Forward: _bodies_weight,
     KnowledgeMessage: _bodies_weight,
     Subscribe: lambda frame: _SELECTOR_WEIGHT + len(frame.selector) // _CHARS_PER_WEIGHT,
@@ -135,4 +134,4 @@ _WEIGHTS: Final[dict[type, Callable[[Any], int]]] = {
     StatusRequest: lambda _: 4 * _SELECTOR_WEIGHT,
     LogRequest: lambda _: _SELECTOR_WEIGHT,
 }
-"""Frames that do not weigh one; an empty batch weighs nothing."""
+"""Frames that do not weigh one, but for messages of publishers; an empty batch weighs nothing."""

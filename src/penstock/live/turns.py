@@ -121,7 +121,10 @@ class Turns:
         # What is woken while flushing waits for the next turn: sockets must be read in between.
         woken, self.woken = self.woken, {}
         for worker in woken.values():
-            self._guard(worker, worker.flush)
+            try:
+                worker.flush()
+            except Exception as error:  # noqa: BLE001 - the other connections have something to say, too
+                self._give_up(worker, error)
         self._spent_s = 0.0
         for number in list(self._behind):
             if self.is_spent:
@@ -129,8 +132,12 @@ class Turns:
                 break
             # One of those before may have ended it.
             waiting = self._behind.pop(number, None)
-            if waiting is not None:
-                self._guard(waiting, waiting.work)
+            if waiting is None:
+                continue
+            try:
+                waiting.work()
+            except Exception as error:  # noqa: BLE001 - the same
+                self._give_up(waiting, error)
         self._on_end()
 
     def stop(self) -> None:
@@ -138,9 +145,3 @@ class Turns:
         if self._ending is not None:
             self._ending.cancel()
             self._ending = None
-
-    def _guard(self, worker: Worker, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except Exception as error:  # noqa: BLE001 - the other connections have something to say, too
-            self._give_up(worker, error)
