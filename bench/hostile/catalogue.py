@@ -137,7 +137,12 @@ ATTACKS: Final[dict[str, Attack]] = {
         may_not_start=True,
     ),
     "quota": Attack("20,000 subscriptions of one client", clients.many_subscriptions),
-    "names": Attack("6,000 durable names", clients.many_names),
+    "names": Attack(
+        "6,000 durable names of one client",
+        clients.many_names,
+        _GUARDED,
+        token="honest-token",  # noqa: S106 - of an arena that lives for seconds
+    ),
     "positions": Attack("positions at 100,000 invented pubends", clients.many_positions),
     "escapes": Attack("terminal escapes in names", insiders.escaped_name),
     "long-name": Attack("a client name of 60,000 characters", clients.long_name),

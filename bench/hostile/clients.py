@@ -144,8 +144,8 @@ async def many_subscriptions(stage: Stage) -> Told:
 
 
 async def many_names(stage: Stage) -> Told:
-    """6,000 durable names, each left again at once and kept for good."""
-    peer = await Peer.client(stage.port)
+    """6,000 durable names of one client, kept for good."""
+    peer = await Peer.client(stage.port, "feed", credential="feed-token")
     started_s = time.monotonic()
     for first in range(0, 6_000, 500):
         peer.send(*(f.Subscribe(n, "x = 1", durable=f"name-{n}") for n in range(first, first + 500)))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from penstock.matching.chain import Ids
 from penstock.matching.group import Group, Verdicts
 from penstock.matching.plan import GroupKey, Plan, Threshold, plan_of
+from penstock.matching.plan import Test as PlannedTest
 from penstock.model.values import AttributeValue
 from penstock.selectors import Selector, ast
 from penstock.selectors.evaluate import compile_condition
@@ -30,6 +31,13 @@ def small_blocks() -> Iterator[None]:
         yield
 
 
+def decides_alone(plan: Plan) -> bool:
+    """Whether nothing is probed but the presence of what the group looks at itself."""
+    looked_at = {each.name for each in plan.group.bounds}
+    looked_at |= {each.name for each in plan.group.tests if isinstance(each, PlannedTest)}
+    return all(not isinstance(probe, str) and not probe[1] and probe[0] in looked_at for probe in plan.probes)
+
+
 class Room:
     """Groups as a cluster without probes would have them, with the conditions beside them to be evaluated."""
 
@@ -39,10 +47,10 @@ class Room:
         self.link_of = np.zeros(256, np.uint16)
 
     def add(self, number: int, condition: ast.Condition, link: int = 0) -> None:
-        """Adds a condition of a single conjunction without probes; leaves out any other."""
+        """Adds a condition of a single conjunction that its group alone decides; leaves out any other."""
         conjunctions = Selector(condition).conjunctions
         plan = plan_of(conjunctions[0]) if len(conjunctions) == 1 else None
-        if plan is None or plan.probes:
+        if plan is None or not decides_alone(plan):
             return
         self.kept[number] = (condition, plan, link)
         self.link_of[number] = link

@@ -120,9 +120,20 @@ def plan_of(conjunction: Conjunction, *, repeated: bool = False) -> Plan:
         bounds, thresholds = _with_columns(bounds, thresholds, tests)
     if conjunction.residuals:
         tests.extend(conjunction.residuals)
+    if not probes and (name := _required(bounds, tests)):
+        # Else every message would have to be held against it, also those without any attribute that it speaks of.
+        probes.append((name, 0))
+        values.append((PRESENT,))
     found = _spread_keys(probes, values, tests) if several else [_single_key(values)]
     group = _group_key(tuple(bounds), tuple(tests), len(found) > 1, repeated)
     return Plan(tuple(probes), found, group, tuple(thresholds))
+
+
+def _required(bounds: list[Bound], tests: list[Test | Residual]) -> str:
+    """An attribute without which nothing matches, if there is one; empty otherwise."""
+    if bounds:
+        return bounds[0].name
+    return next((test.name for test in tests if isinstance(test, Test) and not test.constraint.contains(None)), "")
 
 
 def _take_range(

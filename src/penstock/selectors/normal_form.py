@@ -21,6 +21,7 @@ from penstock.selectors.constraint import Constraint, Range, intersect
 from penstock.selectors.evaluate import Evaluation, compile_condition
 from penstock.selectors.leaves import FALSE, TRUE, fold, leaf_of, opposite
 from penstock.selectors.like import LikePattern
+from penstock.selectors.needs import needs_of
 from penstock.selectors.printer import condition_text, constraint_texts
 
 __all__ = ["Conjunction", "Residual", "normalise"]
@@ -29,12 +30,13 @@ __all__ = ["Conjunction", "Residual", "normalise"]
 class Residual:
     """A condition that is evaluated as it stands; two are the same if their texts are."""
 
-    __slots__ = ("_test", "condition", "text")
+    __slots__ = ("_needs", "_test", "condition", "text")
 
     def __init__(self, condition: ast.Condition) -> None:
         self.condition: Final = condition
         self.text: Final = condition_text(condition)
         self._test: Evaluation | None = None
+        self._needs: Final = needs_of(condition)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Residual) and self.text == other.text
@@ -47,6 +49,8 @@ class Residual:
 
     def passes(self, attributes: Attributes) -> bool:
         """Whether the condition is true of these attributes."""
+        if self._needs is not None and self._needs.isdisjoint(attributes):
+            return False
         if self._test is None:
             self._test = compile_condition(self.condition)
         return self._test(attributes) is True
