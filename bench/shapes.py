@@ -105,7 +105,8 @@ def _plain(rng: Random, info: inspect.Type, *, is_odd: bool) -> Any:
         if info.min_length == info.max_length == 16 and not is_odd:
             # An identifier of a broker that exists, most of the time.
             return rng.randrange(4).to_bytes(4) + rng.randrange(4).to_bytes(4) + rng.randbytes(8)
-        return rng.randbytes(rng.randrange(40))
+        length_max = 40 if is_odd or info.max_length is None else info.max_length
+        return rng.randbytes(rng.randint(info.min_length or 0, length_max))
     raise TypeError(f"no values are made up for {info}")
 
 

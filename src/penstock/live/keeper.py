@@ -170,7 +170,8 @@ class Keeper:
     def _on_failed(self, error: Exception) -> None:
         assert self._opened is not None
         if not isinstance(error, PenstockError):
-            shown = StoreFailedError(f"store {self._place.folder} failed: {error!r}")
+            reason = error.strerror if isinstance(error, OSError) else None
+            shown = StoreFailedError(f"store {self._place.folder} failed: {reason or repr(error)}")
             shown.__cause__ = error
             error = shown
         if not self._opened.done():
