@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from typing import IO, Final, Self
 from bench.hostile.trees import Tree
 from penstock.lab.demo_overlay import free_ports
 
-__all__ = ["OVERLAY", "Arena", "ArenaPlan", "memory_mib"]
+__all__ = ["OVERLAY", "Arena", "ArenaPlan", "memory_mib", "processor_s"]
 
 OVERLAY: Final = "arena"
 _START_S_MAX: Final = 60.0
@@ -63,6 +64,8 @@ class Arena:
     """Why a broker did not start, in its own words."""
     memory: Memory = field(default_factory=Memory)
     """Of the broker that needed most."""
+    _begun: tuple[float, float] = (0.0, 0.0)
+    """When the attack began, and how much processor time the busiest broker had used by then."""
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _over: threading.Event = field(default_factory=threading.Event)
     _sampler: threading.Thread | None = None
@@ -117,8 +120,14 @@ class Arena:
         return f"{'penstocks' if self.plan.tls else 'penstock'}://127.0.0.1:{self.ports[name]}"
 
     def begin(self) -> None:
-        """From now on it counts what memory is needed."""
+        """From now on it counts what memory and processor time are needed."""
+        self._begun = time.monotonic(), self._processor_s()
         self.memory = Memory(before=max(map(memory_mib, self.pids.values()), default=0.0))
+
+    def busy(self) -> float:
+        """The share of a processor that the busiest broker has had since the attack began."""
+        started_s, used_s = self._begun
+        return (self._processor_s() - used_s) / max(time.monotonic() - started_s, 1e-9)
 
     def exits(self) -> dict[str, int]:
         """Exit codes of the brokers that have ended by themselves."""
@@ -128,6 +137,9 @@ class Arena:
     def log(self, name: str) -> str:
         """What a broker has written to standard error."""
         return (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")
+
+    def _processor_s(self) -> float:
+        return max(map(processor_s, self.pids.values()), default=0.0)
 
     def _words(self) -> Mapping[str, str]:
         return {name: str(port) for name, port in self.ports.items()}
@@ -182,6 +194,15 @@ def memory_mib(pid: int) -> float:
     except OSError:
         return 0.0
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:")), 0.0)
+
+
+def processor_s(pid: int) -> float:
+    """The processor time that a process has used; 0 if it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _stdout(process: subprocess.Popen[bytes]) -> IO[bytes]:

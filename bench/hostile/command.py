@@ -1,6 +1,6 @@
 """``python -m bench hostile``: every attack against this tree, and beside it against another one.
 
-    python -m bench hostile [--only NAME] [--against SRC] [--seconds S] [--json FILE]
+    python -m bench hostile [--only NAME] [--against SRC] [--seconds S] [--folder PATH] [--json FILE]
 
 The table says of each tree what happened: exit codes, the memory of the broker before and at its peak, the longest wait
 of an honest message, what was lost, and what the attacker was told. The exit code is 1 if an attack harmed this tree.
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
         for name in names:
             for tree in trees:
                 seconds = chosen.storm_seconds if name == STORM else chosen.seconds
-                outcomes.append(fight(tree, name, seconds=seconds))
+                outcomes.append(fight(tree, name, seconds=seconds, parent=chosen.folder))
                 console.note(f"{name}, {tree.label}: {_told(outcomes[-1])}")
                 reporter.advance()
     _print(outcomes, [tree.label for tree in trees])
@@ -78,5 +78,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--against", type=Path, metavar="SRC", help="also attack the tree with this src folder")
     parser.add_argument("--seconds", type=float, default=8.0, help="how long attacks without an end go on (8)")
     parser.add_argument("--storm-seconds", type=float, default=30.0, help="how long the storm goes on (30)")
+    parser.add_argument(
+        "--folder", type=Path, help="where brokers keep their data; one in memory leaves the disk out of the waits"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all outcomes there")
     return parser

@@ -42,6 +42,8 @@ class Outcome(msgspec.Struct):
     before_mib: float = 0.0
     peak_mib: float = 0.0
     after_mib: float = 0.0
+    busy: float = 0.0
+    """The share of a processor that the busiest broker had."""
     honest: Seen | None = None
     figures: dict[str, float] = {}
 
@@ -49,7 +51,7 @@ class Outcome(msgspec.Struct):
         """All of it in short."""
         parts = [f"{name} exits with {code}" for name, code in self.exits.items()]
         if self.peak_mib:
-            parts.append(f"{self.before_mib:.0f} → {self.peak_mib:.0f} MiB")
+            parts.append(f"{self.before_mib:.0f} → {self.peak_mib:.0f} MiB, {self.busy:.0%} of a processor")
         if self.honest is not None:
             seen = self.honest
             parts.append(f"stall {seen.stall_ms:,.0f} ms")
@@ -62,10 +64,11 @@ class Outcome(msgspec.Struct):
         return "; ".join([*parts, self.told])
 
 
-def fight(tree: Tree, name: str, *, seconds: float) -> Outcome:
-    """Carry an attack out against brokers of a tree."""
+def fight(tree: Tree, name: str, *, seconds: float, parent: Path | None = None) -> Outcome:
+    """Carry an attack out against brokers of a tree, whose files are in a folder below that one."""
     attack = ATTACKS[name]
-    with TemporaryDirectory(prefix="penstock-hostile-") as folder, Arena(tree, attack.plan, Path(folder)) as arena:
+    temporary = TemporaryDirectory(prefix="penstock-hostile-", dir=parent)
+    with temporary as folder, Arena(tree, attack.plan, Path(folder)) as arena:
         if arena.refusal:
             is_wrong = not attack.may_not_start
             return Outcome(name, tree.label, is_wrong, False, f"does not start: {arena.refusal}")  # noqa: FBT003 - a field
@@ -76,6 +79,7 @@ def fight(tree: Tree, name: str, *, seconds: float) -> Outcome:
             honest.wait_until_ready()
         arena.begin()
         told = _attacked(arena, name, attack, seconds)
+        busy = arena.busy()
         time.sleep(_SETTLE_S)
         seen = honest.end() if honest is not None else None
         memory, exits = arena.memory, arena.exits()
@@ -90,6 +94,7 @@ def fight(tree: Tree, name: str, *, seconds: float) -> Outcome:
             memory.before,
             memory.peak,
             memory.after,
+            busy,
             seen,
             told.figures,
         )
