@@ -63,8 +63,9 @@ def _print(outcomes: list[Outcome], labels: list[str]) -> None:
         if each.attack == STORM and each.honest is not None:
             seen, missing = each.honest, each.honest.published - each.honest.received
             console.line(
-                f"storm, {each.tree}: p50 {seen.p50_ms:.1f} ms, p99 {seen.p99_ms:.1f} ms, longest {seen.stall_ms:.0f}, "
-                f"{seen.published:,} published, {missing:,} lost, peak {each.peak_mib:.0f} MiB"
+                f"storm, {each.tree}: p50 {seen.p50_ms:.1f} ms, p99 {seen.p99_ms:.1f} ms, "
+                f"longest {seen.stall_ms:.0f} ms (own {seen.own_ms:.0f} ms), {seen.published:,} published, "
+                f"{missing:,} lost, peak {each.peak_mib:.0f} MiB"
             )
 
 

@@ -64,8 +64,11 @@ class Outcome(msgspec.Struct):
         return "; ".join([*parts, self.told])
 
 
-def fight(tree: Tree, name: str, *, seconds: float, parent: Path | None = None) -> Outcome:
-    """Carry an attack out against brokers of a tree, whose files are in a folder below that one."""
+def fight(tree: Tree, name: str, *, seconds: float, tail_s: float = 5.0, parent: Path | None = None) -> Outcome:
+    """Carry an attack out against brokers of a tree, whose files are in a folder below that one.
+
+    What the honest miss when it is over, they wait for that long.
+    """
     attack = ATTACKS[name]
     temporary = TemporaryDirectory(prefix="penstock-hostile-", dir=parent)
     with temporary as folder, Arena(tree, attack.plan, Path(folder)) as arena:
@@ -74,7 +77,7 @@ def fight(tree: Tree, name: str, *, seconds: float, parent: Path | None = None) 
             return Outcome(name, tree.label, is_wrong, False, f"does not start: {arena.refusal}")  # noqa: FBT003 - a field
         if attack.plan.waits_for_links:
             _await_links(arena)
-        honest = _Honest(arena, attack) if attack.rate_s else None
+        honest = _Honest(arena, attack, tail_s) if attack.rate_s else None
         if honest is not None:
             honest.wait_until_ready()
         arena.begin()
@@ -142,12 +145,14 @@ def _attacked(arena: Arena, name: str, attack: Attack, seconds: float) -> Told:
 class _Honest:
     """The honest publisher and subscriber, in their process."""
 
-    def __init__(self, arena: Arena, attack: Attack) -> None:
+    def __init__(self, arena: Arena, attack: Attack, tail_s: float) -> None:
+        self._tail_s = tail_s
         brokers = arena.plan.brokers
         spec = HonestSpec(
             arena.url(brokers[0]),
             arena.url(brokers[-1]),
             attack.rate_s,
+            tail_s,
             token=attack.token,
             certificates=str(arena.folder) if arena.plan.tls else "",
         )
@@ -168,7 +173,7 @@ class _Honest:
             _pipe(self._process.stdin).write(b"\n")
             _pipe(self._process.stdin).flush()
         try:
-            said, _ = self._process.communicate(timeout=_END_S_MAX)
+            said, _ = self._process.communicate(timeout=_END_S_MAX + self._tail_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()

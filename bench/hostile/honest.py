@@ -50,6 +50,8 @@ class Seen(msgspec.Struct):
     p99_ms: float = 0.0
     stall_ms: float = 0.0
     """The longest wait of a message, also of one that has not come."""
+    own_ms: float = 0.0
+    """The longest time for which the process itself did not get on: so much of a wait may be the machine's."""
     error: str = ""
 
 
@@ -112,7 +114,10 @@ class _Pair:
 
     async def _publish(self, publisher: Client) -> None:
         seen, started_s = self.seen, time.monotonic()
+        last_s = started_s
         while True:
+            now_s = time.monotonic()
+            seen.own_ms, last_s = max(seen.own_ms, (now_s - last_s) * 1e3), now_s
             for _ in range(int((time.monotonic() - started_s) * self._spec.rate_s) - seen.published):
                 self._sent_s[seen.published] = time.monotonic()
                 try:
