@@ -33,7 +33,7 @@ LONG = (
     *("body", "idle", "handshakes", "credit", "hold", "heartbeat", "subscriptions", "patterns"),
     *("quota", "names", "rogue", STORM),
 )
-UNMENDED = frozenset({"names"})
+UNMENDED: frozenset[str] = frozenset()
 """Attacks that still do harm; strict, so that a remedy is noticed."""
 
 
