@@ -140,6 +140,7 @@ def test_a_client_that_has_gone_is_wanted_for_no_longer() -> None:
         client.subscribe(number, f"a = {number}")
     assert overlay.brokers["pb"].status()["filters"]["entries"] == 50
     overlay.leave(client)
+    overlay.wait(100)
     assert overlay.brokers["pb"].status()["filters"]["entries"] == 0
     assert overlay.brokers["sb"].status()["subscriptions"] == 0
     overlay.check_invariants()
@@ -253,3 +254,19 @@ def test_a_broker_that_stops_acknowledges_first() -> None:
     client.publish({"number": 1})
     overlay._act("pb", overlay.brokers["pb"].shutdown(now_ms=overlay.now_ms))
     assert [type(frame) for frame in client.heard[-2:]] == [f.PublishAck, f.Goodbye]
+
+
+def test_the_many_subscriptions_of_a_client_that_left_leave_the_filter_by_and_by() -> None:
+    overlay = chain("pb", "sb")
+    client, other = overlay.client("sb"), overlay.client("sb")
+    other.subscribe(1, "x = 5")
+    for number in range(100):
+        client.subscribe(number, f"x = {number}")
+    overlay.wait(1_000)
+    filters = overlay.brokers["pb"]._filters
+    assert filters.status()["entries"] == 100
+    overlay.leave(client)
+    assert 1 < filters.status()["entries"] < 100
+    overlay.wait(100)
+    assert filters.status()["entries"] == 1
+    overlay.check_invariants()

@@ -89,7 +89,7 @@ class Broker:
         self._beat_ms: int | None = None
         self._credit_ms: int | None = None
         timed = (self._readiness, self._intake, self._guaranteed, self._congestion, self._mechanisms, self._log_desk)
-        timed_too = (self._trace_desk, self._tracker, self.migrations, self._operator, self._strangers)
+        timed_too = (self._trace_desk, self._tracker, self.migrations, self._operator, self._strangers, self._desk)
         self._deadlines = [each.next_deadline for each in (*timed, *timed_too)]
         self._subscribed, self.malformed = False, 0
         self._handlers = self._all_handlers(rooms)
@@ -264,6 +264,7 @@ class Broker:
                 self._end(peer, "silent", "nothing was heard for too long", now_ms)
             self._membership.sweep()
         self._end_all(self._strangers.on_deadline(now_ms=now_ms), now_ms)
+        self._neighbourhood.flood(self._desk.let_go(now_ms=now_ms))
         self._intake.on_deadline(now_ms=now_ms)
         # A query that overtakes the silence spoken in the same turn would make everybody look as late as that.
         self._intake.before_rates()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 from zlib import crc32
@@ -36,6 +38,10 @@ __all__ = ["Desk"]
 
 _NUMBER_MAX: Final = 2**32
 _FORGETTING_MAX: Final = 256
+_LET_GO_AT_ONCE: Final = 2
+"""Selectors that are taken out of the filter in one turn; the dearest take some tens of milliseconds together."""
+_NARROWED_MAX: Final = 4_096
+"""Selectors that are remembered as narrowed by a rule."""
 _RECOGNISED_MAX: Final = 100_000
 """Publishers whose numbers are kept for them."""
 
@@ -59,6 +65,9 @@ class Desk:
         self._readiness = readiness
         self._guaranteed = guaranteed
         self._accounts = Accounts(rooms.settings)
+        self._unwanted: deque[Selector] = deque()
+        """What clients wanted that have left, and is still in the filter."""
+        self._let_go_ms: int | None = None
         # Not from 1 at every start: the identifiers of a new life should not look like those of the last one.
         self._publishers = crc32(incarnation.to_bytes(8))
         self.refused = 0
@@ -196,7 +205,22 @@ class Desk:
             session.end(number)
             self._remove(subscription)
             self._tracker.detach(peer.connection, number)
-        return self._filters.unwant(each.selector for each in ended.values())
+        self._unwanted.extend(each.selector for each in ended.values())
+        return self.let_go(now_ms=now_ms)
+
+    def next_deadline(self) -> int | None:
+        """When to go on with what those who left do not want any more."""
+        return self._let_go_ms
+
+    def let_go(self, *, now_ms: int) -> HostChange | None:
+        """Takes some of what nobody wants any more out of this broker's filter; answers with the change.
+
+        Not all of it at once: a client with many subscriptions that leaves would keep everybody waiting. Meanwhile the
+        broker gets messages that it has no use for.
+        """
+        some = [self._unwanted.popleft() for _ in range(min(_LET_GO_AT_ONCE, len(self._unwanted)))]
+        self._let_go_ms = now_ms + 1 if self._unwanted else None
+        return self._filters.unwant(some)
 
     def confirm(self, connection: int, number: int, pending: tuple[str, ...]) -> None:
         """Tells a client that its subscription is in force."""
@@ -336,8 +360,7 @@ class Desk:
         if len(self._subscribers) >= self._settings.subscriptions_max:
             return f"this broker has {self._settings.subscriptions_max:,} subscriptions, which is its limit", None
         try:
-            selector = Selector.parse(frame.selector)
-            return "", selector if allowed == EVERYTHING else selector & allowed
+            return "", _narrowed(frame.selector, allowed)
         except SelectorError as error:
             return str(error), None
 
@@ -355,6 +378,14 @@ class Desk:
         """Tells a client that something could not be granted; of messages, how many from that number on."""
         self.refused += count
         self._connections.say(peer, Refused(request, number, shortened(reason), count))
+
+
+# Clients ask for the same things again and again, above all after a reconnect.
+@lru_cache(maxsize=_NARROWED_MAX)
+def _narrowed(text: str, allowed: Selector) -> Selector:
+    """What a client may see of what it asks for."""
+    selector = Selector.parse(text)
+    return selector if allowed == EVERYTHING else selector & allowed
 
 
 def _bound(client: str, publisher: bytes) -> bytes:

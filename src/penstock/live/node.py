@@ -22,6 +22,7 @@ from penstock.broker.ports import BrokerPort
 from penstock.live.clock import Clock
 from penstock.live.connection import Connection
 from penstock.live.counters import Counters
+from penstock.live.departures import Departures
 from penstock.live.dialler import Diallers
 from penstock.live.ends import wait_for_ends
 from penstock.live.entrance import Entrance
@@ -69,6 +70,7 @@ class BrokerNode:
         self.failure: NodeFailedError | None = None
         """Why it had to stop by itself."""
         self._connections: dict[int, Connection] = {}
+        self._departures = Departures(self.turns, self._on_departed)
         self._last_number = 0
         self._entrance: Entrance | None = None
         self._diallers = Diallers(self._make, on_failed=self._on_dial_failed, rng=self._rng)
@@ -270,7 +272,10 @@ class BrokerNode:
         self._connections.pop(connection.number, None)
         self.turns.forget(connection)
         if is_news:
-            self._dispatch(self.broker.disconnect(connection.number, now_ms=self.clock.now_ms()))
+            self._departures.add(connection.number)
+
+    def _on_departed(self, number: int) -> None:
+        self._dispatch(self.broker.disconnect(number, now_ms=self.clock.now_ms()))
 
     # From the store, and from shipping.
 

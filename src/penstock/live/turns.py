@@ -19,8 +19,10 @@ TURN_S: Final = 0.01
 """Time that a turn may spend on frames before the rest has to wait; one frame that costs more is handled whole."""
 _SLICE_MAX: Final = 2_048
 """Weight of a slice, however cheap frames were lately: they may become dear."""
-_UNIT_START_S: Final = 20e-6
-"""What a message is taken to cost before anything is known."""
+_UNIT_START_S: Final = 100e-6
+"""What a message is taken to cost before anything is known: whoever has just come may bring what is dear."""
+_LIGHT_S: Final = TURN_S / 5
+"""A connection whose slices take no longer is heard at once, also when a turn is spent."""
 
 
 class Worker(Protocol):
@@ -44,8 +46,8 @@ class Pace:
 
     def __init__(self) -> None:
         self._unit_s = _UNIT_START_S
-        self.is_heavy = False
-        """Whether the last slice took longer than a turn: then it has to wait where others do not."""
+        self.is_heavy = True
+        """Whether its last slice was no light one, or it has had none: then it has to wait where others do not."""
 
     @property
     def weight_max(self) -> int:
@@ -57,7 +59,7 @@ class Pace:
         unit_s = took_s / max(1, weight)
         # Dearer at once, cheaper by and by.
         self._unit_s = max(unit_s, (self._unit_s + unit_s) / 2, 1e-9)
-        self.is_heavy = took_s > TURN_S
+        self.is_heavy = took_s > _LIGHT_S
 
 
 class Turns:
@@ -126,7 +128,8 @@ class Turns:
             except Exception as error:  # noqa: BLE001 - the other connections have something to say, too
                 self._give_up(worker, error)
         self._spent_s = 0.0
-        for number in list(self._behind):
+        # The store is first, whose number is 0: everybody waits for what it has to say.
+        for number in sorted(self._behind, key=bool):
             if self.is_spent:
                 self.end_later()
                 break

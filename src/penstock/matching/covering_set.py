@@ -33,7 +33,8 @@ ADD_LOOKS_MAX: Final = 1_024
 REMOVE_LOOKS_MAX: Final = 8_192
 """The same for all that take the place of a selector that is removed."""
 GROUPS_MAX: Final = 16_384
-"""Groups among which a removal has to find all that was covered; conjunctions beyond are loners."""
+"""Groups that the removal of a selector may have to look at, all of them for each of its conjunctions; the conjunctions
+of a selector that is added beyond are loners."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -91,7 +92,7 @@ class CoveringSet:
         for conjunction in selector.conjunctions:
             self._counts[conjunction] = self._counts.get(conjunction, 0) + 1
             if self._counts[conjunction] == 1:
-                self._enter(conjunction, entered, left, effort)
+                self._enter(conjunction, entered, left, effort, len(selector.conjunctions))
         return CoveringChange(tuple(entered), tuple(left))
 
     def remove(self, selector: Selector) -> CoveringChange:
@@ -132,9 +133,12 @@ class CoveringSet:
         entered: dict[Conjunction, None],
         left: dict[Conjunction, None],
         effort: Effort,
+        alternatives: int,
     ) -> None:
         """Makes a new conjunction a member, or a loner if it would have to be compared with too many others."""
         try:
+            if alternatives * self._all.groups >= GROUPS_MAX:
+                raise TooDearError
             covered = None if self._is_kept_out(conjunction, effort) else self._covered_roots(conjunction, effort)
         except TooDearError:
             self._loners[conjunction] = None
@@ -182,8 +186,6 @@ class CoveringSet:
         self._make_root(number, covered, entered, left)
 
     def _is_kept_out(self, conjunction: Conjunction, effort: Effort) -> bool:
-        if self._all.groups >= GROUPS_MAX:
-            raise TooDearError
         return is_covered(self._roots, conjunction, effort=effort)
 
     def _covered_roots(self, conjunction: Conjunction, effort: Effort) -> list[int]:

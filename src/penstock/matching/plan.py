@@ -94,6 +94,8 @@ class Plan(NamedTuple):
         return any(isinstance(test, Test) and isinstance(test.constraint, Values) for test in self.group.tests)
 
 
+# Asked for when a conjunction is added to each of several indices, and again when it is removed from them.
+@lru_cache(maxsize=8192)
 def plan_of(conjunction: Conjunction, *, repeated: bool = False) -> Plan:
     """The place of a conjunction in the index."""
     probes: list[Probe] = []
