@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from live.shipping.lakes import Fuse, breaking_writer
+from penstock.broker.register import decode_named
 from penstock.live.shipping.cargo import day_of
 from penstock.live.shipping.ledger import Event
 from penstock.live.shipping.rows import MARK, POSITION_PREFIX, is_shipped
@@ -141,10 +142,7 @@ class SimulatedRun:
 
 
 def _tick(value: bytes) -> int:
-    import msgspec
-
-    tick, _, _ = msgspec.msgpack.decode(value, type=tuple[int, int, str])
-    return tick
+    return decode_named(value).tick
 
 
 def _archived(tick: int, body: bytes) -> dict[str, object]:
