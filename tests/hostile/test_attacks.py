@@ -35,16 +35,9 @@ LONG = (
 )
 STALLING = ("handshakes", "subscriptions", "quota", "rogue")
 """Attacks that still keep a broker busy for seconds: on a slow machine the honest may have to connect anew."""
-UNMENDED: frozenset[str] = frozenset()
-"""Attacks that still do harm; strict, so that a remedy is noticed."""
 
 
-def names(*chosen: str) -> list[object]:
-    unmended = pytest.mark.xfail(strict=True, reason="no remedy yet")
-    return [pytest.param(each, marks=[unmended] if each in UNMENDED else []) for each in chosen]
-
-
-@pytest.mark.parametrize("name", names(*SHORT))
+@pytest.mark.parametrize("name", SHORT)
 def test_an_attack_achieves_nothing_and_nobody_notices(name: str, arenas: Arenas) -> None:
     attack = ATTACKS[name]
     with arenas.use(attack.plan) as arena:
@@ -55,7 +48,7 @@ def test_an_attack_achieves_nothing_and_nobody_notices(name: str, arenas: Arenas
         assert arena.memory.peak < MEMORY_MIB_MAX
 
 
-@pytest.mark.parametrize("name", names(*UNSTARTABLE))
+@pytest.mark.parametrize("name", UNSTARTABLE)
 def test_an_overlay_that_looks_closed_and_is_not_does_not_start(name: str, arenas: Arenas) -> None:
     with arenas.use(ATTACKS[name].plan) as arena:
         assert arena.exits() == {"b1": 2}
@@ -63,7 +56,7 @@ def test_an_overlay_that_looks_closed_and_is_not_does_not_start(name: str, arena
 
 
 @pytest.mark.live
-@pytest.mark.parametrize("name", names(*LONG))
+@pytest.mark.parametrize("name", LONG)
 def test_a_long_attack_achieves_nothing_and_nobody_notices(name: str) -> None:
     outcome = fight(Tree("this"), name, seconds=5.0, tail_s=LIMIT_S)
     assert outcome.exits == {}, outcome.text()
