@@ -55,10 +55,9 @@ class Judge:
         allowed, known = session.rule.publish, self._known_names
         identity, bodies = session.identity, frame.bodies
         for place, attributes in enumerate(decoded):
-            head = bodies[place][:_TIME_END]
-            if (head[:_IDENTITY_BYTES] != identity or head[_IDENTITY_BYTES:] > _TIME_LAST) and (
-                problem := _problem_with_id(session, head)
-            ):
+            body = bodies[place]
+            is_own = body.startswith(identity) and body[_IDENTITY_BYTES:_TIME_END] <= _TIME_LAST
+            if not is_own and (problem := _problem_with_id(session, body[:_TIME_END])):
                 problems[place] = problem
                 continue
             for name in attributes:
