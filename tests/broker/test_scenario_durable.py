@@ -461,3 +461,41 @@ def test_a_rule_lets_clients_share_names() -> None:
     second.say(f.Forget(2, "reports/daily"))
     overlay.wait(2_000)
     assert second.all(f.Forgotten) == [f.Forgotten(2)]
+
+
+# --- acknowledgements at awkward moments
+
+
+def positions_known(overlay: Overlay, pubend: str = "pb.a") -> dict[str, int]:
+    return {name: each["tick"] for name, each in overlay.durables(pubend).items()}
+
+
+def test_what_is_acknowledged_before_the_pubend_has_given_the_name_counts_when_it_has() -> None:
+    overlay = line()
+    first = durable(overlay)
+    publish(overlay, 0, 1, 2)
+    overlay.leave(first)
+    overlay.wait(2_500)
+    behind = ticks(overlay)[2] + 1
+    overlay.delay("ib", "pb")
+    second = overlay.client("sb")
+    second.durable(1, "D", positions=(("pb.a", behind),), resumes=True)
+    second.acknowledge("pb.a", behind, 1)
+    assert positions_known(overlay)["D"] < behind
+    overlay.undelay("ib", "pb")
+    overlay.wait(3_000)
+    assert positions_known(overlay)["D"] == behind
+
+
+@pytest.mark.parametrize("place", ["sb", "pb"])
+def test_a_host_that_stops_in_order_leaves_no_acknowledgement_behind(place: str) -> None:
+    overlay = line(retain_ms=60_000)
+    client = durable(overlay, place)
+    publish(overlay, 0, 1, 2)
+    client.acknowledge("pb.a", ticks(overlay)[1] + 1, 1)
+    overlay._act(place, overlay.brokers[place].shutdown(now_ms=overlay.now_ms))
+    overlay.crash(place)
+    overlay.start(place)
+    # Brokers on the way pass positions on about once a second.
+    overlay.wait(3_000)
+    assert positions_known(overlay)["D"] == ticks(overlay)[1] + 1

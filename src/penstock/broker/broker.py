@@ -284,8 +284,11 @@ class Broker:
         """An orderly end: everybody is told."""
         self._guaranteed.begin_turn(now_ms=now_ms)
         self._intake.acknowledge_all()
-        for peer in list(self._connections.peers.values()):
+        # Links last: what durable subscriptions have acknowledged goes out on them when their clients leave.
+        leaving = sorted(self._connections.peers.values(), key=lambda peer: peer.kind is PeerKind.LINK)
+        for peer in leaving:
             self._end(peer, "shutdown", f"broker {self.settings.name} stops", now_ms)
+        self._guaranteed.keep_positions()
         self._tracker.stop()
         return self._guaranteed.take_effects() + self._connections.take_effects()
 

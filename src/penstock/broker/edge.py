@@ -60,6 +60,8 @@ class HostSubscription:
     """What it wants, in canonical form."""
     acknowledged: dict[str, int] = field(default_factory=dict)
     """If it is durable: the ticks below which its application has everything."""
+    early: dict[str, int] = field(default_factory=dict)
+    """The same as its client said before the pubend had given it the name."""
     pending: dict[str, deque[int]] = field(default_factory=dict)
     """If it is durable: the ticks of messages that matched, were sent, and are not acknowledged; the latest of them."""
     opened: dict[str, int] = field(default_factory=dict)

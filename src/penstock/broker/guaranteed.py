@@ -229,9 +229,13 @@ class Guaranteed:
                 words = tuple((host, *word) for host, word in hosts.items())
                 self._connections.say(parent, Positions(pubend, words))
         # In one commit: a log that was trimmed goes with the positions that allowed it.
-        self.desk.take_changes(self._commits)
+        self.keep_positions()
         for change in self._finality.trims(now_ms=now_ms):
             self._commits.add(change)
+
+    def keep_positions(self) -> None:
+        """Makes the positions of durable subscriptions durable that have moved."""
+        self.desk.take_changes(self._commits)
 
     def _forget_gone(self) -> None:
         """Caches of pubends that are no longer in the overlay; streams stay, as a pubend may come back and go on."""

@@ -67,28 +67,33 @@ class ClientPositions:
                 numbers = subscription.number.to_bytes(4)
                 present = self._edges.edges[pubend].stream.heard + 1
                 self._connections.carry(peer, Horizons(number, tick, numbers, is_only=True, present=present))
+            if pubend in subscription.early and pubend in subscription.opened and pubend in self._edges.edges:
+                early = min(subscription.early.pop(pubend), self._edges.edges[pubend].stream.horizon)
+                self._acknowledge_durable(subscription, pubend, early)
 
     def acknowledge(self, peer: Peer, frame: Acknowledge) -> None:
         """A client has everything below these ticks."""
         assert peer.session is not None
         names = dict(self._pubends.numbered())
+        subscription = peer.session.subscriptions.get(frame.number)
+        hosted = self._edges.subscriptions.get(subscription.key) if subscription is not None else None
         for number, tick in frame.positions:
-            edge = self._edges.edges.get(names.get(number, ""))
-            if edge is None:
-                continue
-            # Nobody can have more than there is.
-            reached = min(tick, edge.stream.horizon)
+            pubend = names.get(number, "")
+            edge = self._edges.edges.get(pubend)
             if frame.number < 0:
-                peer.session.acknowledged[edge.pubend] = reached
-            else:
-                self._acknowledge_durable(peer.session, frame.number, edge.pubend, reached)
+                if edge is not None:
+                    # Nobody can have more than there is.
+                    peer.session.acknowledged[pubend] = min(tick, edge.stream.horizon)
+            elif hosted is not None and hosted.durable and pubend:
+                if edge is not None and pubend in hosted.opened:
+                    self._acknowledge_durable(hosted, pubend, min(tick, edge.stream.horizon))
+                else:
+                    # Until the pubend has given it the name, the position may be somebody else's. The client will not
+                    # say it again, so it is kept until then.
+                    hosted.early[pubend] = max(tick, hosted.early.get(pubend, 0))
 
-    def _acknowledge_durable(self, session: Session, number: int, pubend: str, tick: int) -> None:
-        subscription = session.subscriptions.get(number)
-        hosted = self._edges.subscriptions.get(subscription.key) if subscription else None
-        # Not before the pubend has given it the name: until then the position may be somebody else's.
-        is_given = hosted is not None and pubend in hosted.opened
-        if hosted is not None and hosted.durable and is_given and tick > hosted.acknowledged.get(pubend, -1):
+    def _acknowledge_durable(self, hosted: HostSubscription, pubend: str, tick: int) -> None:
+        if tick > hosted.acknowledged.get(pubend, -1):
             hosted.acknowledged[pubend] = tick
             pending = hosted.pending.get(pubend)
             while pending and pending[0] < tick:
