@@ -7,7 +7,10 @@ import pytest
 from overlay import Overlay, TestClient, chain
 from penstock.broker import BrokerSettings, carrier, edges
 from penstock.broker import frames as f
+from penstock.broker.edge import CatchUp, Edge
+from penstock.broker.edges import Edges
 from penstock.model.tick import tick_at
+from penstock.selectors.effort import TURN_EFFORT_MAX
 
 PATIENT_MS = 1_000_000
 
@@ -157,6 +160,29 @@ def test_several_that_come_at_about_the_same_time_share_a_catch_up() -> None:
     overlay.wait(2_000)
     assert [each.numbers() for each in clients] == [list(range(place, 4)) for place in range(4)]
     assert overlay.brokers["sb"].status()["guaranteed"]["streams"]["pb.a"]["catch_ups"] == 0
+
+
+def test_a_catch_up_by_a_costly_selector_is_spread_over_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    overlay = line("pb", "sb")
+    publisher = overlay.client("pb")
+    publish(publisher, *range(300))
+    overlay.wait(2_000)
+    evaluated: list[int] = []
+    deliver = Edges._deliver_behind
+
+    def counted(edges: Edges, edge: Edge, catch_up: CatchUp, ticks: list[int], bodies: list[bytes]) -> None:
+        evaluated.append(len(ticks))
+        deliver(edges, edge, catch_up, ticks, bodies)
+
+    monkeypatch.setattr(Edges, "_deliver_behind", counted)
+    costly = "number >= 0 AND (number = 7 OR " + " OR ".join(f"number + {n} * number = -1" for n in range(500)) + ")"
+    # At the pubend's own broker: elsewhere nothing arrives but what somebody wants.
+    client = overlay.client("pb")
+    client.say(f.Subscribe(1, costly, otherwise=0))
+    overlay.wait(10_000)
+    assert client.numbers() == [7]
+    assert sum(evaluated) == 300
+    assert max(evaluated) <= TURN_EFFORT_MAX // 1_500 + 1
 
 
 def test_no_more_catch_ups_run_than_are_allowed_and_all_get_their_turn() -> None:

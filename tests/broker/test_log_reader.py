@@ -76,3 +76,15 @@ def test_an_answer_that_nobody_waits_for_is_nothing() -> None:
     reader.want("p", 10, 20)
     reader.on_read(1, 20)
     assert reader.on_read(1, 20) is None
+
+
+def test_less_is_read_at_a_time_where_messages_are_costly_to_match() -> None:
+    sizes = []
+    for effort in (0, 20, 2_000, 200_000):
+        reader = LogReader()
+        reader.bound(effort)
+        reader.want("p", 10, 20)
+        sizes += [each.bytes_max for each in reader.take_effects()]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[2] < sizes[0] // 50
+    assert sizes[3] > 0

@@ -13,6 +13,7 @@ from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageIdSource
 from penstock.model.tick import TICK_MAX, Tick, TickRange
+from penstock.selectors.effort import TURN_EFFORT_MAX
 
 IDS = MessageIdSource(publisher=1, broker=1)
 WAITING_MAX = 1_000
@@ -101,6 +102,29 @@ def test_what_is_unknown_to_a_selector_is_no_match() -> None:
     serving.ask(10, 60, selector="another = 1 OR number = 20")
     (read,) = serving.serving.take_effects()
     assert serving.found(read, [10, 20], 60) == ((10, 60), [20], ())
+
+
+COSTLY = " OR ".join(f"number + {each} * number = -1" for each in range(500))
+"""1,500 operations for each message."""
+
+
+def test_of_a_costly_selector_only_so_many_messages_are_looked_at_in_one_go() -> None:
+    serving = Serving()
+    serving.ask(10, 90, selector=f"number = 20 OR {COSTLY}")
+    (read,) = serving.serving.take_effects()
+    (first, last), ticks, lost = serving.found(read, list(range(10, 90)), 90)
+    assert (first, ticks, lost) == (10, [20], ())
+    assert last == 10 + -(-TURN_EFFORT_MAX // 1_501) - 1 < 89
+    assert serving.serving.counts["log_rows_read"] == last - 9
+
+
+def test_what_is_damaged_behind_what_was_looked_at_is_for_the_next_request() -> None:
+    serving = Serving()
+    serving.ask(10, 100, selector=COSTLY)
+    (read,) = serving.serving.take_effects()
+    (_, last), _, lost = serving.found(read, list(range(10, 90)), 89, damaged=(90, 95))
+    assert last < 89
+    assert lost == ()
 
 
 def test_no_read_is_larger_than_a_frame_can_hold() -> None:

@@ -127,3 +127,18 @@ def test_membership_and_conjunctions_can_be_asked() -> None:
     assert 70_000 in index
     assert 1 not in index
     assert index.conjunctions(70_000) == selector.conjunctions
+
+
+def test_the_effort_of_an_index_is_that_of_the_tests_in_its_groups() -> None:
+    index = MatchIndex()
+    index.add(1, Selector.parse("symbol = 'YHOO' AND price > 5"))
+    assert index.effort == 0
+    index.add(2, Selector.parse("price + 1 > volume * 2"))
+    index.add(3, Selector.parse("price + 1 > volume * 2"))
+    index.add(4, Selector.parse("text LIKE '%a_b%'"))
+    assert index.effort == 4
+    index.check_invariants()
+    for subscription in (2, 3):
+        index.remove(subscription)
+    assert index.effort == 1
+    index.check_invariants()

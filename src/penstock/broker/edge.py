@@ -20,6 +20,8 @@ from penstock.congestion.sdcc import NackControl, NackGroup
 from penstock.congestion.settings import CongestionSettings
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
+from penstock.selectors.ast import Condition
+from penstock.selectors.effort import effort_of
 from penstock.selectors.evaluate import Evaluation, compile_condition
 from penstock.selectors.text import parse
 from penstock.streams.edge import EdgeSettings, EdgeStream
@@ -99,6 +101,8 @@ class CatchUp:
     """Whether nothing is asked for, as some member does not read."""
     tests: tuple[Evaluation, ...] = ()
     """What the members want, if they are few: most of an old log nobody wants, and this is quicker than the index."""
+    effort: int = 1
+    """Of all these tests together, on a small message."""
 
     @property
     def position(self) -> int:
@@ -224,9 +228,9 @@ class Edge:
         if not members:
             return False
         texts = {selector_of(key) for key in members}
-        tests: tuple[Evaluation, ...] = ()
+        conditions: list[Condition] = []
         if len(texts) <= _TESTS_MAX and "" not in texts:
-            tests = tuple(compile_condition(parse(text)) for text in sorted(texts))
+            conditions = [parse(text) for text in sorted(texts)]
         first = min(members.values())
         stream = self._new_stream(first)
         stream.demand(self.version, first)
@@ -234,7 +238,15 @@ class Edge:
         control = NackControl(self._settings.congestion, receive_window_ms=self._settings.receive_window_ms)
         control.floor_ms = self._floor_ms
         self.catch_ups.append(
-            CatchUp(stream, NackWindow(self._rng), control, members, self.confirmed_tick, tests=tests)
+            CatchUp(
+                stream,
+                NackWindow(self._rng),
+                control,
+                members,
+                self.confirmed_tick,
+                tests=tuple(map(compile_condition, conditions)),
+                effort=1 + sum(map(effort_of, conditions)),
+            )
         )
         return True
 

@@ -21,6 +21,7 @@ from penstock.model.body import decode_attributes
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
 from penstock.model.values import AttributeValue
+from penstock.selectors.effort import TURN_EFFORT_MAX, effort_with
 from penstock.streams.knowledge import COMPLETE, Knowledge
 
 __all__ = ["Edges"]
@@ -54,6 +55,8 @@ class Edges:
         self.durables: dict[tuple[int, int], HostSubscription] = {}
         """Those that are durable, by connection and the client's number."""
         self._paused_ms: int | None = None
+        self._is_spent = False
+        """Whether catch-ups have more to deliver than fits one turn."""
         self._groups: dict[str, NackGroup] = {}
         self.begun: dict[int, HostSubscription] = {}
         """Subscriptions that have begun on another pubend, of which their clients must be told."""
@@ -178,16 +181,22 @@ class Edges:
 
     def _serve(self, edge: Edge) -> None:
         """Delivers what catch-ups have, as fast as their members read; they end where they meet the shared stream."""
+        effort_left = TURN_EFFORT_MAX
         for catch_up in edge.catch_ups:
             ready = catch_up.ready
-            while ready and self._has_room(catch_up):
+            while ready and effort_left > 0 and self._has_room(catch_up):
                 ticks, bodies, room = [], [], self._chunk_bytes
-                while ready and room > 0:
+                while ready and room > 0 and effort_left > 0:
                     tick, body = ready.popleft()
                     ticks.append(tick)
                     bodies.append(body)
                     room -= len(body)
+                    effort_left -= effort_with(catch_up.effort, body)
                 self._deliver_behind(edge, catch_up, ticks, bodies)
+        if effort_left <= 0:
+            # The rest at once, but others are heard in between.
+            self._is_spent = True
+            self._paused_ms = 0
         for catch_up in list(edge.catch_ups):
             self.counts["catch_ups_met"] += edge.join(catch_up)
 
@@ -316,7 +325,8 @@ class Edges:
                 self._serve(edge)
                 self._look_after(edge, now_ms)
         if self._paused_ms is not None:
-            self._paused_ms = now_ms + _PAUSE_MS
+            self._paused_ms = now_ms + (1 if self._is_spent else _PAUSE_MS)
+            self._is_spent = False
 
     def check_invariants(self) -> None:
         """Fails if an edge is not sound, or speaks of subscriptions that are gone."""

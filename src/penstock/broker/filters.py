@@ -221,6 +221,11 @@ class Filters:
                 versions[name] = (host.incarnation, host.version)
         return mask, versions
 
+    @property
+    def effort(self) -> int:
+        """How many operations it may take to find out who wants a message, beside what the index finds."""
+        return self._index.effort
+
     def hosts_wanting(self, attributes: Attributes) -> int:
         """The other brokers with a client that wants the message, as a bitmap."""
         return self._index.links(attributes)

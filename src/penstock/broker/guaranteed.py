@@ -48,7 +48,7 @@ class Guaranteed:
         recovered: Recovered,
     ) -> None:
         settings = self._settings = rooms.settings
-        self._topology = rooms.topology
+        self._topology, self._filters = rooms.topology, rooms.filters
         self._connections = rooms.connections
         self._router, self._tracker = rooms.router, rooms.tracker
         self._logs = {
@@ -151,6 +151,7 @@ class Guaranteed:
     ) -> None:
         """A read of a log has ended: the answer goes to those who asked."""
         self._now_ms = now_ms
+        self._reader.bound(self._filters.effort)
         read = self._reader.on_read(number, last if damaged is None else max(last, damaged.last))
         if read is None:
             return
@@ -396,6 +397,7 @@ class Guaranteed:
                 self.carrier.answer(child, lost, nack.host)
             first = until + 1
         if first <= last:
+            self._reader.bound(self._filters.effort)
             # Only what has not been asked for lately is read: the others get the same answer.
             wanted = TickRange._make((first, last))
             for part in self.carrier.asked(nack.pubend, child, wanted, now_ms=self._now_ms):

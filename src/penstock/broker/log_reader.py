@@ -7,11 +7,15 @@ from typing import Final
 
 from penstock.broker.effects import ReadLog
 from penstock.model.tick_ranges import TickRanges
+from penstock.selectors.effort import TURN_EFFORT_MAX
 
 __all__ = ["LogReader"]
 
 _READ_BYTES: Final = 512 * 1024
 """With less, a subscriber that is far behind spends its time waiting for commits between reads (make bench)."""
+_READ_BYTES_MIN: Final = 4 * 1024
+_MESSAGE_BYTES: Final = 100
+"""A message is taken to be as small as that when reads are measured by the effort of matching what they bring."""
 
 
 @dataclass(slots=True)
@@ -30,7 +34,12 @@ class LogReader:
         self._by_number: dict[int, ReadLog] = {}
         self._last = 0
         self._effects: list[ReadLog] = []
+        self._bytes_max = _READ_BYTES
         self.reads = 0
+
+    def bound(self, effort: int) -> None:
+        """Reads no more at a time than can be matched in one turn, given the effort for one message."""
+        self._bytes_max = min(_READ_BYTES, max(_READ_BYTES_MIN, _MESSAGE_BYTES * TURN_EFFORT_MAX // (effort + 1)))
 
     def want(self, pubend: str, first: int, last: int) -> None:
         """Somebody asked for these ticks."""
@@ -61,5 +70,7 @@ class LogReader:
         first, last = next(iter(reading.wanted))
         self._last += 1
         self.reads += 1
-        read = reading.under_way = self._by_number[self._last] = ReadLog(self._last, pubend, first, last, _READ_BYTES)
+        read = reading.under_way = self._by_number[self._last] = ReadLog(
+            self._last, pubend, first, last, self._bytes_max
+        )
         self._effects.append(read)

@@ -15,6 +15,7 @@ from penstock.broker.frames import LogAnswer, LogRequest, LogSpan
 from penstock.broker.pubend_log import PubendLog
 from penstock.model.body import decode_attributes
 from penstock.model.tick import TickRange
+from penstock.selectors.effort import TURN_EFFORT_MAX, effort_of, effort_with
 from penstock.selectors.errors import SelectorError
 from penstock.selectors.evaluate import Evaluation, compile_condition
 from penstock.selectors.selector import EVERYTHING, Selector
@@ -75,8 +76,13 @@ class LogServing:
             last = min(damaged.last, read.last)
             lost.append((max(damaged.first, first), last))
         kept = [each for each in messages if first <= each[0] <= last]
-        self.counts["log_rows_read"] += len(kept)
-        self._answer(frame, max(last, first - 1), _matching(frame.selector, kept), tuple(lost))
+        found, looked_at = _matching(frame.selector, kept)
+        if looked_at < len(kept):
+            # The rest is for the next request: looking through all of it would keep everybody waiting.
+            last = kept[looked_at][0] - 1
+            lost = [each for each in lost if each[1] <= last]
+        self.counts["log_rows_read"] += looked_at
+        self._answer(frame, max(last, first - 1), found, tuple(lost))
         self._begin()
         return True
 
@@ -105,16 +111,27 @@ class LogServing:
         self._send(LogAnswer(frame.pubend, frame.host, frame.number, (frame.first, last), ticks, bodies, lost))
 
 
-def _matching(text: str, messages: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+def _matching(text: str, messages: list[tuple[int, bytes]]) -> tuple[list[tuple[int, bytes]], int]:
+    """Those of the first messages that match, and how many were looked at: at least one, if there is one."""
     if text == str(EVERYTHING):
-        return messages
-    test = _test(text)
-    return [each for each in messages if test(decode_attributes(each[1])) is True]
+        return messages, len(messages)
+    test, effort = _test(text)
+    found: list[tuple[int, bytes]] = []
+    left = TURN_EFFORT_MAX
+    for looked_at, each in enumerate(messages):
+        if left <= 0:
+            return found, looked_at
+        left -= effort_with(effort, each[1])
+        if test(decode_attributes(each[1])) is True:
+            found.append(each)
+    return found, len(messages)
 
 
-def _test(text: str) -> Evaluation:
+def _test(text: str) -> tuple[Evaluation, int]:
+    """The test of a message, and its effort."""
     try:
-        return compile_condition(Selector.parse(text).condition)
+        condition = Selector.parse(text).condition
     except SelectorError:
         # The host has parsed it before: a neighbour that sends something else gets nothing.
-        return lambda _attributes: False
+        return lambda _attributes: False, 1
+    return compile_condition(condition), effort_of(condition)

@@ -21,6 +21,7 @@ from penstock.broker.frames import (
     KnowledgeMessage,
     LogRequest,
     Publish,
+    ReadRequest,
     StatusRequest,
     Subscribe,
     Unsubscribe,
@@ -132,6 +133,7 @@ _WEIGHTS: Final[dict[type, Callable[[Any], int]]] = {
     Unsubscribe: lambda _: _SELECTOR_WEIGHT,
     FilterUpdate: _selectors_weight,
     StatusRequest: lambda _: 4 * _SELECTOR_WEIGHT,
-    LogRequest: lambda _: _SELECTOR_WEIGHT,
+    LogRequest: lambda frame: _SELECTOR_WEIGHT + len(frame.selector) // _CHARS_PER_WEIGHT,
+    ReadRequest: lambda frame: _SELECTOR_WEIGHT + len(frame.selector) // _CHARS_PER_WEIGHT,
 }
 """Frames that do not weigh one, but for messages of publishers; an empty batch weighs nothing."""

@@ -75,6 +75,7 @@ class MatchIndex:
         "_link_of",
         "_links",
         "_unanchored",
+        "effort",
         "groups",
         "never_matching",
         "schemas",
@@ -91,6 +92,8 @@ class MatchIndex:
         """Subscriptions whose selector nothing can satisfy."""
         self.groups = 0
         """Groups in all clusters: what a search for all that something covers may have to look at."""
+        self.effort = 0
+        """Operations of all tests in all groups: what finding the matches of one message may take, beside look-ups."""
         self.value_tests = 0
         """Conjunctions with a list of values too long to be spread over clusters."""
 
@@ -132,6 +135,8 @@ class MatchIndex:
                 if group is None:
                     group = cluster.group(group_key)
                     self.groups += 1
+                    if group_key.tests:
+                        self.effort += group_key.effort
                 group.chain.insert(first, subscription, thresholds[1:])  # type: ignore[arg-type]
                 group.links.add(link, first)
 
@@ -219,6 +224,7 @@ class MatchIndex:
         assert members == expected
         clusters = [cluster for schema in self.schemas.values() for cluster in schema.clusters.values()]
         assert self.groups == sum(len(cluster.groups) for cluster in clusters)
+        assert self.effort == sum(key.effort for cluster in clusters for key in cluster.groups)
         assert sum(map(len, self._anchored.values())) == len(self.schemas) - (() in self.schemas)
 
     def _clusters(self, attributes: Attributes) -> list[Cluster]:
@@ -268,6 +274,8 @@ class MatchIndex:
     def _drop(self, schema: Schema, cluster: Cluster, group: Group) -> None:
         cluster.drop(group)
         self.groups -= 1
+        if group.key.tests:
+            self.effort -= group.key.effort
         if cluster.groups:
             return
         schema.drop(cluster)

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from penstock.model.values import Attributes
 from penstock.selectors.constraint import Constraint, Exists, Key, Range, Values, key_of
+from penstock.selectors.effort import effort_of
 from penstock.selectors.normal_form import Conjunction, Residual
 
 __all__ = ["PRESENT", "SPREAD_MAX", "Bound", "ClusterKey", "GroupKey", "Plan", "Probe", "Test", "Threshold", "plan_of"]
@@ -78,6 +79,11 @@ class GroupKey(NamedTuple):
     """Whether the members are in several clusters each: then their thresholds alone do not order them."""
     repeated: bool
     """Whether a member may be found twice for one message: its selector has several conjunctions."""
+
+    @property
+    def effort(self) -> int:
+        """How many operations its tests need for one message (``selectors.effort``)."""
+        return sum(1 if isinstance(test, Test) else effort_of(test.condition) for test in self.tests)
 
 
 class Plan(NamedTuple):

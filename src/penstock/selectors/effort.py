@@ -1,0 +1,50 @@
+"""How much work it is to evaluate a condition, roughly, so that one turn of a broker evaluates only so much.
+
+The unit is one comparison, arithmetic operation or search: about half a microsecond. Searching a long text takes longer
+than a short one, so a message counts by its size as well.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.selectors import ast
+
+__all__ = ["TURN_EFFORT_MAX", "effort_of", "effort_with"]
+
+TURN_EFFORT_MAX: Final = 100_000
+"""What may be evaluated in one go, some tens of milliseconds; the rest has to wait while others are heard."""
+_BYTES_PER_STEP: Final = 1_024
+
+
+def effort_of(condition: ast.Condition) -> int:
+    """How many operations a condition needs at most.
+
+    >>> from penstock.selectors.text import parse
+    >>> effort_of(parse("symbol = 'YHOO' AND volume + 1 > 15"))
+    3
+    """
+    match condition:
+        case ast.Not(operand):
+            return effort_of(operand)
+        case ast.And(operands) | ast.Or(operands):
+            return sum(map(effort_of, operands))
+        case ast.Comparison(_, left, right):
+            return 1 + _operations(left) + _operations(right)
+        case _:
+            return 1
+
+
+def effort_with(effort: int, body: bytes) -> int:
+    """The effort of a condition, or of several, on one message."""
+    return effort * (1 + len(body) // _BYTES_PER_STEP)
+
+
+def _operations(term: ast.Term) -> int:
+    match term:
+        case ast.Negative(operand):
+            return 1 + _operations(operand)
+        case ast.Arithmetic(_, left, right):
+            return 1 + _operations(left) + _operations(right)
+        case _:
+            return 0
