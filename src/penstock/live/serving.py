@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from penstock.live.collecting import collecting_in_steps
 from penstock.live.descriptors import raise_limit
 from penstock.live.errors import ConfigError
 from penstock.live.logs import log
@@ -34,7 +35,8 @@ async def serve(
             hangups.hand_to(node)
             if on_ready is not None:
                 on_ready(node)
-            await _first_of(asked, node.has_failed)
+            with collecting_in_steps():
+                await _first_of(asked, node.has_failed)
             hangups.ignore()
     if node.failure is not None:
         raise node.failure
