@@ -270,3 +270,25 @@ def test_the_many_subscriptions_of_a_client_that_left_leave_the_filter_by_and_by
     overlay.wait(100)
     assert filters.status()["entries"] == 1
     overlay.check_invariants()
+
+
+def test_the_subscriptions_of_a_client_that_leaves_end_at_once_and_leave_the_index_by_and_by() -> None:
+    overlay = chain("pb", "sb")
+    leaving, staying = overlay.client("sb"), overlay.client("sb")
+    for number in range(200):
+        leaving.subscribe(number, f"x >= {number}")
+    staying.subscribe(1, "x > 0")
+    overlay.leave(leaving)
+    broker = overlay.brokers["sb"]
+    left = []
+    while (found := broker.status()["subscriptions"]) > 1:
+        left.append(found)
+        overlay.client("pb").publish({"x": 500})
+        overlay.check_invariants()
+        overlay.wait(1)
+    assert left == [137, 73, 9]
+    assert staying.messages() == [{"x": 500}] * 3
+    assert not broker.rooms.router.counts["delivered"] - 3
+    overlay.wait(200)
+    assert broker.status()["filters"]["own"] == 1
+    overlay.check_invariants()

@@ -210,3 +210,17 @@ def test_one_lookup_in_sixteen_is_timed_if_there_is_a_stopwatch() -> None:
     for number in range(33):
         subscribers.deliveries(1, number + 1, {"x": 1}, b"")
     assert (subscribers.matched, subscribers.timed, subscribers.timed_ns) == (33, 2, 10)
+
+
+def test_silenced_subscriptions_get_nothing_and_must_still_be_removed() -> None:
+    subscribers = subscribed((1, 1, "x > 0"), (1, 2, "x > 1"), (2, 1, "x > 2"))
+    subscribers.silence([0, 1])
+    assert delivered(subscribers, {"x": 5}) == {2: [1]}
+    assert delivered(subscribers, {"x": 1}) == {}
+    assert len(subscribers) == 3
+    subscribers.check_invariants()
+    subscribers.remove(0)
+    subscribers.remove(1)
+    subscribers.check_invariants()
+    subscribers.add(3, 7, Selector.parse("x > 0"))
+    assert delivered(subscribers, {"x": 5}) == {2: [1], 3: [7]}

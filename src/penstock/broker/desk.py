@@ -40,6 +40,8 @@ _NUMBER_MAX: Final = 2**32
 _FORGETTING_MAX: Final = 256
 _LET_GO_AT_ONCE: Final = 2
 """Selectors that are taken out of the filter in one turn; the dearest take some tens of milliseconds together."""
+_END_AT_ONCE: Final = 64
+"""Subscriptions of clients that have left that are taken out of the index in one turn; some milliseconds."""
 _NARROWED_MAX: Final = 4_096
 """Selectors that are remembered as narrowed by a rule."""
 _RECOGNISED_MAX: Final = 100_000
@@ -67,6 +69,8 @@ class Desk:
         self._accounts = Accounts(rooms.settings)
         self._unwanted: deque[Selector] = deque()
         """What clients wanted that have left, and is still in the filter."""
+        self._ending: deque[tuple[int, int, Subscription]] = deque()
+        """Subscriptions of clients that have left, silent but still in the index; by connection and number."""
         self._let_go_ms: int | None = None
         # Not from 1 at every start: the identifiers of a new life should not look like those of the last one.
         self._publishers = crc32(incarnation.to_bytes(8))
@@ -189,37 +193,49 @@ class Desk:
         session = _session(peer)
         if self._recognised.get(session.publisher_id) is peer:
             del self._recognised[session.publisher_id]
-        change = self.release(peer, now_ms=now_ms)
+        ended = self._end_all(peer, now_ms=now_ms)
         self._accounts.close(session.account)
         self._tracker.leave(peer.connection)
-        return change
+        for number, subscription in ended.items():
+            self._end_streams(subscription)
+            self._ending.append((peer.connection, number, subscription))
+        self._subscribers.silence(each.key for each in ended.values())
+        return self.let_go(now_ms=now_ms)
 
     def release(self, peer: Peer, *, now_ms: int) -> HostChange | None:
-        """All subscriptions of a client end, since it has them elsewhere, or has gone; answers as above."""
+        """All subscriptions of a client end, since it has them elsewhere; answers as above."""
+        for number, subscription in self._end_all(peer, now_ms=now_ms).items():
+            self._remove(subscription)
+            self._tracker.detach(peer.connection, number)
+        return self.let_go(now_ms=now_ms)
+
+    def _end_all(self, peer: Peer, *, now_ms: int) -> dict[int, Subscription]:
         session = _session(peer)
         self._readiness.drop(peer.connection)
         # Also for one that has them elsewhere: until the host there has reported, nobody else holds the logs for it.
         self._guaranteed.positions.leave(session, now_ms=now_ms)
         ended = dict(session.subscriptions)
-        for number, subscription in ended.items():
+        for number in ended:
             session.end(number)
-            self._remove(subscription)
-            self._tracker.detach(peer.connection, number)
         self._unwanted.extend(each.selector for each in ended.values())
-        return self.let_go(now_ms=now_ms)
+        return ended
 
     def next_deadline(self) -> int | None:
-        """When to go on with what those who left do not want any more."""
+        """When to go on with the subscriptions of those who left."""
         return self._let_go_ms
 
     def let_go(self, *, now_ms: int) -> HostChange | None:
-        """Takes some of what nobody wants any more out of this broker's filter; answers with the change.
+        """Takes some of what nobody wants any more out of the index and this broker's filter; answers with the change.
 
         Not all of it at once: a client with many subscriptions that leaves would keep everybody waiting. Meanwhile the
         broker gets messages that it has no use for.
         """
+        for _ in range(min(_END_AT_ONCE, len(self._ending))):
+            connection, number, subscription = self._ending.popleft()
+            self._subscribers.remove(subscription.key)
+            self._tracker.detach(connection, number)
         some = [self._unwanted.popleft() for _ in range(min(_LET_GO_AT_ONCE, len(self._unwanted)))]
-        self._let_go_ms = now_ms + 1 if self._unwanted else None
+        self._let_go_ms = now_ms + 1 if self._unwanted or self._ending else None
         return self._filters.unwant(some)
 
     def confirm(self, connection: int, number: int, pending: tuple[str, ...]) -> None:
@@ -274,6 +290,9 @@ class Desk:
 
     def _remove(self, subscription: Subscription) -> None:
         self._subscribers.remove(subscription.key)
+        self._end_streams(subscription)
+
+    def _end_streams(self, subscription: Subscription) -> None:
         hosted = self._guaranteed.edges.subscriptions.get(subscription.key)
         if hosted is not None and hosted.durable:
             # What it has acknowledged must be known before anybody claims its name again.

@@ -7,7 +7,7 @@ fan-out to five hundred subscribers encodes one message once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -27,6 +27,8 @@ _BULK: Final = 96
 """From so many matches on, arrays gather them faster than a dictionary does."""
 _TIMED_EVERY: Final = 16
 _NOBODY: Final = np.zeros(0, np.uint32)
+_GONE: Final = -(2**62)
+"""The connection of subscriptions whose client has left; mechanisms have numbers below zero, but not so far."""
 
 
 class Subscribers:
@@ -46,6 +48,8 @@ class Subscribers:
         """Is told of every publication, the subscriptions that want it and its size, while somebody samples."""
         self.stopwatch: Callable[[], int] | None = None
         """By which matching is timed now and then, in nanoseconds; none where time is modelled."""
+        self._gone = 0
+        """How many subscriptions are silenced, and not removed yet."""
         self.matched = self.timed = self.timed_ns = 0
         """Publications looked up, those of them that were timed, and how long these took."""
 
@@ -75,11 +79,20 @@ class Subscribers:
             self._system.add_conjunctions(key, reserved)
         return key
 
+    def silence(self, keys: Iterable[int]) -> None:
+        """Delivers nothing for these subscriptions any more; each must still be removed, which costs more."""
+        for key in keys:
+            self._connection_of[key] = self._connections[key] = _GONE
+            self._gone += 1
+
     def remove(self, key: int) -> None:
         """Removes a subscription."""
         for index in (self._index, self._system):
             if key in index:
                 index.remove(key)
+        if self._connections[key] == _GONE:
+            self._gone -= 1
+            self._connections[key] = 0
         self._free.append(key)
 
     def deliveries(
@@ -107,6 +120,8 @@ class Subscribers:
             ids = np.array([key for key in ids.tolist() if key in members and members[key] <= tick], ids.dtype)
         elif later is not None:
             ids = np.array([key for key in ids.tolist() if key not in later or later[key] <= tick], ids.dtype)
+        if self._gone:
+            ids = ids[self._connection_of[ids] != _GONE]
         if not len(ids):
             return []
         if len(ids) == 1:
@@ -141,6 +156,7 @@ class Subscribers:
         self._index.check_invariants()
         self._system.check_invariants()
         assert len({*self._index, *self._system}) + len(self._free) == self._next == len(self._connections)
+        assert self._gone == self._connections.count(_GONE)
 
     def _fitting(self, gathered: list[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
         """The same, with no more numbers at once than a frame can name."""
