@@ -9,12 +9,14 @@ import pytest
 
 from penstock.broker import effects
 from penstock.broker.durable import Trim
-from penstock.broker.effects import Close, Commit, Effect, Operate, ReadKept, ReadLog, Record, Wake
+from penstock.broker.effects import Close, Commit, Effect, Hold, Operate, ReadKept, ReadLog, Record, Resume, Wake
 from penstock.model.tick import Tick
 
 EXAMPLES: list[Effect] = [
     Wake(1),
     Close(1, "slow", "does not read"),
+    Hold(1),
+    Resume(1),
     Record("link-up", (("neighbour", "b"),)),
     Commit(1, (Trim("p", Tick(7)),)),
     ReadLog(1, "p", 0, 9, 100),
@@ -43,7 +45,7 @@ def test_effects_of_different_kinds_or_content_differ() -> None:
     assert Wake(1) != Wake(2)
     assert Close(1, "slow", "x") != Close(1, "slow", "y")
     assert Record("a") != Record("a", (("n", 1),))
-    assert len({*EXAMPLES, Wake(2), Record("link-up")}) == 9
+    assert len({*EXAMPLES, Wake(2), Record("link-up")}) == 11
 
 
 def test_a_record_may_have_no_fields() -> None:

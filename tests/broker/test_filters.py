@@ -28,9 +28,10 @@ Message = dict[str, AttributeValue]
 class Net:
     """Filters that flood to each other as brokers do, over links that keep order and lose what they hold when cut."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, step: int = 128) -> None:
+        self.step = step
         self.incarnations = dict.fromkeys(NAMES, 100)
-        self.filters = {name: Filters(name, incarnation=100) for name in NAMES}
+        self.filters = {name: Filters(name, incarnation=100, step=step) for name in NAMES}
         self.wanted: dict[str, list[ast.Condition]] = {name: [] for name in NAMES}
         self.ends: dict[tuple[str, str], LinkSequence] = {}
         self.queues: dict[tuple[str, str], deque[FilterUpdate]] = {}
@@ -50,7 +51,7 @@ class Net:
         for one, other in RING:
             if name in (one, other) and (one, other) in self.ends:
                 self.cut(one, other)
-        self.filters[name] = Filters(name, incarnation=incarnation)
+        self.filters[name] = Filters(name, incarnation=incarnation, step=self.step)
         self.wanted[name] = []
 
     def want(self, name: str, condition: ast.Condition) -> None:
@@ -67,10 +68,16 @@ class Net:
                 queue.extend(self.ends[sender, receiver].number(change))
 
     def carry(self, sender: str, receiver: str) -> None:
+        filters = self.filters[receiver]
         change = self.ends[receiver, sender].take(self.queues[sender, receiver].popleft())
-        news = None if change is None else self.filters[receiver].learn(change)
+        if change is None:
+            return
+        news = filters.learn(change)
         # What contradicts old words about oneself goes back to where they came from, too.
         self.flood(receiver, news, but=sender if news is change else "")
+        while filters.has_steps:
+            filters.check_invariants()
+            self.flood(receiver, filters.step(), but=sender)
 
     def settle(self) -> None:
         for _ in range(100_000):
@@ -142,11 +149,11 @@ def act(net: Net, what: str, number: int, condition: ast.Condition) -> None:
 
 
 @settings(max_examples=tries(200))
-@given(steps, st.lists(messages, min_size=1, max_size=5))
+@given(steps, st.lists(messages, min_size=1, max_size=5), st.sampled_from([1, 3, 128]))
 def test_after_any_history_brokers_that_are_connected_again_know_the_same_and_the_truth(
-    history: list[tuple[str, int, ast.Condition]], probes: list[Message]
+    history: list[tuple[str, int, ast.Condition]], probes: list[Message], step: int
 ) -> None:
-    net = Net()
+    net = Net(step=step)
     net.heal()
     for what, number, condition in history:
         act(net, what, number, condition)
@@ -190,14 +197,14 @@ def test_a_filter_of_thousands_of_conjunctions_travels_in_parts_and_arrives_whol
         net.want("a", ast.Comparison("=", ast.Attribute("n"), ast.Literal(number)))
     net.join("a", "b")
     queue = net.queues["a", "b"]
-    assert [len(update.added) for update in queue] == [1_000, 1_000, 500]
-    for _ in range(2):
+    assert [len(update.added) for update in queue] == [500, 500, 500, 500, 500]
+    for _ in range(4):
         net.carry("a", "b")
         assert net.filters["b"].hosts_wanting({"n": 1}) == 0
     net.heal()
     # One wider wish replaces them all: the removals come in parts, too.
     net.want("a", ast.Comparison(">=", ast.Attribute("n"), ast.Literal(0)))
-    assert len(queue) == 3
+    assert len(queue) == 6
     net.settle()
     net.check([{"n": 2_499}, {"n": 2_500}, {"n": -1}])
     assert net.filters["c"].status() == {"hosts": 3, "entries": 1, "own": 0}
@@ -412,3 +419,69 @@ def test_a_part_of_a_change_is_read_when_it_comes() -> None:
     with pytest.raises(ProtocolError, match="filter of h: expected"):
         filters.read_ahead(FilterUpdate(1, "h", 7, -1, -1, added=("x >",)))
     assert filters.status()["hosts"] == 0
+
+
+def test_a_part_of_more_selectors_than_can_be_read_in_a_turn_is_a_protocol_error() -> None:
+    filters = Filters("b1", incarnation=1)
+    filters.read_ahead(FilterUpdate(1, "h", 7, -1, -1, added=tuple(f"x = {n}" for n in range(1_000))))
+    with pytest.raises(ProtocolError, match="has 1,001 selectors"):
+        filters.read_ahead(FilterUpdate(1, "h", 7, -1, -1, added=tuple(f"x = {n}" for n in range(1_001))))
+    long = " AND ".join(f"x{n} = 1" for n in range(2_000))
+    with pytest.raises(ProtocolError, match="1,000 of 32,768 are allowed"):
+        filters.read_ahead(FilterUpdate(1, "h", 7, -1, -1, added=(long, f"y = 1 AND {long}")))
+
+
+def test_a_large_change_comes_into_force_in_steps_and_counts_when_all_of_it_is_there() -> None:
+    filters = Filters("b1", incarnation=1, step=2)
+    change = change_of("h", *(f"x = {n}" for n in range(5)))
+    entries = []
+    news = filters.learn(change)
+    while news is None:
+        assert filters.version_of("h") == (-1, -1)
+        assert filters.interested(["h"]) == (0, {})
+        assert [each.host for each in filters.whole()] == ["b1"]
+        entries.append(filters.status()["entries"])
+        filters.check_invariants()
+        news = filters.step()
+    assert news is change
+    assert entries == [2, 4]
+    assert filters.version_of("h") == (1, 1)
+    assert not filters.has_steps
+
+
+def test_what_a_new_version_does_not_want_leaves_in_steps_and_is_not_passed_on() -> None:
+    filters = Filters("b1", incarnation=1, step=2)
+    filters.learn(change_of("h", "x = 1", "x = 2"))
+    filters.learn(HostChange("h", 1, 2, 1, ("x = 3", "x = 4"), ()))
+    assert not filters.has_steps
+    change = change_of("h", "x = 5", version=3)
+    assert filters.learn(change) is change
+    entries = []
+    while filters.is_changing("h"):
+        assert known(filters)["h"] == (1, 3, frozenset({"x = 5"}))
+        entries.append(filters.status()["entries"])
+        filters.check_invariants()
+        assert filters.step() is None
+    assert entries == [4, 2]
+    assert filters.status()["entries"] == 1
+
+
+def test_until_a_new_version_counts_the_old_one_is_in_force() -> None:
+    filters = Filters("b1", incarnation=1, step=1)
+    filters.learn(change_of("h", "x = 1"))
+    assert filters.learn(change_of("h", "x = 2", "x = 3", version=2)) is None
+    assert filters.version_of("h") == (1, 1)
+    mask = filters.mask_of(frozenset({"h"}))
+    assert filters.hosts_wanting({"x": 1}) == mask
+    assert filters.step() is not None
+    assert filters.hosts_wanting({"x": 3}) == mask
+
+
+def test_a_host_that_is_forgotten_while_its_filter_changes_takes_no_more_steps() -> None:
+    filters = Filters("b1", incarnation=1, step=1)
+    filters.learn(change_of("h", "x = 1", "x = 2"))
+    assert filters.is_changing("h")
+    filters.forget("h")
+    assert not filters.has_steps
+    assert filters.status()["entries"] == 0
+    filters.check_invariants()

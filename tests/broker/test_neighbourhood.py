@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from overlay import Overlay, chain
+from overlay import Overlay, chain, ring
 from penstock.broker import BrokerSettings
 from penstock.broker import frames as f
 from penstock.broker.access import Access
+from penstock.broker.effects import Hold, Resume
+from penstock.broker.peers import Peer
 
 
 @pytest.mark.parametrize(
@@ -144,7 +146,103 @@ def test_more_subscriptions_than_fit_a_frame_reach_a_broker_that_joins_late() ->
     for number in range(2_500):
         client.subscribe(number, f"a = {number}")
     overlay.link("pb", "sb")
+    overlay.wait(50)
     assert overlay.brokers["pb"].status()["filters"]["entries"] == 2_500
     overlay.client("pb").publish({"a": 2_499})
     assert client.messages() == [{"a": 2_499}]
     overlay.check_invariants()
+
+
+def joined_late(count: int) -> Overlay:
+    """A broker that hears from its neighbour of many subscriptions at once."""
+    overlay = chain("pb", "sb")
+    overlay.cut("pb", "sb")
+    client = overlay.client("sb")
+    for number in range(count):
+        client.subscribe(number, f"a = {number}")
+    overlay.wait(1_000)
+    overlay.link("pb", "sb")
+    return overlay
+
+
+def link_of(overlay: Overlay, broker: str, neighbour: str) -> Peer:
+    return overlay.brokers[broker].connections.links[neighbour]
+
+
+def test_a_large_filter_comes_into_force_in_bounded_steps_and_is_acknowledged_after_the_last() -> None:
+    overlay = joined_late(1_000)
+    entries = []
+    while (found := overlay.brokers["pb"].status()["filters"]["entries"]) < 1_000:
+        entries.append(found)
+        told = link_of(overlay, "sb", "pb").sequence
+        assert told is not None
+        assert told.acknowledged < told.sent
+        overlay.check_invariants()
+        overlay.wait(1)
+    assert entries == [128 * turn for turn in range(1, 8)]
+    told = link_of(overlay, "sb", "pb").sequence
+    assert told is not None
+    assert told.acknowledged == told.sent
+
+
+def test_what_follows_a_large_change_on_its_link_waits_until_it_is_in_force() -> None:
+    overlay = joined_late(1_000)
+    late = overlay.client("sb")
+    late.subscribe(1, "b = 1")
+    assert overlay.brokers["pb"].status()["filters"]["entries"] == 128
+    assert not late.all(f.Subscribed)
+    overlay.client("pb").publish({"b": 1})
+    overlay.wait(1_000)
+    assert overlay.brokers["pb"].status()["filters"]["entries"] == 1_001
+    assert [each.number for each in late.all(f.Subscribed) if isinstance(each, f.Subscribed)] == [1]
+    overlay.client("pb").publish({"b": 1})
+    assert late.messages()[-1:] == [{"b": 1}]
+
+
+def test_a_shell_is_asked_to_hold_a_link_and_to_go_on_with_it() -> None:
+    overlay = Overlay(BrokerSettings("pb", neighbours=("sb",)))
+    broker = overlay.brokers["pb"]
+    broker.connect(5, now_ms=1)
+    broker.receive(5, [f.Hello(f.PROTOCOL_VERSION, "broker", "sb", "penstock", 1)], now_ms=1)
+    update = f.FilterUpdate(1, "sb", 1, 1, -1, tuple(f"a = {n}" for n in range(200)))
+    assert Hold(5) in broker.receive(5, [update, f.Heartbeat(1)], now_ms=1)
+    assert broker.next_deadline() == 2
+    assert Resume(5) in broker.on_deadline(now_ms=2)
+    assert f.FilterAck(1) in broker.outbox(5).take(100_000)
+
+
+def test_a_change_that_follows_on_another_link_waits_for_the_one_before() -> None:
+    overlay = ring("a", "b", "c")
+    overlay.cut("a", "b")
+    overlay.cut("c", "a")
+    client = overlay.client("a")
+    for number in range(500):
+        client.subscribe(number, f"x = {number}")
+    overlay.link("a", "b")
+    overlay.link("c", "a")
+    client.subscribe(500, "y = 1")
+    overlay.wait(1_000)
+    for name in ("b", "c"):
+        assert overlay.brokers[name].status()["filters"]["entries"] == 501
+        for neighbour, peer in overlay.brokers[name].connections.links.items():
+            assert peer.sequence is not None
+            assert peer.sequence.acknowledged == peer.sequence.sent, (name, neighbour)
+    overlay.check_invariants()
+
+
+def test_a_large_change_comes_into_force_also_if_its_link_is_gone() -> None:
+    overlay = joined_late(1_000)
+    overlay.cut("pb", "sb")
+    overlay.wait(100)
+    assert overlay.brokers["pb"].status()["filters"]["entries"] == 1_000
+    overlay.link("pb", "sb")
+    overlay.wait(100)
+    overlay.check_invariants()
+
+
+def test_a_link_that_is_held_is_not_taken_to_be_silent() -> None:
+    overlay = joined_late(1_000)
+    link = link_of(overlay, "pb", "sb")
+    link.heard_ms = 0
+    overlay.wait(1)
+    assert link.heard_ms == overlay.now_ms

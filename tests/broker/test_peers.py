@@ -29,10 +29,10 @@ def test_changes_of_any_size_arrive_whole_and_in_order(sizes: list[tuple[int, in
     assert receiver.received == sender.sent == len(updates)
 
 
-def test_a_change_of_more_than_a_thousand_conjunctions_travels_in_parts_that_count_down() -> None:
-    updates = LinkSequence().number(change(added=1500, removed=1000, version=9))
+def test_a_change_of_more_conjunctions_than_fit_a_frame_travels_in_parts_that_count_down() -> None:
+    updates = LinkSequence().number(change(added=750, removed=500, version=9))
     assert [update.version for update in updates] == [-2, -1, 9]
-    assert [len(update.added) + len(update.removed) for update in updates] == [1000, 1000, 500]
+    assert [len(update.added) + len(update.removed) for update in updates] == [500, 500, 250]
     assert {(update.host, update.incarnation, update.base) for update in updates} == {("h", 7, 8)}
 
 
@@ -44,10 +44,10 @@ def test_an_empty_change_is_one_update() -> None:
 
 def test_nothing_is_complete_before_the_last_part() -> None:
     sender, receiver = LinkSequence(), LinkSequence()
-    first, second = sender.number(change(added=1001))
+    first, second = sender.number(change(added=501))
     assert receiver.take(first) is None
     assert receiver.received == 1
-    assert receiver.take(second) == change(added=1001)
+    assert receiver.take(second) == change(added=501)
     # The parts are not kept for the next change.
     assert receiver.take(*sender.number(change(version=2))) == change(version=2)
 

@@ -210,6 +210,22 @@ def test_a_connection_that_took_too_long_waits_when_the_turn_is_spent() -> None:
     assert transport.calls == ["pause", "resume"]
 
 
+def test_a_connection_that_is_held_hears_nothing_until_it_is_resumed() -> None:
+    connection, node, transport = made()
+    connection.data_received(encode_frame(HELLO))
+    connection.hold()
+    connection.data_received(encode_frame(Heartbeat(1)))
+    connection.data_received(encode_frame(Heartbeat(2)))
+    node.turns.end()
+    assert node.batches == [[HELLO]]
+    assert transport.calls == ["pause"]
+    connection.resume()
+    assert node.batches == [[HELLO]]
+    node.turns.end()
+    assert node.batches == [[HELLO], [Heartbeat(1), Heartbeat(2)]]
+    assert transport.calls == ["pause", "resume"]
+
+
 def test_what_waits_is_dropped_when_the_connection_ends() -> None:
     connection, node, _ = made()
     connection.data_received(encode_frame(HELLO))

@@ -88,9 +88,22 @@ class Broker:
         self._figures = self._gathered(rooms, incarnation)
         self._beat_ms: int | None = None
         self._credit_ms: int | None = None
-        timed = (self._readiness, self._intake, self._guaranteed, self._congestion, self._mechanisms, self._log_desk)
-        timed_too = (self._trace_desk, self._tracker, self.migrations, self._operator, self._strangers, self._desk)
-        self._deadlines = [each.next_deadline for each in (*timed, *timed_too)]
+        timed = (
+            self._readiness,
+            self._intake,
+            self._guaranteed,
+            self._congestion,
+            self._mechanisms,
+            self._log_desk,
+            self._trace_desk,
+            self._tracker,
+            self.migrations,
+            self._operator,
+            self._strangers,
+            self._desk,
+            self._neighbourhood,
+        )
+        self._deadlines = [each.next_deadline for each in timed]
         self._subscribed, self.malformed = False, 0
         self._handlers = self._all_handlers(rooms)
 
@@ -157,10 +170,18 @@ class Broker:
     def receive(self, connection: int, frames: list[f.Frame], *, now_ms: int) -> list[Effect]:
         """Frames have arrived, in this order; a peer that breaks a rule loses its connection, and only that."""
         self._guaranteed.begin_turn(now_ms=now_ms)
+        self._handle(connection, frames, now_ms)
+        return self._finish(now_ms)
+
+    def _handle(self, connection: int, frames: list[f.Frame], now_ms: int) -> None:
+        held = self._neighbourhood.held
         for frame in frames:
             peer = self._connections.peers.get(connection)
             if peer is None:
                 break
+            if held and connection in held:
+                held[connection].frames.append(frame)
+                continue
             peer.heard_ms = now_ms
             try:
                 handler = self._handlers.get(type(frame))
@@ -170,7 +191,6 @@ class Broker:
             except PeerError as error:
                 self.malformed += 1
                 self._end(peer, "protocol", str(error), now_ms)
-        return self._finish(now_ms)
 
     def disconnect(self, connection: int, *, now_ms: int) -> list[Effect]:
         """A transport is gone."""
@@ -265,6 +285,8 @@ class Broker:
             self._membership.sweep()
         self._end_all(self._strangers.on_deadline(now_ms=now_ms), now_ms)
         self._neighbourhood.flood(self._desk.let_go(now_ms=now_ms))
+        for resumed in self._neighbourhood.on_deadline(now_ms=now_ms):
+            self._handle(resumed.peer.connection, resumed.frames, now_ms)
         self._intake.on_deadline(now_ms=now_ms)
         # A query that overtakes the silence spoken in the same turn would make everybody look as late as that.
         self._intake.before_rates()

@@ -148,7 +148,7 @@ class Connections:
         self._effects.append(Record(event, tuple(fields.items())))
 
     def add_effect(self, effect: Effect) -> None:
-        """Asks something of the shell that has to do with no connection."""
+        """Asks something of the shell."""
         self._effects.append(effect)
 
     def waiting_bytes(self) -> int:

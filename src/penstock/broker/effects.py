@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from penstock.broker.durable import Change
 
-__all__ = ["Close", "Commit", "Effect", "Operate", "ReadKept", "ReadLog", "Record", "Wake"]
+__all__ = ["Close", "Commit", "Effect", "Hold", "Operate", "ReadKept", "ReadLog", "Record", "Resume", "Wake"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -24,6 +24,20 @@ class Close:
     connection: int
     code: str
     reason: str
+
+
+@dataclass(slots=True, frozen=True)
+class Hold:
+    """Hand in nothing more of this connection until ``Resume``; what is handed in all the same has to wait inside."""
+
+    connection: int
+
+
+@dataclass(slots=True, frozen=True)
+class Resume:
+    """Go on with a connection that was held."""
+
+    connection: int
 
 
 @dataclass(slots=True, frozen=True)
@@ -77,4 +91,4 @@ class Operate:
     until_ms: int
 
 
-Effect: TypeAlias = Wake | Close | Record | Commit | ReadLog | ReadKept | Operate
+Effect: TypeAlias = Wake | Close | Hold | Resume | Record | Commit | ReadLog | ReadKept | Operate

@@ -4,10 +4,15 @@ Each broker (a *host* of subscribers) sums up what its clients want in a coverin
 them. On each link the updates of all hosts are one ordered, acknowledged sequence; a neighbour that (re)appears gets
 the filters whole. Filters belong to hosts and not to links, so a new route needs no new filters: only the question
 which hosts lie behind which link is answered anew (decision record 3).
+
+A large change is put into force in steps, so that no turn has to do all of it: first what was added, then the new
+version counts, then what was removed leaves the index. At every moment the index has all that the version in force
+wants; some of what another version wants may be there, too, which costs messages that nobody has a use for.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -24,11 +29,16 @@ from penstock.selectors.selector import Selector
 
 __all__ = ["Filters", "HostChange"]
 
-_TEXTS_PER_UPDATE: Final = 1_000
+_TEXTS_PER_UPDATE: Final = 500
 """Conjunctions in one frame; a larger change is sent in parts, and applied when it is complete."""
+_TEXTS_PER_UPDATE_MAX: Final = 1_000
+"""Conjunctions in a frame of a neighbour: all of them are read in one turn."""
 _INCARNATION_MAX: Final = 2**61
 _CHARS_PER_UPDATE: Final = 32 * 1024
 """Characters in one frame: it is read in one turn, at some milliseconds per selector of 3 KB."""
+_STEP: Final = 128
+"""Conjunctions that are put into the index or taken out of it in one step; a long one counts as several."""
+_CHARS_PER_UNIT: Final = 64
 
 
 @dataclass(slots=True)
@@ -40,6 +50,11 @@ class _Host:
     version: int
     entries: dict[str, int] = field(default_factory=dict)
     """The entry of the index for each conjunction, by its text."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether any version of its filter is in force."""
+        return self.version >= 0
 
 
 @dataclass(slots=True, frozen=True)
@@ -70,6 +85,17 @@ class HostChange:
         ]
 
 
+@dataclass(slots=True)
+class _Adoption:
+    """A change on its way into the index."""
+
+    change: HostChange
+    adding: deque[str]
+    """What is not in the index yet; the new version counts when nothing is left."""
+    removing: dict[str, None] = field(default_factory=dict)
+    """What the new version does not want, and is still in the index."""
+
+
 def _in_parts(texts: list[tuple[str, bool]]) -> Iterator[list[tuple[str, bool]]]:
     part: list[tuple[str, bool]] = []
     chars = 0
@@ -85,8 +111,9 @@ def _in_parts(texts: list[tuple[str, bool]]) -> Iterator[list[tuple[str, bool]]]
 class Filters:
     """The filters of all hosts, this broker's own included."""
 
-    def __init__(self, name: str, *, incarnation: int) -> None:
+    def __init__(self, name: str, *, incarnation: int, step: int = _STEP) -> None:
         self._name = name
+        self._step = step
         self.incarnation = incarnation
         """The life of this broker, as others know it."""
         self._wanted = CoveringSet()
@@ -103,6 +130,8 @@ class Filters:
         """Grows when a host gets a number; masks made before are stale."""
         self.stamp = 0
         """Grows with every change of another host's filter; versions taken before are stale."""
+        self._adoptions: dict[str, _Adoption] = {}
+        """Changes that take several steps, by host, oldest first."""
 
     # --- this broker's own clients
 
@@ -139,16 +168,43 @@ class Filters:
     def whole(self) -> list[HostChange]:
         """Every filter known, for a neighbour that has just arrived."""
         return [self._own()] + [
-            HostChange(name, host.incarnation, host.version, -1, tuple(host.entries), ())
+            HostChange(name, host.incarnation, host.version, -1, self._wanted_by(name, host), ())
             for name, host in self._hosts.items()
+            if host.is_known
         ]
 
+    def _wanted_by(self, name: str, host: _Host) -> tuple[str, ...]:
+        adoption = self._adoptions.get(name)
+        if adoption is None or not adoption.removing:
+            return tuple(host.entries)
+        return tuple(text for text in host.entries if text not in adoption.removing)
+
     def read_ahead(self, update: FilterUpdate) -> None:
-        """Reads the selectors of a change that is not complete: when it is, they are known, and soon in force."""
-        _parsed(update.host, update.added)
+        """Reads the selectors in a part of a change: whether they can be read must be known before any is in force."""
+        texts = len(update.added) + len(update.removed)
+        chars = sum(map(len, update.added)) + sum(map(len, update.removed))
+        if texts > _TEXTS_PER_UPDATE_MAX or (texts > 1 and chars > _CHARS_PER_UPDATE):
+            problem = f"a part of the filter of {update.host} has {texts:,} selectors of {chars:,} characters"
+            raise ProtocolError(f"{problem}; {_TEXTS_PER_UPDATE_MAX:,} of {_CHARS_PER_UPDATE:,} are allowed")
+        host = self._hosts.get(update.host)
+        known = host.entries if host is not None else {}
+        _parsed(update.host, [text for text in update.added if text not in known])
+
+    def is_changing(self, host: str) -> bool:
+        """Whether a change of a host's filter takes more steps; another one has to wait for that."""
+        return host in self._adoptions
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether any change takes more steps."""
+        return bool(self._adoptions)
 
     def learn(self, change: HostChange) -> HostChange | None:
-        """A neighbour passed on a complete change; answers with what must be flooded further, if anything."""
+        """A neighbour passed on a complete change that was read ahead; answers with what must be flooded further.
+
+        That is nothing if the change is old, or takes more steps: then ``step`` answers with it.
+        """
+        assert change.host not in self._adoptions, "changes of one host come into force one after the other"
         if change.host == self._name:
             return self._contradict(change)
         host = self._hosts.get(change.host)
@@ -159,24 +215,67 @@ class Filters:
             return None
         if change.base >= 0 and (host is None or (host.incarnation, host.version) != (change.incarnation, change.base)):
             raise ProtocolError(f"filter of {change.host} jumps from an unknown version to {change.version}")
-        selectors = _parsed(change.host, change.added)
+        known = host.entries if host is not None else {}
+        adoption = _Adoption(change, deque(text for text in dict.fromkeys(change.added) if text not in known))
+        some = _parsed(change.host, _taken(adoption.adding, self._step))
         if host is None:
-            if len(self._hosts) >= LINKS_MAX:
-                raise ProtocolError(f"more than {LINKS_MAX:,} brokers have filters")
-            number = self._free_numbers.pop() if self._free_numbers else len(self._hosts)
-            host = self._hosts[change.host] = _Host(number, change.incarnation, change.version)
-            self.forgotten.pop(change.host, None)
-            self.hosts_version += 1
-        self._apply(host, change, selectors)
-        host.incarnation, host.version = change.incarnation, change.version
-        self.stamp += 1
-        return change
+            host = self._new_host(change.host)
+        for text, selector in some.items():
+            host.entries[text] = self._enter(selector, host.number)
+        self._adoptions[change.host] = adoption
+        return self._advance(adoption, host, len(some))
+
+    def step(self) -> HostChange | None:
+        """Goes on with the oldest change that takes more steps; answers with it if its version counts from now on."""
+        name, adoption = next(iter(self._adoptions.items()))
+        host = self._hosts[name]
+        some = _parsed(name, _taken(adoption.adding, self._step))
+        for text, selector in some.items():
+            host.entries[text] = self._enter(selector, host.number)
+        return self._advance(adoption, host, len(some))
+
+    def _new_host(self, name: str) -> _Host:
+        if len(self._hosts) >= LINKS_MAX:
+            raise ProtocolError(f"more than {LINKS_MAX:,} brokers have filters")
+        number = self._free_numbers.pop() if self._free_numbers else len(self._hosts)
+        host = self._hosts[name] = _Host(number, -1, -1)
+        self.forgotten.pop(name, None)
+        self.hosts_version += 1
+        return host
+
+    def _advance(self, adoption: _Adoption, host: _Host, added: int) -> HostChange | None:
+        """Lets the version count when all of it is in the index, and takes out what it does not want."""
+        if adoption.adding:
+            return None
+        change = adoption.change
+        news = None
+        if (host.incarnation, host.version) != (change.incarnation, change.version):
+            # Additions before removals: there is no moment in which something that is wanted is not in the index.
+            host.incarnation, host.version = change.incarnation, change.version
+            self.stamp += 1
+            adoption.removing = self._superfluous(host, change)
+            news = change
+        for text in list(islice(adoption.removing, max(self._step - added, 0))):
+            del adoption.removing[text]
+            entry = host.entries.pop(text)
+            self._index.remove(entry)
+            self._free_entries.append(entry)
+        if not adoption.removing:
+            del self._adoptions[change.host]
+        return news
+
+    def _superfluous(self, host: _Host, change: HostChange) -> dict[str, None]:
+        if change.base >= 0:
+            return {text: None for text in change.removed if text in host.entries}
+        wanted = set(change.added)
+        return {text: None for text in host.entries if text not in wanted}
 
     def forget(self, name: str) -> None:
         """A host is gone for good: its filter, too."""
         host = self._hosts.pop(name, None)
         if host is None:
             return
+        self._adoptions.pop(name, None)
         for entry in host.entries.values():
             self._index.remove(entry)
             self._free_entries.append(entry)
@@ -201,7 +300,7 @@ class Filters:
     def version_of(self, host: str) -> tuple[int, int]:
         """The incarnation and version of a host's filter that is in force here."""
         known = self._hosts.get(host)
-        return (known.incarnation, known.version) if known else (-1, -1)
+        return (known.incarnation, known.version) if known and known.is_known else (-1, -1)
 
     def mask_of(self, hosts: frozenset[str]) -> int:
         """The bitmap of some hosts."""
@@ -216,7 +315,7 @@ class Filters:
         mask, versions = 0, {}
         for name in hosts:
             host = self._hosts.get(name)
-            if host is not None and host.entries:
+            if host is not None and host.entries and host.is_known:
                 mask |= 1 << host.number
                 versions[name] = (host.incarnation, host.version)
         return mask, versions
@@ -240,19 +339,13 @@ class Filters:
         numbers = [*(host.number for host in self._hosts.values()), *self._free_numbers]
         assert sorted(numbers) == list(range(len(numbers)))
         assert not self.forgotten.keys() & self._hosts.keys()
+        for name, adoption in self._adoptions.items():
+            entries = self._hosts[name].entries
+            assert adoption.adding or adoption.removing, f"nothing is left to do for {name}"
+            assert adoption.removing.keys() <= entries.keys()
+            assert not any(text in entries for text in adoption.adding)
+        assert all(host.is_known or name in self._adoptions for name, host in self._hosts.items())
         self._index.check_invariants()
-
-    def _apply(self, host: _Host, change: HostChange, selectors: dict[str, Selector]) -> None:
-        removed = list(host.entries) if change.base < 0 else change.removed
-        # Additions before removals: there is no moment in which something that is still wanted is not in the index.
-        for text, selector in selectors.items():
-            if text not in host.entries:
-                host.entries[text] = self._enter(selector, host.number)
-        for text in removed:
-            if text in host.entries and not (change.base < 0 and text in selectors):
-                entry = host.entries.pop(text)
-                self._index.remove(entry)
-                self._free_entries.append(entry)
 
     def _enter(self, selector: Selector, number: int) -> int:
         entry = self._free_entries.pop() if self._free_entries else self._entries
@@ -261,8 +354,17 @@ class Filters:
         return entry
 
 
+def _taken(texts: deque[str], room: int) -> list[str]:
+    """Takes out what fits one step; one text at least, if there is any."""
+    taken: list[str] = []
+    while texts and room > 0:
+        taken.append(texts.popleft())
+        room -= 1 + len(taken[-1]) // _CHARS_PER_UNIT
+    return taken
+
+
 def _parsed(host: str, texts: Iterable[str]) -> dict[str, Selector]:
-    """The selectors of a change, all of them before any is put into force."""
+    """The selectors of these texts, all of them before any is put into force."""
     try:
         return {text: Selector.parse(text) for text in texts}
     except SelectorError as error:

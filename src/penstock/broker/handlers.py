@@ -33,7 +33,7 @@ def link_handlers(neighbourhood: Neighbourhood, router: Router, mechanisms: Mech
         PeerKind.LINK,
         {
             f.LinkState: lambda peer, frame, now_ms: neighbourhood.on_link_state(peer, frame, now_ms=now_ms),
-            f.FilterUpdate: lambda peer, frame, _: neighbourhood.on_filter_update(peer, frame),
+            f.FilterUpdate: lambda peer, frame, now_ms: neighbourhood.on_filter_update(peer, frame, now_ms=now_ms),
             f.FilterAck: lambda peer, frame, _: neighbourhood.on_filter_ack(peer, frame),
             f.FilterProbe: lambda _, frame, now_ms: neighbourhood.on_probe(frame, now_ms=now_ms),
             f.FilterApplied: lambda _, frame, now_ms: neighbourhood.on_applied(frame, now_ms=now_ms),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
+from penstock.broker.effects import Hold, Resume
 from penstock.broker.errors import ProtocolError
 from penstock.broker.filters import HostChange
 from penstock.broker.frames import (
@@ -13,6 +15,7 @@ from penstock.broker.frames import (
     FilterApplied,
     FilterProbe,
     FilterUpdate,
+    Frame,
     Hello,
     LinkProof,
     LinkState,
@@ -24,9 +27,24 @@ from penstock.broker.readiness import Readiness
 from penstock.broker.rooms import Rooms
 from penstock.model.names import is_plain_name
 
-__all__ = ["Neighbourhood"]
+__all__ = ["Held", "Neighbourhood"]
 
 _UNPROVEN: Final = "authentication failed"
+
+
+@dataclass(slots=True)
+class Held:
+    """A link whose frames wait until a change of a host's filter is in force.
+
+    What follows the change on the link may rely on it: a probe that is passed on says that the change is known here.
+    """
+
+    peer: Peer
+    host: str
+    change: HostChange | None
+    """What it has brought, if it is that which takes several steps; none if it brings the next change of that host."""
+    frames: list[Frame]
+    """What has come since, in order."""
 
 
 class Neighbourhood:
@@ -50,6 +68,9 @@ class Neighbourhood:
         self._readiness = readiness
         self._guaranteed = guaranteed
         self._unacknowledged: dict[int, Peer] = {}
+        self.held: dict[int, Held] = {}
+        """Links whose frames wait until a change of a filter is in force, by connection."""
+        self._step_ms: int | None = None
         self._never_met = dict.fromkeys(settings.neighbours)
 
     # --- links come and go
@@ -127,6 +148,7 @@ class Neighbourhood:
     def forget(self, peer: Peer) -> None:
         """A connection is gone."""
         self._unacknowledged.pop(peer.connection, None)
+        self.held.pop(peer.connection, None)
 
     # --- what neighbours say
 
@@ -141,17 +163,62 @@ class Neighbourhood:
             # What contradicts old words about ourselves goes back to where they came from, too.
             self._flood_state(news, but=peer.name if news is state else "")
 
-    def on_filter_update(self, peer: Peer, update: FilterUpdate) -> None:
+    def on_filter_update(self, peer: Peer, update: FilterUpdate, *, now_ms: int) -> None:
         """News of somebody's filter."""
         assert peer.sequence is not None
-        self._unacknowledged[peer.connection] = peer
-        change = peer.sequence.take(update)
-        if change is None:
-            self._filters.read_ahead(update)
+        if update.version >= 0 and self._filters.is_changing(update.host):
+            self._hold(Held(peer, update.host, None, [update]), now_ms)
             return
-        news = self._filters.learn(change)
-        # What contradicts old words about ourselves goes back to where they came from, too.
-        self.flood(news, but=peer.name if news is change else "")
+        self._filters.read_ahead(update)
+        change = peer.sequence.take(update)
+        if change is not None:
+            news = self._filters.learn(change)
+            if news is None and self._filters.is_changing(change.host):
+                self._hold(Held(peer, change.host, change, []), now_ms)
+                return
+            # What contradicts old words about ourselves goes back to where they came from, too.
+            self.flood(news, but=peer.name if news is change else "")
+            self._step_later(now_ms)
+        self._unacknowledged[peer.connection] = peer
+
+    def next_deadline(self) -> int | None:
+        """When to go on with changes of filters that take several steps."""
+        return self._step_ms
+
+    def on_deadline(self, *, now_ms: int) -> list[Held]:
+        """Goes on with changes of filters; answers with the links that need not wait any longer."""
+        if self._step_ms is None or now_ms < self._step_ms:
+            return []
+        news = self._filters.step() if self._filters.has_steps else None
+        if news is not None:
+            bringer = next((each.peer for each in self.held.values() if each.change is news), None)
+            self.flood(news, but=bringer.name if bringer is not None else "")
+            if bringer is not None:
+                self._unacknowledged[bringer.connection] = bringer
+        resumed = [each for each in self.held.values() if not self._waits(each, news)]
+        for each in resumed:
+            del self.held[each.peer.connection]
+            self._connections.add_effect(Resume(each.peer.connection))
+        for each in self.held.values():
+            # It is not heard because it is held, and not because it is silent.
+            each.peer.heard_ms = now_ms
+        self._step_later(now_ms)
+        return resumed
+
+    def _waits(self, held: Held, news: HostChange | None) -> bool:
+        if held.change is not None and held.change is news:
+            # In force; what has to be removed from the index is nothing that anybody relies on.
+            return False
+        return self._filters.is_changing(held.host)
+
+    def _hold(self, held: Held, now_ms: int) -> None:
+        self.held[held.peer.connection] = held
+        self._unacknowledged.pop(held.peer.connection, None)
+        self._connections.add_effect(Hold(held.peer.connection))
+        self._step_later(now_ms)
+
+    def _step_later(self, now_ms: int) -> None:
+        self._step_ms = now_ms + 1 if self._filters.has_steps or self.held else None
 
     def on_filter_ack(self, peer: Peer, frame: FilterAck) -> None:
         """The neighbour has applied what it was told."""

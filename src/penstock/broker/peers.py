@@ -20,7 +20,7 @@ __all__ = ["Batch", "Farewell", "LinkSequence", "Peer", "PeerKind", "Session", "
 
 
 _PARTS_MAX = 4_000
-"""Frames that one change of a filter may come in: some millions of conjunctions."""
+"""Frames that one change of a filter may come in: two million conjunctions, or 128 MB."""
 
 
 class PeerKind(Enum):

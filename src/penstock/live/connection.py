@@ -102,6 +102,8 @@ class Connection(asyncio.Protocol):
         """Whether something that has arrived waits for a later turn."""
         self._is_held = False
         """Whether the transport reads nothing meanwhile."""
+        self._must_wait = False
+        """Whether the broker has to finish something before it can hear more."""
         self._transport: asyncio.Transport | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._is_paused = False
@@ -194,6 +196,9 @@ class Connection(asyncio.Protocol):
     def work(self) -> None:
         """Handle what has arrived slice by slice, until the turn is spent; what follows a broken frame is dropped."""
         owner, pace = self._owner, self._pace
+        if self._has_to_wait():
+            self._hold_back()
+            return
         self._is_behind = False
         while not self.is_closing:
             found = self._arrivals.take(pace.weight_max)
@@ -203,6 +208,10 @@ class Connection(asyncio.Protocol):
             if found.problem and not self.is_closing:
                 self.refuse("protocol", found.problem)
                 owner.on_broken(self, found.problem)
+            if self._has_to_wait():
+                # Until the broker says so, and not until the next turn.
+                self._hold_back()
+                return
             if found.is_last:
                 break
             if owner.turns.is_spent:
@@ -211,6 +220,20 @@ class Connection(asyncio.Protocol):
         if self._is_held and self._transport is not None:
             self._is_held = False
             self._transport.resume_reading()
+
+    def _has_to_wait(self) -> bool:
+        # Asked anew after each slice: the broker may have said so meanwhile.
+        return self._must_wait
+
+    def hold(self) -> None:
+        """Handle nothing more, and read nothing more, until ``resume``."""
+        self._must_wait = True
+
+    def resume(self) -> None:
+        """Go on in the next turn."""
+        if self._must_wait:
+            self._must_wait = False
+            self._put_off()
 
     def flush(self) -> None:
         """Write what the outbox holds, up to what is good for one write; ask for more turns if there is more."""
@@ -260,8 +283,11 @@ class Connection(asyncio.Protocol):
 
     def _put_off(self) -> None:
         """Let what has arrived wait for a later turn, and read nothing more until then."""
-        self._is_behind = True
         self._owner.turns.put_off(self)
+        self._hold_back()
+
+    def _hold_back(self) -> None:
+        self._is_behind = True
         if not self._is_held and self._transport is not None:
             self._is_held = True
             self._transport.pause_reading()

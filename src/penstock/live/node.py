@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from penstock.balancing.metrics import HostFigures
 from penstock.broker.broker import Broker
-from penstock.broker.effects import Close, Effect, Operate, Record, Wake
+from penstock.broker.effects import Close, Effect, Hold, Operate, Record, Resume, Wake
 from penstock.broker.errors import ProtocolError
 from penstock.broker.frames import Frame
 from penstock.broker.operating import Operation
@@ -343,6 +343,12 @@ class BrokerNode:
                 self.counters.malformed += effect.code == "protocol"
                 if (closed := connections.get(effect.connection)) is not None:
                     closed.close(lingers=effect.code != "full")
+            elif isinstance(effect, Hold):
+                if (held := connections.get(effect.connection)) is not None:
+                    held.hold()
+            elif isinstance(effect, Resume):
+                if (resumed := connections.get(effect.connection)) is not None:
+                    resumed.resume()
             elif isinstance(effect, Record):
                 log(effect.event, (("broker", self.name), *effect.fields))
                 self._shipping.on_record(effect)

@@ -13,7 +13,7 @@ from random import Random
 from typing import Final
 
 from penstock.balancing.metrics import HostFigures
-from penstock.broker.effects import Close, Commit, Effect, Operate, ReadKept, ReadLog, Record, Wake
+from penstock.broker.effects import Close, Commit, Effect, Hold, Operate, ReadKept, ReadLog, Record, Resume, Wake
 from penstock.broker.frames import Frame
 from penstock.broker.operating import Operation
 from penstock.broker.outbox import Outbox
@@ -263,6 +263,9 @@ class SimBroker:
                 end = self._forget(effect.connection)
                 if end is not None:
                     end.close()
+            elif isinstance(effect, Hold | Resume):
+                # What arrives meanwhile waits inside the broker: here nobody sends without end.
+                continue
             elif isinstance(effect, Commit):
                 self.device.commit(effect)
             elif isinstance(effect, ReadLog | ReadKept):
