@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from random import Random
 
@@ -12,10 +13,12 @@ import pytest
 from live.certificates import Authority
 from live.support import FakeBroker, FramePeer, lone, row, run, until
 from penstock.broker.access import Access
-from penstock.broker.effects import Close, Effect
+from penstock.broker.codec import encode_frame
+from penstock.broker.effects import Close, Effect, Record
 from penstock.broker.errors import ProtocolError
 from penstock.broker.frames import PROTOCOL_VERSION, Deliver, Goodbye, Heartbeat, Hello, Welcome
 from penstock.live.errors import ConfigError, ExposedError
+from penstock.live.logs import configure_logs
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay, Security
 from penstock.live.tls import client_context
@@ -363,3 +366,33 @@ def test_the_status_has_the_brokers_and_the_shells_figures() -> None:
             assert status["address"] == f"127.0.0.1:{node.address[1]}"
 
     run(scenario())
+
+
+class NobodyKnown(FakeBroker):
+    """Knows nobody, and sends away whoever says anything."""
+
+    def knows(self, connection: int) -> bool:
+        return False
+
+
+def test_strangers_cause_few_lines_in_the_log_however_many_they_are() -> None:
+    async def scenario() -> None:
+        broker = NobodyKnown()
+        broker.on_receive = lambda connection, _frames: [
+            Close(connection, "refused", "not you"),
+            Record("closed", (("peer", str(connection)), ("code", "refused"))),
+        ]
+        async with BrokerNode(lone(), "b1", broker=broker) as node:
+            for data in (encode_frame(HELLO), b"GET / HTTP/1.1\r\n\r\n"):
+                for _ in range(15):
+                    peer = await FramePeer.dial(node.address)
+                    peer.send_bytes(data)
+                    await peer.over()
+            await until(lambda: node.counters.open_connections == 0)
+
+    stream = StringIO()
+    configure_logs(stream=stream)
+    run(scenario())
+    lines = stream.getvalue().splitlines()
+    assert sum(" closed " in line for line in lines) == 10
+    assert sum(" malformed " in line for line in lines) == 10

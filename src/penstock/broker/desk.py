@@ -32,16 +32,17 @@ from penstock.broker.readiness import Readiness, Waiting
 from penstock.broker.rooms import Rooms
 from penstock.model.names import is_client_name, is_durable_name
 from penstock.selectors.errors import SelectorError
+from penstock.selectors.normal_form import Conjunction
 from penstock.selectors.selector import EVERYTHING, Selector
 
 __all__ = ["Desk"]
 
 _NUMBER_MAX: Final = 2**32
 _FORGETTING_MAX: Final = 256
-_LET_GO_AT_ONCE: Final = 2
-"""Selectors that are taken out of the filter in one turn; the dearest take some tens of milliseconds together."""
-_END_AT_ONCE: Final = 64
-"""Subscriptions of clients that have left that are taken out of the index in one turn; some milliseconds."""
+_LET_GO_AT_ONCE: Final = 4
+"""Conjunctions that are taken out of the filter in one turn; the dearest take some milliseconds together."""
+_END_AT_ONCE: Final = 128
+"""Conjunctions of clients that have left that are taken out of the index in one turn; but one subscription at least."""
 _NARROWED_MAX: Final = 4_096
 """Selectors that are remembered as narrowed by a rule."""
 _RECOGNISED_MAX: Final = 100_000
@@ -67,7 +68,7 @@ class Desk:
         self._readiness = readiness
         self._guaranteed = guaranteed
         self._accounts = Accounts(rooms.settings)
-        self._unwanted: deque[Selector] = deque()
+        self._unwanted: deque[Conjunction] = deque()
         """What clients wanted that have left, and is still in the filter."""
         self._ending: deque[tuple[int, int, Subscription]] = deque()
         """Subscriptions of clients that have left, silent but still in the index; by connection and number."""
@@ -217,7 +218,8 @@ class Desk:
         ended = dict(session.subscriptions)
         for number in ended:
             session.end(number)
-        self._unwanted.extend(each.selector for each in ended.values())
+        for subscription in ended.values():
+            self._unwanted.extend(subscription.selector.conjunctions)
         return ended
 
     def next_deadline(self) -> int | None:
@@ -230,13 +232,15 @@ class Desk:
         Not all of it at once: a client with many subscriptions that leaves would keep everybody waiting. Meanwhile the
         broker gets messages that it has no use for.
         """
-        for _ in range(min(_END_AT_ONCE, len(self._ending))):
+        room = _END_AT_ONCE
+        while self._ending and room > 0:
             connection, number, subscription = self._ending.popleft()
             self._subscribers.remove(subscription.key)
             self._tracker.detach(connection, number)
+            room -= max(1, len(subscription.selector.conjunctions))
         some = [self._unwanted.popleft() for _ in range(min(_LET_GO_AT_ONCE, len(self._unwanted)))]
         self._let_go_ms = now_ms + 1 if self._unwanted or self._ending else None
-        return self._filters.unwant(some)
+        return self._filters.let_go(some)
 
     def confirm(self, connection: int, number: int, pending: tuple[str, ...]) -> None:
         """Tells a client that its subscription is in force."""

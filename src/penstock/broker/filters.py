@@ -13,7 +13,7 @@ wants; some of what another version wants may be there, too, which costs message
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -151,6 +151,11 @@ class Filters:
                     left[conjunction] = None
             entered.update(dict.fromkeys(change.entered))
         return self._next(tuple(entered), tuple(left))
+
+    def let_go(self, conjunctions: Sequence[Conjunction]) -> HostChange | None:
+        """The same for conjunctions of selectors: those of a large selector may leave by and by."""
+        change = self._wanted.remove_all(conjunctions)
+        return self._next(change.entered, change.left)
 
     def covering(self, is_left_out: Callable[[Conjunction], bool], count_max: int) -> Iterator[str]:
         """The covering set of what this broker's clients want, as texts; without some, and no more than so many."""

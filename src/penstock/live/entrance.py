@@ -29,8 +29,8 @@ __all__ = ["Entrance"]
 
 _NOTED_EACH: Final = 1_000
 """Of so many connections that are turned away, the first is noted."""
-_ACCEPTED_MAX: Final = 64
-"""Connections accepted in one turn."""
+_ACCEPTED_MAX: Final = 8
+"""Connections accepted in one turn, at a third of a millisecond each; the others wait in the socket."""
 _PAUSE_S: Final = 0.5
 """How long nobody is accepted when the system has run out of something."""
 

@@ -28,6 +28,7 @@ from penstock.live.ends import wait_for_ends
 from penstock.live.entrance import Entrance
 from penstock.live.errors import ConfigError, NodeFailedError
 from penstock.live.exposure import exposed_secrets
+from penstock.live.line_limit import LineLimit
 from penstock.live.listening import listen
 from penstock.live.logs import log, log_bug
 from penstock.live.measuring import Measuring
@@ -71,6 +72,7 @@ class BrokerNode:
         """Why it had to stop by itself."""
         self._connections: dict[int, Connection] = {}
         self._departures = Departures(self.turns, self._on_departed)
+        self._stranger_lines = LineLimit()
         self._last_number = 0
         self._entrance: Entrance | None = None
         self._diallers = Diallers(self._make, on_failed=self._on_dial_failed, rng=self._rng)
@@ -262,7 +264,11 @@ class BrokerNode:
     def on_broken(self, connection: Connection, reason: str) -> None:
         """The peer broke the protocol; its connection is ending."""
         self.counters.malformed += 1
-        self._note("malformed", peer=connection.peer, connection=connection.number, reason=reason)
+        if connection.is_known:
+            self._note("malformed", peer=connection.peer, connection=connection.number, reason=reason)
+        else:
+            fields = (("peer", connection.peer), ("connection", connection.number), ("reason", reason))
+            self._note_stranger("malformed", "malformed", fields)
         self._dispatch(self.broker.disconnect(connection.number, now_ms=self.clock.now_ms()))
 
     def on_lost(self, connection: Connection, *, is_news: bool) -> None:
@@ -335,28 +341,50 @@ class BrokerNode:
 
     def _dispatch(self, effects: Sequence[Effect]) -> None:
         connections, turn = self._connections, self.turns.woken
+        strangers: dict[str, str] = {}
         for effect in effects:
             if isinstance(effect, Wake):
                 if (woken := connections.get(effect.connection)) is not None:
                     turn[effect.connection] = woken
             elif isinstance(effect, Close):
-                self.counters.malformed += effect.code == "protocol"
-                if (closed := connections.get(effect.connection)) is not None:
-                    closed.close(lingers=effect.code != "full")
-            elif isinstance(effect, Hold):
-                if (held := connections.get(effect.connection)) is not None:
-                    held.hold()
-            elif isinstance(effect, Resume):
-                if (resumed := connections.get(effect.connection)) is not None:
-                    resumed.resume()
+                self._close(effect, strangers)
+            elif isinstance(effect, Hold | Resume):
+                self._hold(effect)
             elif isinstance(effect, Record):
-                log(effect.event, (("broker", self.name), *effect.fields))
-                self._shipping.on_record(effect)
+                self._on_record(effect, strangers)
             elif isinstance(effect, Operate):
                 self._shipping.operate(effect)
             else:
                 self._storage.carry_out(effect)
         self.turns.end_later()
+
+    def _close(self, effect: Close, strangers: dict[str, str]) -> None:
+        self.counters.malformed += effect.code == "protocol"
+        closed = self._connections.get(effect.connection)
+        if closed is not None:
+            if not closed.is_known:
+                strangers[str(effect.connection)] = effect.code
+            closed.close(lingers=effect.code != "full")
+
+    def _hold(self, effect: Hold | Resume) -> None:
+        connection = self._connections.get(effect.connection)
+        if connection is not None:
+            if isinstance(effect, Hold):
+                connection.hold()
+            else:
+                connection.resume()
+
+    def _on_record(self, effect: Record, strangers: dict[str, str]) -> None:
+        """Write it into the log; what a stranger has caused, as long as there are few such lines.
+
+        The record behind a ``Close`` names a stranger by the number of its connection, since it has no other name.
+        """
+        code = strangers.get(str(effect.fields[0][1])) if strangers and effect.fields else None
+        if code is None:
+            log(effect.event, (("broker", self.name), *effect.fields))
+        else:
+            self._note_stranger(effect.event, f"{effect.event} {code}", effect.fields)
+        self._shipping.on_record(effect)
 
     def _arm(self) -> None:
         """Set the timer, unless it fires early enough already: deadlines that move away cost nothing."""
@@ -391,6 +419,13 @@ class BrokerNode:
     def _on_bug(self, error: Exception, peer: str = "") -> None:
         self.counters.bugs += 1
         log_bug("bug", (("broker", self.name), ("peer", peer)), error)
+
+    def _note_stranger(self, event: str, kind: str, fields: tuple[tuple[str, str | int], ...]) -> None:
+        """A line that anybody can cause, who need not prove anything: written as long as there are few of its kind."""
+        left_out = self._stranger_lines.left_out(kind)
+        if left_out is not None:
+            more: tuple[tuple[str, str | int], ...] = (("left_out", left_out),) if left_out else ()
+            log(event, (("broker", self.name), *fields, *more))
 
     def _note(self, event: str, **fields: str | int) -> None:
         log(event, (("broker", self.name), *fields.items()))

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 __all__ = ["TURN_S", "Pace", "Turns", "Worker"]
 
-TURN_S: Final = 0.01
+TURN_S: Final = 0.005
 """Time that a turn may spend on frames before the rest has to wait; one frame that costs more is handled whole."""
 _SLICE_MAX: Final = 2_048
 """Weight of a slice, however cheap frames were lately: they may become dear."""

@@ -16,7 +16,7 @@ minutes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,7 +31,7 @@ __all__ = ["ADD_LOOKS_MAX", "GROUPS_MAX", "REMOVE_LOOKS_MAX", "CoveringChange", 
 ADD_LOOKS_MAX: Final = 1_024
 """Groups and members looked at in vain for one selector that is added; some milliseconds."""
 REMOVE_LOOKS_MAX: Final = 8_192
-"""The same for all that take the place of a selector that is removed."""
+"""The same for all that take the place of what is removed in one go."""
 GROUPS_MAX: Final = 16_384
 """Groups that the removal of a selector may have to look at, all of them for each of its conjunctions; the conjunctions
 of a selector that is added beyond are loners."""
@@ -97,13 +97,17 @@ class CoveringSet:
 
     def remove(self, selector: Selector) -> CoveringChange:
         """Counts a selector out; says what leaves the covering set, and what takes its place."""
-        missing = [each for each in selector.conjunctions if each not in self._counts]
+        return self.remove_all(selector.conjunctions)
+
+    def remove_all(self, conjunctions: Sequence[Conjunction]) -> CoveringChange:
+        """Counts conjunctions of selectors out, maybe not all of a selector's; says the same."""
+        missing = [each for each in conjunctions if each not in self._counts]
         if missing:
             raise SubscriptionError(f"selector {missing[0]} is not in the covering set")
         entered: dict[Conjunction, None] = {}
         left: dict[Conjunction, None] = {}
         effort = Effort(REMOVE_LOOKS_MAX)
-        for conjunction in selector.conjunctions:
+        for conjunction in conjunctions:
             self._counts[conjunction] -= 1
             if not self._counts[conjunction]:
                 del self._counts[conjunction]

@@ -1,0 +1,53 @@
+"""Limits the lines in the log that strangers can cause.
+
+Whoever can connect can cause a line each time. So of each kind of line a few are written in a while; the others are
+counted, and the next line that is written says how many were left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Final
+
+__all__ = ["LineLimit"]
+
+_LINES_MAX: Final = 10
+"""Lines of one kind that are written in a period."""
+_PERIOD_S: Final = 10.0
+
+
+class LineLimit:
+    """Lines of each kind, in the current period of that kind."""
+
+    def __init__(
+        self, *, lines_max: int = _LINES_MAX, period_s: float = _PERIOD_S, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._lines_max, self._period_s, self._clock = lines_max, period_s, clock
+        self._kinds: dict[str, _Kind] = {}
+
+    def left_out(self, kind: str) -> int | None:
+        """How many lines of this kind were left out before this one; none if this one is left out, too."""
+        now_s = self._clock()
+        found = self._kinds.get(kind)
+        if found is None:
+            found = self._kinds[kind] = _Kind(now_s)
+        if now_s >= found.began_s + self._period_s:
+            found.began_s, found.lines = now_s, 0
+        if found.lines >= self._lines_max:
+            found.left_out += 1
+            return None
+        found.lines += 1
+        left_out, found.left_out = found.left_out, 0
+        return left_out
+
+
+class _Kind:
+    """Lines of one kind; kinds are named by this program, so there are few."""
+
+    __slots__ = ("began_s", "left_out", "lines")
+
+    def __init__(self, began_s: float) -> None:
+        self.began_s = began_s
+        self.lines = 0
+        self.left_out = 0
