@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from live.support import run, until
-from penstock.live.turns import TURN_S, Pace, Turns, Worker
+from penstock.live.turns import TURN_S, Pace, Turns
 
 
 class Busy:
     """Has some slices of work left, each of which takes a while, and notes when it worked."""
+
+    uses_much = False
 
     def __init__(self, number: int, turns: Turns, slices: int, log: list[int], spend: Callable[[], None]) -> None:
         self.number, self.slices = number, slices
@@ -38,7 +40,7 @@ class World:
             clock=lambda: self.now_s,
         )
 
-    def busy(self, number: int, slices: int, took_s: float) -> Worker:
+    def busy(self, number: int, slices: int, took_s: float) -> Busy:
         def spend() -> None:
             self.now_s += took_s
 
@@ -75,6 +77,7 @@ def test_who_is_woken_or_waits_twice_has_one_turn_and_who_is_gone_has_none() -> 
 def test_a_bug_of_one_is_not_the_end_of_the_others() -> None:
     class Broken:
         number = 7
+        uses_much = False
 
         def flush(self) -> None:
             raise ValueError("flush")
@@ -98,13 +101,41 @@ def test_a_bug_of_one_is_not_the_end_of_the_others() -> None:
 def test_slices_shrink_at_once_when_frames_become_dear_and_grow_again_by_and_by() -> None:
     pace = Pace()
     start = pace.weight_max
-    pace.note(100, 100 * TURN_S)
+    pace.note(100, 100 * TURN_S, now_s=1.0)
     assert pace.weight_max == 1
     assert pace.is_heavy
     sizes = []
     for _ in range(20):
-        pace.note(1, 1e-6)
+        pace.note(1, 1e-6, now_s=1.0)
         sizes.append(pace.weight_max)
     assert sizes == sorted(sizes)
     assert sizes[-1] > start
     assert not pace.is_heavy
+
+
+def test_who_has_used_much_waits_behind_the_others_but_one_of_them_has_a_slice_in_each_turn() -> None:
+    async def scenario() -> None:
+        world = World()
+        for number in (1, 2, 3, 4):
+            worker = world.busy(number, slices=2, took_s=2 * TURN_S)
+            worker.uses_much = number < 3
+            world.turns.put_off(worker)
+        await until(lambda: not world.turns.behind)
+        assert world.log == [3, 1, 4, 2, 3, 1, 4, 2]
+        assert world.ends == [2, 4, 6, 8]
+
+    run(scenario())
+
+
+def test_a_connection_uses_much_until_it_has_used_less_than_its_share_for_a_while() -> None:
+    pace = Pace()
+    seen = [pace.uses_much]
+    now_s = 1.0
+    for _ in range(20):
+        pace.note(1, 0.001, now_s=now_s)
+        now_s += 0.1
+    seen.append(pace.uses_much)
+    for took_s, later_s in ((1.0, 0.0), (0.0, 0.4), (0.0, 0.6)):
+        pace.note(1, took_s, now_s=now_s + later_s)
+        seen.append(pace.uses_much)
+    assert seen == [True, False, True, True, False]

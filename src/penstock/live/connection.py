@@ -183,6 +183,11 @@ class Connection(asyncio.Protocol):
 
     # What the node calls.
 
+    @property
+    def uses_much(self) -> bool:
+        """Whether it has used so much time lately that the others are first; whoever is not known is behind them."""
+        return not self._is_known or self._pace.uses_much
+
     def know(self) -> None:
         """The peer has proved who it is."""
         self._is_known = True
@@ -204,7 +209,8 @@ class Connection(asyncio.Protocol):
             found = self._arrivals.take(pace.weight_max)
             if found.frames:
                 owner.counters.frames_in += len(found.frames)
-                pace.note(found.weight, owner.turns.timed(partial(owner.on_frames, self, found.frames)))
+                took_s = owner.turns.timed(partial(owner.on_frames, self, found.frames))
+                pace.note(found.weight, took_s, now_s=owner.turns.now_s)
             if found.problem and not self.is_closing:
                 self.refuse("protocol", found.problem)
                 owner.on_broken(self, found.problem)

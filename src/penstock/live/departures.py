@@ -37,6 +37,11 @@ class Departures:
         """By which turns know it."""
         return _NUMBER
 
+    @property
+    def uses_much(self) -> bool:
+        """Nobody waits for it."""
+        return True
+
     def flush(self) -> None:
         """Nothing of it has to be sent."""
 

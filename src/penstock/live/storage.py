@@ -132,6 +132,11 @@ class Storage:
         """By which turns know it: below those of all connections."""
         return 0
 
+    @property
+    def uses_much(self) -> bool:
+        """Everybody waits for it."""
+        return False
+
     def flush(self) -> None:
         """Nothing of it has to be sent."""
 
@@ -140,7 +145,7 @@ class Storage:
         while self._told < self._durable:
             number = self._durable if to_the_end else min(self._durable, self._told + self._pace.weight_max)
             took_s = self._turns.timed(partial(self._tell_committed, number))
-            self._pace.note(number - self._told, took_s)
+            self._pace.note(number - self._told, took_s, now_s=self._turns.now_s)
             self._told = number
             if self._told < self._durable and self._turns.is_spent:
                 self._turns.put_off(self)

@@ -3,7 +3,9 @@
 A turn is one round of the event loop. Frames that arrive together are handled in slices, and a slice is as large as
 fits the budget of a turn by what the connection's frames cost lately. When the budget is spent, what is left waits for
 later turns, and nothing more is read from its connection: so the others are heard in between, whatever one peer sends.
-Connections that wait take their turns in the order in which they began to wait. The clock is read twice per slice.
+Connections that wait take their turns in the order in which they began to wait, but those that have used much time
+lately are behind all others: only the first of them has a slice in any case. So whoever uses little is served next to
+any number of connections that use all they can get. The clock is read twice per slice.
 """
 
 from __future__ import annotations
@@ -21,8 +23,12 @@ _SLICE_MAX: Final = 2_048
 """Weight of a slice, however cheap frames were lately: they may become dear."""
 _UNIT_START_S: Final = 100e-6
 """What a message is taken to cost before anything is known: whoever has just come may bring what is dear."""
-_LIGHT_S: Final = TURN_S / 5
+_LIGHT_S: Final = 0.002
 """A connection whose slices take no longer is heard at once, also when a turn is spent."""
+_SHARE: Final = 0.1
+"""The share of a processor that a connection may use without having to wait for others that use less."""
+_DEBT_S_MAX: Final = 0.05
+"""Time that a connection may have used above its share before that counts."""
 
 
 class Worker(Protocol):
@@ -31,6 +37,10 @@ class Worker(Protocol):
     @property
     def number(self) -> int:
         """By which it is known."""
+
+    @property
+    def uses_much(self) -> bool:
+        """Whether it has used so much time lately that the others are first."""
 
     def flush(self) -> None:
         """Write what waits to be sent."""
@@ -42,10 +52,13 @@ class Worker(Protocol):
 class Pace:
     """What the frames of one connection cost, by which the next slice is measured."""
 
-    __slots__ = ("_unit_s", "is_heavy")
+    __slots__ = ("_debt_s", "_noted_s", "_unit_s", "is_heavy")
 
     def __init__(self) -> None:
         self._unit_s = _UNIT_START_S
+        # Whoever has just come is behind all that are here already.
+        self._debt_s = _DEBT_S_MAX
+        self._noted_s = 0.0
         self.is_heavy = True
         """Whether its last slice was no light one, or it has had none: then it has to wait where others do not."""
 
@@ -54,8 +67,17 @@ class Pace:
         """The weight of the next slice; at least one."""
         return max(1, min(_SLICE_MAX, int(TURN_S / self._unit_s)))
 
-    def note(self, weight: int, took_s: float) -> None:
+    @property
+    def uses_much(self) -> bool:
+        """Whether it has used more than its share lately."""
+        return self._debt_s >= _DEBT_S_MAX
+
+    def note(self, weight: int, took_s: float, *, now_s: float) -> None:
         """A slice was handled."""
+        paid_s = _SHARE * (now_s - self._noted_s) if self._noted_s else 0.0
+        self._noted_s = now_s
+        # Twice the limit at most: whoever has used much is forgiven in a second.
+        self._debt_s = min(max(self._debt_s - paid_s, 0.0) + took_s, 2 * _DEBT_S_MAX)
         unit_s = took_s / max(1, weight)
         # Dearer at once, cheaper by and by.
         self._unit_s = max(unit_s, (self._unit_s + unit_s) / 2, 1e-9)
@@ -76,8 +98,12 @@ class Turns:
         self.woken: dict[int, Worker] = {}
         """Who has something to say at the end of this turn, by number."""
         self._behind: dict[int, Worker] = {}
+        self._behind_all: dict[int, Worker] = {}
+        """Who waits, and has used so much lately that the others are first."""
         self._ending: asyncio.Handle | None = None
         self._spent_s = 0.0
+        self.now_s = 0.0
+        """When the last slice was over."""
 
     @property
     def is_spent(self) -> bool:
@@ -87,13 +113,14 @@ class Turns:
     @property
     def behind(self) -> int:
         """How many connections wait with frames that have arrived."""
-        return len(self._behind)
+        return len(self._behind) + len(self._behind_all)
 
     def timed(self, handle: Callable[[], None]) -> float:
         """Handle a slice, and take its time from the budget; answers with the time."""
         started_s = self._clock()
         handle()
-        took_s = self._clock() - started_s
+        self.now_s = self._clock()
+        took_s = self.now_s - started_s
         self._spent_s += took_s
         return took_s
 
@@ -104,13 +131,16 @@ class Turns:
 
     def put_off(self, worker: Worker) -> None:
         """It has frames left: let it work in a later turn, behind those that wait already."""
-        self._behind[worker.number] = worker
+        if worker.number not in self._behind and worker.number not in self._behind_all:
+            waiting = self._behind_all if worker.uses_much else self._behind
+            waiting[worker.number] = worker
         self.end_later()
 
     def forget(self, worker: Worker) -> None:
         """It is gone."""
         self.woken.pop(worker.number, None)
         self._behind.pop(worker.number, None)
+        self._behind_all.pop(worker.number, None)
 
     def end_later(self) -> None:
         """Let this turn have an end."""
@@ -131,17 +161,25 @@ class Turns:
         # The store is first, whose number is 0: everybody waits for what it has to say.
         for number in sorted(self._behind, key=bool):
             if self.is_spent:
-                self.end_later()
                 break
-            # One of those before may have ended it.
-            waiting = self._behind.pop(number, None)
-            if waiting is None:
-                continue
-            try:
-                waiting.work()
-            except Exception as error:  # noqa: BLE001 - the same
-                self._give_up(waiting, error)
+            self._let_work(self._behind, number)
+        for place, number in enumerate(list(self._behind_all)):
+            if place and self.is_spent:
+                break
+            self._let_work(self._behind_all, number)
+        if self.behind:
+            self.end_later()
         self._on_end()
+
+    def _let_work(self, waiting: dict[int, Worker], number: int) -> None:
+        worker = waiting.pop(number, None)
+        if worker is None:
+            # One of those before has ended it.
+            return
+        try:
+            worker.work()
+        except Exception as error:  # noqa: BLE001 - the others have something to do, too
+            self._give_up(worker, error)
 
     def stop(self) -> None:
         """There will be no end of this turn, unless somebody asks again."""
