@@ -52,22 +52,29 @@ class Judge:
         if problem := self._problem_with_all(session, frame, pubend):
             return dict.fromkeys(range(len(decoded)), problem)
         problems: dict[int, str] = {}
-        allowed, known = session.rule.publish, self._known_names
-        identity, bodies = session.identity, frame.bodies
-        for place, attributes in enumerate(decoded):
-            body = bodies[place]
-            is_own = body.startswith(identity) and body[_IDENTITY_BYTES:_TIME_END] <= _TIME_LAST
-            if not is_own and (problem := _problem_with_id(session, body[:_TIME_END])):
-                problems[place] = problem
+        are_known = self._known_names.issuperset
+        may_all = session.rule.publish is EVERYTHING
+        # Between these two are the identifiers that begin as this publisher's do, and have a time that is a date.
+        first = session.identity
+        last = session.identity + _TIME_LAST
+        for place, (body, attributes) in enumerate(zip(frame.bodies, decoded, strict=True)):
+            if may_all and first <= body[:_TIME_END] <= last and are_known(attributes):
                 continue
-            for name in attributes:
-                if name not in known and (problem := self._problem_with_name(name)):
-                    problems[place] = problem
-                    break
-            else:
-                if allowed is not None and allowed is not EVERYTHING and not allowed.matches(attributes):
-                    problems[place] = f"client {session.client} may not publish this; it may publish: {allowed}"
+            if problem := self._problem_with(session, body[:_TIME_END], attributes):
+                problems[place] = problem
         return problems
+
+    def _problem_with(self, session: Session, head: bytes, attributes: dict[str, AttributeValue]) -> str:
+        is_own = session.identity <= head <= session.identity + _TIME_LAST
+        if not is_own and (problem := _problem_with_id(session, head)):
+            return problem
+        for name in attributes:
+            if name not in self._known_names and (problem := self._problem_with_name(name)):
+                return problem
+        allowed = session.rule.publish
+        if allowed is not None and allowed is not EVERYTHING and not allowed.matches(attributes):
+            return f"client {session.client} may not publish this; it may publish: {allowed}"
+        return ""
 
     def _problem_with_all(self, session: Session, frame: Publish, pubend: str | None) -> str:
         if pubend is None:

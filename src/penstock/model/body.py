@@ -29,6 +29,9 @@ __all__ = ["MalformedBodyError", "decode_attributes", "decode_id", "decode_messa
 
 _HEAD: Final = MESSAGE_ID_BYTES + 4
 _LENGTH: Final = struct.Struct(">I")
+_unpack_length: Final = _LENGTH.unpack_from
+_SMALL: Final = min(ATTRIBUTES_BYTES_MAX, PAYLOAD_BYTES_MAX)
+"""A body of no more bytes has neither too large attributes nor too large a payload."""
 _encode: Final = msgspec.msgpack.Encoder().encode
 # Names are not constrained here: it would cost the decoder its cache of keys, and more than double the time. Brokers
 # check names when a message enters the overlay.
@@ -61,16 +64,7 @@ def encode_body(message_id: MessageId, message: Message) -> bytes:
 
 def decode_attributes(body: bytes) -> dict[str, AttributeValue]:
     """The attributes, which is all that brokers need; raises ``MalformedBodyError``."""
-    try:
-        (length,) = _LENGTH.unpack_from(body, MESSAGE_ID_BYTES)
-        if length >= len(body) - _HEAD:
-            raise MalformedBodyError(f"attributes of {length} bytes do not fit a body of {len(body)}")
-        attributes = _decode(memoryview(body)[_HEAD : _HEAD + length])
-    except (struct.error, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MalformedBodyError(f"body of {len(body)} bytes has no attributes: {plainly(error)}") from None
-    if len(attributes) > ATTRIBUTES_MAX:
-        raise MalformedBodyError(f"{len(attributes)} attributes are over the limit of {ATTRIBUTES_MAX}")
-    return attributes
+    return _split(body)[0]
 
 
 def take_in(body: bytes) -> dict[str, AttributeValue]:
@@ -79,9 +73,32 @@ def take_in(body: bytes) -> dict[str, AttributeValue]:
     What is let in is kept, and read by everybody: a message that readers cannot take apart would end each of them at
     the same place, again and again.
     """
-    attributes = decode_attributes(body)
-    (length,) = _LENGTH.unpack_from(body, MESSAGE_ID_BYTES)
-    start = _HEAD + length + 1
+    attributes, end = _split(body)
+    # Nearly all messages are small and have no content type: little has to be looked at for them.
+    if body[end] or len(body) > _SMALL:
+        _check_rest(body, end + 1)
+    return attributes
+
+
+def _split(body: bytes) -> tuple[dict[str, AttributeValue], int]:
+    """The attributes, and where they end; something follows."""
+    try:
+        (length,) = _unpack_length(body, MESSAGE_ID_BYTES)
+        end = _HEAD + length
+        if end >= len(body):
+            raise MalformedBodyError(f"attributes of {length} bytes do not fit a body of {len(body)}")
+        # A copy of a few bytes costs less than a view of them.
+        attributes = _decode(body[_HEAD:end])
+    except (struct.error, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedBodyError(f"body of {len(body)} bytes has no attributes: {plainly(error)}") from None
+    if len(attributes) > ATTRIBUTES_MAX:
+        raise MalformedBodyError(f"{len(attributes)} attributes are over the limit of {ATTRIBUTES_MAX}")
+    return attributes, end
+
+
+def _check_rest(body: bytes, start: int) -> None:
+    """What a small message without a content type cannot have: too much of anything."""
+    length = start - _HEAD - 1
     end = start + body[start - 1]
     if length > ATTRIBUTES_BYTES_MAX:
         raise MalformedBodyError(f"attributes of {length:,} bytes are over the limit of {ATTRIBUTES_BYTES_MAX:,}")
@@ -89,7 +106,6 @@ def take_in(body: bytes) -> dict[str, AttributeValue]:
         raise MalformedBodyError(f"a payload of {len(body) - end:,} bytes is over the limit of {PAYLOAD_BYTES_MAX:,}")
     if end > start:
         _check_content_type(body[start:end], end - start)
-    return attributes
 
 
 def _check_content_type(content_type: bytes, length: int) -> None:
