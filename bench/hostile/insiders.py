@@ -83,14 +83,30 @@ async def rogue_knowledge(stage: Stage) -> Told:
         f.MechanismMessage("balancing", b"\x00" * 100),
         f.MechanismMessage("m" * 100_000, b""),
     )
-    for frame in rogue:
+    for frames in (*((frame,) for frame in rogue), _large_filter()):
         peer = await Peer.link(stage.port, _LINK_SECRET)
-        peer.send(frame)
+        peer.send(*frames)
         await peer.ended(0.7)
         words.append(peer.last_words())
         await peer.close()
     ended = sum(each != "still connected" for each in words)
     return Told(f"{len(words)} falsehoods as a neighbour, {ended} cost the link")
+
+
+def _large_filter() -> tuple[f.Frame, ...]:
+    """A filter of 50,000 selectors in parts of the size that is allowed."""
+    parts = 50
+    return tuple(
+        f.FilterUpdate(
+            part + 1,
+            "b2",
+            2,
+            1 if part == parts - 1 else part + 1 - parts,
+            -1,
+            tuple(f"y = {part * 1_000 + n}" for n in range(1_000)),
+        )
+        for part in range(parts)
+    )
 
 
 async def escaped_name(stage: Stage) -> Told:
