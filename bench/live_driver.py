@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from bench.live_load import STAMP, Expected, Load
-from penstock.broker.codec import FrameReader, encode_frame
-from penstock.broker.frames import (
+from penstock.protocol.codec import FrameReader, encode_frame
+from penstock.protocol.frames import (
     PROTOCOL_VERSION,
     Goodbye,
     Hello,

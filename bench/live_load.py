@@ -14,12 +14,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from penstock.broker.codec import encode_frame
-from penstock.broker.frames import Publish
 from penstock.matching import MatchIndex
 from penstock.model import Message, MessageId
 from penstock.model.body import encode_body
 from penstock.model.values import AttributeValue
+from penstock.protocol.codec import encode_frame
+from penstock.protocol.frames import Publish
 from penstock.selectors import Selector
 
 __all__ = ["PAYLOAD_BYTES", "STAMP", "Expected", "Load", "expected_of"]

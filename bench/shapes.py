@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import inspect
 
-from penstock.broker import frames as f
+from penstock.protocol import frames as f
 
 __all__ = ["BIG", "HOSTS", "KINDS", "PUBENDS", "SELECTORS", "STARTED_MS", "any_frame", "any_tick"]
 

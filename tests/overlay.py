@@ -13,14 +13,14 @@ from typing import Any
 
 from penstock.balancing.metrics import HostFigures
 from penstock.broker import Broker, BrokerSettings, Close, Mechanism, Record
-from penstock.broker import frames as f
-from penstock.broker.codec import FrameReader, encode_frame
 from penstock.broker.effects import Commit, Effect, Operate, ReadKept, ReadLog
 from penstock.broker.outbox import CONTROL_FRAME_BYTES
 from penstock.model.body import decode_attributes, encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageIdSource
 from penstock.model.values import AttributeValue
+from penstock.protocol import frames as f
+from penstock.protocol.codec import FrameReader, encode_frame
 from penstock.sim.disk import Disk
 
 WOKEN_MAX = 1_000

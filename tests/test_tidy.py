@@ -21,7 +21,7 @@ PACKAGE = ROOT / "src" / "penstock"
 TESTS = ROOT / "tests"
 
 PROTOCOL_ROOMS = (
-    *("model", "selectors", "matching", "streams", "congestion"),
+    *("model", "protocol", "selectors", "matching", "streams", "congestion"),
     *("balancing", "tracking", "ajil", "token", "broker"),
 )
 OUTSIDE_WORLD = (

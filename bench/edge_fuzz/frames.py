@@ -19,9 +19,9 @@ from bench.edge_fuzz.oracle import Findings, kind_of
 from bench.edge_fuzz.plausible import Client, Neighbour, Plausible
 from bench.edge_fuzz.rig import Rig
 from bench.frames import Hostile
-from penstock.broker import frames as f
-from penstock.broker.codec import FrameReader, encode_frame
-from penstock.broker.errors import ProtocolError
+from penstock.protocol import frames as f
+from penstock.protocol.codec import FrameReader, encode_frame
+from penstock.protocol.errors import ProtocolError
 
 __all__ = ["FRAMES_PER_SEED", "Step", "frames_inside", "throw"]
 

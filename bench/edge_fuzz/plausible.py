@@ -6,11 +6,11 @@ from random import Random
 from typing import Any, Final
 
 from bench.shapes import PUBENDS, STARTED_MS, any_frame, any_tick
-from penstock.broker import frames as f
-from penstock.broker.codec import encode_frame
 from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
+from penstock.protocol import frames as f
+from penstock.protocol.codec import encode_frame
 
 __all__ = ["OVERLAY", "Client", "Neighbour", "Plausible"]
 

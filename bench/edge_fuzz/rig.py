@@ -15,13 +15,13 @@ from bench.edge_fuzz.oracle import check_words, turn
 from bench.edge_fuzz.plausible import OVERLAY
 from bench.fuzzing import Fault
 from bench.shapes import STARTED_MS
-from penstock.broker import frames as f
 from penstock.broker.broker import Broker
-from penstock.broker.codec import FRAME_BYTES_MAX, FrameReader, encode_frame
 from penstock.broker.durable import Append, KeepRecord, Trim
 from penstock.broker.effects import Close, Commit, Effect, Operate, ReadKept, ReadLog, Record
-from penstock.broker.errors import ProtocolError
 from penstock.broker.settings import BrokerSettings
+from penstock.protocol import frames as f
+from penstock.protocol.codec import FRAME_BYTES_MAX, FrameReader, encode_frame
+from penstock.protocol.errors import ProtocolError
 
 __all__ = ["Rig"]
 

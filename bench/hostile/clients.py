@@ -7,8 +7,8 @@ import time
 
 from bench.hostile.stage import Stage, Told
 from bench.hostile.wire import Peer, raw_publish
-from penstock.broker import frames as f
 from penstock.model.message_id import MessageIdSource
+from penstock.protocol import frames as f
 
 __all__ = [
     "costly_patterns",

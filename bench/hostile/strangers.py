@@ -9,8 +9,8 @@ from typing import Final
 
 from bench.hostile.stage import Stage, Told
 from bench.hostile.wire import Peer, Rejected, head
-from penstock.broker import frames as f
-from penstock.broker.codec import encode_frame
+from penstock.protocol import frames as f
+from penstock.protocol.codec import encode_frame
 
 __all__ = [
     "claimed_name",

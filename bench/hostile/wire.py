@@ -14,11 +14,11 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 from bench.hostile.arena import OVERLAY
-from penstock.broker import frames as f
-from penstock.broker.codec import FrameReader, encode_frame
 from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageIdSource
+from penstock.protocol import frames as f
+from penstock.protocol.codec import FrameReader, encode_frame
 
 __all__ = ["Peer", "Rejected", "body", "head", "raw_publish"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from overlay import chain
 from penstock.broker import BrokerSettings
-from penstock.broker import frames as f
 from penstock.broker.accounts import Account, Accounts
+from penstock.protocol import frames as f
 
 
 def test_connections_are_counted_by_name() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from overlay import chain
-from penstock.broker import frames as f
+from penstock.protocol import frames as f
 
 
 def test_a_hello_of_no_known_role_is_refused() -> None:

@@ -11,8 +11,8 @@ from penstock.balancing.metrics import HostFigures
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.states import State
 from penstock.broker import BrokerSettings
-from penstock.broker import frames as f
 from penstock.broker.balancing import Balancing
+from penstock.protocol import frames as f
 from penstock.selectors import Selector
 
 EDGES = ("e1", "e2")

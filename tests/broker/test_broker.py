@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from overlay import Overlay, chain, ring
 from penstock.broker import BrokerSettings, Record
-from penstock.broker import frames as f
 from penstock.broker.mechanism import Answer, PublishSystem, Tell
 from penstock.model.body import decode_attributes
 from penstock.model.message import Message
 from penstock.model.values import Attributes
+from penstock.protocol import frames as f
 from penstock.selectors import Selector
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from overlay import Overlay, TestClient, chain, ring
 from penstock.broker import BrokerSettings
-from penstock.broker import frames as f
+from penstock.protocol import frames as f
 
 PATIENT_MS = 1_000_000
 

@@ -9,10 +9,10 @@ import pytest
 
 from overlay import Overlay, TestClient, chain
 from penstock.broker import BrokerSettings
-from penstock.broker import frames as f
-from penstock.broker.codec import encode_frame
-from penstock.broker.stream_frames import CongestionAlert, CongestionQuery
 from penstock.congestion import CongestionSettings
+from penstock.protocol import frames as f
+from penstock.protocol.codec import encode_frame
+from penstock.protocol.stream_frames import CongestionAlert, CongestionQuery
 
 PUBEND = "pb.a"
 TREE = {"pb": ("ib",), "ib": ("pb", "s1", "s2"), "s1": ("ib",), "s2": ("ib",)}

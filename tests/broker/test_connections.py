@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from penstock.broker import Close, Record, Wake
 from penstock.broker.connections import Connections
-from penstock.broker.frames import Deliver, Goodbye, Heartbeat, Hello
 from penstock.broker.peers import PeerKind
 from penstock.broker.settings import BrokerSettings
+from penstock.protocol.frames import Deliver, Goodbye, Heartbeat, Hello
 
 
 def connections(**settings: int) -> Connections:

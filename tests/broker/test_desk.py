@@ -4,10 +4,10 @@ import pytest
 
 from overlay import Overlay, TestClient, chain
 from penstock.broker import Access, BrokerSettings, Rule
-from penstock.broker import frames as f
 from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
+from penstock.protocol import frames as f
 from penstock.selectors import Selector
 
 GUARDED = Access(

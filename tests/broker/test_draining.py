@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from overlay import Overlay, TestClient, star
-from penstock.broker import frames as f
 from penstock.broker.draining import Target
 from penstock.broker.operating import Drain
 from penstock.model.errors import MisuseError
+from penstock.protocol import frames as f
 
 TO = (Target("sb2", "at-sb2", 3), Target("sb3", "at-sb3", 1))
 

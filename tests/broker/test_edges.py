@@ -6,10 +6,10 @@ import pytest
 
 from overlay import Overlay, TestClient, chain
 from penstock.broker import BrokerSettings, carrier, edges
-from penstock.broker import frames as f
 from penstock.broker.edge import CatchUp, Edge
 from penstock.broker.edges import Edges
 from penstock.model.tick import tick_at
+from penstock.protocol import frames as f
 from penstock.selectors.effort import TURN_EFFORT_MAX
 
 PATIENT_MS = 1_000_000

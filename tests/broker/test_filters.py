@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.broker.codec import FRAME_BYTES_MAX, FrameReader, encode_frame
-from penstock.broker.errors import ProtocolError
 from penstock.broker.filters import Filters, HostChange
-from penstock.broker.frames import FilterUpdate
 from penstock.broker.peers import LinkSequence
 from penstock.matching.index import LINKS_MAX
 from penstock.model.values import AttributeValue
+from penstock.protocol.codec import FRAME_BYTES_MAX, FrameReader, encode_frame
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import FilterUpdate
 from penstock.selectors import Selector, ast
 from penstock.selectors.evaluate import compile_condition
 from strategies import conditions, conjunctions, messages, tries

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from overlay import chain
-from penstock.broker import frames as f
 from penstock.broker.connections import Connections
 from penstock.broker.durable import RecoveredPubend, Trim
 from penstock.broker.effects import Record
@@ -14,6 +13,7 @@ from penstock.broker.pubend_log import PubendLog
 from penstock.broker.register import Register
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import tick_at
+from penstock.protocol import frames as f
 
 NOW_MS = 1_000_000
 GRACE_MS = 10_000

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.broker.frames import Publish
 from penstock.broker.gate import Gate, Held
 from penstock.broker.peers import Batch
 from penstock.congestion import CongestionSettings, PubendControl, Uca
 from penstock.model.tick import tick_at
 from penstock.model.values import AttributeValue
+from penstock.protocol.frames import Publish
 
 SETTINGS = CongestionSettings.paper(burst_ms=1)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from overlay import Overlay, TestClient, chain
 from penstock.broker import BrokerSettings
-from penstock.broker import frames as f
 from penstock.broker.effects import Commit, ReadLog
 from penstock.model.tick import TickRange
 from penstock.model.values import AttributeValue
+from penstock.protocol import frames as f
 
 PATIENT_MS = 1_000_000
 

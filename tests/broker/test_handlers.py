@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import Heartbeat
 from penstock.broker.handlers import only
 from penstock.broker.outbox import Outbox
 from penstock.broker.peers import Peer, PeerKind
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import Heartbeat
 
 
 def peer(kind: PeerKind) -> Peer:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from penstock.broker.frames import KnowledgeKind
 from penstock.broker.heard import Heard
 from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
+from penstock.protocol.frames import KnowledgeKind
 
 BODIES = [encode_body(MessageId(1, 2, 3, number), Message({"number": number})) for number in range(3)]
 

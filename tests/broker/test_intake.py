@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from overlay import Overlay, TestClient, chain
 from penstock.broker import BrokerSettings
-from penstock.broker import frames as f
 from penstock.broker.access import Access, Rule
 from penstock.broker.durable import Append
 from penstock.broker.effects import Commit
@@ -14,6 +13,7 @@ from penstock.model.body import decode_attributes, encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId, MessageIdSource
 from penstock.model.values import AttributeValue
+from penstock.protocol import frames as f
 from penstock.selectors.selector import Selector
 
 

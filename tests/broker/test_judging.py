@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.broker.frames import Publish
 from penstock.broker.judging import Part, parts
+from penstock.protocol.frames import Publish
 
 
 def cut(count: int, problems: dict[int, str]) -> list[tuple[int, list[bytes], str]]:

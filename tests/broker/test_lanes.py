@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from penstock.broker.frames import KnowledgeKind, KnowledgeMessage
 from penstock.broker.lanes import NOBODY, Lane, Narrowed, Versions, heard_versions
+from penstock.protocol.frames import KnowledgeKind, KnowledgeMessage
 from strategies import tries
 
 OLD: Versions = {"sb": (1, 1), "tb": (1, 1)}

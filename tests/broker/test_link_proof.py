@@ -8,10 +8,10 @@ import pytest
 
 from overlay import Overlay, chain
 from penstock.broker import BrokerSettings
-from penstock.broker import frames as f
 from penstock.broker.link_proof import challenge_for, is_proof, proof_of
 from penstock.broker.outbox import Outbox
 from penstock.broker.peers import Peer
+from penstock.protocol import frames as f
 
 KEY = "a long random word"
 PB = BrokerSettings("pb", neighbours=("sb",), link_credential=KEY)

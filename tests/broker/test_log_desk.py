@@ -6,9 +6,9 @@ import pytest
 
 from overlay import Overlay, TestClient, chain, star
 from penstock.broker import Access, BrokerSettings, Rule
-from penstock.broker import frames as f
 from penstock.broker.log_desk import LogDesk
 from penstock.model.body import decode_attributes
+from penstock.protocol import frames as f
 from penstock.selectors import Selector
 
 PUBEND = "pb.a"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from penstock.broker.effects import ReadLog
-from penstock.broker.frames import LATEST, LogAnswer, LogRequest, LogSpan
 from penstock.broker.log_serving import READ_BYTES_MAX, LogServing
 from penstock.broker.pubend_log import PubendLog
 from penstock.broker.settings import BrokerSettings
@@ -13,6 +12,7 @@ from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageIdSource
 from penstock.model.tick import TICK_MAX, Tick, TickRange
+from penstock.protocol.frames import LATEST, LogAnswer, LogRequest, LogSpan
 from penstock.selectors.effort import TURN_EFFORT_MAX
 
 IDS = MessageIdSource(publisher=1, broker=1)

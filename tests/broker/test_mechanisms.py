@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from overlay import Overlay
 from penstock.broker import BrokerSettings, Mechanism
-from penstock.broker import frames as f
 from penstock.broker.mechanism import Answer, Select
 from penstock.model.values import Attributes
+from penstock.protocol import frames as f
 from penstock.selectors import Selector
 
 

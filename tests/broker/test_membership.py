@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from overlay import Overlay, TestClient
 from penstock.broker import Access, BrokerSettings, Rule, SettingsError
-from penstock.broker import frames as f
 from penstock.broker.membership import CHANGEABLE, needs_restart
+from penstock.protocol import frames as f
 from penstock.selectors.selector import Selector
 
 PATIENT_MS = 10_000_000

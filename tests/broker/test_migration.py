@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from overlay import Overlay, TestClient, chain, star
-from penstock.broker import frames as f
 from penstock.model.errors import MisuseError
+from penstock.protocol import frames as f
 
 
 class Notes:

@@ -4,10 +4,10 @@ import pytest
 
 from overlay import Overlay, chain, ring
 from penstock.broker import BrokerSettings
-from penstock.broker import frames as f
 from penstock.broker.access import Access
 from penstock.broker.effects import Hold, Resume
 from penstock.broker.peers import Peer
+from penstock.protocol import frames as f
 
 
 @pytest.mark.parametrize(

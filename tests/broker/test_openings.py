@@ -6,7 +6,7 @@ import pytest
 
 from penstock.broker.edge import HostSubscription
 from penstock.broker.openings import Claims, Openings
-from penstock.broker.stream_frames import LATEST, StreamForget, StreamForgotten, StreamOpen, StreamOpened
+from penstock.protocol.stream_frames import LATEST, StreamForget, StreamForgotten, StreamOpen, StreamOpened
 
 NOW_MS = 1_000_000
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.broker.frames import Deliver, Frame, Heartbeat
 from penstock.broker.outbox import CONTROL_FRAME_BYTES, Outbox
+from penstock.protocol.frames import Deliver, Frame, Heartbeat
 from strategies import tries
 
 PLENTY = 1_000_000

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.broker.errors import ProtocolError
 from penstock.broker.filters import HostChange
-from penstock.broker.frames import FilterUpdate
 from penstock.broker.outbox import Outbox
 from penstock.broker.peers import LinkSequence, Peer, PeerKind
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import FilterUpdate
 
 
 def change(added: int = 1, removed: int = 0, version: int = 1, host: str = "h") -> HostChange:

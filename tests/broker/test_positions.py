@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from overlay import Overlay, TestClient, chain
-from penstock.broker import frames as f
+from penstock.protocol import frames as f
 
 PATIENT_MS = 1_000_000
 GRACE_MS = 10_000

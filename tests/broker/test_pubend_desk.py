@@ -8,12 +8,13 @@ from overlay import Overlay
 from penstock.broker.access import Access
 from penstock.broker.commits import Commits
 from penstock.broker.durable import RecoveredPubend, SetValue
-from penstock.broker.frames import ControlFrame, Missing
 from penstock.broker.pubend_desk import PubendDesk
 from penstock.broker.pubend_log import PubendLog
 from penstock.broker.register import Named
 from penstock.broker.settings import BrokerSettings
-from penstock.broker.stream_frames import (
+from penstock.model.tick import tick_at
+from penstock.protocol.frames import ControlFrame, Missing
+from penstock.protocol.stream_frames import (
     LATEST,
     StreamForget,
     StreamForgotten,
@@ -21,7 +22,6 @@ from penstock.broker.stream_frames import (
     StreamOpened,
     StreamTaken,
 )
-from penstock.model.tick import tick_at
 
 WORD = "token"
 NOW_MS = 1_000_000

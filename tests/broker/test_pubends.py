@@ -7,9 +7,9 @@ from collections import Counter
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from penstock.broker.data_frames import is_guaranteed_number
 from penstock.broker.pubends import Pubends
 from penstock.model.tick import tick_at
+from penstock.protocol.data_frames import is_guaranteed_number
 from strategies import tries
 
 

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 from overlay import chain, ring
-from penstock.broker import frames as f
 from penstock.broker.effects import Close
 from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
 from penstock.model.values import AttributeValue
+from penstock.protocol import frames as f
 
 
 def body(number: int) -> bytes:

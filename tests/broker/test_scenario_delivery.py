@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from overlay import Overlay, TestClient, chain, ring
-from penstock.broker import frames as f
 from penstock.model.body import decode_attributes
 from penstock.model.values import AttributeValue
+from penstock.protocol import frames as f
 
 PATIENT_MS = 10_000_000
 """Nobody is taken for dead: the clients here say nothing of themselves."""

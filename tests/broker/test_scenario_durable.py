@@ -6,7 +6,7 @@ import pytest
 
 from overlay import Overlay, TestClient, chain, star
 from penstock.broker import Access, Rule
-from penstock.broker import frames as f
+from penstock.protocol import frames as f
 from penstock.selectors import Selector
 from penstock.sim.world import World
 

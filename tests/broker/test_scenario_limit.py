@@ -10,9 +10,9 @@ from overlay import Overlay, TestClient
 from penstock.ajil import Aup, Entry, Report, encode
 from penstock.ajil.settings import LimitSettings
 from penstock.broker import BrokerSettings
-from penstock.broker import frames as f
 from penstock.model.body import encode_body
 from penstock.model.message import Message
+from penstock.protocol import frames as f
 
 AUP = Aup(
     limit_bytes_s=20_000,

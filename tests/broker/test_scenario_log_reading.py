@@ -15,12 +15,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from overlay import Overlay, TestClient, chain, ring
-from penstock.broker import frames as f
 from penstock.broker.durable import Trim
 from penstock.model.body import decode_attributes, encode_body
 from penstock.model.message import Message
 from penstock.model.tick import Tick
 from penstock.model.values import AttributeValue
+from penstock.protocol import frames as f
 from penstock.tracking.settings import TrackingSettings
 
 PUBEND = "pb.a"

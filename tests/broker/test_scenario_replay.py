@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from overlay import Overlay, TestClient, chain, star
-from penstock.broker import frames as f
 from penstock.model.tick import tick_at
+from penstock.protocol import frames as f
 
 PATIENT_MS = 1_000_000_000
 HOUR_MS = 3_600_000

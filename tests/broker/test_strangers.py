@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.broker.errors import ProtocolError
 from penstock.broker.outbox import Outbox
 from penstock.broker.peers import Farewell, Peer, PeerKind
 from penstock.broker.settings import BrokerSettings
@@ -16,6 +15,7 @@ from penstock.broker.strangers import (
     Strangers,
     source_of,
 )
+from penstock.protocol.errors import ProtocolError
 
 NO = "authentication failed"
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from overlay import Overlay, TestClient, star
-from penstock.broker import frames as f
+from penstock.protocol import frames as f
 
 PATIENT_MS = 1_000_000_000
 TAKEN = "durable subscription 'D' was taken over or forgotten"

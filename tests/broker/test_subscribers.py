@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.broker.codec import encode_frame
-from penstock.broker.frames import Deliver
 from penstock.broker.subscribers import Subscribers
 from penstock.model.values import AttributeValue
+from penstock.protocol.codec import encode_frame
+from penstock.protocol.frames import Deliver
 from penstock.selectors import Selector, ast
 from penstock.selectors.evaluate import compile_condition
 from strategies import conditions, conjunctions, messages, tries

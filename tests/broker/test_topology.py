@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.broker.codec import FrameReader, encode_frame
-from penstock.broker.frames import LinkState
 from penstock.broker.topology import BROKERS_MAX, Topology
+from penstock.protocol.codec import FrameReader, encode_frame
+from penstock.protocol.frames import LinkState
 from strategies import tries
 
 NAMES = ("a", "b", "c", "d")

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from overlay import Overlay, TestClient, chain
-from penstock.broker import frames as f
 from penstock.broker import trace_desk
 from penstock.broker.trace_desk import _HOPS_MAX, _QUESTION_MS, TraceDesk, trace_json
 from penstock.client.tracing import read_trace
 from penstock.model.message_id import MessageId
+from penstock.protocol import frames as f
 from penstock.tracking.answers import BrokerAnswer, Trace, Verdict
 
 NUMBERS = count(1)

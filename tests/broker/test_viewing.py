@@ -10,8 +10,8 @@ import pytest
 
 from overlay import Overlay, TestClient
 from penstock.broker import Access, BrokerSettings, Rule
-from penstock.broker import frames as f
 from penstock.broker.operating import Pin
+from penstock.protocol import frames as f
 
 WORD = "token"
 RULES = (Rule("boss", status=True), Rule("team-%", durable="team/%"), Rule("%", publish=None))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from overlay import Overlay, chain
-from penstock.broker import frames as f
 from penstock.broker.ways import Ways
+from penstock.protocol import frames as f
 
 UP = f.LogRequest("pb.a", "sb", 1, 0, 9)
 DOWN = f.LogSpan("pb.a", "sb", 1, 0, 9)

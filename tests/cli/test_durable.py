@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from client.scripted import ScriptedBroker, broker_in_a_thread
-from penstock.broker.frames import Forget, Forgotten, Frame, Refused
 from penstock.cli.app import app
+from penstock.protocol.frames import Forget, Forgotten, Frame, Refused
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from client.scripted import ScriptedBroker, broker_in_a_thread
 from commands import Commands
-from penstock.broker.frames import Frame, Heartbeat, HeldBack, Publish, PublishAck, Refused
 from penstock.cli.app import app
 from penstock.model import MessageId
+from penstock.protocol.frames import Frame, Heartbeat, HeldBack, Publish, PublishAck, Refused
 
 
 def published(brokers: Commands) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from penstock.broker.codec import encode_frame
-from penstock.broker.frames import PROTOCOL_VERSION, Deliver, Frame, Horizons, Migrate, PubendNames, Subscribed, Welcome
 from penstock.client.changes import Changes
 from penstock.client.inbox import Inbox
 from penstock.client.newcomer import Newcomer
@@ -13,6 +11,17 @@ from penstock.client.wanted import wanted
 from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
+from penstock.protocol.codec import encode_frame
+from penstock.protocol.frames import (
+    PROTOCOL_VERSION,
+    Deliver,
+    Frame,
+    Horizons,
+    Migrate,
+    PubendNames,
+    Subscribed,
+    Welcome,
+)
 
 ORDER = Migrate(7, 1, "new", "penstock://127.0.0.1:1")
 

@@ -10,8 +10,12 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
-from penstock.broker.codec import FrameReader, encode_frame
-from penstock.broker.frames import (
+from penstock.client.settings import ClientSettings
+from penstock.model.body import encode_body
+from penstock.model.message import Message
+from penstock.model.message_id import MessageId
+from penstock.protocol.codec import FrameReader, encode_frame
+from penstock.protocol.frames import (
     PROTOCOL_VERSION,
     Deliver,
     Frame,
@@ -28,10 +32,6 @@ from penstock.broker.frames import (
     Unsubscribed,
     Welcome,
 )
-from penstock.client.settings import ClientSettings
-from penstock.model.body import encode_body
-from penstock.model.message import Message
-from penstock.model.message_id import MessageId
 
 LIMIT_S = 60.0
 QUICK = ClientSettings(backoff_first_ms=1, backoff_max_ms=20)

@@ -10,19 +10,6 @@ import pytest
 from client.scripted import LIMIT_S, QUICK, ScriptedBroker, deliver, run, until
 from live.certificates import Authority
 from penstock.broker.access import Access, Rule
-from penstock.broker.frames import (
-    Frame,
-    Goodbye,
-    LogAnswer,
-    Publish,
-    PublishAck,
-    ReadRequest,
-    Refused,
-    StatusRequest,
-    Subscribe,
-    SurveyReply,
-    SurveyRequest,
-)
 from penstock.client.client import Client, connect
 from penstock.client.errors import (
     AddressError,
@@ -39,6 +26,19 @@ from penstock.live.tls import client_context
 from penstock.model.body import decode_attributes
 from penstock.model.errors import InvalidMessageError
 from penstock.model.message import Message
+from penstock.protocol.frames import (
+    Frame,
+    Goodbye,
+    LogAnswer,
+    Publish,
+    PublishAck,
+    ReadRequest,
+    Refused,
+    StatusRequest,
+    Subscribe,
+    SurveyReply,
+    SurveyRequest,
+)
 from penstock.selectors.builder import attr
 from penstock.selectors.errors import SelectorError
 from penstock.selectors.selector import Selector

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from client.scripted import ScriptedBroker, run, until
-from penstock.broker.frames import Frame, Publish, PublishAck, Refused, RefusedAck
 from penstock.client.client import connect
 from penstock.client.errors import RefusedError
 from penstock.client.settings import ClientSettings
+from penstock.protocol.frames import Frame, Publish, PublishAck, Refused, RefusedAck
 
 
 def test_a_broker_is_asked_once_on_each_connection() -> None:

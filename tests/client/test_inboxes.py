@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from penstock.broker.frames import Acknowledge, Horizons, Subscribe
 from penstock.client.inbox import Inbox
 from penstock.client.inboxes import Inboxes, subscribe_frame
 from penstock.client.positions import LostTicks
 from penstock.client.received import BestEffortReceived, Received
 from penstock.client.settings import ClientSettings
 from penstock.client.wanted import Wanted
+from penstock.protocol.frames import Acknowledge, Horizons, Subscribe
 
 
 def numbers(*inboxes: Inbox) -> bytes:

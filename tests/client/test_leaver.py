@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from client.moving import connected, message, moving, numbers, told
-from penstock.broker.codec import encode_frame
-from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import Frame, Goodbye, PubendNames, Subscribed
 from penstock.client.inbox import Inbox
 from penstock.client.leaver import Leaver
+from penstock.protocol.codec import encode_frame
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import Frame, Goodbye, PubendNames, Subscribed
 
 
 def leaving() -> tuple[Leaver, Inbox]:

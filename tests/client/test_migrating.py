@@ -6,9 +6,9 @@ import socket
 import pytest
 
 from client.scripted import QUICK, ScriptedBroker, deliver, run, until
-from penstock.broker.frames import Goodbye, Hello, Migrate, Moved, MoveFailed, Publish, Subscribe, Subscribed
 from penstock.client.client import Client, connect
 from penstock.client.settings import ClientSettings
+from penstock.protocol.frames import Goodbye, Hello, Migrate, Moved, MoveFailed, Publish, Subscribe, Subscribed
 
 
 @pytest.fixture(autouse=True)

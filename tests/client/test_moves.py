@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from client.moving import ORDER, connected, horizon, message, moving, numbers, said, told, welcome
-from penstock.broker.frames import (
+from penstock.client.wanted import wanted
+from penstock.protocol.frames import (
     Acknowledge,
     Horizons,
     Moved,
@@ -12,7 +13,6 @@ from penstock.broker.frames import (
     Subscribe,
     Subscribed,
 )
-from penstock.client.wanted import wanted
 
 CONFIRMED = Subscribed(1, "TRUE", (), (("quotes", 10),))
 TAKEN = Refused("subscribe", 1, "durable subscription 'bill' was taken over or forgotten")

@@ -3,8 +3,10 @@ from __future__ import annotations
 import pytest
 
 from client.moving import ORDER, connected, horizon, message, moving, numbers, said, told, welcome
-from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import (
+from penstock.client.newcomer import Newcomer
+from penstock.client.wanted import wanted
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import (
     Frame,
     Goodbye,
     Heartbeat,
@@ -19,8 +21,6 @@ from penstock.broker.frames import (
     Subscribed,
     Unsubscribe,
 )
-from penstock.client.newcomer import Newcomer
-from penstock.client.wanted import wanted
 
 CONFIRMED = Subscribed(1, "TRUE", (), (("quotes", 10),))
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from client.moving import ORDER, connected, horizon, message, moving, numbers, told
-from penstock.broker.frames import PubendNames, Subscribed
 from penstock.client.inbox import Inbox
 from penstock.client.inboxes import Inboxes
 from penstock.client.newcomer import Newcomer
@@ -11,6 +10,7 @@ from penstock.client.overlap import Overlap
 from penstock.client.session import Session
 from penstock.client.settings import ClientSettings
 from penstock.client.wanted import wanted
+from penstock.protocol.frames import PubendNames, Subscribed
 
 CONFIRMED = Subscribed(1, "TRUE", (), (("quotes", 10),))
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import Publish, RefusedAck
 from penstock.client.publishing import Failure, PublishQueue
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import Publish, RefusedAck
 
 
 def queue_with(credit_bytes: int = 1_000, *, linger_ms: int = 2, batch_bytes: int = 100) -> PublishQueue:

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from penstock.broker.frames import Acknowledge
 from penstock.client.inbox import Inbox
 from penstock.client.received import Received
 from penstock.client.reporting import MESSAGES_MAX, Reporting
 from penstock.client.wanted import Wanted
+from penstock.protocol.frames import Acknowledge
 
 PAUSE_MS = 1_000
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 import pytest
 
 from client.scripted import ScriptedBroker, broker_in_a_thread, run, until
-from penstock.broker.frames import Frame, Publish, PublishAck, Refused
 from penstock.client.client import Client, connect
 from penstock.client.errors import ConnectionFailedError, RefusedError
 from penstock.client.publishing import PublishQueue
@@ -19,6 +18,7 @@ from penstock.client.sync import connect_sync
 from penstock.model.body import decode_attributes, encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
+from penstock.protocol.frames import Frame, Publish, PublishAck, Refused
 
 QUIET = ClientSettings(linger_ms=50, backoff_first_ms=1)
 

@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 
 from client.scripted import deliver
 from client.test_session import NAMES, WELCOME, feed, naming, session_up
-from penstock.broker.frames import (
+from penstock.client.inbox import Inbox, Lag
+from penstock.client.received import Received
+from penstock.client.session import Session
+from penstock.client.wanted import Wanted
+from penstock.model.tick import tick_at
+from penstock.protocol.frames import (
     Acknowledge,
     Forget,
     Forgotten,
@@ -19,11 +24,6 @@ from penstock.broker.frames import (
     Subscribed,
     Unsubscribe,
 )
-from penstock.client.inbox import Inbox, Lag
-from penstock.client.received import Received
-from penstock.client.session import Session
-from penstock.client.wanted import Wanted
-from penstock.model.tick import tick_at
 
 PAUSE_MS = 1_000
 

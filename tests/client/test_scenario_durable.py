@@ -12,18 +12,6 @@ import pytest
 
 from client.scripted import QUICK, ScriptedBroker, broker_in_a_thread, deliver, run, until
 from live.support import FAST, guaranteed
-from penstock.broker.frames import (
-    LATEST,
-    Acknowledge,
-    Forget,
-    Forgotten,
-    Frame,
-    Horizons,
-    Refused,
-    Subscribe,
-    Subscribed,
-    Unsubscribe,
-)
 from penstock.client import (
     Client,
     ClientClosedError,
@@ -40,6 +28,18 @@ from penstock.client import (
 from penstock.live.node import BrokerNode
 from penstock.model.errors import MisuseError
 from penstock.model.tick import tick_at
+from penstock.protocol.frames import (
+    LATEST,
+    Acknowledge,
+    Forget,
+    Forgotten,
+    Frame,
+    Horizons,
+    Refused,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
 
 AT_ONCE = ClientSettings(backoff_first_ms=1, backoff_max_ms=20, acknowledge_ms=0)
 TAKEN_OVER = "durable subscription 'app' was taken over or forgotten"

@@ -13,7 +13,6 @@ import pytest
 
 from client.scripted import LIMIT_S, ScriptedBroker, broker_in_a_thread, delivering, run, until
 from forked import Child, in_child
-from penstock.broker.frames import Hello, Publish
 from penstock.client.client import Client, connect
 from penstock.client.errors import ClientError, ForkedError
 from penstock.client.settings import ClientSettings
@@ -23,6 +22,7 @@ from penstock.live.node import BrokerNode
 from penstock.live.overlay import BrokerPlace, Overlay
 from penstock.model.errors import MisuseError
 from penstock.model.message_id import MessageId
+from penstock.protocol.frames import Hello, Publish
 
 CHILDREN = 3
 EACH = 100

@@ -9,7 +9,13 @@ from random import Random
 import pytest
 
 from client.scripted import QUICK, ScriptedBroker, deliver, run, until
-from penstock.broker.frames import (
+from penstock.client.client import connect
+from penstock.client.errors import ConnectionFailedError, RefusedError, WouldBlockError
+from penstock.client.positions import LostTicks
+from penstock.client.settings import ClientSettings
+from penstock.model.body import decode_attributes
+from penstock.model.errors import MisuseError
+from penstock.protocol.frames import (
     Acknowledge,
     Frame,
     HeldBack,
@@ -22,12 +28,6 @@ from penstock.broker.frames import (
     Subscribe,
     Subscribed,
 )
-from penstock.client.client import connect
-from penstock.client.errors import ConnectionFailedError, RefusedError, WouldBlockError
-from penstock.client.positions import LostTicks
-from penstock.client.settings import ClientSettings
-from penstock.model.body import decode_attributes
-from penstock.model.errors import MisuseError
 
 
 class DurableBroker(ScriptedBroker):

@@ -6,9 +6,15 @@ import pytest
 
 from client.moving import connected, message, told
 from client.scripted import body_of, deliver
-from penstock.broker.codec import encode_frame
-from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import (
+from penstock.client.positions import LostTicks
+from penstock.client.session import Changes, Session
+from penstock.client.settings import ClientSettings
+from penstock.client.wanted import Wanted
+from penstock.model.errors import LimitError
+from penstock.model.message import Message
+from penstock.protocol.codec import encode_frame
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import (
     PROTOCOL_VERSION,
     Acknowledge,
     Frame,
@@ -37,12 +43,6 @@ from penstock.broker.frames import (
     Unsubscribed,
     Welcome,
 )
-from penstock.client.positions import LostTicks
-from penstock.client.session import Changes, Session
-from penstock.client.settings import ClientSettings
-from penstock.client.wanted import Wanted
-from penstock.model.errors import LimitError
-from penstock.model.message import Message
 
 WELCOME = Welcome(PROTOCOL_VERSION, "b1", "test", 11, 2, 50_000, 1_000, 1_000)
 CREDENTIAL = "open sesame"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from penstock.broker.frames import Refused, Subscribed
 from penstock.client.changes import Changes
 from penstock.client.inboxes import Inboxes
 from penstock.client.moves import Moves
 from penstock.client.settings import ClientSettings
 from penstock.client.subscribing import Subscribing
 from penstock.client.wanted import wanted
+from penstock.protocol.frames import Refused, Subscribed
 
 
 def test_a_subscription_comes_into_force_and_is_refused_later() -> None:

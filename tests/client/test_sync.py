@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from client.scripted import LIMIT_S, ScriptedBroker, broker_in_a_thread, delivering
-from penstock.broker.frames import (
+from penstock.client.errors import ClientClosedError, ConnectionFailedError
+from penstock.client.sync import SyncClient, connect_sync
+from penstock.model.errors import MisuseError
+from penstock.model.message import Message
+from penstock.protocol.frames import (
     Frame,
     LogAnswer,
     Publish,
@@ -17,10 +21,6 @@ from penstock.broker.frames import (
     SurveyRequest,
     Unsubscribe,
 )
-from penstock.client.errors import ClientClosedError, ConnectionFailedError
-from penstock.client.sync import SyncClient, connect_sync
-from penstock.model.errors import MisuseError
-from penstock.model.message import Message
 from penstock.selectors.errors import SelectorError
 
 

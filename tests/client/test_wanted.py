@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.broker.frames import LATEST
 from penstock.client.wanted import Wanted, checked_durable, checked_start, wanted
 from penstock.model.errors import MisuseError
 from penstock.model.tick import Tick, tick_counter, tick_ms
+from penstock.protocol.frames import LATEST
 
 
 def test_without_a_word_it_begins_with_what_comes_now() -> None:

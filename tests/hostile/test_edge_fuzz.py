@@ -14,11 +14,11 @@ from bench.edge_fuzz.rig import Rig
 from bench.fuzzing import Fault
 from bench.shapes import KINDS, any_frame
 
-from penstock.broker import frames as f
 from penstock.broker.broker import Broker
-from penstock.broker.codec import FrameReader, encode_frame
 from penstock.broker.durable import Append
 from penstock.broker.effects import Commit
+from penstock.protocol import frames as f
+from penstock.protocol.codec import FrameReader, encode_frame
 from penstock.selectors import Selector
 
 HELLO = encode_frame(f.Hello(f.PROTOCOL_VERSION, "client", "mallory", "fuzz"))

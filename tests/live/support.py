@@ -11,9 +11,18 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from penstock.balancing.metrics import HostFigures
-from penstock.broker.codec import FrameReader, encode_frame
 from penstock.broker.effects import Close, Effect, Record, Wake
-from penstock.broker.frames import (
+from penstock.broker.operating import Operation
+from penstock.broker.outbox import Outbox
+from penstock.broker.settings import BrokerSettings
+from penstock.live.loop import run as run_on_loop
+from penstock.live.overlay import BrokerPlace, Overlay
+from penstock.model.body import encode_body
+from penstock.model.message import Message
+from penstock.model.message_id import MessageIdSource
+from penstock.model.tick import TickRange
+from penstock.protocol.codec import FrameReader, encode_frame
+from penstock.protocol.frames import (
     PROTOCOL_VERSION,
     Deliver,
     Frame,
@@ -25,15 +34,6 @@ from penstock.broker.frames import (
     Subscribed,
     Welcome,
 )
-from penstock.broker.operating import Operation
-from penstock.broker.outbox import Outbox
-from penstock.broker.settings import BrokerSettings
-from penstock.live.loop import run as run_on_loop
-from penstock.live.overlay import BrokerPlace, Overlay
-from penstock.model.body import encode_body
-from penstock.model.message import Message
-from penstock.model.message_id import MessageIdSource
-from penstock.model.tick import TickRange
 
 LIMIT_S = 60.0
 """Time after which a test that waits gives up; generous, since nothing is judged by the clock."""

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from live.support import framed, run, until
-from penstock.broker.codec import FrameReader, encode_frame
-from penstock.broker.frames import Deliver, Frame, Goodbye, Heartbeat, Hello, Subscribe
 from penstock.broker.outbox import Outbox
 from penstock.live.connection import (
     WATER_BYTES_MAX,
@@ -21,6 +19,8 @@ from penstock.live.connection import (
 from penstock.live.counters import Counters
 from penstock.live.slicing import FIRST_FRAME_BYTES_MAX
 from penstock.live.turns import TURN_S, Turns, Worker
+from penstock.protocol.codec import FrameReader, encode_frame
+from penstock.protocol.frames import Deliver, Frame, Goodbye, Heartbeat, Hello, Subscribe
 
 HELLO = Hello(1, "client", "c", "test")
 

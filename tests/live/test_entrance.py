@@ -12,7 +12,6 @@ import pytest
 
 from live.certificates import Authority
 from live.support import FakeBroker, FramePeer, place_of, run, until
-from penstock.broker.frames import PROTOCOL_VERSION, Goodbye, Hello
 from penstock.broker.settings import BrokerSettings
 from penstock.live.connection import Connection
 from penstock.live.counters import Counters
@@ -21,6 +20,7 @@ from penstock.live.listening import listen
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay, TlsFiles
 from penstock.live.tls import client_context
+from penstock.protocol.frames import PROTOCOL_VERSION, Goodbye, Hello
 
 both_loops = pytest.mark.parametrize("plain", [True, False], ids=["asyncio", "uvloop"])
 

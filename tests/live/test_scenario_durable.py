@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 
 from live.support import FramePeer, guaranteed, run, until
-from penstock.broker.frames import Deliver, HeldBack, PublishAck, Subscribe
 from penstock.client import ClientSettings, Subscription, connect
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
 from penstock.live.node import BrokerNode
 from penstock.model.body import decode_attributes
+from penstock.protocol.frames import Deliver, HeldBack, PublishAck, Subscribe
 
 PAIR = OverlayPlan(
     {"pb": ("pb.a",), "sb": ()},

@@ -12,8 +12,10 @@ from bench.frames import campaign
 
 from live.support import LIMIT_S, FramePeer, framed, lone, row, run, until
 from penstock.broker.access import Access
-from penstock.broker.codec import FRAME_BYTES_MAX, encode_frame
-from penstock.broker.frames import (
+from penstock.live.node import BrokerNode
+from penstock.live.overlay import Overlay, Security
+from penstock.protocol.codec import FRAME_BYTES_MAX, encode_frame
+from penstock.protocol.frames import (
     PROTOCOL_VERSION,
     Deliver,
     Forward,
@@ -26,8 +28,6 @@ from penstock.broker.frames import (
     Subscribe,
     Welcome,
 )
-from penstock.live.node import BrokerNode
-from penstock.live.overlay import Overlay, Security
 
 HELLO = encode_frame(Hello(PROTOCOL_VERSION, "client", "mallory", "test"))
 HUSH = "hush"

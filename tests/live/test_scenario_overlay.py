@@ -13,11 +13,11 @@ import pytest
 from live.certificates import Authority
 from live.support import FramePeer, row, run, until
 from penstock.broker.access import Access
-from penstock.broker.frames import PROTOCOL_VERSION, Deliver, Hello, Welcome
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay, Security, TlsFiles
 from penstock.live.tls import client_context
 from penstock.model.body import decode_message
+from penstock.protocol.frames import PROTOCOL_VERSION, Deliver, Hello, Welcome
 
 LOOPS = pytest.mark.parametrize("plain", [True, False], ids=["asyncio", "uvloop"])
 HUSH = "hush"

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from live.support import FramePeer, guaranteed, run, until
-from penstock.broker.frames import Deliver, Lost, PublishAck, Subscribe
 from penstock.live.errors import StorageError
 from penstock.live.node import BrokerNode
 from penstock.live.store.inspecting import LOG_NAME
 from penstock.live.store.salvage import salvage
 from penstock.model.body import decode_attributes
+from penstock.protocol.frames import Deliver, Lost, PublishAck, Subscribe
 
 COUNT = 40
 

@@ -7,9 +7,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.broker.codec import encode_frame
-from penstock.broker.frames import Frame, Heartbeat, Publish, Subscribe
 from penstock.live.slicing import Arrivals
+from penstock.protocol.codec import encode_frame
+from penstock.protocol.frames import Frame, Heartbeat, Publish, Subscribe
 
 
 def known(data: bytes = b"") -> Arrivals:

@@ -14,7 +14,6 @@ from live.store.support import break_table, everything, numbered, tamper, ticks_
 from live.support import FakeBroker, FramePeer, guaranteed, lone, run, until
 from penstock.broker.durable import Append, KeepRecord, SetValue, Trim
 from penstock.broker.effects import Commit, Effect, ReadKept, ReadLog
-from penstock.broker.frames import Goodbye, Hello
 from penstock.live.errors import ConfigError, NodeFailedError, StorageError
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay
@@ -24,6 +23,7 @@ from penstock.live.store import LogStore
 from penstock.live.store.database import FILE_NAME
 from penstock.live.turns import Turns
 from penstock.model.tick import TICK_MAX, Tick
+from penstock.protocol.frames import Goodbye, Hello
 
 HELLO = Hello(1, "client", "c", "test")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from penstock.broker.frames import PROTOCOL_VERSION, DataFrame, Frame, Hello, Welcome
 from penstock.broker.outbox import Outbox
+from penstock.protocol.frames import PROTOCOL_VERSION, DataFrame, Frame, Hello, Welcome
 from penstock.sim.client import SimClient
 from penstock.sim.clock import Clock
 from penstock.sim.host import Host

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.broker.frames import Migrate, Welcome
+from penstock.protocol.frames import Migrate, Welcome
 from penstock.sim.arrival import Arrival
 from sim.test_line import made
 

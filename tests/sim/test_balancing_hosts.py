@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.broker.frames import Forward, Heartbeat, KnowledgeMessage
 from penstock.model.errors import MisuseError
+from penstock.protocol.frames import Forward, Heartbeat, KnowledgeMessage
 from penstock.sim.balancing_hosts import Machine, PoweredHost, publications_in
 from penstock.sim.clock import Clock
 

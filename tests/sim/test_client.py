@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.broker.access import Access, Rule
-from penstock.broker.frames import (
+from penstock.broker.settings import BrokerSettings
+from penstock.protocol.frames import (
     Acknowledge,
     Deliver,
     Forget,
@@ -24,7 +25,6 @@ from penstock.broker.frames import (
     Subscribe,
     Subscribed,
 )
-from penstock.broker.settings import BrokerSettings
 from penstock.selectors import Selector
 from penstock.sim.checkers import broken_laws, missing
 from penstock.sim.client import SimClient

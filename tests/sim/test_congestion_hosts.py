@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.broker.frames import Heartbeat, Nack
 from penstock.model.errors import MisuseError
+from penstock.protocol.frames import Heartbeat, Nack
 from penstock.sim.congestion_hosts import NackCostModel
 from penstock.sim.host import CostModel
 

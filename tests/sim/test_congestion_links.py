@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.broker.frames import Frame
+from penstock.protocol.frames import Frame
 from penstock.sim.congestion_links import NarrowLink, add_narrow_link
 from penstock.sim.world import World
 

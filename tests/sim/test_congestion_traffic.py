@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from penstock.broker.data_frames import KnowledgeMessage
 from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
+from penstock.protocol.data_frames import KnowledgeMessage
 from penstock.sim.client import SimClient
 from penstock.sim.congestion_traffic import Delivered, PacedPublisher, TopicMessages, delivered, subscribe_to
 from penstock.sim.verdict import judge

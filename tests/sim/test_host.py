@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.broker.frames import Deliver, Frame, Heartbeat, Publish
 from penstock.model import MisuseError
+from penstock.protocol.frames import Deliver, Frame, Heartbeat, Publish
 from penstock.sim.clock import Clock
 from penstock.sim.host import CostModel, Host
 

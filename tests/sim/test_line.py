@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from penstock.broker.frames import Frame, Heartbeat, Hello, Welcome
+from penstock.protocol.frames import Frame, Heartbeat, Hello, Welcome
 from penstock.sim.clock import Clock
 from penstock.sim.line import Line
 from penstock.sim.link import End

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.frames import Frame, Heartbeat
 from penstock.broker.outbox import Outbox
+from penstock.protocol.frames import Frame, Heartbeat
 from penstock.sim.clock import Clock
 from penstock.sim.host import Host
 from penstock.sim.link import Dialling, End, Link

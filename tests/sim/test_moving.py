@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 
 from penstock.broker.broker import Broker
-from penstock.broker.frames import Horizons
 from penstock.broker.peers import PeerKind
 from penstock.broker.settings import BrokerSettings
+from penstock.protocol.frames import Horizons
 from penstock.sim.client import SimClient
 from penstock.sim.world import World
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.broker.frames import Missing
+from penstock.protocol.frames import Missing
 from penstock.sim.names import Life, breaches
 from penstock.sim.records import Acknowledged, LostTicks, Session, Start, SubscriptionRecord
 

@@ -11,12 +11,12 @@ import pytest
 from penstock.balancing.metrics import HostFigures
 from penstock.broker.durable import Append, KeepRecord, Recovered, SetValue
 from penstock.broker.effects import Close, Commit, Effect, ReadKept, ReadLog, Record, Wake
-from penstock.broker.frames import Frame, Goodbye, Heartbeat
 from penstock.broker.operating import Operation
 from penstock.broker.outbox import Outbox
 from penstock.broker.settings import BrokerSettings
 from penstock.model import MisuseError
 from penstock.model.tick import TICK_MAX, Tick, TickRange
+from penstock.protocol.frames import Frame, Goodbye, Heartbeat
 from penstock.sim.clock import Clock
 from penstock.sim.host import Host
 from penstock.sim.link import Link

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from penstock.broker.frames import Deliver, Subscribed
+from penstock.protocol.frames import Deliver, Subscribed
 from penstock.sim.client import SimClient
 from penstock.sim.clock import Clock
 from penstock.sim.host import Host

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from penstock.broker.frames import Acknowledge, Horizons, Subscribed
+from penstock.protocol.frames import Acknowledge, Horizons, Subscribed
 from penstock.sim.positions import Positions, unpacked
 from penstock.sim.records import Start, SubscriptionRecord
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from penstock.broker.frames import Goodbye
+from penstock.protocol.frames import Goodbye
 from penstock.sim.probes import PROBES, missed, observed
 from penstock.sim.records import LostTicks
 from penstock.sim.world import World

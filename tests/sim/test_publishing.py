@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.broker.frames import Publish, PublishAck, RefusedAck, Welcome
 from penstock.model import Message
+from penstock.protocol.frames import Publish, PublishAck, RefusedAck, Welcome
 from penstock.sim.clock import Clock
 from penstock.sim.publishing import Publishing
 

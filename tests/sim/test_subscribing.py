@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.broker.frames import Subscribed
+from penstock.protocol.frames import Subscribed
 from penstock.sim.clock import Clock
 from penstock.sim.records import SubscriptionRecord
 from penstock.sim.subscribing import Subscribing

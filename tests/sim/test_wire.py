@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.broker.frames import Forward, Frame, Heartbeat
 from penstock.broker.outbox import Outbox
 from penstock.model import MisuseError
+from penstock.protocol.frames import Forward, Frame, Heartbeat
 from penstock.sim.clock import Clock
 from penstock.sim.host import CostModel, Host
 from penstock.sim.wire import LinkOptions, Wire

@@ -9,9 +9,9 @@ from __future__ import annotations
 from penstock.broker.access import Access, Rule
 from penstock.broker.broker import Broker
 from penstock.broker.effects import Close, Effect, Record, Wake
-from penstock.broker.errors import ProtocolError
 from penstock.broker.mechanism import Mechanism
 from penstock.broker.settings import BrokerSettings, SettingsError
+from penstock.protocol.errors import ProtocolError
 
 __all__ = [
     "Access",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.broker.desk import Desk
-from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import PROTOCOL_VERSION, Hello, LinkProof
 from penstock.broker.neighbourhood import Neighbourhood
 from penstock.broker.peers import Farewell, Peer, PeerKind
 from penstock.broker.strangers import Strangers
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import PROTOCOL_VERSION, Hello, LinkProof
 
 __all__ = ["Admission"]
 

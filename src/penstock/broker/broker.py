@@ -12,7 +12,6 @@ from typing import Any
 
 from penstock.ajil.settings import LimitSettings
 from penstock.balancing.metrics import HostFigures
-from penstock.broker import frames as f
 from penstock.broker.admission import Admission
 from penstock.broker.congestion import Congestion
 from penstock.broker.connections import Connections
@@ -20,7 +19,6 @@ from penstock.broker.deadlines import earliest
 from penstock.broker.desk import Desk
 from penstock.broker.durable import Recovered
 from penstock.broker.effects import Effect
-from penstock.broker.errors import ProtocolError
 from penstock.broker.figures import Figures
 from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.handlers import Handler, client_handlers, link_handlers, only, stream_handlers, trace_handlers
@@ -44,6 +42,8 @@ from penstock.broker.viewing import View
 from penstock.model.errors import PeerError
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
+from penstock.protocol import frames as f
+from penstock.protocol.errors import ProtocolError
 
 __all__ = ["Broker"]
 

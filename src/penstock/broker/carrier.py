@@ -12,15 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import KnowledgeKind, KnowledgeMessage, Nack
 from penstock.broker.heard import Heard
 from penstock.broker.lanes import NOBODY, Lane, Narrowed, Versions, heard_versions
 from penstock.broker.peers import Peer, PeerKind
 from penstock.broker.rooms import Rooms
-from penstock.broker.stream_frames import NACK_RANGES_MAX
 from penstock.matching.index import LINKS_MAX
 from penstock.model.tick import TickRange
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import KnowledgeKind, KnowledgeMessage, Nack
+from penstock.protocol.stream_frames import NACK_RANGES_MAX
 from penstock.streams.cache import KnowledgeCache
 from penstock.streams.consolidation import NackBook
 

@@ -13,14 +13,14 @@ from typing import Final, TypeAlias
 
 from penstock.broker.carrier import Carrier
 from penstock.broker.edges import Edges
-from penstock.broker.frames import HeldBack
 from penstock.broker.peers import Peer
 from penstock.broker.pubend_log import PubendLog
 from penstock.broker.rooms import Rooms
-from penstock.broker.stream_frames import CongestionAlert, CongestionQuery
 from penstock.congestion.consolidation import UcaConsolidation
 from penstock.congestion.messages import Dcq, Uca
 from penstock.congestion.pubend import PubendControl
+from penstock.protocol.frames import HeldBack
+from penstock.protocol.stream_frames import CongestionAlert, CongestionQuery
 
 __all__ = ["Congestion"]
 

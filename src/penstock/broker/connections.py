@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.broker.control import shortened
 from penstock.broker.effects import Close, Effect, Record, Wake
-from penstock.broker.frames import ControlFrame, DataFrame, Goodbye, Heartbeat
 from penstock.broker.outbox import Outbox, Tally
 from penstock.broker.peers import Peer, PeerKind
 from penstock.broker.settings import BrokerSettings
+from penstock.protocol.control import shortened
+from penstock.protocol.frames import ControlFrame, DataFrame, Goodbye, Heartbeat
 
 __all__ = ["Connections"]
 

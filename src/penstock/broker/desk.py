@@ -10,10 +10,15 @@ from zlib import crc32
 
 from penstock.broker.access import Claimant
 from penstock.broker.accounts import Accounts
-from penstock.broker.control import shortened
 from penstock.broker.edge import HostSubscription
 from penstock.broker.filters import HostChange
-from penstock.broker.frames import (
+from penstock.broker.guaranteed import Guaranteed
+from penstock.broker.peers import Peer, PeerKind, Session, Subscription
+from penstock.broker.readiness import Readiness, Waiting
+from penstock.broker.rooms import Rooms
+from penstock.model.names import is_client_name, is_durable_name
+from penstock.protocol.control import shortened
+from penstock.protocol.frames import (
     PROTOCOL_VERSION,
     Forget,
     Forgotten,
@@ -26,11 +31,6 @@ from penstock.broker.frames import (
     Unsubscribed,
     Welcome,
 )
-from penstock.broker.guaranteed import Guaranteed
-from penstock.broker.peers import Peer, PeerKind, Session, Subscription
-from penstock.broker.readiness import Readiness, Waiting
-from penstock.broker.rooms import Rooms
-from penstock.model.names import is_client_name, is_durable_name
 from penstock.selectors.errors import SelectorError
 from penstock.selectors.normal_form import Conjunction
 from penstock.selectors.selector import EVERYTHING, Selector

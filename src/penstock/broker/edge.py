@@ -14,12 +14,12 @@ from typing import Final
 
 from penstock.broker.access import NOBODY, Claimant
 from penstock.broker.settings import BrokerSettings
-from penstock.broker.stream_frames import LATEST, Missing
 from penstock.congestion.edge import EdgeControl
 from penstock.congestion.sdcc import NackControl, NackGroup
 from penstock.congestion.settings import CongestionSettings
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
+from penstock.protocol.stream_frames import LATEST, Missing
 from penstock.selectors.ast import Condition
 from penstock.selectors.effort import effort_of
 from penstock.selectors.evaluate import Evaluation, compile_condition

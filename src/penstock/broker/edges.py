@@ -12,15 +12,15 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.broker.edge import CatchUp, Edge, HostSubscription
-from penstock.broker.frames import KnowledgeKind, Lost, Nack
 from penstock.broker.heard import Heard
 from penstock.broker.rooms import Rooms
-from penstock.broker.stream_frames import NACK_RANGES_MAX
 from penstock.congestion.sdcc import NackGroup
 from penstock.model.body import decode_attributes
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
 from penstock.model.values import AttributeValue
+from penstock.protocol.frames import KnowledgeKind, Lost, Nack
+from penstock.protocol.stream_frames import NACK_RANGES_MAX
 from penstock.selectors.effort import TURN_EFFORT_MAX, effort_with
 from penstock.streams.knowledge import COMPLETE, Knowledge
 

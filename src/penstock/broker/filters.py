@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import FilterUpdate
 from penstock.matching.covering_set import CoveringSet
 from penstock.matching.index import LINKS_MAX, MatchIndex
 from penstock.model.values import Attributes
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import FilterUpdate
 from penstock.selectors.errors import SelectorError
 from penstock.selectors.normal_form import Conjunction
 from penstock.selectors.selector import Selector

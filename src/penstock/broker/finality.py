@@ -13,11 +13,11 @@ from typing import Final
 
 from penstock.broker.connections import Connections
 from penstock.broker.durable import Change, ForgetPublishers, Trim
-from penstock.broker.frames import Positions
 from penstock.broker.pubend_log import PubendLog
 from penstock.broker.register import MaySee, Register
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import Tick, tick_at
+from penstock.protocol.frames import Positions
 
 __all__ = ["Finality"]
 

@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from penstock.broker.frames import Publish
 from penstock.broker.peers import Batch
 from penstock.congestion.pubend import PubendControl
 from penstock.model.values import AttributeValue
+from penstock.protocol.frames import Publish
 
 __all__ = ["Gate", "Held"]
 

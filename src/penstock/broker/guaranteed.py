@@ -18,7 +18,6 @@ from penstock.broker.edge import HostSubscription
 from penstock.broker.edges import Edges
 from penstock.broker.effects import Effect
 from penstock.broker.finality import Finality
-from penstock.broker.frames import KnowledgeKind, Nack, Positions, Publish
 from penstock.broker.heard import Heard
 from penstock.broker.log_reader import LogReader
 from penstock.broker.peers import Peer
@@ -30,6 +29,7 @@ from penstock.broker.stream_desk import StreamDesk
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
 from penstock.model.values import AttributeValue
+from penstock.protocol.frames import KnowledgeKind, Nack, Positions, Publish
 
 __all__ = ["Guaranteed"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.broker import frames as f
-from penstock.broker.errors import ProtocolError
 from penstock.broker.peers import Peer, PeerKind
+from penstock.protocol import frames as f
+from penstock.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from penstock.broker.congestion import Congestion

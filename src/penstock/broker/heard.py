@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from penstock.broker.frames import KnowledgeKind
 from penstock.broker.lanes import Versions
 from penstock.model.body import decode_attributes
 from penstock.model.values import AttributeValue
+from penstock.protocol.frames import KnowledgeKind
 
 __all__ = ["Heard"]
 

@@ -15,8 +15,6 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock.broker.congestion import Congestion
-from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import HeldBack, Publish, PublishAck, RefusedAck
 from penstock.broker.gate import Gate, Held
 from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.judging import Judge, parts
@@ -26,6 +24,8 @@ from penstock.broker.rooms import Rooms
 from penstock.broker.turnstile import Turnstile
 from penstock.model.body import take_in
 from penstock.model.values import AttributeValue
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import HeldBack, Publish, PublishAck, RefusedAck
 
 __all__ = ["CREDIT_CHECK_MS", "Intake"]
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from penstock.broker.frames import Publish
 from penstock.broker.peers import Session
 from penstock.broker.pubends import Pubends
 from penstock.model.errors import MisuseError
 from penstock.model.message import Message
 from penstock.model.values import AttributeValue
+from penstock.protocol.frames import Publish
 from penstock.selectors.selector import EVERYTHING
 
 __all__ = ["Judge", "Part", "parts"]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from penstock.broker.frames import KnowledgeKind, KnowledgeMessage
+from penstock.protocol.frames import KnowledgeKind, KnowledgeMessage
 
 __all__ = ["NOBODY", "Lane", "Narrowed", "Versions", "heard_versions"]
 

@@ -11,8 +11,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.broker.effects import ReadLog
-from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import (
+from penstock.broker.log_serving import LogServing
+from penstock.broker.peers import Peer, Session
+from penstock.broker.pubend_log import PubendLog
+from penstock.broker.rooms import Rooms
+from penstock.broker.ways import Ways
+from penstock.model.tick import TickRange
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import (
     ControlFrame,
     LogAnswer,
     LogRequest,
@@ -21,12 +27,6 @@ from penstock.broker.frames import (
     SurveyReply,
     SurveyRequest,
 )
-from penstock.broker.log_serving import LogServing
-from penstock.broker.peers import Peer, Session
-from penstock.broker.pubend_log import PubendLog
-from penstock.broker.rooms import Rooms
-from penstock.broker.ways import Ways
-from penstock.model.tick import TickRange
 from penstock.selectors.errors import SelectorError
 from penstock.selectors.selector import EVERYTHING, Selector
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from penstock.broker.effects import ReadLog
-from penstock.broker.frames import LogAnswer, LogRequest, LogSpan
 from penstock.broker.pubend_log import PubendLog
 from penstock.model.body import decode_attributes
 from penstock.model.tick import TickRange
+from penstock.protocol.frames import LogAnswer, LogRequest, LogSpan
 from penstock.selectors.effort import TURN_EFFORT_MAX, effort_of, effort_with
 from penstock.selectors.errors import SelectorError
 from penstock.selectors.evaluate import Evaluation, compile_condition

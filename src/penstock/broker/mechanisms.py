@@ -8,13 +8,13 @@ from penstock.broker.edge import HostSubscription
 from penstock.broker.edges import Edges
 from penstock.broker.effects import Operate, Record
 from penstock.broker.filters import HostChange
-from penstock.broker.frames import ControlFrame, MechanismMessage
 from penstock.broker.mechanism import Answer, Mechanism, PublishSystem, Select, Tell
 from penstock.broker.peers import Peer
 from penstock.broker.rooms import Rooms
 from penstock.broker.subscribers import is_reserved
 from penstock.model.body import decode_attributes, encode_body
 from penstock.model.message_id import MessageIdSource
+from penstock.protocol.frames import ControlFrame, MechanismMessage
 from penstock.selectors.selector import Selector
 
 __all__ = ["Mechanisms"]

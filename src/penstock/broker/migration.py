@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from penstock.broker.edges import Edges
-from penstock.broker.frames import DataFrame, Deliver, Horizons, Migrate, Moved, MoveFailed
 from penstock.broker.peers import Peer, PeerKind, Session
 from penstock.broker.rooms import Rooms
 from penstock.model.errors import MisuseError
+from penstock.protocol.frames import DataFrame, Deliver, Horizons, Migrate, Moved, MoveFailed
 
 __all__ = ["Migrations", "MoveListener"]
 

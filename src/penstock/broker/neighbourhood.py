@@ -6,9 +6,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.broker.effects import Hold, Resume
-from penstock.broker.errors import ProtocolError
 from penstock.broker.filters import HostChange
-from penstock.broker.frames import (
+from penstock.broker.guaranteed import Guaranteed
+from penstock.broker.link_proof import challenge_for, is_proof, proof_of
+from penstock.broker.peers import LinkSequence, Peer
+from penstock.broker.readiness import Readiness
+from penstock.broker.rooms import Rooms
+from penstock.model.names import is_plain_name
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import (
     PROTOCOL_VERSION,
     ControlFrame,
     FilterAck,
@@ -20,12 +26,6 @@ from penstock.broker.frames import (
     LinkProof,
     LinkState,
 )
-from penstock.broker.guaranteed import Guaranteed
-from penstock.broker.link_proof import challenge_for, is_proof, proof_of
-from penstock.broker.peers import LinkSequence, Peer
-from penstock.broker.readiness import Readiness
-from penstock.broker.rooms import Rooms
-from penstock.model.names import is_plain_name
 
 __all__ = ["Held", "Neighbourhood"]
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from penstock.broker.access import NOBODY, Claimant
 from penstock.broker.edge import HostSubscription
-from penstock.broker.frames import LATEST, ControlFrame, StreamForget, StreamForgotten, StreamOpen, StreamOpened
+from penstock.protocol.frames import LATEST, ControlFrame, StreamForget, StreamForgotten, StreamOpen, StreamOpened
 
 __all__ = ["Claims", "Forgetting", "Opening", "Openings"]
 

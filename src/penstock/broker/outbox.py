@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from penstock.broker.frames import ControlFrame, DataFrame, Frame
+from penstock.protocol.frames import ControlFrame, DataFrame, Frame
 
 __all__ = ["CONTROL_FRAME_BYTES", "Outbox", "Tally"]
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from penstock.broker.access import Rule
 from penstock.broker.accounts import Account
 from penstock.broker.effects import Wake
-from penstock.broker.errors import ProtocolError
 from penstock.broker.filters import HostChange
-from penstock.broker.frames import FilterUpdate, HeldBack, Hello, Publish
 from penstock.broker.outbox import Outbox
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import FilterUpdate, HeldBack, Hello, Publish
 from penstock.selectors.selector import Selector
 
 __all__ = ["Batch", "Farewell", "LinkSequence", "Peer", "PeerKind", "Session", "Subscription"]

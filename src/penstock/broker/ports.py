@@ -7,11 +7,11 @@ from typing import Any, Protocol
 
 from penstock.balancing.metrics import HostFigures
 from penstock.broker.effects import Effect
-from penstock.broker.frames import Frame
 from penstock.broker.operating import Operation
 from penstock.broker.outbox import Outbox
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import TickRange
+from penstock.protocol.frames import Frame
 
 __all__ = ["BrokerPort"]
 

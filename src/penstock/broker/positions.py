@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from penstock.broker.edge import NEVER, Edge, HostSubscription
 from penstock.broker.edges import Edges
-from penstock.broker.frames import Acknowledge, Horizons
 from penstock.broker.peers import Peer, PeerKind, Session
 from penstock.broker.rooms import Rooms
+from penstock.protocol.frames import Acknowledge, Horizons
 
 __all__ = ["ClientPositions"]
 

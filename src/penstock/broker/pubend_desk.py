@@ -11,14 +11,14 @@ from typing import Final, NamedTuple
 
 from penstock.broker.access import Claimant
 from penstock.broker.commits import Commits
-from penstock.broker.control import shortened
 from penstock.broker.durable import SetValue
-from penstock.broker.frames import LATEST, ControlFrame, StreamForget, StreamForgotten, StreamOpen, StreamOpened
 from penstock.broker.pubend_log import PubendLog
 from penstock.broker.register import Named, Register
 from penstock.broker.settings import BrokerSettings
-from penstock.broker.stream_frames import StreamTaken
 from penstock.model.tick import Tick, format_tick, tick_at
+from penstock.protocol.control import shortened
+from penstock.protocol.frames import LATEST, ControlFrame, StreamForget, StreamForgotten, StreamOpen, StreamOpened
+from penstock.protocol.stream_frames import StreamTaken
 
 __all__ = ["PubendDesk"]
 

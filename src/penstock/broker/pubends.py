@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from penstock.broker.data_frames import delivery_number
 from penstock.model.tick import tick_at
+from penstock.protocol.data_frames import delivery_number
 
 __all__ = ["Pubends"]
 

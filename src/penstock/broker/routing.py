@@ -10,9 +10,7 @@ from collections import deque
 from itertools import pairwise
 
 from penstock.broker.connections import Connections
-from penstock.broker.errors import ProtocolError
 from penstock.broker.filters import Filters
-from penstock.broker.frames import Deliver, Forward, PubendNames
 from penstock.broker.peers import Peer, PeerKind
 from penstock.broker.pubends import Pubends
 from penstock.broker.subscribers import Subscribers
@@ -21,6 +19,8 @@ from penstock.broker.tracker import Tracker
 from penstock.broker.trees import Branches, branches
 from penstock.model.body import decode_attributes
 from penstock.model.values import AttributeValue
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import Deliver, Forward, PubendNames
 
 __all__ = ["Router"]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
-from penstock.broker.errors import ProtocolError
 from penstock.broker.peers import Farewell, Peer, PeerKind
 from penstock.broker.settings import BrokerSettings
+from penstock.protocol.errors import ProtocolError
 
 __all__ = ["FORGET_MS", "REFUSAL_MS", "REFUSAL_MS_MAX", "SOURCES_MAX", "Strangers", "source_of"]
 

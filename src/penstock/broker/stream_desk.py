@@ -13,15 +13,15 @@ from penstock.broker.commits import Commits
 from penstock.broker.edge import HostSubscription
 from penstock.broker.edges import Edges
 from penstock.broker.finality import Finality
-from penstock.broker.frames import ControlFrame, Positions
 from penstock.broker.openings import Claims, Forgetting, Openings
 from penstock.broker.positions import ClientPositions
 from penstock.broker.pubend_desk import PubendDesk
 from penstock.broker.pubend_log import PubendLog
 from penstock.broker.register import Register
 from penstock.broker.rooms import Rooms
-from penstock.broker.stream_frames import StreamForget, StreamForgotten, StreamOpen, StreamOpened, StreamTaken
 from penstock.broker.ways import Ways
+from penstock.protocol.frames import ControlFrame, Positions
+from penstock.protocol.stream_frames import StreamForget, StreamForgotten, StreamOpen, StreamOpened, StreamTaken
 
 __all__ = ["StreamDesk"]
 

@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from penstock.broker.frames import Deliver
 from penstock.matching.chain import Ids
 from penstock.matching.index import Matches, MatchIndex
 from penstock.model.values import RESERVED_PREFIX, Attributes
+from penstock.protocol.frames import Deliver
 from penstock.selectors.normal_form import Conjunction
 from penstock.selectors.selector import Selector
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.broker.frames import LinkState
+from penstock.protocol.frames import LinkState
 
 __all__ = ["BROKERS_MAX", "Graph", "Topology"]
 

@@ -22,9 +22,9 @@ import msgspec
 from penstock.broker.effects import ReadKept
 from penstock.broker.peers import Peer
 from penstock.broker.rooms import Rooms
-from penstock.broker.trace_frames import TraceAnswer, TraceQuestion, TraceReply, TraceRequest
 from penstock.broker.tracker import Tracker
 from penstock.model.message_id import MessageId
+from penstock.protocol.trace_frames import TraceAnswer, TraceQuestion, TraceReply, TraceRequest
 from penstock.tracking.answering import Inquiry
 from penstock.tracking.answers import BrokerAnswer, GapSeen, Trace, Verdict
 from penstock.tracking.reconstruct import Reconstruction

@@ -11,10 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from penstock.broker.figures import Figures
-from penstock.broker.frames import StatusReply, StatusRequest
 from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.peers import Peer, Session
 from penstock.broker.rooms import Rooms
+from penstock.protocol.frames import StatusReply, StatusRequest
 
 __all__ = ["View"]
 

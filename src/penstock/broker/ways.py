@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 
-from penstock.broker.frames import ControlFrame
 from penstock.broker.peers import Peer
 from penstock.broker.rooms import Rooms
+from penstock.protocol.frames import ControlFrame
 
 __all__ = ["Ways"]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from penstock.broker.frames import (
+from penstock.client.inbox import Inbox
+from penstock.client.positions import LostTicks
+from penstock.protocol.frames import (
     Forgotten,
     Goodbye,
     LogAnswer,
@@ -16,8 +18,6 @@ from penstock.broker.frames import (
     TraceReply,
     Welcome,
 )
-from penstock.client.inbox import Inbox
-from penstock.client.positions import LostTicks
 
 __all__ = ["Answer", "Changes", "Reply"]
 

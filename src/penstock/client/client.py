@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from penstock.broker.frames import Frame
 from penstock.client.address import parse_addresses
 from penstock.client.closing import Closing
 from penstock.client.counters import ClientCounters
@@ -39,6 +38,7 @@ from penstock.live.forking import tell_after_fork, where_opened
 from penstock.model.message import Message, Payload
 from penstock.model.message_id import MessageId
 from penstock.model.values import Attributes
+from penstock.protocol.frames import Frame
 from penstock.selectors.selector import EVERYTHING, Selector
 from penstock.tracking.answers import Trace
 

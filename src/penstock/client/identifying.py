@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.broker.frames import Welcome
 from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId, MessageIdSource
+from penstock.protocol.frames import Welcome
 
 __all__ = ["Identifying"]
 

@@ -6,13 +6,13 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from penstock.broker.frames import Acknowledge, Horizons, Subscribe, Subscribed
 from penstock.client.inbox import MESSAGE_BYTES, Inbox
 from penstock.client.positions import LostTicks
 from penstock.client.received import Received
 from penstock.client.reporting import Reporting
 from penstock.client.settings import ClientSettings
 from penstock.client.wanted import Wanted
+from penstock.protocol.frames import Acknowledge, Horizons, Subscribe, Subscribed
 
 __all__ = ["Inboxes", "subscribe_frame"]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from penstock.broker.codec import FrameReader
-from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import Deliver, Frame, Goodbye, PubendNames
 from penstock.client.changes import Changes
 from penstock.client.inboxes import Inboxes
 from penstock.client.overlap import Overlap
 from penstock.client.received import received_from
+from penstock.protocol.codec import FrameReader
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import Deliver, Frame, Goodbye, PubendNames
 
 __all__ = ["Leaver"]
 

@@ -16,7 +16,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from penstock.broker.frames import Migrate
 from penstock.client.address import Address, parse_addresses
 from penstock.client.changes import Changes
 from penstock.client.connection import Connection, Endpoint
@@ -24,6 +23,7 @@ from penstock.client.errors import AddressError, ClientError, ConnectionFailedEr
 from penstock.client.newcomer import Newcomer
 from penstock.client.session import Session
 from penstock.client.settings import ClientSettings
+from penstock.protocol.frames import Migrate
 
 __all__ = ["Migrator"]
 

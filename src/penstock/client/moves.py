@@ -7,11 +7,11 @@ on the one it has, what was said of all subscriptions while these were gone is s
 
 from __future__ import annotations
 
-from penstock.broker.frames import Hello, Migrate, Welcome
 from penstock.client.inbox import Inbox
 from penstock.client.inboxes import Inboxes
 from penstock.client.newcomer import Newcomer
 from penstock.client.overlap import Overlap
+from penstock.protocol.frames import Hello, Migrate, Welcome
 
 __all__ = ["Moves"]
 

@@ -10,9 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from penstock.broker.codec import FrameReader
-from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import (
+from penstock.client.changes import Changes
+from penstock.client.inbox import Inbox
+from penstock.client.inboxes import Inboxes, subscribe_frame
+from penstock.client.overlap import Overlap
+from penstock.client.received import received_from
+from penstock.protocol.codec import FrameReader
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import (
     PROTOCOL_VERSION,
     Deliver,
     Frame,
@@ -31,11 +36,6 @@ from penstock.broker.frames import (
     Unsubscribed,
     Welcome,
 )
-from penstock.client.changes import Changes
-from penstock.client.inbox import Inbox
-from penstock.client.inboxes import Inboxes, subscribe_frame
-from penstock.client.overlap import Overlap
-from penstock.client.received import received_from
 
 __all__ = ["SILENT_HEARTBEATS", "Newcomer"]
 

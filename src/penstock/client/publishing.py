@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import Publish, RefusedAck, Welcome
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import Publish, RefusedAck, Welcome
 
 __all__ = ["Failure", "PublishQueue", "recogniser"]
 

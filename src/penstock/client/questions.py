@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker.frames import Forget, Forgotten, Frame, Refused, StatusReply, StatusRequest
 from penstock.client.errors import ClientError, RefusedError
 from penstock.client.session import Answer, Reply
+from penstock.protocol.frames import Forget, Forgotten, Frame, Refused, StatusReply, StatusRequest
 
 __all__ = ["Questions", "forget_durable", "status_of_broker"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from penstock.broker.frames import is_guaranteed_number
 from penstock.model.body import MalformedBodyError, decode_attributes, decode_id
 from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
 from penstock.model.values import AttributeValue
+from penstock.protocol.frames import is_guaranteed_number
 
 __all__ = ["BestEffortReceived", "Received", "received_from"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from penstock.broker.frames import Acknowledge, is_guaranteed_number
 from penstock.client.inbox import Inbox
+from penstock.protocol.frames import Acknowledge, is_guaranteed_number
 
 __all__ = ["MESSAGES_MAX", "Reporting"]
 

@@ -13,10 +13,6 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import structs
 
-from penstock.broker import frames as f
-from penstock.broker.codec import FrameReader
-from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import PROTOCOL_VERSION, Deliver, Frame, Welcome
 from penstock.client.changes import Answer, Changes, Reply
 from penstock.client.identifying import Identifying
 from penstock.client.inbox import Inbox, Lag
@@ -33,6 +29,10 @@ from penstock.client.wanted import Wanted
 from penstock.model.errors import LimitError
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
+from penstock.protocol import frames as f
+from penstock.protocol.codec import FrameReader
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import PROTOCOL_VERSION, Deliver, Frame, Welcome
 
 __all__ = ["SILENT_HEARTBEATS", "Answer", "Changes", "Reply", "Session"]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.broker.frames import Horizons, Refused, Subscribed
 from penstock.client.changes import Changes
 from penstock.client.inboxes import Inboxes
 from penstock.client.moves import Moves
+from penstock.protocol.frames import Horizons, Refused, Subscribed
 
 __all__ = ["Subscribing"]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, TypeAlias, cast, get_args
 
-from penstock.broker.frames import LATEST, Missing
 from penstock.model.errors import MisuseError
 from penstock.model.names import is_durable_name
 from penstock.model.tick import tick_at
+from penstock.protocol.frames import LATEST, Missing
 
 __all__ = ["Acknowledging", "Missing", "Start", "Wanted", "checked_durable", "checked_start", "wanted"]
 

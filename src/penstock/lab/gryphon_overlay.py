@@ -16,11 +16,11 @@ from math import inf
 from random import Random
 from typing import Final
 
-from penstock.broker.frames import Frame
 from penstock.broker.settings import BrokerSettings
-from penstock.broker.stream_frames import CongestionAlert
 from penstock.congestion.settings import CongestionSettings
 from penstock.lab.gryphon_series import Sample
+from penstock.protocol.frames import Frame
+from penstock.protocol.stream_frames import CongestionAlert
 from penstock.sim.client import SimClient
 from penstock.sim.congestion_links import NarrowLink, add_narrow_link
 from penstock.sim.congestion_traffic import Delivered, PacedPublisher, TopicMessages, delivered, subscribe_to

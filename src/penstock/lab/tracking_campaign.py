@@ -16,11 +16,11 @@ import msgspec
 
 from penstock.broker.broker import Broker
 from penstock.broker.effects import Effect
-from penstock.broker.frames import Forward, Frame, KnowledgeMessage, Refused, TraceAnswer, TraceReply, TraceRequest
 from penstock.client.tracing import read_trace
 from penstock.lab.tracking_verdict import TracingVerdict, Truth
 from penstock.model.body import decode_attributes
 from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
+from penstock.protocol.frames import Forward, Frame, KnowledgeMessage, Refused, TraceAnswer, TraceReply, TraceRequest
 from penstock.selectors import Selector
 from penstock.sim.client import SimClient
 from penstock.sim.host import Host

@@ -16,8 +16,14 @@ from struct import Struct
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from penstock.broker.codec import FrameReader, encode_frame
-from penstock.broker.frames import (
+from penstock.lab.demo_overlay import BrokerProcessError
+from penstock.matching import MatchIndex
+from penstock.model import Message, MessageId
+from penstock.model.body import encode_body
+from penstock.model.message_id import MESSAGE_ID_BYTES, MessageIdSource
+from penstock.model.values import AttributeValue
+from penstock.protocol.codec import FrameReader, encode_frame
+from penstock.protocol.frames import (
     PROTOCOL_VERSION,
     Goodbye,
     Hello,
@@ -27,12 +33,6 @@ from penstock.broker.frames import (
     Subscribed,
     Welcome,
 )
-from penstock.lab.demo_overlay import BrokerProcessError
-from penstock.matching import MatchIndex
-from penstock.model import Message, MessageId
-from penstock.model.body import encode_body
-from penstock.model.message_id import MESSAGE_ID_BYTES, MessageIdSource
-from penstock.model.values import AttributeValue
 from penstock.selectors import Selector
 from penstock.sim.workloads import TopicWorkload
 

@@ -14,13 +14,13 @@ from functools import partial
 from time import monotonic
 from typing import Any, Final, Protocol, cast
 
-from penstock.broker.codec import encode_frame
-from penstock.broker.frames import Frame, Goodbye
 from penstock.broker.outbox import Outbox
 from penstock.live.counters import Counters
 from penstock.live.slicing import Arrivals
 from penstock.live.tls import common_name
 from penstock.live.turns import Pace, Turns
+from penstock.protocol.codec import encode_frame
+from penstock.protocol.frames import Frame, Goodbye
 
 __all__ = [
     "DRAIN_S",

@@ -17,13 +17,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from penstock.broker.codec import encode_frame
-from penstock.broker.frames import Goodbye
 from penstock.broker.settings import BrokerSettings
 from penstock.live.connection import Connection
 from penstock.live.counters import Counters
 from penstock.live.descriptors import affordable
 from penstock.live.dialler import DIAL_S_MAX
+from penstock.protocol.codec import encode_frame
+from penstock.protocol.frames import Goodbye
 
 __all__ = ["Entrance"]
 

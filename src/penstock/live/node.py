@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from penstock.balancing.metrics import HostFigures
 from penstock.broker.broker import Broker
 from penstock.broker.effects import Close, Effect, Hold, Operate, Record, Resume, Wake
-from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import Frame
 from penstock.broker.operating import Operation
 from penstock.broker.ports import BrokerPort
 from penstock.live.clock import Clock
@@ -38,6 +36,8 @@ from penstock.live.shipping.service import Shipping
 from penstock.live.storage import Stimulus, Storage
 from penstock.live.turns import Turns, Worker
 from penstock.live.unserved import check_served
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import Frame
 
 if TYPE_CHECKING:
     from penstock.live.admin import AdminServer

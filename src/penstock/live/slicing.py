@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
-from penstock.broker.codec import FRAME_BYTES_MAX, FrameReader
-from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import (
+from penstock.protocol.codec import FRAME_BYTES_MAX, FrameReader
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import (
     FilterUpdate,
     Forward,
     Frame,

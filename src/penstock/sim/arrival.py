@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.broker.frames import Migrate, Subscribed
+from penstock.protocol.frames import Migrate, Subscribed
 from penstock.sim.line import Line
 from penstock.sim.overlap import Key
 

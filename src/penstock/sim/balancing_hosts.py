@@ -22,8 +22,8 @@ from typing import Final
 
 from penstock.balancing.metrics import HostFigures
 from penstock.broker.broker import Broker
-from penstock.broker.frames import Forward, Frame, KnowledgeMessage, Publish
 from penstock.model.errors import MisuseError
+from penstock.protocol.frames import Forward, Frame, KnowledgeMessage, Publish
 from penstock.sim.clock import Callback, Clock
 from penstock.sim.host import CostModel, Host
 from penstock.sim.node import SimBroker

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from penstock.broker import frames as f
-from penstock.broker.frames import LATEST, PROTOCOL_VERSION, ControlFrame, Deliver, Frame, Missing
 from penstock.model.message import Message
 from penstock.model.values import Attributes
+from penstock.protocol import frames as f
+from penstock.protocol.frames import LATEST, PROTOCOL_VERSION, ControlFrame, Deliver, Frame, Missing
 from penstock.sim.clock import Clock
 from penstock.sim.host import Host
 from penstock.sim.line import Line

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.broker.frames import Frame, Nack
 from penstock.model.errors import MisuseError
+from penstock.protocol.frames import Frame, Nack
 from penstock.sim.host import CostModel
 
 __all__ = ["NackCostModel"]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, TypeAlias
 
-from penstock.broker.frames import Frame
+from penstock.protocol.frames import Frame
 from penstock.sim.link import End, Link
 from penstock.sim.wire import LinkOptions, Source, Wire
 from penstock.sim.world import World

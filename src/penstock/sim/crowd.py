@@ -12,7 +12,8 @@ from array import array
 from collections import deque
 from typing import Final
 
-from penstock.broker.frames import (
+from penstock.broker.outbox import CONTROL_FRAME_BYTES, Outbox
+from penstock.protocol.frames import (
     PROTOCOL_VERSION,
     Acknowledge,
     ControlFrame,
@@ -30,7 +31,6 @@ from penstock.broker.frames import (
     Subscribed,
     Welcome,
 )
-from penstock.broker.outbox import CONTROL_FRAME_BYTES, Outbox
 from penstock.sim.clock import Clock
 from penstock.sim.node import SimBroker
 

@@ -13,8 +13,8 @@ from random import Random
 from typing import Final
 
 from penstock.broker.broker import Broker
-from penstock.broker.frames import LATEST, Missing
 from penstock.model.tick import tick_at
+from penstock.protocol.frames import LATEST, Missing
 from penstock.sim.bounds import exceeded
 from penstock.sim.client import SimClient
 from penstock.sim.delivery_plan import draw_plan

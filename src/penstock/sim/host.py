@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.broker.frames import Forward, Frame, KnowledgeMessage, Publish
 from penstock.model.errors import MisuseError
+from penstock.protocol.frames import Forward, Frame, KnowledgeMessage, Publish
 from penstock.sim.clock import Callback, Clock
 
 __all__ = ["CostModel", "Host"]

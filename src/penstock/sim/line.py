@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from penstock.broker.frames import ControlFrame, DataFrame, Heartbeat, Welcome
 from penstock.broker.outbox import Outbox
+from penstock.protocol.frames import ControlFrame, DataFrame, Heartbeat, Welcome
 from penstock.sim.clock import Clock
 from penstock.sim.link import End
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, Protocol
 
-from penstock.broker.frames import Frame
+from penstock.protocol.frames import Frame
 from penstock.sim.clock import Clock
 from penstock.sim.host import Host
 from penstock.sim.wire import LinkOptions, Source, Wire

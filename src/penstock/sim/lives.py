@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from penstock.broker.frames import LATEST, Missing
+from penstock.protocol.frames import LATEST, Missing
 from penstock.sim.client import SimClient
 from penstock.sim.records import Acknowledged
 from penstock.sim.world import World

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from penstock.broker.frames import (
+from penstock.protocol.frames import (
     Deliver,
     Frame,
     Goodbye,
@@ -28,7 +28,7 @@ from penstock.sim.overlap import Overlap
 from penstock.sim.positions import unpacked
 
 if TYPE_CHECKING:
-    from penstock.broker.frames import ControlFrame
+    from penstock.protocol.frames import ControlFrame
     from penstock.sim.client import SimClient
 
 __all__ = ["Moving", "Roads"]

@@ -14,13 +14,13 @@ from typing import Final
 
 from penstock.balancing.metrics import HostFigures
 from penstock.broker.effects import Close, Commit, Effect, Hold, Operate, ReadKept, ReadLog, Record, Resume, Wake
-from penstock.broker.frames import Frame
 from penstock.broker.operating import Operation
 from penstock.broker.outbox import Outbox
 from penstock.broker.ports import BrokerPort
 from penstock.broker.settings import BrokerSettings
 from penstock.model.errors import MisuseError
 from penstock.model.tick import TickRange
+from penstock.protocol.frames import Frame
 from penstock.sim.clock import Clock
 from penstock.sim.device import Device, DeviceUser
 from penstock.sim.disk import Disk

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from penstock.broker.frames import Deliver, is_guaranteed_number
 from penstock.model.message_id import MESSAGE_ID_BYTES
+from penstock.protocol.frames import Deliver, is_guaranteed_number
 
 if TYPE_CHECKING:
     from penstock.sim.client import SimClient

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from penstock.broker.frames import Acknowledge, Horizons, Subscribed, is_guaranteed_number
+from penstock.protocol.frames import Acknowledge, Horizons, Subscribed, is_guaranteed_number
 from penstock.sim.records import Acknowledged, Start, SubscriptionRecord
 
 __all__ = ["Positions", "unpacked"]

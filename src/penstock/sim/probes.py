@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from penstock.broker.frames import LATEST
+from penstock.protocol.frames import LATEST
 from penstock.sim.client import SimClient
 from penstock.sim.world import World
 

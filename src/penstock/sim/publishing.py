@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 
-from penstock.broker.frames import Publish, PublishAck, RefusedAck, Welcome
 from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId, MessageIdSource
+from penstock.protocol.frames import Publish, PublishAck, RefusedAck, Welcome
 from penstock.sim.clock import Clock
 from penstock.sim.records import Published
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from penstock.broker.frames import LATEST, Missing
 from penstock.model.body import decode_attributes, decode_id
 from penstock.model.message_id import MessageId
 from penstock.model.values import AttributeValue
+from penstock.protocol.frames import LATEST, Missing
 
 __all__ = ["Acknowledged", "Delivery", "LostTicks", "Period", "Published", "Session", "Start", "SubscriptionRecord"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from penstock.broker.frames import Subscribe, Subscribed
+from penstock.protocol.frames import Subscribe, Subscribed
 from penstock.sim.clock import Clock
 from penstock.sim.positions import Positions
 from penstock.sim.records import SubscriptionRecord

@@ -23,9 +23,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from penstock.broker.frames import LATEST
 from penstock.model.tick import Tick, format_tick
 from penstock.model.values import AttributeValue
+from penstock.protocol.frames import LATEST
 from penstock.selectors.evaluate import Evaluation, compile_condition
 from penstock.selectors.text import parse
 from penstock.sim.client import SimClient

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, Protocol
 
-from penstock.broker.frames import Deliver, Forward, Frame, Horizons, KnowledgeMessage, Publish
 from penstock.broker.outbox import CONTROL_FRAME_BYTES, Outbox
 from penstock.model.errors import MisuseError
+from penstock.protocol.frames import Deliver, Forward, Frame, Horizons, KnowledgeMessage, Publish
 from penstock.sim.clock import Clock
 from penstock.sim.host import Host
 

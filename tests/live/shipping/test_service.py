@@ -13,7 +13,6 @@ from live.shipping.lakes import bloom_value, rows_of
 from live.support import FakeBroker, FramePeer, guaranteed, lone, run, until
 from penstock.broker.durable import KeepRecord
 from penstock.broker.effects import Commit, Operate, Record
-from penstock.broker.frames import Forget, Forgotten, Subscribe, Subscribed
 from penstock.live.errors import ConfigError, StorageError
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay
@@ -21,6 +20,7 @@ from penstock.live.shipping import arrow
 from penstock.live.shipping.errors import ShipError
 from penstock.live.shipping.ledger import FILE_NAME
 from penstock.live.shipping.settings import ShipSettings
+from penstock.protocol.frames import Forget, Forgotten, Subscribe, Subscribed
 from penstock.tracking.attachment import AttachmentMap
 from penstock.tracking.settings import TrackingSettings
 

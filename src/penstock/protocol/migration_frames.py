@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from penstock.broker.control import Control, Count, Name
+from penstock.protocol.control import Control, Count, Name
 
 __all__ = ["Migrate", "MoveFailed", "Moved"]
 

@@ -6,7 +6,7 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from penstock.broker.control import Control, Count, Name, Names, Reason, Signed
+from penstock.protocol.control import Control, Count, Name, Names, Reason, Signed
 
 __all__ = ["Goodbye", "Heartbeat", "Hello", "LinkProof", "Welcome"]
 

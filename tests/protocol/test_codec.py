@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from penstock.broker import frames as f
-from penstock.broker.codec import FRAME_BYTES_MAX, FrameReader, decode_frame, encode_frame
-from penstock.broker.errors import ProtocolError
 from penstock.model.limits import BODY_BYTES_MAX, PAYLOAD_BYTES_MAX, PEER_NAME_CHARS_MAX
+from penstock.protocol import frames as f
+from penstock.protocol.codec import FRAME_BYTES_MAX, FrameReader, decode_frame, encode_frame
+from penstock.protocol.errors import ProtocolError
 from strategies import tries
 
 CONTROL, PUBLISH, FORWARD, DELIVER, KNOWLEDGE, HORIZONS, LOG = range(7)

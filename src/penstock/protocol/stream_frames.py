@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
-from penstock.broker.control import (
+from penstock.protocol.control import (
     COUNT_MAX,
     NAMES_MAX,
     Control,

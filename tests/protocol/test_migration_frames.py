@@ -3,9 +3,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from penstock.broker.codec import FrameReader, encode_frame
-from penstock.broker.errors import ProtocolError
-from penstock.broker.migration_frames import Migrate, Moved, MoveFailed
+from penstock.protocol.codec import FrameReader, encode_frame
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.migration_frames import Migrate, Moved, MoveFailed
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.broker import errors
-from penstock.broker.errors import ProtocolError
 from penstock.model.errors import MisuseError, PeerError
+from penstock.protocol import errors
+from penstock.protocol.errors import ProtocolError
 
 
 def test_a_protocol_error_is_the_fault_of_the_peer_and_not_of_the_caller() -> None:

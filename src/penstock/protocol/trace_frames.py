@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from penstock.broker.control import NAMES_MAX, Control, Count, Name
+from penstock.protocol.control import NAMES_MAX, Control, Count, Name
 
 __all__ = ["TraceAnswer", "TraceQuestion", "TraceReply", "TraceRequest"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from penstock.broker.control import COUNT_MAX, Control, Count, PubendTick, Version
+from penstock.protocol.control import COUNT_MAX, Control, Count, PubendTick, Version
 
 
 class Sample(Control, tag="sample", frozen=True, array_like=True):

@@ -14,9 +14,11 @@ from typing import Final
 
 import msgspec
 
-from penstock.broker.control import COUNT_MAX, Name, Version
-from penstock.broker.errors import ProtocolError
-from penstock.broker.frames import (
+from penstock.model.errors import plainly
+from penstock.model.limits import BODY_BYTES_MAX, PEER_NAME_CHARS_MAX
+from penstock.protocol.control import COUNT_MAX, Name, Version
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import (
     ControlFrame,
     Deliver,
     Forward,
@@ -27,8 +29,6 @@ from penstock.broker.frames import (
     LogAnswer,
     Publish,
 )
-from penstock.model.errors import plainly
-from penstock.model.limits import BODY_BYTES_MAX, PEER_NAME_CHARS_MAX
 
 __all__ = ["FRAME_BYTES_MAX", "FrameReader", "decode_frame", "encode_frame"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from penstock.broker.codec import decode_frame, encode_frame
-from penstock.broker.control import COUNT_MAX
-from penstock.broker.errors import ProtocolError
-from penstock.broker.stream_frames import (
+from penstock.protocol.codec import decode_frame, encode_frame
+from penstock.protocol.control import COUNT_MAX
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.stream_frames import (
     LATEST,
     LogRequest,
     LogSpan,

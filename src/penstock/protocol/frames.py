@@ -10,7 +10,7 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from penstock.broker.control import (
+from penstock.protocol.control import (
     NAMES_MAX,
     Control,
     Count,
@@ -22,7 +22,7 @@ from penstock.broker.control import (
     Signed,
     Version,
 )
-from penstock.broker.data_frames import (
+from penstock.protocol.data_frames import (
     Deliver,
     Forward,
     Horizons,
@@ -32,9 +32,9 @@ from penstock.broker.data_frames import (
     Publish,
     is_guaranteed_number,
 )
-from penstock.broker.greetings import Goodbye, Heartbeat, Hello, LinkProof, Welcome
-from penstock.broker.migration_frames import Migrate, Moved, MoveFailed
-from penstock.broker.stream_frames import (
+from penstock.protocol.greetings import Goodbye, Heartbeat, Hello, LinkProof, Welcome
+from penstock.protocol.migration_frames import Migrate, Moved, MoveFailed
+from penstock.protocol.stream_frames import (
     LATEST,
     CongestionAlert,
     CongestionQuery,
@@ -49,7 +49,7 @@ from penstock.broker.stream_frames import (
     StreamOpened,
     StreamTaken,
 )
-from penstock.broker.trace_frames import TraceAnswer, TraceQuestion, TraceReply, TraceRequest
+from penstock.protocol.trace_frames import TraceAnswer, TraceQuestion, TraceReply, TraceRequest
 
 __all__ = [
     "LATEST",

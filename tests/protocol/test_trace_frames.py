@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from penstock.broker.codec import FrameReader, encode_frame
-from penstock.broker.errors import ProtocolError
-from penstock.broker.trace_frames import TraceAnswer, TraceQuestion, TraceReply, TraceRequest
+from penstock.protocol.codec import FrameReader, encode_frame
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.trace_frames import TraceAnswer, TraceQuestion, TraceReply, TraceRequest
 
 ID = bytes(range(16))
 

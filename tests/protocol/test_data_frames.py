@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.broker.data_frames import Deliver, Forward, Horizons, KnowledgeKind, KnowledgeMessage, LogAnswer, Publish
+from penstock.protocol.data_frames import (
+    Deliver,
+    Forward,
+    Horizons,
+    KnowledgeKind,
+    KnowledgeMessage,
+    LogAnswer,
+    Publish,
+)
 
 FRAMES = [
     Publish(1, [b"body"], "p"),

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from penstock.broker.codec import FrameReader, encode_frame
-from penstock.broker.frames import PROTOCOL_VERSION
-from penstock.broker.greetings import Hello
+from penstock.protocol.codec import FrameReader, encode_frame
+from penstock.protocol.frames import PROTOCOL_VERSION
+from penstock.protocol.greetings import Hello
 
 
 def test_a_client_says_by_which_migration_it_comes_and_whether_it_wants_to_stay() -> None:

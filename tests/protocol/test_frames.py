@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.broker import frames as f
-from penstock.broker.codec import encode_frame
+from penstock.protocol import frames as f
+from penstock.protocol.codec import encode_frame
 
 CONTROL = get_args(f.ControlFrame)
 bodies = st.lists(st.binary(max_size=30), max_size=5)
