@@ -33,7 +33,7 @@ from bench.hostile.command import main as hostile
 from bench.report import Report
 from penstock.cli.console import console
 from penstock.cli.progress import ProgressReporter
-from penstock.lab import Reporter
+from penstock.model.reporting import Reporter
 
 __all__ = ["main"]
 

@@ -22,9 +22,9 @@ from bench import live
 from bench.live_driver import Driver, DriverError, Receiver
 from bench.live_load import Load, expected_of
 from bench.report import Report
-from penstock.lab import Reporter
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
 from penstock.live.store import Append, LogStore
+from penstock.model.reporting import Reporter
 from penstock.model.tick import Tick, tick_at
 from penstock.model.values import AttributeValue
 from penstock.sim.workloads import QuoteWorkload

@@ -21,9 +21,9 @@ from bench import live
 from bench.live_driver import Driver
 from bench.live_load import Load
 from bench.report import Report
-from penstock.lab import Reporter
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
 from penstock.lab.measuring import collector_at_rest
+from penstock.model.reporting import Reporter
 
 __all__ = ["run"]
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bench.report import Report
-from penstock.lab import Reporter
+from penstock.model.reporting import Reporter
 from penstock.pipeline.profile.bits import bits_of
 from penstock.pipeline.profile.capacities import parse_capacities, parse_capacity
 from penstock.pipeline.profile.comparing import balancing_difference

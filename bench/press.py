@@ -17,7 +17,7 @@ import numpy as np
 from bench.report import Report
 from penstock.balancing.press import Press
 from penstock.cli.progress import ProgressReporter
-from penstock.lab import Reporter
+from penstock.model.reporting import Reporter
 
 __all__ = ["main", "run"]
 

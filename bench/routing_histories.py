@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.report import Report
-from penstock.lab import Reporter
+from penstock.model.reporting import Reporter
 from penstock.tracking import BloomFilter, FilterShape, choose_shape
 from penstock.tracking.accuracy import message_columns
 from penstock.tracking.hashing import Column

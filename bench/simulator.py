@@ -9,7 +9,7 @@ from time import perf_counter
 
 from bench.report import Report
 from penstock.broker.outbox import Outbox
-from penstock.lab import Reporter
+from penstock.model.reporting import Reporter
 from penstock.protocol.frames import Forward, Frame
 from penstock.sim import Clock, LinkOptions, Wire, World
 from penstock.sim.checkers import broken_laws, missing

@@ -19,8 +19,8 @@ from bench.live_driver import Driver
 from bench.live_load import Load
 from bench.report import Report
 from penstock.client import connect_sync
-from penstock.lab import Reporter
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
+from penstock.model.reporting import Reporter
 from penstock.pipeline import SessionSettings, using_session
 from penstock.sim.workloads import QuoteWorkload
 

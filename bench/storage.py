@@ -22,9 +22,9 @@ from time import perf_counter
 from typing import Final, Protocol
 
 from bench.report import Report
-from penstock.lab import Reporter
 from penstock.live.store import Append, LogStore
 from penstock.live.store.batch import BatchDamagedError, pack_batch, unpack_batch
+from penstock.model.reporting import Reporter
 from penstock.model.tick import Tick
 
 __all__ = ["run"]

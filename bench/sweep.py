@@ -16,7 +16,8 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from bench.report import Report
-from penstock.lab import Reporter, find_experiment
+from penstock.lab import find_experiment
+from penstock.model.reporting import Reporter
 from penstock.pipeline.errors import JavaMissingError, SparkMissingError
 from penstock.pipeline.session import check_requirements
 from penstock.pipeline.sweep_plan import Run, planned

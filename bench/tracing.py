@@ -10,9 +10,9 @@ from time import perf_counter
 
 from bench.report import Report
 from penstock.client import SyncClient, connect_sync
-from penstock.lab import Reporter
 from penstock.lab.demo_overlay import DEMO_PLAN, DemoOverlay
 from penstock.model.message_id import MessageId
+from penstock.model.reporting import Reporter
 
 __all__ = ["run"]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from bench.report import Report
 from penstock.cli.progress import ProgressReporter
-from penstock.lab import Reporter
+from penstock.model.reporting import Reporter
 from penstock.tracking import BloomFilter, FilterShape, Recorder, TrackingSettings, subscriber_key
 from penstock.tracking.accuracy import message_columns
 from penstock.tracking.hashing import Column, mixed_columns

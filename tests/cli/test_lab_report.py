@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 from penstock.cli import lab_report
 from penstock.cli.app import app
 from penstock.lab import find_experiment
-from penstock.lab.experiment import QuietReporter
 from penstock.lab.report import Entry, Finding, made_finding
+from penstock.model.reporting import QuietReporter
 
 
 def report(*arguments: str) -> Result:

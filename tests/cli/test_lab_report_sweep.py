@@ -12,10 +12,11 @@ import pytest
 from penstock.cli import lab_report_sweep
 from penstock.cli.lab_report_sweep import Sweeper
 from penstock.lab import Experiment
-from penstock.lab.experiment import Context, QuietReporter
+from penstock.lab.experiment import Context
 from penstock.lab.parameters import Parameter
 from penstock.lab.report import Entry, Finding, Measure
 from penstock.model.errors import PenstockError
+from penstock.model.reporting import QuietReporter
 from penstock.pipeline.sweep import Failure, SweepResult, run_sweep
 from penstock.pipeline.sweep_plan import SweepPlan
 from penstock.pipeline.sweep_store import SweepStore

@@ -7,10 +7,11 @@ from pathlib import Path
 from penstock.lab.balancing_live import BALANCING_LIVE, Market
 from penstock.lab.balancing_live_plan import live_plan
 from penstock.lab.demo_overlay import DemoOverlay
-from penstock.lab.experiment import Context, QuietReporter
+from penstock.lab.experiment import Context
 from penstock.lab.parameters import parameter_values
 from penstock.lab.registry import EXPERIMENTS
 from penstock.live.loop import run
+from penstock.model.reporting import QuietReporter
 
 COUNT = 28
 SETTINGS = (f"subscribers={COUNT}", "join_seconds=1", "smoothing_ms=800")

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.lab import run_experiment
 from penstock.lab.delivery_kill9 import DELIVERY_KILL9
-from penstock.lab.experiment import QuietReporter
+from penstock.model.reporting import QuietReporter
 
 FIGURES = [
     *("kills", "stops", "cuts", "published", "acked", "delivered"),

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from penstock.congestion import CongestionSettings
 from penstock.lab import run_experiment
-from penstock.lab.experiment import QuietReporter
 from penstock.lab.gryphon_e4 import E4
 from penstock.lab.gryphon_recovery import recover
+from penstock.model.reporting import QuietReporter
 
 
 def test_two_demands_are_compared(tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ import pytest
 
 from penstock.congestion import CongestionError
 from penstock.lab.errors import ParameterError
-from penstock.lab.experiment import Context, QuietReporter
+from penstock.lab.experiment import Context
 from penstock.lab.gryphon_frame import CONTROLLED, UNCONTROLLED, closing_figures, congestion_settings, overlay_for
 from penstock.lab.gryphon_overlay import SIMPLE
 from penstock.lab.parameters import parameter_values
+from penstock.model.reporting import QuietReporter
 
 
 def context(*settings: str, declared: tuple[object, ...] = CONTROLLED) -> Context:

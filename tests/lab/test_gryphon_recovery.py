@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.congestion import CongestionSettings
-from penstock.lab.experiment import QuietReporter
 from penstock.lab.gryphon_recovery import Recovery, recover, recovery_figures
+from penstock.model.reporting import QuietReporter
 
 
 def run(settings: CongestionSettings, *, limit_s: int, after_s: int) -> Recovery:

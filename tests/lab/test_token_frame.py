@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from penstock.lab.errors import ParameterError
-from penstock.lab.experiment import Context, QuietReporter
+from penstock.lab.experiment import Context
 from penstock.lab.token_frame import constants_of, walked
+from penstock.model.reporting import QuietReporter
 from penstock.token.settings import PAPER, Constants
 
 

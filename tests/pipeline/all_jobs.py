@@ -11,7 +11,7 @@ import msgspec
 from typer.testing import CliRunner
 
 from penstock.cli.app import app
-from penstock.lab.experiment import QuietReporter
+from penstock.model.reporting import QuietReporter
 from penstock.pipeline.audit import audit_lake
 from penstock.pipeline.audit.job import AuditRange
 from penstock.pipeline.compact import compact_histories

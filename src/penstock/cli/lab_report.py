@@ -14,7 +14,7 @@ from penstock.cli.lab_report_work import run_side_by_side
 from penstock.cli.pipeline_options import Master
 from penstock.cli.processors import processors
 from penstock.cli.progress import ProgressReporter
-from penstock.lab import EXPERIMENTS, Experiment, Reporter
+from penstock.lab import EXPERIMENTS, Experiment
 from penstock.lab.report import (
     CHAPTERS,
     Entry,
@@ -24,6 +24,7 @@ from penstock.lab.report import (
     report_page,
 )
 from penstock.model.errors import MisuseError, PenstockError
+from penstock.model.reporting import Reporter
 
 if TYPE_CHECKING:
     from penstock.cli.lab_report_sweep import Sweeper

@@ -6,9 +6,10 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from penstock.lab import Experiment, Reporter
+from penstock.lab import Experiment
 from penstock.lab.report import Entry, Finding, swept_finding
 from penstock.model.errors import PenstockError
+from penstock.model.reporting import Reporter
 from penstock.pipeline.sweep import run_sweep
 from penstock.pipeline.sweep_plan import Run, planned
 from penstock.pipeline.sweep_store import SweepStore

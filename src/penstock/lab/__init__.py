@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.lab.experiment import Context, Experiment, Parameter, Reporter, Result, run_experiment
+from penstock.lab.experiment import Context, Experiment, Parameter, Result, run_experiment
 
 if TYPE_CHECKING:
     from penstock.lab.registry import EXPERIMENTS, find_experiment
@@ -17,7 +17,6 @@ __all__ = [
     "Context",
     "Experiment",
     "Parameter",
-    "Reporter",
     "Result",
     "find_experiment",
     "run_experiment",

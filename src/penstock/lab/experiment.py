@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -19,39 +19,14 @@ from penstock.lab.errors import ParameterError
 from penstock.lab.measuring import collector_in_leisure
 from penstock.lab.parameters import Parameter, ParameterValue, parameter_values
 from penstock.model.errors import MisuseError
+from penstock.model.reporting import QuietReporter, Reporter
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Context", "Experiment", "Parameter", "QuietReporter", "Reporter", "Result", "run_experiment"]
+__all__ = ["Context", "Experiment", "Parameter", "Result", "run_experiment"]
 
 Published: TypeAlias = Mapping[str, float | str]
-
-
-class Reporter(Protocol):
-    """Tells a person how far a long run has come."""
-
-    def stage(self, title: str, total: int | None = None) -> None:
-        """Begin the next part of the run, of some known number of steps."""
-
-    def advance(self, steps: int = 1) -> None:
-        """Some steps of the stage are done."""
-
-    def note(self, text: str) -> None:
-        """Something the person should know."""
-
-
-class QuietReporter:
-    """Tells nothing: for tests, and for callers who watch something else."""
-
-    def stage(self, title: str, total: int | None = None) -> None:
-        """Ignore it."""
-
-    def advance(self, steps: int = 1) -> None:
-        """Ignore it."""
-
-    def note(self, text: str) -> None:
-        """Ignore it."""
 
 
 @dataclass(slots=True)

@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from penstock.congestion.settings import CongestionSettings
-from penstock.lab.experiment import Context, Experiment, QuietReporter
+from penstock.lab.experiment import Context, Experiment
 from penstock.lab.gryphon_frame import CONTROLLED, SOURCE, closing_figures, congestion_settings
 from penstock.lab.gryphon_overlay import GryphonOverlay
 from penstock.lab.gryphon_recovery import lose, regain
 from penstock.lab.gryphon_series import spearman
 from penstock.lab.measuring import collector_in_leisure
 from penstock.lab.parameters import Parameter
+from penstock.model.reporting import QuietReporter
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Final
 
 from penstock.congestion.settings import CongestionSettings
-from penstock.lab.experiment import Reporter
 from penstock.lab.gryphon_overlay import OFFERED_MSG_S, SIMPLE, GryphonOverlay
 from penstock.lab.gryphon_series import Sample, between, mean, mean_rate, rates, smoothed
+from penstock.model.reporting import Reporter
 
 __all__ = ["Recovery", "lose", "recover", "recovery_figures", "regain"]
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from penstock.lab.experiment import Reporter
+from penstock.model.reporting import Reporter
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.lab import Reporter
 from penstock.lab.parameters import ParameterValue
+from penstock.model.reporting import Reporter
 from penstock.pipeline.sweep_jobs import run_tasks
 from penstock.pipeline.sweep_plan import Run, SweepPlan
 from penstock.pipeline.sweep_store import SweepStore

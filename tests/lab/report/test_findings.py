@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from penstock.lab.experiment import Context, Experiment, Parameter, QuietReporter
+from penstock.lab.experiment import Context, Experiment, Parameter
 from penstock.lab.report.bands import at_most, exactly
 from penstock.lab.report.chapters import Entry
 from penstock.lab.report.findings import made_finding, read_finding, swept_finding
 from penstock.model.errors import MisuseError
+from penstock.model.reporting import QuietReporter
 
 
 def _draw(figure: Figure) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.lab.experiment import QuietReporter
+from penstock.model.reporting import QuietReporter
 from penstock.pipeline.archive import Archive, ArchiveError, ArchiveSettings, ArchiveSummary, stop_signals
 from penstock.pipeline.lake import CompactionPolicy, LakeBusyError, LakeMismatchError, LocalFiles, read_table
 from pipeline.lake.lakes import BreakingFiles, Crash, batch_of

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from penstock.lab.experiment import QuietReporter
 from penstock.model.errors import MisuseError
+from penstock.model.reporting import QuietReporter
 from penstock.pipeline.inputs import TimeSpan
 from penstock.pipeline.profile.job import run_profile
 from penstock.selectors.selector import Selector

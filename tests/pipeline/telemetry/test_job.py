@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.lab.experiment import QuietReporter
 from penstock.model.errors import MisuseError
+from penstock.model.reporting import QuietReporter
 from penstock.pipeline.inputs import TimeSpan
 from penstock.pipeline.telemetry.job import POINTS, run_telemetry
 from pipeline.made_lakes import T0_MS, telemetry_lake

@@ -22,8 +22,8 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.lab.experiment import QuietReporter
 from penstock.model.errors import PenstockError
+from penstock.model.reporting import QuietReporter
 from penstock.pipeline.session import SessionSettings, using_session
 
 __all__ = ["Finding", "Inbox", "Work", "main"]

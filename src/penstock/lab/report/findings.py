@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 
-from penstock.lab.experiment import Experiment, Reporter, Result, run_experiment
+from penstock.lab.experiment import Experiment, Result, run_experiment
 from penstock.lab.parameters import ParameterValue
 from penstock.lab.report.chapters import Entry
 from penstock.model.errors import MisuseError
+from penstock.model.reporting import Reporter
 
 __all__ = ["Finding", "Measure", "made_finding", "read_finding", "swept_finding"]
 

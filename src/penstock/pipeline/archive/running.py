@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.lab.experiment import Reporter
 from penstock.model.lake_tables import PUBLICATIONS
+from penstock.model.reporting import Reporter
 from penstock.pipeline.archive.checkpoint import Checkpoint
 from penstock.pipeline.archive.failures import telling
 from penstock.pipeline.archive.settings import ArchiveSettings

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.lab.experiment import QuietReporter, Reporter
 from penstock.model.errors import MisuseError
 from penstock.model.message_id import MessageId
+from penstock.model.reporting import QuietReporter, Reporter
 from penstock.pipeline.audit.explaining import duplicates, explain, finding_row
 from penstock.pipeline.audit.judging import Judgement, Seen, judge
 from penstock.pipeline.audit.subscribers import Subscribers, gather_subscribers

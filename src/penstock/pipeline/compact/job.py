@@ -13,8 +13,8 @@ from uuid import uuid4
 
 import msgspec
 
-from penstock.lab.experiment import QuietReporter, Reporter
 from penstock.model.lake_tables import HISTORIES
+from penstock.model.reporting import QuietReporter, Reporter
 from penstock.pipeline.compact.merging import compacted
 from penstock.pipeline.lake.files import LocalFiles, files_at
 from penstock.pipeline.lake.reading import table_files

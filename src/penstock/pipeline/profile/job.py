@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from penstock.lab.experiment import Reporter
 from penstock.model.errors import MisuseError
+from penstock.model.reporting import Reporter
 from penstock.model.values import RESERVED_PREFIX
 from penstock.pipeline.inputs import TimeSpan, check_table, input_table
 from penstock.pipeline.profile.bits import bits_of

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.lab.experiment import Reporter
 from penstock.model.errors import MisuseError
+from penstock.model.reporting import Reporter
 from penstock.pipeline.inputs import TimeSpan, input_table
 from penstock.pipeline.progress import watched
 from penstock.pipeline.telemetry.frames import bucketed, episodes, flagged, intervals, summarised, tidied

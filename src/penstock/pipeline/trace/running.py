@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from penstock.lab.experiment import QuietReporter, Reporter
 from penstock.model.errors import MisuseError
 from penstock.model.message_id import MessageId
+from penstock.model.reporting import QuietReporter, Reporter
 from penstock.pipeline.progress import watched
 from penstock.pipeline.trace.facts import SLACK_MS
 from penstock.pipeline.trace.ids import given_ids, read_ids
