@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from penstock.cli.console import console
 from penstock.live.config import load_overlay
-from penstock.live.logs import configure_logs
-from penstock.live.loop import run
-from penstock.live.node import BrokerNode
-from penstock.live.serving import serve
-from penstock.live.signals import early
+from penstock.live.serving import run_broker
 
 __all__ = ["EXAMPLES", "LogLevel", "broker"]
 
@@ -55,15 +49,4 @@ def broker(
     log_level: Annotated[LogLevel, typer.Option(help="How much to log, on standard error.")] = LogLevel.INFO,
 ) -> None:
     """Run one broker of an overlay until SIGTERM or Ctrl-C."""
-    described = load_overlay(overlay)
-    described.place_of(name)
-    configure_logs(level=log_level.value, as_json=log_json)
-    run(serve(described, name, on_ready=_tell, signals=early))
-
-
-def _tell(node: BrokerNode) -> None:
-    scheme = "penstock" if node.place.tls is None else "penstocks"
-    host, port = node.address
-    console.line(f"broker {node.name} listens at {scheme}://{f'[{host}]' if ':' in host else host}:{port}")
-    # Who started this waits for the line, and standard output may be a pipe.
-    sys.stdout.flush()
+    run_broker(load_overlay(overlay), name, log_level=log_level.value, log_json=log_json)

@@ -1,8 +1,8 @@
 """Real broker processes on loopback, for the demo, for tests and for benchmarks: started, waited for, ended by pid.
 
-Every process is ``penstock broker`` on one overlay file in a folder of its own. What a broker writes to standard error
-is kept beside it, and quoted when something goes wrong. With detours every broker has an overlay file of its own, in
-which the neighbours that it dials are at other ports: whoever listens there can stand in between.
+Every process is a broker (``penstock.live``) on one overlay file in a folder of its own. What a broker writes to
+standard error is kept beside it, and quoted when something goes wrong. With detours every broker has an overlay file
+of its own, in which the neighbours that it dials are at other ports: whoever listens there can stand in between.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _START_S_MAX: Final = 240.0
 _STOP_S_MAX: Final = 15.0
 _LINK_S_MAX: Final = 120.0
 _POLL_S: Final = 0.02
-_COMMAND: Final = (sys.executable, "-c", "from penstock.cli import main; main()", "broker")
+_COMMAND: Final = (sys.executable, "-m", "penstock.live")
 _QUOTED_LINES: Final = 15
 
 

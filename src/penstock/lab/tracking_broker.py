@@ -1,4 +1,4 @@
-"""A broker process that tracks as it is told: ``penstock broker`` with settings of tracking from its command line."""
+"""A broker process that tracks as it is told, by settings on its command line."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ import msgspec
 
 from penstock.broker.settings import BrokerSettings
 from penstock.live.config import load_overlay
-from penstock.live.logs import configure_logs
-from penstock.live.loop import run
-from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay
-from penstock.live.serving import serve
+from penstock.live.serving import run_broker
 from penstock.tracking import TrackingSettings
 
 __all__ = ["TrackedOverlay", "broker_command", "main", "tracked_overlay"]
@@ -49,11 +46,4 @@ def tracked_overlay(file: str, tracking: str) -> TrackedOverlay:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the broker until somebody ends it: settings as JSON, file, ``--name``, name."""
     tracking, file, _, name = sys.argv[1:] if arguments is None else arguments
-    configure_logs(level="warning", as_json=False)
-    run(serve(tracked_overlay(file, tracking), name, on_ready=_tell))
-
-
-def _tell(node: BrokerNode) -> None:
-    sys.stdout.write(f"broker {node.name} listens\n")
-    # Who started this waits for the line.
-    sys.stdout.flush()
+    run_broker(tracked_overlay(file, tracking), name, log_level="warning")

@@ -1,21 +1,39 @@
-"""Runs one broker until somebody ends it: what ``penstock broker`` does."""
+"""Runs one broker until somebody ends it: what every broker process does, whoever started it."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from penstock.live.collecting import collecting_in_steps
 from penstock.live.descriptors import raise_limit
 from penstock.live.errors import ConfigError
-from penstock.live.logs import log
+from penstock.live.logs import configure_logs, log
+from penstock.live.loop import run
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay
-from penstock.live.signals import ENDING, Signals
+from penstock.live.signals import ENDING, Signals, early
 
-__all__ = ["serve"]
+__all__ = ["run_broker", "serve"]
+
+
+def run_broker(overlay: Overlay, name: str, *, log_level: str = "info", log_json: bool = False) -> None:
+    """Be the process of a broker: log to standard error, say in one line on standard output that it listens."""
+    overlay.place_of(name)
+    configure_logs(level=log_level, as_json=log_json)
+    run(serve(overlay, name, on_ready=_tell, signals=early))
+
+
+def _tell(node: BrokerNode) -> None:
+    scheme = "penstock" if node.place.tls is None else "penstocks"
+    host, port = node.address
+    shown_host = f"[{host}]" if ":" in host else host
+    sys.stdout.write(f"broker {node.name} listens at {scheme}://{shown_host}:{port}\n")
+    # Whoever started this waits for the line, and standard output may be a pipe.
+    sys.stdout.flush()
 
 
 async def serve(

@@ -59,4 +59,4 @@ class Signals:
 
 
 early: Final = Signals()
-"""The signals of this process, if the command line has installed them."""
+"""The signals of this process, if whoever started it has installed them."""

@@ -21,7 +21,6 @@ __all__ = ["AddressedPlan", "NamespacedOverlay"]
 
 _LINK_S_MAX: Final = 30.0
 _POLL_S: Final = 0.05
-_BROKER: Final = "from penstock.cli import main; main()"
 
 
 @dataclass(slots=True, frozen=True)
@@ -69,7 +68,7 @@ class NamespacedOverlay:
                 link_token=secrets.token_hex(16),
             )
             # Called with the file, --name and the name, of which the namespace is made.
-            script = f'exec ip netns exec {spaces.namespace("")}"$3" "$0" -c "{_BROKER}" broker "$@"'
+            script = f'exec ip netns exec {spaces.namespace("")}"$3" "$0" -m penstock.live "$@"'
             command = ("sh", "-c", script, sys.executable)
             self._brokers = stack.enter_context(DemoOverlay(addressed, command=command))
             self._stack = stack.pop_all()
