@@ -22,7 +22,7 @@ from bench.live_driver import Driver
 from bench.live_load import Load
 from bench.report import Report
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
-from penstock.lab.measuring import collector_at_rest
+from penstock.lab.frame.measuring import collector_at_rest
 from penstock.model.reporting import Reporter
 
 __all__ = ["run"]

@@ -25,7 +25,7 @@ from bench.live_load import Expected, Load, expected_of
 from bench.report import Report
 from penstock.cli.console import shown_number
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
-from penstock.lab.measuring import collector_at_rest
+from penstock.lab.frame.measuring import collector_at_rest
 from penstock.model.reporting import Reporter
 from penstock.model.values import AttributeValue
 from penstock.sim.workloads import QuoteWorkload, TopicWorkload

@@ -11,9 +11,9 @@ from random import Random
 import rule_engine
 
 from bench.report import Report
-from penstock.lab import matching_measures as measures
-from penstock.lab.matching_scale import scale_sizes
-from penstock.lab.measuring import best_us
+from penstock.lab.frame.measuring import best_us
+from penstock.lab.matching import measures
+from penstock.lab.matching.scale import scale_sizes
 from penstock.matching import MatchIndex
 from penstock.model.reporting import Reporter
 from penstock.model.values import Attributes

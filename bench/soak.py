@@ -36,7 +36,7 @@ from bench.live_fuzz.campaign import LIVE, LiveOptions, live_campaign
 from bench.live_fuzz.plan import KNOWN
 from penstock.cli.console import console
 from penstock.cli.progress import ProgressReporter
-from penstock.lab.measuring import collector_in_leisure
+from penstock.lab.frame.measuring import collector_in_leisure
 from penstock.sim.balancing_campaign import BalancingCampaign
 from penstock.sim.campaign import BrokenLawError, Campaign, NoProgressError
 from penstock.sim.congestion_campaign import CongestionCampaign

@@ -15,8 +15,8 @@ from bench.live_fuzz.clients import ClientProcess
 from bench.live_fuzz.disk import SmallDisk
 from bench.live_fuzz.journal import Journal
 from bench.live_fuzz.plan import Blow, Link
+from penstock.lab.delivery.kill9.proxy import LinkProxy
 from penstock.lab.demo_overlay import DemoOverlay
-from penstock.lab.kill9_proxy import LinkProxy
 
 __all__ = ["Blows"]
 

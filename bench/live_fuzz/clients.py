@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from penstock.lab.kill9_process import descendants
+from penstock.lab.delivery.kill9.process import descendants
 
 __all__ = ["ClientProcess"]
 

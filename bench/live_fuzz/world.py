@@ -22,9 +22,9 @@ from bench.live_fuzz.journal import Journal, read_journal
 from bench.live_fuzz.plan import RoundPlan
 from bench.live_fuzz.readings import SubscriberSpec
 from penstock.client import ClientError, connect
+from penstock.lab.delivery.kill9.harm import links_of
+from penstock.lab.delivery.kill9.proxy import LinkProxy
 from penstock.lab.demo_overlay import BrokerProcessError, DemoOverlay, OverlayPlan
-from penstock.lab.kill9_harm import links_of
-from penstock.lab.kill9_proxy import LinkProxy
 
 __all__ = ["Played", "play_round"]
 

@@ -12,8 +12,8 @@ import pytest
 from penstock.cli import lab_report_sweep
 from penstock.cli.lab_report_sweep import Sweeper
 from penstock.lab import Experiment
-from penstock.lab.experiment import Context
-from penstock.lab.parameters import Parameter
+from penstock.lab.frame.experiment import Context
+from penstock.lab.frame.parameters import Parameter
 from penstock.lab.report import Entry, Finding, Measure
 from penstock.model.errors import PenstockError
 from penstock.model.reporting import QuietReporter

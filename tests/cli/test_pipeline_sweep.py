@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from penstock.cli import pipeline_sweep
 from penstock.cli.app import app
 from penstock.lab import Context, Experiment, Parameter
-from penstock.lab.parameters import ParameterValue
+from penstock.lab.frame.parameters import ParameterValue
 from penstock.pipeline import sweep as sweeping
 from penstock.pipeline.errors import SparkMissingError
 from penstock.pipeline.sweep_plan import Run

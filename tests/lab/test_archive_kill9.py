@@ -13,7 +13,7 @@ import pytest
 from penstock.lab import find_experiment
 from penstock.lab.archive_kill9 import ARCHIVE_KILL9, PLAN, draw_phases
 from penstock.lab.archive_kill9_driver import PHASES
-from penstock.lab.parameters import parameter_values
+from penstock.lab.frame.parameters import parameter_values
 
 
 def test_it_is_found_and_has_the_promised_parameters() -> None:

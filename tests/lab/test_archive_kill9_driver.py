@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from penstock.lab.archive_kill9_driver import PHASES, ArchiveDriver, Birth, Phase, is_in_phase
-from penstock.lab.kill9_process import descendants
+from penstock.lab.delivery.kill9.process import descendants
 
 LIMIT_S = 60.0
 SHOWS: dict[Phase, tuple[str, object]] = {

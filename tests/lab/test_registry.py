@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.lab import EXPERIMENTS, find_experiment
-from penstock.lab.errors import UnknownExperimentError
+from penstock.lab.frame.errors import UnknownExperimentError
 
 
 def test_every_experiment_is_found_by_its_own_name_and_no_name_is_used_twice() -> None:

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from penstock.lab import find_experiment
-from penstock.lab.parameters import parameter_values
+from penstock.lab.frame.parameters import parameter_values
 from penstock.lab.sink_kill9 import PLAN, SINK_KILL9, SinkVerdict, draw_lives, judge_sink
 from penstock.lab.sink_kill9_driver import PHASES
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.lab.kill9_process import descendants
+from penstock.lab.delivery.kill9.process import descendants
 from penstock.lab.sink_kill9_driver import PHASES, Birth, Phase, SinkDriver, is_in_phase
 
 LIMIT_S = 60.0

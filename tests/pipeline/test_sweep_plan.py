@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.lab.errors import ParameterError
+from penstock.lab.frame.errors import ParameterError
 from penstock.pipeline.errors import SweepError
 from penstock.pipeline.sweep_plan import RUNS_MAX, Run, parse_seeds, planned
 from pipeline.toys import WAVE

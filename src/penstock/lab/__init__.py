@@ -1,4 +1,4 @@
-"""The papers' experiments, one file each: what was published beside what we measure.
+"""The papers' experiments, a folder for each paper: what was published beside what we measure.
 
 Experiments are imported when somebody asks for them: the small processes that the lab starts need none.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.lab.experiment import Context, Experiment, Parameter, Result, run_experiment
+from penstock.lab.frame.experiment import Context, Experiment, Parameter, Result, run_experiment
 
 if TYPE_CHECKING:
     from penstock.lab.registry import EXPERIMENTS, find_experiment

@@ -22,8 +22,8 @@ from penstock.client import Client, ClientSettings, connect
 from penstock.lab.archive_kill9_driver import PHASES, ArchiveDriver, DriverError, Phase
 from penstock.lab.archive_kill9_oracle import archived_rows, judge_archive, read_archive
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
-from penstock.lab.experiment import Context, Experiment
-from penstock.lab.parameters import Parameter
+from penstock.lab.frame.experiment import Context, Experiment
+from penstock.lab.frame.parameters import Parameter
 from penstock.live.loop import run
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from penstock.lab.kill9_process import Kill9Process
+from penstock.lab.delivery.kill9.process import Kill9Process
 from penstock.model.errors import PenstockError
 from penstock.model.lake_tables import PUBLICATIONS
 

@@ -6,45 +6,45 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Final
 
-from penstock.lab.ajil_beyond import AJIL_HARD, AJIL_PRIORITY
-from penstock.lab.ajil_domain import AJIL_DOMAIN, AJIL_FAIRNESS, AJIL_POLICY
-from penstock.lab.ajil_live_multicast import AJIL_LIVE_MULTICAST
-from penstock.lab.ajil_live_overlay import AJIL_LIVE_OVERLAY
-from penstock.lab.ajil_staleness import AJIL_SCALE, AJIL_STALENESS
-from penstock.lab.ajil_waves import AJIL_RAMP, AJIL_SQUARE
+from penstock.lab.ajil.beyond import AJIL_HARD, AJIL_PRIORITY
+from penstock.lab.ajil.domain import AJIL_DOMAIN, AJIL_FAIRNESS, AJIL_POLICY
+from penstock.lab.ajil.live.multicast import AJIL_LIVE_MULTICAST
+from penstock.lab.ajil.live.overlay import AJIL_LIVE_OVERLAY
+from penstock.lab.ajil.staleness import AJIL_SCALE, AJIL_STALENESS
+from penstock.lab.ajil.waves import AJIL_RAMP, AJIL_SQUARE
 from penstock.lab.archive_kill9 import ARCHIVE_KILL9
-from penstock.lab.balancing_estimation import BALANCING_ESTIMATION
-from penstock.lab.balancing_global import BALANCING_CLUSTERS, BALANCING_GLOBAL
-from penstock.lab.balancing_live import BALANCING_LIVE
-from penstock.lab.balancing_local import BALANCING_LOCAL
-from penstock.lab.balancing_scale import BALANCING_EDGES, BALANCING_THRESHOLD
-from penstock.lab.congestion_cpu import BUSY_PHB, SLOW_SHB
-from penstock.lab.congestion_scale import SCALE
-from penstock.lab.delivery_chaos import DELIVERY_CHAOS
-from penstock.lab.delivery_kill9 import DELIVERY_KILL9
-from penstock.lab.errors import UnknownExperimentError
-from penstock.lab.experiment import Experiment
-from penstock.lab.gryphon_collapse import COLLAPSE_BANDWIDTH, COLLAPSE_RECOVERY
-from penstock.lab.gryphon_e1 import E1, E1_WINDOW
-from penstock.lab.gryphon_e2 import E2
-from penstock.lab.gryphon_e3 import E3
-from penstock.lab.gryphon_e4 import E4
-from penstock.lab.gryphon_live import GRYPHON_E1_LIVE, GRYPHON_E2_LIVE
-from penstock.lab.matching_scale import MATCHING_SCALE
+from penstock.lab.balancing.clusters import BALANCING_CLUSTERS, BALANCING_GLOBAL
+from penstock.lab.balancing.estimation import BALANCING_ESTIMATION
+from penstock.lab.balancing.live.experiment import BALANCING_LIVE
+from penstock.lab.balancing.local import BALANCING_LOCAL
+from penstock.lab.balancing.scale import BALANCING_EDGES, BALANCING_THRESHOLD
+from penstock.lab.delivery.chaos import DELIVERY_CHAOS
+from penstock.lab.delivery.kill9.experiment import DELIVERY_KILL9
+from penstock.lab.frame.errors import UnknownExperimentError
+from penstock.lab.frame.experiment import Experiment
+from penstock.lab.gryphon.collapse import COLLAPSE_BANDWIDTH, COLLAPSE_RECOVERY
+from penstock.lab.gryphon.cpu import BUSY_PHB, SLOW_SHB
+from penstock.lab.gryphon.e1 import E1, E1_WINDOW
+from penstock.lab.gryphon.e2 import E2
+from penstock.lab.gryphon.e3 import E3
+from penstock.lab.gryphon.e4 import E4
+from penstock.lab.gryphon.live.experiment import GRYPHON_E1_LIVE, GRYPHON_E2_LIVE
+from penstock.lab.gryphon.scale import SCALE
+from penstock.lab.matching.scale import MATCHING_SCALE
 from penstock.lab.sink_kill9 import SINK_KILL9
-from penstock.lab.token_concurrency import TOKEN_CONCURRENCY
-from penstock.lab.token_intervals import TOKEN_INTERVALS
-from penstock.lab.token_live import TOKEN_LIVE
-from penstock.lab.token_loss import TOKEN_LOSS
-from penstock.lab.token_scale import TOKEN_SCALE
-from penstock.lab.token_shipping import TOKEN_SHIPPING
-from penstock.lab.token_video import TOKEN_VIDEO
+from penstock.lab.token.concurrency import TOKEN_CONCURRENCY
+from penstock.lab.token.intervals import TOKEN_INTERVALS
+from penstock.lab.token.live.experiment import TOKEN_LIVE
+from penstock.lab.token.loss import TOKEN_LOSS
+from penstock.lab.token.scale import TOKEN_SCALE
+from penstock.lab.token.shipping import TOKEN_SHIPPING
+from penstock.lab.token.video import TOKEN_VIDEO
 from penstock.lab.trace_bulk import TRACE_BULK
-from penstock.lab.tracking_accuracy import TRACKING_ACCURACY
-from penstock.lab.tracking_latency import TRACKING_LATENCY
-from penstock.lab.tracking_search import TRACKING_SEARCH
-from penstock.lab.tracking_storage import TRACKING_STORAGE
-from penstock.lab.tracking_truth import TRACKING_TRUTH
+from penstock.lab.tracking.accuracy import TRACKING_ACCURACY
+from penstock.lab.tracking.latency import TRACKING_LATENCY
+from penstock.lab.tracking.search import TRACKING_SEARCH
+from penstock.lab.tracking.storage import TRACKING_STORAGE
+from penstock.lab.tracking.truth import TRACKING_TRUTH
 
 __all__ = ["EXPERIMENTS", "find_experiment"]
 

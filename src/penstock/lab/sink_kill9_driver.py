@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from penstock.lab.kill9_process import Kill9Process, command_of, kill_processes
+from penstock.lab.delivery.kill9.process import Kill9Process, command_of, kill_processes
 
 __all__ = ["PHASES", "Birth", "Phase", "SinkDriver", "is_in_phase"]
 

@@ -18,9 +18,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.lab.errors import ParameterError
-from penstock.lab.experiment import Context, Experiment
-from penstock.lab.parameters import Parameter
+from penstock.lab.frame.errors import ParameterError
+from penstock.lab.frame.experiment import Context, Experiment
+from penstock.lab.frame.parameters import Parameter
 from penstock.lab.trace_lake import TracedOverlay, slabs, topics_of, write_lake
 from penstock.tracking import TrackingSettings
 

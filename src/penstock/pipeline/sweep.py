@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.lab.parameters import ParameterValue
+from penstock.lab.frame.parameters import ParameterValue
 from penstock.model.reporting import Reporter
 from penstock.pipeline.sweep_jobs import run_tasks
 from penstock.pipeline.sweep_plan import Run, SweepPlan

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from penstock.lab.parameters import ParameterValue
+from penstock.lab.frame.parameters import ParameterValue
 from penstock.model.errors import MisuseError
 from penstock.pipeline.sweep_plan import Run, SweepPlan
 from penstock.pipeline.sweep_summary import CellSummary, Estimate

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from penstock.lab import Experiment
-from penstock.lab.parameters import ParameterValue
+from penstock.lab.frame.parameters import ParameterValue
 from penstock.pipeline.errors import SessionError
 from penstock.pipeline.launching import failure_of
 from penstock.pipeline.progress import job_group

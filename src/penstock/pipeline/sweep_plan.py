@@ -17,7 +17,7 @@ import msgspec
 
 from penstock import __version__
 from penstock.lab import Experiment
-from penstock.lab.parameters import ParameterValue, parameter_values
+from penstock.lab.frame.parameters import ParameterValue, parameter_values
 from penstock.pipeline.errors import SweepError
 
 __all__ = ["RUNS_MAX", "Run", "SweepPlan", "parse_seeds", "planned"]

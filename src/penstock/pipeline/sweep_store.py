@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import msgspec
 
-from penstock.lab.parameters import ParameterValue
+from penstock.lab.frame.parameters import ParameterValue
 from penstock.model.errors import PeerError
 from penstock.pipeline.errors import SweepError
 from penstock.pipeline.sweep_plan import Run, SweepPlan

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import NormalDist, fmean
 from typing import Final
 
-from penstock.lab.parameters import ParameterValue
+from penstock.lab.frame.parameters import ParameterValue
 from penstock.pipeline.sweep_plan import Run, SweepPlan
 
 __all__ = ["CellSummary", "Estimate", "estimate", "student_t", "summarised"]

@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from penstock.lab import Context, Experiment
-from penstock.lab.parameters import ParameterValue
+from penstock.lab.frame.parameters import ParameterValue
 from penstock.model.reporting import QuietReporter
 from penstock.pipeline.sweep_plan import Run
 

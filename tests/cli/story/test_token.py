@@ -9,7 +9,7 @@ import pytest
 
 from penstock.cli.story import token as chapter
 from penstock.cli.story.token import overlapping, shipped_since, token
-from penstock.lab.token_shipping import Shipment
+from penstock.lab.token.shipping import Shipment
 from stages import World
 
 

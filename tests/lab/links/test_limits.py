@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.lab.errors import ParameterError
+from penstock.lab.frame.errors import ParameterError
 from penstock.lab.links.limits import DIRECTIONS, LinkLimits
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.lab import EXPERIMENTS
-from penstock.lab.parameters import parameter_values
+from penstock.lab.frame.parameters import parameter_values
 from penstock.lab.report.chapters import CHAPTERS, Entry
 
 ENTRIES = [entry for chapter in CHAPTERS for entry in chapter.entries]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from penstock.lab.experiment import Context, Experiment, Parameter
+from penstock.lab.frame.experiment import Context, Experiment, Parameter
 from penstock.lab.report.bands import at_most, exactly
 from penstock.lab.report.chapters import Entry
 from penstock.lab.report.findings import made_finding, read_finding, swept_finding

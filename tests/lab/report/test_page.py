@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from penstock.lab.experiment import Experiment
-from penstock.lab.parameters import Parameter
+from penstock.lab.frame.experiment import Experiment
+from penstock.lab.frame.parameters import Parameter
 from penstock.lab.report.bands import at_most, exactly
 from penstock.lab.report.chapters import Chapter, Entry
 from penstock.lab.report.findings import Finding, Measure

@@ -15,7 +15,7 @@ from bench.live_fuzz.judge import judge_round
 from bench.live_fuzz.plan import Blow, Limits, PublisherPlan, RoundPlan, SubscriberPlan, SubscriptionPlan
 from bench.live_fuzz.world import Played, play_round
 
-from penstock.lab.kill9_process import descendants
+from penstock.lab.delivery.kill9.process import descendants
 from penstock.live.loop import run
 
 LIVE = ["--campaign", "live"]

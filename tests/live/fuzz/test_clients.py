@@ -13,8 +13,8 @@ from bench.live_fuzz.diary import PublisherSpec
 from bench.live_fuzz.journal import read_journal
 from bench.live_fuzz.plan import PublisherPlan
 
+from penstock.lab.delivery.kill9.process import alive
 from penstock.lab.demo_overlay import free_ports
-from penstock.lab.kill9_process import alive
 from penstock.live.loop import run
 
 WAIT_S = 60.0

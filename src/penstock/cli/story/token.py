@@ -10,8 +10,8 @@ from typing import Final
 from penstock.cli.story.outcome import Told
 from penstock.cli.story.plan import can_ship
 from penstock.cli.story.stage import Stage
-from penstock.lab.token_figures import overlap_share
-from penstock.lab.token_shipping import Shipment, shipments
+from penstock.lab.token.figures import overlap_share
+from penstock.lab.token.shipping import Shipment, shipments
 
 __all__ = ["all_shipments", "overlapping", "shipped_since", "token"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.lab.errors import ParameterError
+from penstock.lab.frame.errors import ParameterError
 
 __all__ = ["DIRECTIONS", "LinkLimits"]
 

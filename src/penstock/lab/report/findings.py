@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.lab.experiment import Experiment, Result, run_experiment
-from penstock.lab.parameters import ParameterValue
+from penstock.lab.frame.experiment import Experiment, Result, run_experiment
+from penstock.lab.frame.parameters import ParameterValue
 from penstock.lab.report.chapters import Entry
 from penstock.model.errors import MisuseError
 from penstock.model.reporting import Reporter

@@ -1,0 +1,1 @@
+"""Rate limiting with real processes: on UDP multicast, and between the brokers of an overlay."""

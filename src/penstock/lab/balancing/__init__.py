@@ -1,0 +1,1 @@
+"""Load balancing between brokers: the experiments of [PADRES]."""

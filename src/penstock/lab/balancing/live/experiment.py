@@ -1,0 +1,171 @@
+"""Balancing live: three real edges of different bandwidth, everybody joins the weakest ([PADRES] section 6.2).
+
+Real processes: one head with the publishers, three edges, and here all clients. Who is where, how often somebody moved
+and what everybody got is seen from outside; loads and sessions are what brokers tell of themselves. ``converged_s``
+counts from the first subscriber. A difference that is beyond the trigger for no longer than loads are averaged over is
+the noise of a measurement: a process that waited for the processor has sent less for a moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from penstock.balancing.metrics import Metric
+from penstock.balancing.settings import BalancingSettings
+from penstock.client import ClientError
+from penstock.lab.balancing.live.figures import Sample, draw, load_of, returns
+from penstock.lab.balancing.live.plan import EDGES, live_plan
+from penstock.lab.balancing.live.traffic import Traffic, trading
+from penstock.lab.balancing.measures import converged_at, spreads_at
+from penstock.lab.demo_overlay import DemoOverlay
+from penstock.lab.frame.experiment import Context, Experiment
+from penstock.lab.frame.parameters import Parameter
+from penstock.lab.links.ending import ending_in_order
+from penstock.live.loop import run
+
+__all__ = ["BALANCING_LIVE", "Market"]
+
+_JOINED: Final = "B1"
+_SAMPLE_S: Final = 0.5
+_NOTE_EVERY_S: Final = 10.0
+_END_SHARE: Final = 0.1
+"""The last part of a run, in which the largest difference is looked at."""
+_TRIGGER: Final = BalancingSettings().local_ratio_trigger
+
+
+class Market:
+    """One run: everybody joins, and it is watched what becomes of them."""
+
+    def __init__(self, context: Context, overlay: DemoOverlay) -> None:
+        self.context, self.overlay = context, overlay
+        self.traffic: Traffic
+        self.samples: list[Sample] = []
+        self.joined_s = 0.0
+        """When everybody had joined."""
+        self._started_s = 0.0
+
+    @property
+    def now_s(self) -> float:
+        """Seconds since the first subscriber was to join."""
+        return time.monotonic() - self._started_s
+
+    async def play(self, is_over: Callable[[Market], bool]) -> dict[str, float]:
+        """Run until somebody says that it is over, let everything arrive, and judge."""
+        await self.overlay.linked()
+        async with trading(self.overlay) as traffic:
+            self.traffic = traffic
+            async with asyncio.TaskGroup() as group:
+                publishing = group.create_task(traffic.publish(self.context.rng, self.context.number("rate")))
+                self._started_s = time.monotonic()
+                watching = group.create_task(self._watch())
+                reading = await self._join(group)
+                await self._wait(is_over)
+                watching.cancel()
+                await self._settle(publishing)
+                for task in reading:
+                    task.cancel()
+            return self._measured()
+
+    async def _join(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        count, seconds = self.context.integer("subscribers"), self.context.number("join_seconds")
+        self.context.reporter.stage(f"{count} subscribers join {_JOINED}", total=count)
+        reading = []
+        for number in range(count):
+            await asyncio.sleep(max(0.0, number / count * seconds - self.now_s))
+            reading.append(group.create_task((await self.traffic.join(_JOINED)).read()))
+            self.context.reporter.advance()
+        self.joined_s = self.now_s
+        return reading
+
+    async def _wait(self, is_over: Callable[[Market], bool]) -> None:
+        self.context.reporter.stage("brokers balance themselves")
+        noted_s = self.now_s
+        while not is_over(self):
+            await asyncio.sleep(_SAMPLE_S / 5)
+            if self.now_s - noted_s >= _NOTE_EVERY_S and self.samples:
+                noted_s += _NOTE_EVERY_S
+                last = self.samples[-1]
+                told = ", ".join(f"{edge} {last.subscribers[edge]} ({last.loads[edge].output:.2f})" for edge in EDGES)
+                self.context.reporter.note(f"{last.at_s:.0f} s, subscribers and output: {told}")
+
+    async def _settle(self, publishing: asyncio.Task[None]) -> None:
+        self.context.reporter.stage("waiting until all has arrived")
+        self.traffic.stop()
+        await publishing
+        if not await self.traffic.settle(self.context.number("settle_seconds")):
+            self.context.reporter.note("not all has arrived in time")
+
+    async def _watch(self) -> None:
+        while True:
+            self.overlay.check()
+            told = dict(zip(EDGES, await asyncio.gather(*map(self._ask, EDGES)), strict=True))
+            loads = {edge: load_of(status) for edge, status in told.items()}
+            sessions = sum(status["counts"]["sessions"] for status in told.values())
+            self.samples.append(Sample(self.now_s, loads, self.traffic.census(), sessions))
+            await asyncio.sleep(_SAMPLE_S - self.now_s % _SAMPLE_S)
+
+    async def _ask(self, edge: str) -> Mapping[str, Any]:
+        while True:
+            try:
+                status = await self.traffic.askers[edge].status()
+            except ClientError:
+                # The connection was lost; the client makes another one, unless the broker is gone.
+                self.overlay.check()
+                await asyncio.sleep(_SAMPLE_S / 10)
+            else:
+                found: Mapping[str, Any] = status["mechanisms"]["balancing"]
+                return found
+
+    def _measured(self) -> dict[str, float]:
+        samples, traffic, verdicts = self.samples, self.traffic, self.traffic.verdicts()
+        last_s = samples[-1].at_s
+        converged_s = converged_at(samples, _TRIGGER, self.joined_s, last_s)
+        spreads = spreads_at(samples, last_s * (1 - _END_SHARE), last_s)
+        self.context.figure(lambda figure: draw(figure, samples, joined_s=self.joined_s, converged_s=converged_s))
+        strange = sum(each.strange for each in traffic.subscribers)
+        return {
+            "converged_s": round(converged_s, 1),
+            "max_difference_end_output": round(spreads[Metric.OUTPUT], 3),
+            **{f"subscribers_{edge}": count for edge, count in samples[-1].subscribers.items()},
+            "sessions": samples[-1].sessions,
+            "migrations": traffic.migrations,
+            "oscillations": returns(each.trail for each in traffic.subscribers),
+            "lost": sum(each.lost for each in verdicts),
+            "duplicated": sum(each.duplicated for each in verdicts),
+            "reordered": sum(each.reordered for each in verdicts),
+            "strange": strange + sum(each.wrongly_filtered for each in verdicts),
+            "published": traffic.ledger.published,
+            "delivered": traffic.delivered,
+        }
+
+
+def _run(context: Context) -> Mapping[str, float]:
+    plan = live_plan(
+        subscribers=context.integer("subscribers"),
+        rate=context.number("rate"),
+        smoothing_ms=context.integer("smoothing_ms"),
+    )
+    seconds = context.number("seconds")
+    context.reporter.stage("starting 4 brokers")
+    with ending_in_order(), DemoOverlay(plan) as overlay:
+        return run(Market(context, overlay).play(lambda market: market.now_s >= seconds))
+
+
+BALANCING_LIVE: Final = Experiment(
+    name="balancing-live",
+    summary="three real edges of different bandwidth share the subscribers that all joined the weakest one",
+    source="Cheung and Jacobsen, Middleware 2006, section 6.2; real processes, and shorter",
+    parameters=(
+        Parameter("subscribers", 300, "subscribers that join B1", quick=60, minimum=7),
+        Parameter("seconds", 240.0, "seconds from the first subscriber until publishers stop", quick=30.0, minimum=1),
+        Parameter("join_seconds", 40.0, "seconds in which they join", quick=8.0, minimum=0),
+        Parameter("rate", 40.0, "quotes per second, of two publishers together", minimum=1),
+        Parameter("smoothing_ms", 5_000, "ms over which loads are averaged", quick=2_000, minimum=500),
+        Parameter("settle_seconds", 30.0, "seconds until all must have arrived at the end", minimum=1),
+    ),
+    published={"max_difference_end_output": "at most 0.1"},
+    run=_run,
+)

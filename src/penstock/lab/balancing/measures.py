@@ -1,0 +1,144 @@
+"""What is measured in every balancing experiment: convergence, spread, delays, overhead, accuracy, returns.
+
+Definitions of the specification: converged is the first time from which every metric difference stays within the
+trigger until the next change of load; an oscillation is a subscriber that moved back to a broker it had left, with no
+change of load in between; overhead and accuracy are fractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, Protocol
+
+from penstock.balancing.estimators import accuracy
+from penstock.balancing.metrics import Load, Metric
+from penstock.balancing.reporting import Estimate
+from penstock.lab.balancing.overlay import BalancingOverlay, Sample
+
+__all__ = [
+    "Loaded",
+    "accuracies",
+    "converged_at",
+    "mean_delay_ms",
+    "oscillations",
+    "overhead",
+    "returns_in",
+    "spread",
+    "spreads_at",
+    "undisturbed",
+    "within_share",
+]
+
+_NORM_S: Final = 0.1
+
+
+class Loaded(Protocol):
+    """How busy brokers are at one moment, simulated ones or real ones."""
+
+    @property
+    def at_s(self) -> float:
+        """When."""
+
+    @property
+    def loads(self) -> Mapping[str, Load]:
+        """By broker."""
+
+
+def spread(loads: Iterable[Load], metric: Metric) -> float:
+    """The largest difference between any two."""
+    values = [load.value(metric, delay_norm_s=_NORM_S) for load in loads]
+    return max(values) - min(values) if values else 0.0
+
+
+def spreads_at(samples: Sequence[Loaded], first_s: float, last_s: float) -> dict[Metric, float]:
+    """The mean spread of each metric in a time."""
+    chosen = [each for each in samples if first_s <= each.at_s <= last_s]
+    return {
+        metric: sum(spread(each.loads.values(), metric) for each in chosen) / max(len(chosen), 1) for metric in Metric
+    }
+
+
+def converged_at(samples: Sequence[Loaded], trigger: float, first_s: float, last_s: float) -> float:
+    """From when on, in a time, all differences stay within the trigger; its end if they never do."""
+    found, is_within = first_s, True
+    for sample in samples:
+        if first_s <= sample.at_s <= last_s:
+            was_within = is_within
+            is_within = max(spread(sample.loads.values(), metric) for metric in Metric) <= trigger
+            if is_within and not was_within:
+                found = sample.at_s
+    return found if is_within else last_s
+
+
+def within_share(samples: Sequence[Loaded], trigger: float, first_s: float, last_s: float) -> float:
+    """The share of a time in which all differences are within the trigger."""
+    chosen = [
+        max(spread(each.loads.values(), metric) for metric in Metric) <= trigger
+        for each in samples
+        if first_s <= each.at_s <= last_s
+    ]
+    return sum(chosen) / max(len(chosen), 1)
+
+
+def mean_delay_ms(samples: Sequence[Sample], first_s: float, last_s: float, broker: str = "") -> float:
+    """The mean delay of deliveries in a time: at one broker, or at all weighed by their subscribers."""
+    total = count = 0.0
+    for sample in samples:
+        if first_s <= sample.at_s <= last_s:
+            for name, delay_ms in sample.delay_ms.items():
+                if delay_ms and broker in ("", name):
+                    weight = max(sample.subscribers[name], 1)
+                    total, count = total + weight * delay_ms, count + weight
+    return total / count if count else 0.0
+
+
+def overhead(samples: Sequence[Sample], first_s: float, last_s: float) -> float:
+    """Messages of balancing as a fraction of all messages, in a time."""
+    chosen = [each for each in samples if first_s <= each.at_s <= last_s]
+    if len(chosen) < 2:
+        return 0.0
+    control = chosen[-1].control - chosen[0].control
+    messages = chosen[-1].messages - chosen[0].messages
+    return control / max(control + messages, 1)
+
+
+def accuracies(estimates: Iterable[Estimate], first_ms: float = 0) -> dict[Metric, float]:
+    """How right estimates were on the whole, by metric; of those made from some time on."""
+    chosen = [each for each in estimates if each.at_ms >= first_ms]
+    return {
+        metric: sum(
+            accuracy(
+                each.estimated.value(metric, delay_norm_s=_NORM_S), each.actual.value(metric, delay_norm_s=_NORM_S)
+            )
+            for each in chosen
+        )
+        / max(len(chosen), 1)
+        for metric in Metric
+    }
+
+
+def undisturbed(estimates: Iterable[Estimate], changes_ms: Sequence[float]) -> list[Estimate]:
+    """Those after which no change of load came before the load was measured: no estimate could know of it."""
+    return [each for each in estimates if not any(each.made_ms < change_ms < each.at_ms for change_ms in changes_ms)]
+
+
+def oscillations(overlay: BalancingOverlay, changes_s: Sequence[float]) -> int:
+    """Subscribers that came back to a broker they had left, with no change of load in between.
+
+    The first of the changes is when the last subscriber has joined; until then load changes all the time.
+    """
+    start_us = overlay.world.clock.now_us - overlay.world.elapsed_ms * 1_000
+    trails = [[((at_us - start_us) / 1e6, broker) for at_us, broker in member.trail] for member in overlay.members]
+    return sum(returns_in(trail, changes_s) for trail in trails)
+
+
+def returns_in(trail: Sequence[tuple[float, str]], changes_s: Sequence[float]) -> int:
+    """How often somebody who arrived at these times came back within one time without changes."""
+    found = 0
+    left: dict[str, int] = {}
+    for (_, former), (at_s, broker) in pairwise(trail):
+        epoch = sum(at_s >= change_s for change_s in changes_s)
+        found += epoch > 0 and left.get(broker) == epoch
+        left[former] = epoch
+    return found

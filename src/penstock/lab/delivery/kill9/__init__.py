@@ -1,0 +1,1 @@
+"""Delivery between real brokers that are killed, paused and cut off all the time."""

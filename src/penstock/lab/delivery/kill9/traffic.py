@@ -1,0 +1,166 @@
+"""The publishers and subscribers of ``delivery-kill9``: ordinary clients, which help themselves when brokers die."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from random import Random
+from typing import Final, TypeAlias
+
+from penstock.client import Client, ClientSettings, Received, Subscription, connect
+from penstock.lab.delivery.kill9.oracle import Ledger, Reading, Verdict, judge
+from penstock.lab.delivery.kill9.plan import HOSTS, PLAN, SELECTORS, SOURCES, draw_quote
+from penstock.lab.demo_overlay import DemoOverlay
+
+__all__ = ["OnReceived", "Subscriber", "Traffic", "trading"]
+
+OnReceived: TypeAlias = Callable[[str, str, float], None]
+"""Told of a message: where it was received, where it was published, and when."""
+
+_PUBLISHERS: Final = [(source, pubend) for source in SOURCES for pubend in PLAN.pubends[source]]
+"""One publisher for each pubend."""
+_SUBSCRIBERS: Final = [(host, selector) for host in HOSTS for selector in SELECTORS]
+_PATIENT: Final = ClientSettings(backoff_max_ms=500, close_ms=1_000)
+_TURN_S: Final = 0.01
+_POLL_S: Final = 0.02
+_PAYLOAD: Final = bytes(range(100))
+
+
+class Subscriber:
+    """One subscriber, and what it got of each publisher."""
+
+    def __init__(
+        self, number: int, subscription: Subscription, ledger: Ledger, on_received: OnReceived | None = None
+    ) -> None:
+        self.number, self.subscription = number, subscription
+        self._ledger, self._on_received = ledger, on_received
+        self.readings = [Reading() for _ in _PUBLISHERS]
+        self.strange = 0
+        """Messages that nobody published as they came."""
+
+    async def read(self) -> None:
+        """Read for ever."""
+        async for batch in self.subscription.batches():
+            for received in batch:
+                self._take(received)
+
+    def _take(self, received: Received) -> None:
+        found = self._ledger.find(received.attributes)
+        if found is None or received.payload != _PAYLOAD:
+            self.strange += 1
+            return
+        publisher, number, published_s = found
+        self.readings[publisher].add(number)
+        if self._on_received is not None:
+            self._on_received(_SUBSCRIBERS[self.number][0], _PUBLISHERS[publisher][0], published_s)
+
+    def lacks(self) -> int:
+        """Messages that it should have got and has not, if all that was published is acknowledged."""
+        wanted = sum(len(self._ledger.fitting(self.number, publisher)) for publisher in range(len(_PUBLISHERS)))
+        return wanted - sum(len(reading.numbers) for reading in self.readings)
+
+
+class Traffic:
+    """All publishers and subscribers, and the ledger of what was published."""
+
+    def __init__(
+        self, ledger: Ledger, publishers: list[Client], readers: list[Client], subscribers: list[Subscriber]
+    ) -> None:
+        self.ledger, self.subscribers = ledger, subscribers
+        self._publishers, self._readers = publishers, readers
+
+    @property
+    def acked(self) -> int:
+        """Messages that were acknowledged."""
+        return sum(self._acked(publisher) for publisher in range(len(_PUBLISHERS)))
+
+    @property
+    def strange(self) -> int:
+        """Messages that nobody published as they came."""
+        return sum(each.strange for each in self.subscribers)
+
+    @property
+    def repeated(self) -> int:
+        """Repetitions that client libraries have kept from their applications."""
+        return sum(client.counters.repeated for client in self._readers)
+
+    @property
+    def delivered(self) -> int:
+        """Messages that came to subscribers, all together."""
+        return sum(len(reading.numbers) for each in self.subscribers for reading in each.readings)
+
+    async def publish(self, rng: Random, rate: float, seconds: float) -> None:
+        """Publish at a rate, all publishers together, for a time."""
+        share = rate / len(self._publishers)
+        seeds = [rng.getrandbits(64) for _ in self._publishers]
+        work = [self._publish(number, Random(seed), share, seconds) for number, seed in enumerate(seeds)]
+        await asyncio.gather(*work)
+
+    async def settle(self) -> None:
+        """Wait until everything is acknowledged, and everybody has what it should have."""
+        await asyncio.gather(*(client.flush() for client in self._publishers))
+        while any(each.lacks() > 0 for each in self.subscribers):
+            await asyncio.sleep(_POLL_S)
+
+    def verdicts(self) -> dict[tuple[int, int], Verdict]:
+        """By subscriber and publisher, what is wrong with what was received."""
+        return {
+            (each.number, publisher): judge(
+                self.ledger.fitting(each.number, publisher), self._acked(publisher), each.readings[publisher]
+            )
+            for each in self.subscribers
+            for publisher in range(len(_PUBLISHERS))
+        }
+
+    def describe(self, subscriber: int, publisher: int) -> str:
+        """A subscriber and a publisher in words."""
+        (host, selector), (_, pubend) = _SUBSCRIBERS[subscriber], _PUBLISHERS[publisher]
+        return f"subscriber {subscriber} at {host} ({selector}), publisher {publisher} to {pubend}"
+
+    def _acked(self, publisher: int) -> int:
+        # Clients number messages as the ledger does, and brokers acknowledge in order; were something refused or given
+        # up, the next flush would raise.
+        return self._publishers[publisher].counters.acknowledged
+
+    async def _publish(self, number: int, rng: Random, rate: float, seconds: float) -> None:
+        client, pubend = self._publishers[number], _PUBLISHERS[number][1]
+        started_s, sent = time.monotonic(), 0
+        while (elapsed_s := time.monotonic() - started_s) < seconds:
+            for _ in range(int(elapsed_s * rate) + 1 - sent):
+                message = self.ledger.issue(number, draw_quote(rng), now_s=time.monotonic())
+                await client.publish(message, _PAYLOAD, pubend=pubend)
+                sent += 1
+            await asyncio.sleep(_TURN_S)
+
+
+@asynccontextmanager
+async def trading(overlay: DemoOverlay, on_received: OnReceived) -> AsyncIterator[Traffic]:
+    """Publishers that are connected, and subscribers that miss nothing from now on.
+
+    At each host, the subscriber to everything tells what it receives.
+    """
+    ledger = Ledger(len(_PUBLISHERS), [selector for _, selector in _SUBSCRIBERS])
+    pubends = {pubend for _, pubend in _PUBLISHERS}
+    async with AsyncExitStack() as stack:
+
+        async def client(broker: str, name: str) -> Client:
+            made = connect(overlay.url(broker), name=name, settings=_PATIENT)
+            await made.open()
+            # Whatever was not acknowledged by then has been judged.
+            stack.push_async_callback(made.close, flush=False)
+            return made
+
+        readers = [await client(host, f"subscriber-{number}") for number, (host, _) in enumerate(_SUBSCRIBERS)]
+        subscribers = []
+        for number, (_, selector) in enumerate(_SUBSCRIBERS):
+            subscription = readers[number].subscribe(selector)
+            listener = on_received if selector == SELECTORS[0] else None
+            subscribers.append(Subscriber(number, subscription, ledger, listener))
+        for each in subscribers:
+            await each.subscription.ready()
+            while not pubends <= each.subscription.starts.keys():
+                await asyncio.sleep(_POLL_S)
+        publishers = [await client(source, f"publisher-{number}") for number, (source, _) in enumerate(_PUBLISHERS)]
+        yield Traffic(ledger, publishers, readers, subscribers)

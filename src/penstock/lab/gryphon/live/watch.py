@@ -1,0 +1,94 @@
+"""Looks at live brokers twice a second: what was published and delivered, what waits, who is how far behind."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from math import inf
+from typing import Any, Final
+
+from penstock.client import ClientError
+from penstock.lab.gryphon.live.plan import HOSTS, PUBENDS
+from penstock.lab.gryphon.live.traffic import Traffic
+from penstock.lab.gryphon.series import Sample
+from penstock.lab.links.overlays import LinkedOverlay
+from penstock.model.tick import Tick, tick_ms
+
+__all__ = ["SAMPLE_S", "Watch", "lag_s", "sample_of"]
+
+SAMPLE_S: Final = 0.5
+"""Between two looks."""
+
+
+class Watch:
+    """Keeps what was seen."""
+
+    def __init__(self, overlay: LinkedOverlay, traffic: Traffic) -> None:
+        self._overlay, self._traffic = overlay, traffic
+        self._started_s = time.monotonic()
+        self.samples: list[Sample] = []
+
+    @property
+    def now_s(self) -> float:
+        """Seconds since the watch began."""
+        return time.monotonic() - self._started_s
+
+    async def watch(self) -> None:
+        """Look for ever."""
+        while True:
+            await self.look()
+            await asyncio.sleep(SAMPLE_S - self.now_s % SAMPLE_S)
+
+    async def look(self) -> Sample:
+        """See how all is now, and keep it."""
+        self._overlay.check()
+        traffic, names = self._traffic, list(self._traffic.askers)
+        statuses = dict(zip(names, await asyncio.gather(*map(self._ask, names)), strict=True))
+        delivered = {host.name: host.delivered for host in traffic.hosts}
+        sample = sample_of(statuses, at_s=self.now_s, published=traffic.acked(), delivered=delivered)
+        self.samples.append(sample)
+        return sample
+
+    async def _ask(self, name: str) -> dict[str, Any]:
+        while True:
+            try:
+                return await self._traffic.askers[name].status()
+            except ClientError:
+                # The connection was lost; the client makes another one, unless the broker is gone.
+                self._overlay.check()
+                await asyncio.sleep(SAMPLE_S / 10)
+
+
+def sample_of(
+    statuses: Mapping[str, Mapping[str, Any]],
+    *,
+    at_s: float,
+    published: Mapping[str, int],
+    delivered: Mapping[str, int],
+) -> Sample:
+    """What the statuses of all brokers say."""
+    pubends = statuses["pb"]["congestion"]["pubends"]
+    streams = {host: statuses[host]["congestion"]["streams"].values() for host in HOSTS}
+    return Sample(
+        at_s=at_s,
+        published=tuple(published[pubend] for pubend in PUBENDS),
+        allowed=tuple(pubends[pubend]["allowed_msg_s"] or inf for pubend in PUBENDS),
+        delivered=delivered,
+        lag_s={host: lag_s(statuses["pb"], statuses[host]) for host in HOSTS},
+        queued_bytes={name: told["outbox_bytes"] for name, told in statuses.items()},
+        windows_ms={host: tuple(each["nack_window_ms"] for each in found) for host, found in streams.items()},
+        horizon_rates={host: tuple(each["horizon_rate"] for each in found) for host, found in streams.items()},
+        recovering={host: any(each["recovering"] for each in found) for host, found in streams.items()},
+    )
+
+
+def lag_s(source: Mapping[str, Any], host: Mapping[str, Any]) -> float:
+    """How far the slowest edge stream of a host is behind what its pubend has promised, by the statuses of both."""
+    streams = host["guaranteed"]["streams"]
+    lags_ms = [
+        tick_ms(Tick(figures["promised"] + 1)) - tick_ms(Tick(streams[pubend]["horizon"]))
+        for pubend, figures in source["guaranteed"]["pubends"].items()
+        if pubend in streams
+    ]
+    return max([0, *lags_ms]) / 1_000

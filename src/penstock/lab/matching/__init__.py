@@ -1,0 +1,1 @@
+"""Which subscriptions match a publication: how the cost grows with their number."""

@@ -1,0 +1,1 @@
+"""The wandering token between processes that talk over real sockets."""

@@ -1,0 +1,1 @@
+"""Histories of messages in Bloom filters: the experiments of [Tracking]."""
