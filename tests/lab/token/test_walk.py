@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 
-from penstock.lab.token.walk import UNIT_MS, Walk
+import pytest
+
+from penstock.lab.frame.errors import ParameterError
+from penstock.lab.frame.experiment import Context
+from penstock.lab.token.walk import UNIT_MS, Walk, constants_of, walked
+from penstock.model.reporting import QuietReporter
 from penstock.token.settings import PAPER, Constants
 
 SMALL = Constants.for_size(5, variant=PAPER)
@@ -70,3 +76,23 @@ def test_a_limit_ends_the_waiting_for_stability() -> None:
     walk = Walk(5, SMALL, Random(3))
     walk.lose_all()
     assert walk.run_until_stable(SMALL.max_ms // 2) is None
+
+
+def context(**parameters: str | int) -> Context:
+    return Context(1, parameters, QuietReporter(), Path("unused.png"))
+
+
+def test_the_constants_are_those_of_the_paper_for_the_variant_asked_for() -> None:
+    assert constants_of(context(variant="paper")) == Constants(variant=PAPER)
+    assert constants_of(context(variant="paper"), growth=1.0).growth == 1.0
+
+
+def test_another_variant_is_refused() -> None:
+    with pytest.raises(ParameterError, match="'quick' is neither paper nor swift"):
+        constants_of(context(variant="quick"))
+
+
+def test_a_run_takes_as_many_units_as_asked_for() -> None:
+    walk = walked(context(variant="swift", units=2_000), 150)
+    assert walk.now_ms == 2_000_000
+    assert len(walk.walkers) == 150

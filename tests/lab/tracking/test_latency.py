@@ -10,9 +10,13 @@ import pytest
 
 from penstock.lab import run_experiment
 from penstock.lab.tracking import latency
-from penstock.lab.tracking.latency import TRACKING_LATENCY, interval
+from penstock.lab.tracking.latency import TRACKING_LATENCY, Driven, draw, interval
 from penstock.lab.tracking.table import Configuration
 from penstock.sim.workloads import TopicWorkload
+
+figure_module = pytest.importorskip("matplotlib.figure")
+POINT = Driven(messages=10, cpu_us=40.0, seconds=1.0, p50_ms=0.5, p99_ms=2.0, mean_ms=0.7)
+ROUNDS = {"null": [POINT, POINT], "exact": [POINT, POINT], "bloom": [POINT, POINT]}
 
 
 def test_strategies_take_turns_and_rows_are_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,3 +57,19 @@ def test_a_full_run_has_as_many_pairs_as_the_specification_asks_for() -> None:
     defaults = {each.name: each.default for each in TRACKING_LATENCY.parameters}
     assert int(defaults["pairs"]) >= 10
     assert defaults["rate"] == 5_000
+
+
+def test_without_configurations_there_are_rounds_only() -> None:
+    figure = figure_module.Figure()
+    draw(figure, ROUNDS, {})
+    cpu, delays = figure.axes
+    assert [line.get_label() for line in cpu.get_lines()] == ["null", "exact", "bloom"]
+    assert len(delays.get_lines()) == 6
+
+
+def test_every_configuration_has_a_bar_and_a_name() -> None:
+    figure = figure_module.Figure()
+    draw(figure, ROUNDS, {"null": POINT, "BF 99 %, 10 K, Tp 1 s": POINT})
+    swept = figure.axes[2]
+    assert [label.get_text() for label in swept.get_yticklabels()] == ["null", "BF 99 %, 10 K, Tp 1 s"]
+    assert [bar.get_width() for bar in swept.patches] == [0.5, 0.5]

@@ -20,9 +20,8 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.lab.links.bucket import TokenBucket
 from penstock.lab.links.limits import DIRECTIONS, LinkLimits
-from penstock.lab.links.pipe import Pipe
+from penstock.lab.links.pipe import Pipe, TokenBucket
 
 __all__ = ["Command", "Figures", "Relay", "RelayPlan", "main"]
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.token.figures import Shares, concurrency, random_access, ratio
-from penstock.lab.token.frame import NOMINAL, OVERLOAD, SIZES, UNITS, VARIANT, constants_of, walked
-from penstock.lab.token.walk import UNIT_MS
+from penstock.lab.token.walk import NOMINAL, OVERLOAD, SIZES, UNIT_MS, UNITS, VARIANT, constants_of, walked
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

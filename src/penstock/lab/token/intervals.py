@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.token.figures import intervals
-from penstock.lab.token.frame import SIZES, UNITS, VARIANT, constants_of, walked
+from penstock.lab.token.walk import SIZES, UNITS, VARIANT, constants_of, walked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

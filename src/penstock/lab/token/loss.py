@@ -16,8 +16,7 @@ import numpy as np
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
 from penstock.lab.token.figures import concurrency, intervals, ratio
-from penstock.lab.token.frame import OVERLOAD, SIZES, VARIANT, constants_of
-from penstock.lab.token.walk import UNIT_MS, Walk
+from penstock.lab.token.walk import OVERLOAD, SIZES, UNIT_MS, VARIANT, Walk, constants_of
 from penstock.token.settings import Constants
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ import numpy as np
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
 from penstock.lab.token.figures import concurrency, intervals, ratio
-from penstock.lab.token.frame import VARIANT, constants_of
-from penstock.lab.token.walk import Walk
+from penstock.lab.token.walk import VARIANT, Walk, constants_of
 from penstock.token.members import sample_size
 from penstock.token.settings import Constants
 

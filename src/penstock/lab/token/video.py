@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
 from penstock.lab.token.figures import concurrency, intervals, ratio
-from penstock.lab.token.frame import OVERLOAD, SIZES, UNITS, VARIANT, constants_of, walked
-from penstock.lab.token.walk import UNIT_MS
+from penstock.lab.token.walk import OVERLOAD, SIZES, UNIT_MS, UNITS, VARIANT, constants_of, walked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -3,24 +3,47 @@
 As in the paper, passing a token takes no time, one unit is Δskip of table 1, and all components begin at once with one
 token among them. Ends of holds and timeouts are the only events. Timeouts move with every visit, so that each
 component has one event for its next one, which is put back when its time has not come.
+
+Below it are the sizes and parameters that the simulated experiments share.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from random import Random
 from typing import Final
 
-from penstock.token.settings import Constants
+from penstock.lab.frame.errors import ParameterError
+from penstock.lab.frame.experiment import Context
+from penstock.lab.frame.parameters import Parameter
+from penstock.token.settings import SWIFT, VARIANTS, Constants
 from penstock.token.tokens import Token
 from penstock.token.walker import Visit, Walker
 
-__all__ = ["UNIT_MS", "Walk", "WalkLog"]
+__all__ = [
+    "NOMINAL",
+    "OVERLOAD",
+    "SIZES",
+    "UNITS",
+    "UNIT_MS",
+    "VARIANT",
+    "Walk",
+    "WalkLog",
+    "constants_of",
+    "walked",
+]
 
 UNIT_MS: Final = 1_000
 """One time unit of the paper."""
+
+NOMINAL: Final = 150
+OVERLOAD: Final = 300
+SIZES: Final = (NOMINAL, OVERLOAD)
+
+VARIANT: Final = Parameter("variant", SWIFT, "rules of the walk: paper, or swift (ours)")
+UNITS: Final = Parameter("units", 1_000_000, "time units of each run", quick=100_000, minimum=10_000, maximum=1e8)
 
 _TIMER, _HOLD = 0, 1
 
@@ -152,3 +175,19 @@ class Walk:
             self.log.op_at.append(number)
         heappush(self._events, (walker.until_ms, _HOLD, number, self._lives))
         return True
+
+
+def constants_of(context: Context, *, growth: float | None = None) -> Constants:
+    """Table 1, for the variant that was asked for; one unit is a second."""
+    variant = context.text("variant")
+    if variant not in VARIANTS:
+        raise ParameterError(f"parameter variant: {variant!r} is neither {' nor '.join(VARIANTS)}")
+    constants = Constants(variant=variant)
+    return constants if growth is None else replace(constants, growth=growth)
+
+
+def walked(context: Context, size: int) -> Walk:
+    """A whole run."""
+    walk = Walk(size, constants_of(context), Random(context.rng.getrandbits(64)))
+    walk.run_until(context.integer("units") * UNIT_MS)
+    return walk

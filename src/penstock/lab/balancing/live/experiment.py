@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
-from penstock.balancing.metrics import Metric
+from penstock.balancing.metrics import Load, Metric
 from penstock.balancing.settings import BalancingSettings
 from penstock.client import ClientError
-from penstock.lab.balancing.live.figures import Sample, draw, load_of, returns
-from penstock.lab.balancing.live.plan import EDGES, live_plan
+from penstock.lab.balancing.charts import dress
+from penstock.lab.balancing.live.plan import EDGES, POWERS, live_plan
 from penstock.lab.balancing.live.traffic import Traffic, trading
 from penstock.lab.balancing.measures import converged_at, spreads_at
 from penstock.lab.demo_overlay import DemoOverlay
@@ -26,7 +27,11 @@ from penstock.lab.frame.parameters import Parameter
 from penstock.lab.links.ending import ending_in_order
 from penstock.live.loop import run
 
-__all__ = ["BALANCING_LIVE", "Market"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["BALANCING_LIVE", "Market", "Sample", "draw", "load_of", "returns"]
 
 _JOINED: Final = "B1"
 _SAMPLE_S: Final = 0.5
@@ -34,6 +39,32 @@ _NOTE_EVERY_S: Final = 10.0
 _END_SHARE: Final = 0.1
 """The last part of a run, in which the largest difference is looked at."""
 _TRIGGER: Final = BalancingSettings().local_ratio_trigger
+_COLOURS: Final = dict(zip(EDGES, ("#4477aa", "#ee6677", "#228833"), strict=True))
+
+
+@dataclass(slots=True, frozen=True)
+class Sample:
+    """How the edges are at one moment."""
+
+    at_s: float
+    loads: Mapping[str, Load]
+    subscribers: Mapping[str, int]
+    sessions: int
+    """Sessions of all edges, so far."""
+
+
+def load_of(status: Mapping[str, Any]) -> Load:
+    """The load of an edge, by what it tells of its balancing."""
+    return Load(**{name: float(status[name]) for name in ("input", "output", "delay_s", "cpu", "memory")})
+
+
+def returns(trails: Iterable[Sequence[str]]) -> int:
+    """How often somebody came back to a broker that it had left.
+
+    >>> returns([["B1", "B3"], ["B1", "B2", "B1", "B3", "B2"]])
+    2
+    """
+    return sum(len(trail) - len(set(trail)) for trail in trails)
 
 
 class Market:
@@ -152,6 +183,30 @@ def _run(context: Context) -> Mapping[str, float]:
     context.reporter.stage("starting 4 brokers")
     with ending_in_order(), DemoOverlay(plan) as overlay:
         return run(Market(context, overlay).play(lambda market: market.now_s >= seconds))
+
+
+def draw(figure: Figure, samples: Sequence[Sample], *, joined_s: float, converged_s: float) -> None:
+    """Who has how many subscribers, and how busy each edge is with them."""
+    upper, lower = figure.subplots(2, 1, sharex=True)
+    total, powers = sum(samples[-1].subscribers.values()), sum(POWERS.values())
+    for edge, power in POWERS.items():
+        _curve(upper, edge, [(each.at_s, each.subscribers[edge]) for each in samples])
+        upper.axhline(total * power / powers, color=_COLOURS[edge], linestyle="--", linewidth=0.8)
+        _curve(lower, edge, [(each.at_s, each.loads[edge].output) for each in samples])
+    upper.plot([], [], color="#555555", linestyle="--", linewidth=0.8, label="share by\nbandwidth")
+    lower.axhline(1.0, color="#555555", linestyle="--", linewidth=0.8, label="all that\nit has")
+    for axes in (upper, lower):
+        axes.axvline(joined_s, color="#555555", linestyle=":", linewidth=1, label=f"all joined\n{joined_s:.0f} s")
+        if converged_s < samples[-1].at_s:
+            label = f"balanced\n{converged_s:.0f} s"
+            axes.axvline(converged_s, color="#aa3377", linestyle=":", linewidth=1, label=label)
+    dress(upper, "Real brokers: subscribers of each edge, as figure 6e", "", "subscribers")
+    dress(lower, "Output utilisation of each edge, as figure 6b", "time (s)", "output utilization ratio")
+
+
+def _curve(axes: Axes, edge: str, points: Sequence[tuple[float, float]]) -> None:
+    label = f"{edge} (bandwidth {POWERS[edge]})"
+    axes.plot(*zip(*points, strict=True), color=_COLOURS[edge], linewidth=1.3, label=label)
 
 
 BALANCING_LIVE: Final = Experiment(

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
 from penstock.lab.token.figures import overlap_share, ratio
-from penstock.lab.token.frame import VARIANT, constants_of
 from penstock.lab.token.live.member import run_member
+from penstock.lab.token.walk import VARIANT, constants_of
 from penstock.model.errors import PenstockError
 from penstock.token.settings import Constants
 
