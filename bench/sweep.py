@@ -16,9 +16,9 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from bench.report import Report
-from penstock.lab import find_experiment
 from penstock.model.reporting import Reporter
 from penstock.pipeline.errors import JavaMissingError, SparkMissingError
+from penstock.pipeline.experiments.registry import find_experiment
 from penstock.pipeline.session import check_requirements
 from penstock.pipeline.sweep_plan import Run, planned
 from penstock.pipeline.sweep_summary import summarised

@@ -12,9 +12,9 @@ from typer.testing import CliRunner, Result
 
 from penstock.cli import lab_report
 from penstock.cli.app import app
-from penstock.lab import find_experiment
 from penstock.lab.report import Entry, Finding, made_finding
 from penstock.model.reporting import QuietReporter
+from penstock.pipeline.experiments.registry import find_experiment
 
 
 def report(*arguments: str) -> Result:

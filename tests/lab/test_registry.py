@@ -1,24 +1,30 @@
-"""Experiments are found by name, and a wrong name is answered with near ones."""
+"""Every experiment of the lab is on exactly one list, and has a name of its own."""
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import walk_packages
 
-from penstock.lab import EXPERIMENTS, find_experiment
-from penstock.lab.frame.errors import UnknownExperimentError
+from penstock import lab
+from penstock.lab import Experiment, registry
 
 
-def test_every_experiment_is_found_by_its_own_name_and_no_name_is_used_twice() -> None:
-    names = [experiment.name for experiment in EXPERIMENTS]
+def listed() -> list[Experiment]:
+    return [experiment for name in registry.__all__ for experiment in getattr(registry, name)]
+
+
+def defined() -> Iterator[Experiment]:
+    for module in walk_packages(lab.__path__, f"{lab.__name__}."):
+        if module.name != registry.__name__:
+            values = vars(import_module(module.name)).values()
+            yield from (value for value in values if isinstance(value, Experiment))
+
+
+def test_no_experiment_of_the_lab_is_left_out() -> None:
+    assert {each.name for each in defined()} == {each.name for each in listed()}
+
+
+def test_no_name_is_used_twice() -> None:
+    names = [each.name for each in listed()]
     assert len(set(names)) == len(names)
-    assert [find_experiment(name).name for name in names] == names
-
-
-def test_a_misspelt_name_is_answered_with_close_ones() -> None:
-    with pytest.raises(UnknownExperimentError, match=r"no experiment 'Matching-scal'; did you mean matching-scale"):
-        find_experiment("Matching-scal")
-
-
-def test_a_name_like_no_other_is_answered_with_all() -> None:
-    with pytest.raises(UnknownExperimentError, match="known are matching-scale"):
-        find_experiment("xyzzy")

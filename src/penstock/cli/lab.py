@@ -12,8 +12,9 @@ import typer
 from penstock.cli import lab_report
 from penstock.cli.console import console, shown_number
 from penstock.cli.progress import ProgressReporter
-from penstock.lab import EXPERIMENTS, Experiment, Result, find_experiment, run_experiment
+from penstock.lab import Experiment, Result, run_experiment
 from penstock.model.errors import MisuseError
+from penstock.pipeline.experiments.registry import EXPERIMENTS, find_experiment
 
 __all__ = ["app"]
 

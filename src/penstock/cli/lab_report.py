@@ -14,7 +14,7 @@ from penstock.cli.lab_report_work import run_side_by_side
 from penstock.cli.pipeline_options import Master
 from penstock.cli.processors import processors
 from penstock.cli.progress import ProgressReporter
-from penstock.lab import EXPERIMENTS, Experiment
+from penstock.lab import Experiment
 from penstock.lab.report import (
     CHAPTERS,
     Entry,
@@ -25,6 +25,7 @@ from penstock.lab.report import (
 )
 from penstock.model.errors import MisuseError, PenstockError
 from penstock.model.reporting import Reporter
+from penstock.pipeline.experiments.registry import EXPERIMENTS
 
 if TYPE_CHECKING:
     from penstock.cli.lab_report_sweep import Sweeper

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -13,10 +12,7 @@ from penstock.cli.connecting import Authority, Certificate, Key, Token
 from penstock.cli.console import console
 from penstock.cli.pipeline_options import DriverMemory, EventLog, ExecutorMemory, Master, Parallelism
 from penstock.cli.progress import ProgressReporter
-from penstock.pipeline.session import SessionSettings, check_requirements, using_session
-
-if TYPE_CHECKING:
-    from penstock.pipeline.archive import ArchiveSettings, ArchiveSummary
+from penstock.pipeline.session import SessionSettings, check_requirements
 
 __all__ = ["EXAMPLES", "archive"]
 
@@ -71,7 +67,7 @@ def archive(  # noqa: PLR0913 - one per option
 ) -> None:
     """Archive the messages of an overlay, until Ctrl-C or, with `--once`, up to now."""
     check_requirements()
-    from penstock.pipeline.archive import ArchiveSettings, duration_s
+    from penstock.pipeline.archive import ArchiveSettings, duration_s, run_archive
     from penstock.pipeline.lake import CompactionPolicy
 
     files: dict[str, Path | None] = {"ca": ca, "certificate": certificate, "key": key}
@@ -87,29 +83,11 @@ def archive(  # noqa: PLR0913 - one per option
         source={**({"token": token} if token else {}), **{name: str(path) for name, path in files.items() if path}},
         compaction=CompactionPolicy(files_min=merge_files, keep_ms=round(1_000 * duration_s(keep_merged))),
     )
-    summary, ended_by = _archived(settings, session)
+    every_s = _SHOW_EVERY_S[0 if console.errors.is_terminal else 1]
+    with ProgressReporter() as reporter:
+        summary, ended_by = run_archive(settings, session, reporter, show_every_s=every_s)
     console.note(summary.line())
     if as_json:
         console.line(summary.to_json())
     if ended_by is signal.SIGINT:
         raise KeyboardInterrupt
-
-
-def _archived(settings: ArchiveSettings, session: SessionSettings) -> tuple[ArchiveSummary, signal.Signals | None]:
-    from penstock.pipeline.archive import Archive, archive_stream, overlay_of, stop_signals
-
-    # Py4J logs what a batch failed of, with a trace; we tell it in one line.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    every_s = _SHOW_EVERY_S[0 if console.errors.is_terminal else 1]
-    with ProgressReporter() as reporter:
-        reporter.stage(f"asking {settings.broker} for its overlay")
-        overlay = overlay_of(settings)
-        with Archive.opened(settings, overlay, show_every_s=every_s) as archive:
-            if archive.start != settings.start:
-                reporter.note(
-                    f"the archive began at {archive.start}; it goes on where it was, and --from does not count"
-                )
-            reporter.stage(f"starting Spark on {session.master}")
-            with using_session(session) as spark, stop_signals() as noted:
-                summary = archive.run(archive_stream(spark, settings), reporter, lambda: noted() is not None)
-                return summary, noted()

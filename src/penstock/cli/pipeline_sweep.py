@@ -12,8 +12,8 @@ import typer
 from penstock.cli.console import FAILURE, console, shown_number
 from penstock.cli.pipeline_options import DriverMemory, EventLog, ExecutorMemory, Master, Parallelism
 from penstock.cli.progress import ProgressReporter
-from penstock.lab import find_experiment
 from penstock.model.errors import MisuseError
+from penstock.pipeline.experiments.registry import find_experiment
 from penstock.pipeline.session import SessionSettings, check_requirements, using_session
 from penstock.pipeline.sweep import SweepResult, run_sweep
 from penstock.pipeline.sweep_chart import draw_sweep

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.lab import EXPERIMENTS
 from penstock.lab.frame.parameters import parameter_values
 from penstock.lab.report.chapters import CHAPTERS, Entry
+from penstock.pipeline.experiments.registry import EXPERIMENTS
 
 ENTRIES = [entry for chapter in CHAPTERS for entry in chapter.entries]
 

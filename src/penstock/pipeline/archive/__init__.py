@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.pipeline.archive.failures import ArchiveError
 from penstock.pipeline.archive.overlays import overlay_of
-from penstock.pipeline.archive.running import Archive, archive_stream, stop_signals
+from penstock.pipeline.archive.running import Archive, archive_stream, run_archive, stop_signals
 from penstock.pipeline.archive.settings import ArchiveSettings, duration_s
 from penstock.pipeline.archive.summary import ArchiveSummary
 
@@ -16,5 +16,6 @@ __all__ = [
     "archive_stream",
     "duration_s",
     "overlay_of",
+    "run_archive",
     "stop_signals",
 ]

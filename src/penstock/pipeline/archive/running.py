@@ -7,6 +7,7 @@ else.
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import time
@@ -18,22 +19,41 @@ from penstock.model.lake_tables import PUBLICATIONS
 from penstock.model.reporting import Reporter
 from penstock.pipeline.archive.checkpoint import Checkpoint
 from penstock.pipeline.archive.failures import telling
+from penstock.pipeline.archive.overlays import overlay_of
 from penstock.pipeline.archive.settings import ArchiveSettings
 from penstock.pipeline.archive.sink import ArchiveSink
 from penstock.pipeline.archive.summary import ArchiveSummary
 from penstock.pipeline.lake.compaction import Compactor
 from penstock.pipeline.lake.files import LocalFiles, files_at
 from penstock.pipeline.lake.store import TableStore
+from penstock.pipeline.session import SessionSettings, using_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Archive", "archive_stream", "stop_signals"]
+__all__ = ["Archive", "archive_stream", "run_archive", "stop_signals"]
 
 _LOOK_S: Final = 1
 _BATCH_S_MAX: Final = 8.0
 """An interrupt waits so long for the batch at hand."""
+
+
+def run_archive(
+    settings: ArchiveSettings, session: SessionSettings, reporter: Reporter, *, show_every_s: float = 1.0
+) -> tuple[ArchiveSummary, signal.Signals | None]:
+    """Archive a stream until it is complete or a signal comes; answers with what was done, and with that signal."""
+    # Py4J logs what a batch failed of, with a trace; we tell it in one line.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    reporter.stage(f"asking {settings.broker} for its overlay")
+    overlay = overlay_of(settings)
+    with Archive.opened(settings, overlay, show_every_s=show_every_s) as archive:
+        if archive.start != settings.start:
+            reporter.note(f"the archive began at {archive.start}; it goes on where it was, and --from does not count")
+        reporter.stage(f"starting Spark on {session.master}")
+        with using_session(session) as spark, stop_signals() as noted:
+            summary = archive.run(archive_stream(spark, settings), reporter, lambda: noted() is not None)
+            return summary, noted()
 
 
 class Archive:

@@ -12,7 +12,6 @@ from penstock.lab.balancing.live.plan import live_plan
 from penstock.lab.demo_overlay import DemoOverlay
 from penstock.lab.frame.experiment import Context
 from penstock.lab.frame.parameters import parameter_values
-from penstock.lab.registry import EXPERIMENTS
 from penstock.live.loop import run
 from penstock.model.reporting import QuietReporter
 
@@ -38,10 +37,6 @@ def test_subscribers_are_moved_to_both_other_edges_and_notice_nothing(tmp_path: 
     assert measured["sessions"] >= 2
     assert measured["delivered"] > measured["published"] > 0
     assert (tmp_path / "chart.png").stat().st_size > 0
-
-
-def test_it_is_among_the_experiments() -> None:
-    assert BALANCING_LIVE in EXPERIMENTS
 
 
 def test_a_load_is_what_the_status_says() -> None:

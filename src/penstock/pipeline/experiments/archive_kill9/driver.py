@@ -29,7 +29,7 @@ PHASES: Final[tuple[Phase, ...]] = ("start", "batch", "staging", "publishing", "
 """Before any batch; while a batch runs; when its first file is written; while its files become visible; while files are
 merged."""
 
-_COMMAND: Final = (sys.executable, "-c", "from penstock.cli import main; main()", "pipeline", "archive")
+_COMMAND: Final = (sys.executable, "-m", "penstock.pipeline.archive")
 _START_S_MAX: Final = 10.0
 """A kill at the start comes within this time: Spark itself takes about eight seconds."""
 _BATCH_S_MAX: Final = 1.5

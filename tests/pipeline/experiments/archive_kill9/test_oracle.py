@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.lab.archive_kill9_oracle import ArchiveVerdict, archived_rows, judge_archive, read_archive
+from penstock.pipeline.experiments.archive_kill9.oracle import (
+    ArchiveVerdict,
+    archived_rows,
+    judge_archive,
+    read_archive,
+)
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -19,12 +19,12 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from penstock.client import Client, ClientSettings, connect
-from penstock.lab.archive_kill9_driver import PHASES, ArchiveDriver, DriverError, Phase
-from penstock.lab.archive_kill9_oracle import archived_rows, judge_archive, read_archive
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
 from penstock.live.loop import run
+from penstock.pipeline.experiments.archive_kill9.driver import PHASES, ArchiveDriver, DriverError, Phase
+from penstock.pipeline.experiments.archive_kill9.oracle import archived_rows, judge_archive, read_archive
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from penstock.lab.delivery.kill9.process import descendants
-from penstock.lab.sink_kill9_driver import PHASES, Birth, Phase, SinkDriver, is_in_phase
+from penstock.pipeline.experiments.sink_kill9.driver import PHASES, Birth, Phase, SinkDriver, is_in_phase
 
 LIMIT_S = 60.0
 JOURNAL = "staging/journal.json"

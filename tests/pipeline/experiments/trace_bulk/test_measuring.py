@@ -10,7 +10,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from penstock.pipeline.trace.bench import filterwise_group, tree_cpu_s  # noqa: E402
+from penstock.pipeline.experiments.trace_bulk.measuring import filterwise_group, tree_cpu_s  # noqa: E402
 from pipeline.trace.recorded import RecordedOverlay, facts_in, filter_rows  # noqa: E402
 
 

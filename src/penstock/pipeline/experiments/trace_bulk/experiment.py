@@ -1,6 +1,6 @@
 """The bulk trace on Spark, beside a join with exact records and filters asked one by one (spec/spark.md, Bulk trace).
 
-Lakes are made as brokers of an overlay would have shipped them (``trace_lake``); a process of its own traces all
+Lakes are made as brokers of an overlay would have shipped them (``lake``); a process of its own traces all
 messages and is measured by the processor time of all that it started. Then every trace is compared with the truth.
 """
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from penstock.lab.frame.errors import ParameterError
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
-from penstock.lab.trace_lake import TracedOverlay, slabs, topics_of, write_lake
+from penstock.pipeline.experiments.trace_bulk.lake import TracedOverlay, slabs, topics_of, write_lake
 from penstock.tracking import TrackingSettings
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ __all__ = ["TRACE_BULK", "Truth", "compare_traces"]
 
 _LIMIT_S: Final = 3_600
 _COMPARED: Final = ("id_high", "id_low", "receivers", "checked", "false_receivers")
-_BENCH: Final = "penstock.pipeline.trace.bench"
-"""In a room above this one, so that it is only started by name."""
+_MEASURING: Final = "penstock.pipeline.experiments.trace_bulk.measuring"
 
 
 @dataclass(slots=True)
@@ -150,7 +149,7 @@ def _measured(
     }
     context.reporter.stage(f"tracing {messages:,} messages on Spark")
     done = subprocess.run(  # noqa: S603 - our own command, no shell
-        [sys.executable, "-m", _BENCH],
+        [sys.executable, "-m", _MEASURING],
         input=msgspec.json.encode(options),
         capture_output=True,
         timeout=_LIMIT_S,

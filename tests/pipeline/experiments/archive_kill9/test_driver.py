@@ -11,8 +11,8 @@ from random import Random
 import msgspec
 import pytest
 
-from penstock.lab.archive_kill9_driver import PHASES, ArchiveDriver, Birth, Phase, is_in_phase
 from penstock.lab.delivery.kill9.process import descendants
+from penstock.pipeline.experiments.archive_kill9.driver import PHASES, ArchiveDriver, Birth, Phase, is_in_phase
 
 LIMIT_S = 60.0
 SHOWS: dict[Phase, tuple[str, object]] = {

@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-from penstock.lab import find_experiment
-from penstock.lab.archive_kill9 import ARCHIVE_KILL9, PLAN, draw_phases
-from penstock.lab.archive_kill9_driver import PHASES
 from penstock.lab.frame.parameters import parameter_values
+from penstock.pipeline.experiments.archive_kill9.driver import PHASES
+from penstock.pipeline.experiments.archive_kill9.experiment import ARCHIVE_KILL9, PLAN, draw_phases
+from penstock.pipeline.experiments.registry import find_experiment
 
 
 def test_it_is_found_and_has_the_promised_parameters() -> None:

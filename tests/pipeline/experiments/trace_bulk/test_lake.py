@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from live.shipping.lakes import rows_of
-from penstock.lab.trace_lake import TracedOverlay, slabs, topics_of, write_lake
+from penstock.pipeline.experiments.trace_bulk.lake import TracedOverlay, slabs, topics_of, write_lake
 from penstock.tracking import TrackingSettings
 
 OVERLAY = TracedOverlay(3, brokers=6, subscribers=36, topics=20, origins=2)

@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-from penstock.lab import find_experiment
 from penstock.lab.frame.parameters import parameter_values
-from penstock.lab.sink_kill9 import PLAN, SINK_KILL9, SinkVerdict, draw_lives, judge_sink
-from penstock.lab.sink_kill9_driver import PHASES
+from penstock.pipeline.experiments.registry import find_experiment
+from penstock.pipeline.experiments.sink_kill9.driver import PHASES
+from penstock.pipeline.experiments.sink_kill9.experiment import PLAN, SINK_KILL9, SinkVerdict, draw_lives, judge_sink
 
 
 def test_it_is_found_and_has_the_promised_parameters() -> None:

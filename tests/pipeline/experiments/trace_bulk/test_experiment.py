@@ -10,8 +10,8 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from penstock.lab.trace_bulk import TRACE_BULK, _draw, compare_traces  # noqa: E402
-from penstock.lab.trace_lake import (  # noqa: E402
+from penstock.pipeline.experiments.trace_bulk.experiment import TRACE_BULK, _draw, compare_traces  # noqa: E402
+from penstock.pipeline.experiments.trace_bulk.lake import (  # noqa: E402
     TracedOverlay,
     slabs,
     write_lake,

@@ -1,0 +1,1 @@
+"""The bulk trace, measured beside two other ways to the same answers."""
