@@ -10,6 +10,7 @@ import ast
 import re
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -90,6 +91,55 @@ def reached_by(node: ast.AST) -> Iterator[tuple[int, str]]:
 
 def is_outside(module: str) -> bool:
     return module.partition(".")[0] in OUTSIDE_WORLD or f"{module}.".startswith("numpy.random.")
+
+
+def upward_names(path: Path) -> list[str]:
+    """Strings by which a room would reach one that it may not import: modules to be started, loaded or looked up."""
+    own = room_of(path)
+    return [
+        f"line {line}: {text!r} names {named}, which {own} may not import"
+        for line, text in strings_of(parsed(path))
+        for named in rooms_named(text)
+        # Rooms of one layer do not import each other either.
+        if named != own and layer_of(named) <= layer_of(own)
+    ]
+
+
+def room_of(path: Path) -> str:
+    """The folder right below the package; a file of a sample says it by its own folder."""
+    return path.relative_to(PACKAGE).parts[0] if path.is_relative_to(PACKAGE) else path.parent.name
+
+
+def layer_of(room: str) -> int:
+    """The layer of a room by the import contract, counted from the top."""
+    return next(number for number, rooms in enumerate(layers()) if room in rooms)
+
+
+@cache
+def layers() -> tuple[tuple[str, ...], ...]:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (contract,) = (each for each in settings["tool"]["importlinter"]["contracts"] if each["type"] == "layers")
+    return tuple(tuple(re.findall(r"\w+", line)) for line in contract["layers"])
+
+
+def strings_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """All strings but docstrings; those of a command, given as a list or tuple, also as one text."""
+    remarks = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)) if id(node) not in remarks:
+                yield node.lineno, text
+            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+                words = [part.value for part in parts if isinstance(part, ast.Constant)]
+                yield node.lineno, " ".join(word for word in words if isinstance(word, str) and " " not in word)
+
+
+def rooms_named(text: str) -> list[str]:
+    """The rooms whose modules a text names; the package itself, started as a module, is the command line."""
+    known = {room for rooms in layers() for room in rooms}
+    named = re.findall(r"\bpenstock\.(\w+)", text) + re.findall(r"\bfrom penstock import (\w+)", text)
+    started = ["__main__"] if re.search(r"-m penstock(?![.\w])", text) else []
+    return [room for room in named if room in known] + started
 
 
 def poor_docstring(path: Path) -> list[str]:
@@ -226,6 +276,11 @@ def test_protocol_rooms_know_values_only() -> None:
     assert offenders(protocol_sources(PACKAGE), outside_world) == {}
 
 
+def test_no_room_names_what_it_may_not_import() -> None:
+    rooms = [path for path in sources(PACKAGE) if path.parent != PACKAGE]
+    assert offenders(rooms, upward_names) == {}
+
+
 def test_modules_open_with_a_sentence() -> None:
     assert offenders(sources(PACKAGE), poor_docstring) == {}
 
@@ -301,6 +356,44 @@ def test_a_check_lets_a_good_sample_pass(check: Check, text: str, tmp_path: Path
 def test_binary_files_have_no_leftovers(tmp_path: Path) -> None:
     (tmp_path / "image.png").write_bytes(b"\x89PNG\xff TO" + b"DO ")
     assert leftovers(tmp_path / "image.png") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (
+            'START = "from penstock.cli import main; main()"',
+            "line 1: 'from penstock.cli import main; main()' names cli",
+        ),
+        ('MODULE = "penstock.pipeline.sink.relay"', "names pipeline, which lab may not import"),
+        ("def f():\n    load(f'penstock.console.{name}')", "line 2: 'penstock.console.' names console"),
+        ('COMMAND = (sys.executable, "-m", "penstock", "broker")', "names __main__, which lab may not import"),
+        ('SCRIPT = "exec python -m penstock broker"', "names __main__"),
+        ('SCRIPT = "from penstock import cli"', "names cli"),
+    ],
+)
+def test_a_name_of_a_room_above_is_noticed(text: str, complaint: str, tmp_path: Path) -> None:
+    folder = tmp_path / "lab"
+    folder.mkdir()
+    assert complaint in complaints_about(upward_names, text, folder)
+
+
+def test_rooms_of_one_layer_may_not_name_each_other_either(tmp_path: Path) -> None:
+    folder = tmp_path / "sim"
+    folder.mkdir()
+    assert "names live" in complaints_about(upward_names, 'MODULE = "penstock.live.node"', folder)
+
+
+def test_names_of_rooms_below_and_words_that_are_no_rooms_are_fine(tmp_path: Path) -> None:
+    folder = tmp_path / "lab"
+    folder.mkdir()
+    fine = [
+        '"""As `penstock.cli` does it, by `python -m penstock`."""',
+        'COMMAND = (sys.executable, "-m", "penstock.live", "penstock.lab.links.relay")',
+        'KEYS = ["penstock.table", "penstock://host", "penstock.zip"]',
+        'from penstock.model import names; PATH = "src/penstock"',
+    ]
+    assert complaints_about(upward_names, "\n".join(fine), folder) == ""
 
 
 def make_tree(root: Path, *names: str) -> tuple[Path, Path]:
