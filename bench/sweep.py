@@ -20,9 +20,9 @@ from penstock.model.reporting import Reporter
 from penstock.pipeline.errors import JavaMissingError, SparkMissingError
 from penstock.pipeline.experiments.registry import find_experiment
 from penstock.pipeline.session import check_requirements
-from penstock.pipeline.sweep_plan import Run, planned
-from penstock.pipeline.sweep_summary import summarised
-from penstock.pipeline.sweep_tasks import Outcome, outcomes
+from penstock.pipeline.sweep.plan import Run, planned
+from penstock.pipeline.sweep.summary import summarised
+from penstock.pipeline.sweep.tasks import Outcome, outcomes
 
 __all__ = ["run"]
 

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli import lab_report
 from penstock.cli.console import console, shown_number
+from penstock.cli.lab import report as lab_report
 from penstock.cli.progress import ProgressReporter
 from penstock.lab import Experiment, Result, run_experiment
 from penstock.model.errors import MisuseError

@@ -18,8 +18,8 @@ import msgspec
 from penstock.lab.frame.parameters import ParameterValue
 from penstock.model.errors import PeerError
 from penstock.pipeline.errors import SweepError
-from penstock.pipeline.sweep_plan import Run, SweepPlan
-from penstock.pipeline.sweep_tasks import Outcome
+from penstock.pipeline.sweep.plan import Run, SweepPlan
+from penstock.pipeline.sweep.tasks import Outcome
 
 if TYPE_CHECKING:
     import pyarrow as pa

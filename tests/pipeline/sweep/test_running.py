@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.pipeline import sweep
-from penstock.pipeline.sweep import SweepResult, run_sweep
-from penstock.pipeline.sweep_jobs import run_tasks
-from penstock.pipeline.sweep_plan import Run, SweepPlan, planned
-from penstock.pipeline.sweep_store import SweepStore
-from penstock.pipeline.sweep_tasks import Outcome
+from penstock.pipeline.sweep import running
+from penstock.pipeline.sweep.jobs import run_tasks
+from penstock.pipeline.sweep.plan import Run, SweepPlan, planned
+from penstock.pipeline.sweep.running import SweepResult, run_sweep
+from penstock.pipeline.sweep.store import SweepStore
+from penstock.pipeline.sweep.tasks import Outcome
 from pipeline.toys import ODD_FAILS, WAVE, send_by_value
 
 if TYPE_CHECKING:
@@ -81,12 +81,12 @@ def test_an_interrupted_sweep_goes_on_where_it_was(
             made.extend(each.run for each in found)
             yield found
 
-    monkeypatch.setattr(sweep, "run_tasks", interrupted)
+    monkeypatch.setattr(running, "run_tasks", interrupted)
     with pytest.raises(KeyboardInterrupt):
         swept(spark, plan, tmp_path)
     kept = set(SweepStore(tmp_path, plan).found)
     assert kept
-    monkeypatch.setattr(sweep, "run_tasks", watched)
+    monkeypatch.setattr(running, "run_tasks", watched)
     result, recorder = swept(spark, plan, tmp_path)
     assert kept | set(made) == set(plan.runs)
     assert not kept & set(made)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from penstock.cli.console import FAILURE, console
-from penstock.cli.lab_report_work import run_side_by_side
-from penstock.cli.pipeline_options import Master
+from penstock.cli.lab.side_by_side import run_side_by_side
+from penstock.cli.pipeline.options import Master
 from penstock.cli.processors import processors
 from penstock.cli.progress import ProgressReporter
 from penstock.lab import Experiment
@@ -28,7 +28,7 @@ from penstock.model.reporting import Reporter
 from penstock.pipeline.experiments.registry import EXPERIMENTS
 
 if TYPE_CHECKING:
-    from penstock.cli.lab_report_sweep import Sweeper
+    from penstock.cli.lab.sweeping import Sweeper
 
 __all__ = ["EXAMPLES", "report"]
 
@@ -159,7 +159,7 @@ def _making(seeds: str, master: str, *, quick: bool, resume: bool) -> Iterator[_
         if quick:
             yield _Maker(reporter, None, seeds, quick=True)
             return
-        from penstock.cli.lab_report_sweep import Sweeper
+        from penstock.cli.lab.sweeping import Sweeper
         from penstock.pipeline.session import SessionSettings, check_requirements, using_session
 
         check_requirements()

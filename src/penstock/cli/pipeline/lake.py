@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from penstock.cli.console import FAILURE, console
-from penstock.cli.pipeline_options import DriverMemory, ExecutorMemory, Master, Parallelism
+from penstock.cli.pipeline.options import DriverMemory, ExecutorMemory, Master, Parallelism
 from penstock.cli.progress import ProgressReporter
 from penstock.model.errors import MisuseError
 from penstock.pipeline.session import SessionSettings, check_requirements, using_session

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.pipeline.errors import SessionError
-from penstock.pipeline.sweep_jobs import run_tasks
-from penstock.pipeline.sweep_plan import Run, planned
-from penstock.pipeline.sweep_tasks import outcomes
+from penstock.pipeline.sweep.jobs import run_tasks
+from penstock.pipeline.sweep.plan import Run, planned
+from penstock.pipeline.sweep.tasks import outcomes
 from pipeline.toys import ENDS_WORKER, WAVE, send_by_value
 
 if TYPE_CHECKING:

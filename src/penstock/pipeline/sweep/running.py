@@ -14,11 +14,11 @@ import msgspec
 
 from penstock.lab.frame.parameters import ParameterValue
 from penstock.model.reporting import Reporter
-from penstock.pipeline.sweep_jobs import run_tasks
-from penstock.pipeline.sweep_plan import Run, SweepPlan
-from penstock.pipeline.sweep_store import SweepStore
-from penstock.pipeline.sweep_summary import CellSummary, summarised
-from penstock.pipeline.sweep_tasks import Outcome, chunked, probes
+from penstock.pipeline.sweep.jobs import run_tasks
+from penstock.pipeline.sweep.plan import Run, SweepPlan
+from penstock.pipeline.sweep.store import SweepStore
+from penstock.pipeline.sweep.summary import CellSummary, summarised
+from penstock.pipeline.sweep.tasks import Outcome, chunked, probes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from statistics import NormalDist, fmean
 from typing import Final
 
 from penstock.lab.frame.parameters import ParameterValue
-from penstock.pipeline.sweep_plan import Run, SweepPlan
+from penstock.pipeline.sweep.plan import Run, SweepPlan
 
 __all__ = ["CellSummary", "Estimate", "estimate", "student_t", "summarised"]
 

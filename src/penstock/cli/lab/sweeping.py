@@ -10,10 +10,10 @@ from penstock.lab import Experiment
 from penstock.lab.report import Entry, Finding, swept_finding
 from penstock.model.errors import PenstockError
 from penstock.model.reporting import Reporter
-from penstock.pipeline.sweep import run_sweep
-from penstock.pipeline.sweep_plan import Run, planned
-from penstock.pipeline.sweep_store import SweepStore
-from penstock.pipeline.sweep_tasks import Outcome
+from penstock.pipeline.sweep.plan import Run, planned
+from penstock.pipeline.sweep.running import run_sweep
+from penstock.pipeline.sweep.store import SweepStore
+from penstock.pipeline.sweep.tasks import Outcome
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

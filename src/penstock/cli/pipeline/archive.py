@@ -10,7 +10,7 @@ import typer
 
 from penstock.cli.connecting import Authority, Certificate, Key, Token
 from penstock.cli.console import console
-from penstock.cli.pipeline_options import DriverMemory, EventLog, ExecutorMemory, Master, Parallelism
+from penstock.cli.pipeline.options import DriverMemory, EventLog, ExecutorMemory, Master, Parallelism
 from penstock.cli.progress import ProgressReporter
 from penstock.pipeline.session import SessionSettings, check_requirements
 

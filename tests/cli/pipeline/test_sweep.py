@@ -14,14 +14,14 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner, Result
 
-from penstock.cli import pipeline_sweep
 from penstock.cli.app import app
+from penstock.cli.pipeline import sweep as sweep_command
 from penstock.lab import Context, Experiment, Parameter
 from penstock.lab.frame.parameters import ParameterValue
-from penstock.pipeline import sweep as sweeping
 from penstock.pipeline.errors import SparkMissingError
-from penstock.pipeline.sweep_plan import Run
-from penstock.pipeline.sweep_tasks import Outcome, outcomes
+from penstock.pipeline.sweep import running as sweeping
+from penstock.pipeline.sweep.plan import Run
+from penstock.pipeline.sweep.tasks import Outcome, outcomes
 
 pytest.importorskip("pyarrow", reason="Spark tests: pyarrow is not installed")
 
@@ -48,9 +48,9 @@ def made_here(
 @pytest.fixture
 def without_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
-    monkeypatch.setattr(pipeline_sweep, "check_requirements", lambda: None)
-    monkeypatch.setattr(pipeline_sweep, "using_session", lambda _: nullcontext(session))
-    monkeypatch.setattr(pipeline_sweep, "find_experiment", lambda _: TOY)
+    monkeypatch.setattr(sweep_command, "check_requirements", lambda: None)
+    monkeypatch.setattr(sweep_command, "using_session", lambda _: nullcontext(session))
+    monkeypatch.setattr(sweep_command, "find_experiment", lambda _: TOY)
     monkeypatch.setattr(sweeping, "run_tasks", made_here)
     monkeypatch.chdir(tmp_path)
 
@@ -114,7 +114,7 @@ def test_only_the_metric_asked_for_is_shown() -> None:
 def test_a_failed_run_is_told_with_its_seed_and_makes_the_exit_code_one() -> None:
     result = sweep("toy", "--grid", "size=1,2", "--seeds", "12..14", "--json", "-")
     assert result.exit_code == 1
-    assert "failed: size=2 seed 13: ValueError: unlucky (test_pipeline_sweep.py:" in result.stderr
+    assert "failed: size=2 seed 13: ValueError: unlucky (test_sweep.py:" in result.stderr
     assert [each["seed"] for each in json.loads(result.stdout)["failures"]] == [13, 13]
     assert json.loads(result.stdout)["runs"] == 4
 
@@ -154,7 +154,7 @@ def test_without_spark_the_message_says_what_to_install(tmp_path: Path, monkeypa
     def missing() -> None:
         raise SparkMissingError("pyspark is not installed; install it with: pip install 'penstock[spark]'")
 
-    monkeypatch.setattr(pipeline_sweep, "check_requirements", missing)
+    monkeypatch.setattr(sweep_command, "check_requirements", missing)
     monkeypatch.chdir(tmp_path)
     result = sweep("delivery-chaos")
     assert result.exit_code == 2

@@ -9,18 +9,18 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.cli import lab_report_sweep
-from penstock.cli.lab_report_sweep import Sweeper
+from penstock.cli.lab import sweeping
+from penstock.cli.lab.sweeping import Sweeper
 from penstock.lab import Experiment
 from penstock.lab.frame.experiment import Context
 from penstock.lab.frame.parameters import Parameter
 from penstock.lab.report import Entry, Finding, Measure
 from penstock.model.errors import PenstockError
 from penstock.model.reporting import QuietReporter
-from penstock.pipeline.sweep import Failure, SweepResult, run_sweep
-from penstock.pipeline.sweep_plan import SweepPlan
-from penstock.pipeline.sweep_store import SweepStore
-from penstock.pipeline.sweep_tasks import Outcome
+from penstock.pipeline.sweep.plan import SweepPlan
+from penstock.pipeline.sweep.running import Failure, SweepResult, run_sweep
+from penstock.pipeline.sweep.store import SweepStore
+from penstock.pipeline.sweep.tasks import Outcome
 
 ENTRY = Entry("square")
 
@@ -51,7 +51,7 @@ class InPlace:
 @pytest.fixture
 def spark(monkeypatch: pytest.MonkeyPatch) -> InPlace:
     found = InPlace()
-    monkeypatch.setattr(lab_report_sweep, "run_sweep", found)
+    monkeypatch.setattr(sweeping, "run_sweep", found)
     return found
 
 

@@ -17,8 +17,8 @@ from penstock.lab.frame.parameters import ParameterValue
 from penstock.pipeline.errors import SessionError
 from penstock.pipeline.launching import failure_of
 from penstock.pipeline.progress import job_group
-from penstock.pipeline.sweep_plan import Run
-from penstock.pipeline.sweep_tasks import Outcome, outcomes
+from penstock.pipeline.sweep.plan import Run
+from penstock.pipeline.sweep.tasks import Outcome, outcomes
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from penstock.model.errors import MisuseError
-from penstock.pipeline.sweep_chart import draw_sweep
-from penstock.pipeline.sweep_plan import Run, SweepPlan, planned
-from penstock.pipeline.sweep_summary import summarised
+from penstock.pipeline.sweep.chart import draw_sweep
+from penstock.pipeline.sweep.plan import Run, SweepPlan, planned
+from penstock.pipeline.sweep.summary import summarised
 from pipeline.toys import WAVE
 
 figures = pytest.importorskip("matplotlib.figure", reason="charts: matplotlib is not installed")

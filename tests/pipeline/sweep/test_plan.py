@@ -6,7 +6,7 @@ import pytest
 
 from penstock.lab.frame.errors import ParameterError
 from penstock.pipeline.errors import SweepError
-from penstock.pipeline.sweep_plan import RUNS_MAX, Run, parse_seeds, planned
+from penstock.pipeline.sweep.plan import RUNS_MAX, Run, parse_seeds, planned
 from pipeline.toys import WAVE
 
 

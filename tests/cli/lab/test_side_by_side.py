@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.lab_report_work import COMMAND, run_side_by_side
+from penstock.cli.lab.side_by_side import COMMAND, run_side_by_side
 
 SCRIPT = """
 import pathlib, sys

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.console import FAILURE, console
-from penstock.cli.pipeline_options import DriverMemory, EventLog, ExecutorMemory, Master, Parallelism
+from penstock.cli.pipeline.options import DriverMemory, EventLog, ExecutorMemory, Master, Parallelism
 from penstock.cli.progress import ProgressReporter
 from penstock.pipeline.session import SessionSettings, check_requirements, using_session
 

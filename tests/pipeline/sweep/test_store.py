@@ -8,9 +8,9 @@ import pytest
 
 from penstock.model.errors import PeerError
 from penstock.pipeline.errors import SweepError
-from penstock.pipeline.sweep_plan import Run, SweepPlan, planned
-from penstock.pipeline.sweep_store import SweepStore
-from penstock.pipeline.sweep_tasks import Outcome
+from penstock.pipeline.sweep.plan import Run, SweepPlan, planned
+from penstock.pipeline.sweep.store import SweepStore
+from penstock.pipeline.sweep.tasks import Outcome
 from pipeline.toys import ODD_FAILS, WAVE
 
 parquet = pytest.importorskip("pyarrow.parquet", reason="Spark tests: pyarrow is not installed")

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.lab.frame.parameters import ParameterValue
 from penstock.model.errors import MisuseError
-from penstock.pipeline.sweep_plan import Run, SweepPlan
-from penstock.pipeline.sweep_summary import CellSummary, Estimate
+from penstock.pipeline.sweep.plan import Run, SweepPlan
+from penstock.pipeline.sweep.summary import CellSummary, Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

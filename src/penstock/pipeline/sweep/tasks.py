@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.lab import Context, Experiment
 from penstock.lab.frame.parameters import ParameterValue
 from penstock.model.reporting import QuietReporter
-from penstock.pipeline.sweep_plan import Run
+from penstock.pipeline.sweep.plan import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from penstock.pipeline.sweep_plan import Run, planned
-from penstock.pipeline.sweep_summary import estimate, student_t, summarised
+from penstock.pipeline.sweep.plan import Run, planned
+from penstock.pipeline.sweep.summary import estimate, student_t, summarised
 from pipeline.toys import WAVE
 
 

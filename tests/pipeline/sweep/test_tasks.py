@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.lab import Context
-from penstock.pipeline.sweep_plan import Run, planned
-from penstock.pipeline.sweep_tasks import TASK_S, TASKS_MAX, chunked, outcomes, probes
+from penstock.pipeline.sweep.plan import Run, planned
+from penstock.pipeline.sweep.tasks import TASK_S, TASKS_MAX, chunked, outcomes, probes
 from pipeline.toys import ODD_FAILS, WAVE
 
 

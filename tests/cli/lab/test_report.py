@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 from typer.testing import CliRunner, Result
 
-from penstock.cli import lab_report
 from penstock.cli.app import app
+from penstock.cli.lab import report as lab_report
 from penstock.lab.report import Entry, Finding, made_finding
 from penstock.model.reporting import QuietReporter
 from penstock.pipeline.experiments.registry import find_experiment

@@ -10,16 +10,16 @@ from typing import Annotated, Final
 import typer
 
 from penstock.cli.console import FAILURE, console, shown_number
-from penstock.cli.pipeline_options import DriverMemory, EventLog, ExecutorMemory, Master, Parallelism
+from penstock.cli.pipeline.options import DriverMemory, EventLog, ExecutorMemory, Master, Parallelism
 from penstock.cli.progress import ProgressReporter
 from penstock.model.errors import MisuseError
 from penstock.pipeline.experiments.registry import find_experiment
 from penstock.pipeline.session import SessionSettings, check_requirements, using_session
-from penstock.pipeline.sweep import SweepResult, run_sweep
-from penstock.pipeline.sweep_chart import draw_sweep
-from penstock.pipeline.sweep_plan import SweepPlan, planned
-from penstock.pipeline.sweep_store import SweepStore
-from penstock.pipeline.sweep_summary import Estimate
+from penstock.pipeline.sweep.chart import draw_sweep
+from penstock.pipeline.sweep.plan import SweepPlan, planned
+from penstock.pipeline.sweep.running import SweepResult, run_sweep
+from penstock.pipeline.sweep.store import SweepStore
+from penstock.pipeline.sweep.summary import Estimate
 
 __all__ = ["EXAMPLES", "sweep"]
 

@@ -1,0 +1,25 @@
+"""Assembles ``penstock pipeline`` from one module per job."""
+
+from __future__ import annotations
+
+import typer
+
+from penstock.cli.pipeline import archive, lake, profile, sweep, telemetry, trace
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Work on Spark: sweeps, the archive, and what is in the lake; `--master` names a cluster.",
+)
+app.command("sweep", epilog=sweep.EXAMPLES)(sweep.sweep)
+app.command("archive", epilog=archive.EXAMPLES)(archive.archive)
+app.command("profile", epilog=profile.PROFILE_EXAMPLES)(profile.profile)
+app.command("plan", epilog=profile.PLAN_EXAMPLES)(profile.plan)
+app.command("trace", epilog=trace.EXAMPLES)(trace.trace)
+app.command("audit", epilog=lake.AUDIT_EXAMPLES)(lake.audit)
+app.command("compact", epilog=lake.COMPACT_EXAMPLES)(lake.compact)
+app.command("check", epilog=lake.CHECK_EXAMPLES)(lake.check)
+app.command("retain", epilog=lake.RETAIN_EXAMPLES)(lake.retain)
+app.command("telemetry", epilog=telemetry.EXAMPLES)(telemetry.telemetry)
