@@ -15,13 +15,13 @@ from penstock.model.reporting import QuietReporter
 from penstock.pipeline.audit import audit_lake
 from penstock.pipeline.audit.job import AuditRange
 from penstock.pipeline.compact import compact_histories
-from penstock.pipeline.inputs import TimeSpan
 from penstock.pipeline.profile.capacities import parse_capacities
 from penstock.pipeline.profile.job import run_profile
 from penstock.pipeline.profile.placement import plan_placement
 from penstock.pipeline.profile.store import load_profile, profile_summary, save_profile
 from penstock.pipeline.session import SessionSettings, using_session
 from penstock.pipeline.telemetry.job import run_telemetry
+from penstock.pipeline.time_span import TimeSpan
 from penstock.pipeline.trace import TraceOptions, run_trace
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from penstock.cli.app import app
+from penstock.cli.pipeline import frame
 from penstock.cli.pipeline import sweep as sweep_command
 from penstock.lab import Context, Experiment, Parameter
 from penstock.lab.frame.parameters import ParameterValue
@@ -49,7 +50,7 @@ def made_here(
 def without_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
     monkeypatch.setattr(sweep_command, "check_requirements", lambda: None)
-    monkeypatch.setattr(sweep_command, "using_session", lambda _: nullcontext(session))
+    monkeypatch.setattr(frame, "using_session", lambda _: nullcontext(session))
     monkeypatch.setattr(sweep_command, "find_experiment", lambda _: TOY)
     monkeypatch.setattr(sweeping, "run_tasks", made_here)
     monkeypatch.chdir(tmp_path)

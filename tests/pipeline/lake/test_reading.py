@@ -6,15 +6,19 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from penstock.model.errors import MisuseError
 from penstock.model.lake_tables import PUBLICATIONS
 from penstock.pipeline.lake import LocalFiles, TableStore, check_lake, read_table, set_aside, spark_schema
-from penstock.pipeline.lake.reading import table_files, with_defaults
+from penstock.pipeline.lake.errors import LakeError, LakeMismatchError
+from penstock.pipeline.lake.reading import LakeReader, check_whole, table_files, with_defaults
 from penstock.pipeline.launching import failure_of
 from pipeline.lake.lakes import BreakingFiles, Crash, batch_of, staged
 from pipeline.lake.test_care import LATER, flip, ship
+from pipeline.made_lakes import put, subscription
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +35,38 @@ def test_a_lake_that_is_not_there_is_told(tmp_path: Path) -> None:
         table_files(str(tmp_path / "nowhere"), "publications")
     with pytest.raises(MisuseError, match="no table 'nothing'"):
         table_files(str(tmp_path), "nothing")
+
+
+def test_a_missing_lake_and_an_empty_table_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(MisuseError, match="there is no lake at"):
+        check_whole(str(tmp_path / "no"), "subscriptions")
+    with pytest.raises(MisuseError, match=r"no rows in its table subscriptions yet: .*penstock ship"):
+        check_whole(str(tmp_path), "subscriptions")
+    with pytest.raises(MisuseError, match=r"no rows in its table publications yet: .*penstock pipeline archive"):
+        check_whole(str(tmp_path), "publications")
+    put(tmp_path, "subscriptions", [subscription(1, "TRUE")], broker="b1")
+    assert check_whole(str(tmp_path), "subscriptions") == 1
+
+
+def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
+    path = put(tmp_path, "subscriptions", [subscription(1, "TRUE")], broker="b1")
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(LakeError, match=r"cannot read .*f\.parquet: .*; move it away"):
+        check_whole(str(tmp_path), "subscriptions")
+
+
+def test_columns_of_another_version_are_refused(tmp_path: Path) -> None:
+    path = put(tmp_path, "subscriptions", [subscription(1, "TRUE")], broker="b1")
+    table = pq.ParquetFile(path).read()
+    pq.write_table(table.replace_schema_metadata({"penstock.schema_version": "2"}), path)
+    with pytest.raises(LakeMismatchError, match="columns of version 2; this Penstock reads version 1"):
+        check_whole(str(tmp_path), "subscriptions")
+
+
+def test_a_file_without_a_version_is_of_the_first(tmp_path: Path) -> None:
+    path = put(tmp_path, "subscriptions", [subscription(1, "TRUE")], broker="b1")
+    pq.write_table(pa.table({"number": [1]}), path)
+    assert check_whole(str(tmp_path), "subscriptions") == 1
 
 
 def test_names_with_special_characters_come_back_as_they_were(spark: SparkSession, tmp_path: Path) -> None:
@@ -68,10 +104,19 @@ def test_files_of_an_older_version_have_defaults(spark: SparkSession, tmp_path: 
     frame = spark.read.schema(spark_schema(LATER)).option("basePath", str(tmp_path / "telemetry")).parquet(str(path))
     (row,) = with_defaults(frame, LATER).collect()
     assert (row.value, row.unit, row.more, row.broker) == (1.5, "count", None, "b 1")
-    aside: dict[str, str] = {}
+
+
+def test_a_job_leaves_out_what_cannot_be_read_unless_it_needs_the_whole_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = ship(tmp_path, "good")
+    reader = LakeReader(spark, str(tmp_path))
+    assert reader.whole_table("telemetry").count() == 1
     (path.parent / "bad.parquet").write_bytes(b"x")
-    assert read_table(spark, str(tmp_path), "telemetry", aside=aside).count() == 1
-    assert list(aside) == ["telemetry/date=2026-11-15/broker=b%201/bad.parquet"]
+    assert reader.table("telemetry").count() == 1
+    assert list(reader.unreadable) == ["telemetry/date=2026-11-15/broker=b%201/bad.parquet"]
+    with pytest.raises(LakeError, match=r"cannot read .*bad\.parquet"):
+        reader.whole_table("telemetry")
 
 
 def test_a_byte_that_changed_inside_a_page_is_never_taken_for_data(spark: SparkSession, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from penstock.model.errors import MisuseError
 from penstock.model.reporting import QuietReporter
-from penstock.pipeline.inputs import TimeSpan
 from penstock.pipeline.profile.job import run_profile
+from penstock.pipeline.time_span import TimeSpan
 from penstock.selectors.selector import Selector
 from pipeline.made_lakes import T0_MS, publication, put, quote_lake, subscription
 

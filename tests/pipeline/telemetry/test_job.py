@@ -9,8 +9,8 @@ import pytest
 
 from penstock.model.errors import MisuseError
 from penstock.model.reporting import QuietReporter
-from penstock.pipeline.inputs import TimeSpan
 from penstock.pipeline.telemetry.job import POINTS, run_telemetry
+from penstock.pipeline.time_span import TimeSpan
 from pipeline.made_lakes import T0_MS, telemetry_lake
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import pytest
 
 from penstock.model.errors import MisuseError
 from penstock.model.message_id import MessageId
+from penstock.pipeline.lake import LakeReader
 from penstock.pipeline.trace.ids import given_ids
 from penstock.pipeline.trace.job import placed_ids, prepare, told_receivers, told_ways, traced_ids, way_book
-from penstock.pipeline.trace.loading import LakeReader
 from pipeline.trace.recorded import SLACK_MS, RecordedOverlay, shown
 
 if TYPE_CHECKING:

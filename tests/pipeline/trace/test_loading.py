@@ -10,10 +10,11 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from live.shipping.lakes import T0
+from penstock.pipeline.lake import LakeReader
 from penstock.pipeline.lake.retention import Known
 from penstock.pipeline.trace.facts import BrokerFacts, LakeFacts
 from penstock.pipeline.trace.filters import newest_filters
-from penstock.pipeline.trace.loading import LakeReader, doubt_unreadable, forget, look_at_histories
+from penstock.pipeline.trace.loading import doubt_unreadable, forget, look_at_histories
 from penstock.pipeline.trace.timeline import TIME_MAX
 from pipeline.lake.test_care import ship
 from pipeline.lake.test_scenario_shipped import shipped

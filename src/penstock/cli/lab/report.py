@@ -11,7 +11,7 @@ import typer
 
 from penstock.cli.console import FAILURE, console
 from penstock.cli.lab.side_by_side import run_side_by_side
-from penstock.cli.pipeline.options import Master
+from penstock.cli.pipeline.frame import Master
 from penstock.cli.processors import processors
 from penstock.cli.progress import ProgressReporter
 from penstock.lab import Experiment

@@ -10,7 +10,7 @@ import typer
 
 from penstock.cli.connecting import Authority, Certificate, Key, Token
 from penstock.cli.console import console
-from penstock.cli.pipeline.options import DriverMemory, EventLog, ExecutorMemory, Master, Parallelism
+from penstock.cli.pipeline.frame import AsJson, on_spark
 from penstock.cli.progress import ProgressReporter
 from penstock.pipeline.session import SessionSettings, check_requirements
 
@@ -32,6 +32,7 @@ _SHOW_EVERY_S: Final = (1.0, 30.0)
 """On a terminal, and elsewhere, where every line stays."""
 
 
+@on_spark("penstock archive")
 def archive(  # noqa: PLR0913 - one per option
     *,
     broker: Annotated[
@@ -54,16 +55,12 @@ def archive(  # noqa: PLR0913 - one per option
     keep_merged: Annotated[
         str, typer.Option(metavar="TIME", help="How long merged files stay, for jobs that read them.")
     ] = "0s",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    as_json: AsJson = False,
     token: Token = "",
     ca: Authority = None,
     certificate: Certificate = None,
     key: Key = None,
-    master: Master = "local[*]",
-    driver_memory: DriverMemory = "1g",
-    executor_memory: ExecutorMemory = "1g",
-    parallelism: Parallelism = None,
-    event_log: EventLog = None,
+    session: SessionSettings,
 ) -> None:
     """Archive the messages of an overlay, until Ctrl-C or, with `--once`, up to now."""
     check_requirements()
@@ -71,7 +68,6 @@ def archive(  # noqa: PLR0913 - one per option
     from penstock.pipeline.lake import CompactionPolicy
 
     files: dict[str, Path | None] = {"ca": ca, "certificate": certificate, "key": key}
-    session = SessionSettings(master, driver_memory, executor_memory, parallelism, event_log, "penstock archive")
     settings = ArchiveSettings(
         broker,
         lake,

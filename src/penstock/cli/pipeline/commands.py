@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from penstock.cli.pipeline import archive, lake, profile, sweep, telemetry, trace
+from penstock.cli.pipeline import archive, audit, compact, lake, profile, sweep, telemetry, trace
 
 __all__ = ["app"]
 
@@ -18,8 +18,8 @@ app.command("archive", epilog=archive.EXAMPLES)(archive.archive)
 app.command("profile", epilog=profile.PROFILE_EXAMPLES)(profile.profile)
 app.command("plan", epilog=profile.PLAN_EXAMPLES)(profile.plan)
 app.command("trace", epilog=trace.EXAMPLES)(trace.trace)
-app.command("audit", epilog=lake.AUDIT_EXAMPLES)(lake.audit)
-app.command("compact", epilog=lake.COMPACT_EXAMPLES)(lake.compact)
+app.command("audit", epilog=audit.EXAMPLES)(audit.audit)
+app.command("compact", epilog=compact.EXAMPLES)(compact.compact)
 app.command("check", epilog=lake.CHECK_EXAMPLES)(lake.check)
 app.command("retain", epilog=lake.RETAIN_EXAMPLES)(lake.retain)
 app.command("telemetry", epilog=telemetry.EXAMPLES)(telemetry.telemetry)

@@ -11,9 +11,9 @@ import msgspec
 import typer
 
 from penstock.cli.console import console, shown_number
-from penstock.cli.pipeline.options import DriverMemory, EventLog, ExecutorMemory, Master, Parallelism
+from penstock.cli.pipeline.frame import AsJson, Lake, at_work, on_spark
 from penstock.cli.progress import ProgressReporter
-from penstock.pipeline.session import SessionSettings, check_requirements, using_session
+from penstock.pipeline.session import SessionSettings, check_requirements
 
 if TYPE_CHECKING:
     from penstock.pipeline.profile.model import Profile
@@ -41,11 +41,9 @@ Examples:
 """
 _SHOWN: Final = 10
 
-Lake = Annotated[str, typer.Argument(metavar="LAKE", help="The folder of the lake.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
 
-
-def profile(  # noqa: PLR0913 - one per option
+@on_spark("penstock profile")
+def profile(
     lake: Lake,
     *,
     start: Annotated[
@@ -60,29 +58,23 @@ def profile(  # noqa: PLR0913 - one per option
         Path | None, typer.Option(metavar="DIR", help="Where the profile goes; `LAKE/_profile` else.")
     ] = None,
     as_json: AsJson = False,
-    master: Master = "local[*]",
-    driver_memory: DriverMemory = "1g",
-    executor_memory: ExecutorMemory = "1g",
-    parallelism: Parallelism = None,
-    event_log: EventLog = None,
+    session: SessionSettings,
 ) -> None:
     """What every subscription costs, and what it has in common with others, from all archived messages."""
     check_requirements()
-    from penstock.pipeline.inputs import TimeSpan, check_table
+    from penstock.pipeline.lake import check_whole
     from penstock.pipeline.profile.job import run_profile
     from penstock.pipeline.profile.store import default_folder, profile_summary, save_profile
+    from penstock.pipeline.time_span import TimeSpan
 
     span, folder = TimeSpan.parse(start, end), out or default_folder(lake)
-    session = SessionSettings(master, driver_memory, executor_memory, parallelism, event_log, "penstock profile")
     for name in ("publications", "subscriptions"):
-        check_table(lake, name)
-    with ProgressReporter() as reporter:
-        reporter.stage(f"starting Spark on {session.master}")
-        with using_session(session) as spark:
-            found = run_profile(spark, lake, span, reporter, samples=samples, with_ended=ended)
+        check_whole(lake, name)
+    with at_work(session) as (spark, reporter):
+        found = run_profile(spark, lake, span, reporter, samples=samples, with_ended=ended)
     save_profile(found, folder)
     if as_json:
-        _print_json({**profile_summary(found), "folder": str(folder)})
+        console.json({**profile_summary(found), "folder": str(folder)})
         return
     _show_profile(found)
     console.line(f"profile: {folder}")
@@ -124,7 +116,7 @@ def plan(
     folder = out or default_folder(lake).with_name("_plan")
     summary = _save_plan(found, made, before, reached, folder)
     if as_json:
-        _print_json(summary)
+        console.json(summary)
         return
     _show_plan(made, before, summary)
 
@@ -158,10 +150,6 @@ def _save_plan(
     text = msgspec.json.format(msgspec.json.encode(summary), indent=1).decode()
     write_folder(folder, {"placement": placement, "brokers": brokers}, {"plan.json": text})
     return summary
-
-
-def _print_json(summary: dict[str, Any]) -> None:
-    console.json(summary)
 
 
 def _show_profile(found: Profile) -> None:

@@ -10,11 +10,10 @@ from typing import Annotated, Final
 import typer
 
 from penstock.cli.console import FAILURE, console, shown_number
-from penstock.cli.pipeline.options import DriverMemory, EventLog, ExecutorMemory, Master, Parallelism
-from penstock.cli.progress import ProgressReporter
+from penstock.cli.pipeline.frame import at_work, on_spark
 from penstock.model.errors import MisuseError
 from penstock.pipeline.experiments.registry import find_experiment
-from penstock.pipeline.session import SessionSettings, check_requirements, using_session
+from penstock.pipeline.session import SessionSettings, check_requirements
 from penstock.pipeline.sweep.chart import draw_sweep
 from penstock.pipeline.sweep.plan import SweepPlan, planned
 from penstock.pipeline.sweep.running import SweepResult, run_sweep
@@ -38,6 +37,7 @@ _ROWS_MAX: Final = 300
 _FAILURES_SHOWN: Final = 10
 
 
+@on_spark("penstock sweep")
 def sweep(  # noqa: PLR0913 - one per option
     name: Annotated[str, typer.Argument(metavar="EXPERIMENT", help="`penstock lab list` shows them all.")],
     *,
@@ -61,36 +61,18 @@ def sweep(  # noqa: PLR0913 - one per option
         str | None, typer.Option("--json", metavar="FILE", help="Write the summary as JSON; `-` is standard output.")
     ] = None,
     figures: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the chart.")] = Path("figures"),
-    master: Master = "local[*]",
-    driver_memory: DriverMemory = "1g",
-    executor_memory: ExecutorMemory = "1g",
-    parallelism: Parallelism = None,
-    event_log: EventLog = None,
+    session: SessionSettings,
 ) -> None:
     """Run an experiment in every cell of a grid with every seed, on Spark; mean and 95 % interval per cell."""
     plan = planned(find_experiment(name), grid=grid or [], settings=settings or [], seeds=seeds, quick=quick)
-    spark_settings = SessionSettings(
-        master=master,
-        driver_memory=driver_memory,
-        executor_memory=executor_memory,
-        parallelism=parallelism,
-        event_log=event_log,
-        app_name=f"penstock sweep {name}",
-    )
     check_requirements()
     store = SweepStore(out if out is not None else Path("sweeps") / plan.default_folder(), plan)
-    result = _swept(plan, store, spark_settings)
+    with at_work(replace(session, app_name=f"penstock sweep {name}")) as (spark, reporter):
+        result = run_sweep(spark, plan, store, reporter)
     drawn = _drawn(plan, store, result, figures, metric or [])
     _tell(replace(result, figure=drawn), metric or [], json_file)
     if result.failures:
         raise typer.Exit(FAILURE)
-
-
-def _swept(plan: SweepPlan, store: SweepStore, settings: SessionSettings) -> SweepResult:
-    with ProgressReporter() as reporter:
-        reporter.stage(f"starting Spark on {settings.master}")
-        with using_session(settings) as spark:
-            return run_sweep(spark, plan, store, reporter)
 
 
 def _drawn(

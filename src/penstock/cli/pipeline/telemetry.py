@@ -11,9 +11,8 @@ import msgspec
 import typer
 
 from penstock.cli.console import console, shown_number
-from penstock.cli.pipeline.options import DriverMemory, EventLog, ExecutorMemory, Master, Parallelism
-from penstock.cli.progress import ProgressReporter
-from penstock.pipeline.session import SessionSettings, check_requirements, using_session
+from penstock.cli.pipeline.frame import AsJson, Lake, at_work, on_spark
+from penstock.pipeline.session import SessionSettings, check_requirements
 
 if TYPE_CHECKING:
     from penstock.pipeline.telemetry.model import TelemetryReport
@@ -32,8 +31,9 @@ Examples:
 _SHOWN: Final = 20
 
 
-def telemetry(  # noqa: PLR0913 - one per option
-    lake: Annotated[str, typer.Argument(metavar="LAKE", help="The folder of the lake.")],
+@on_spark("penstock telemetry")
+def telemetry(
+    lake: Lake,
     *,
     start: Annotated[
         str | None, typer.Option("--from", metavar="TIME", help="Only samples from then on; all if not given.")
@@ -42,31 +42,24 @@ def telemetry(  # noqa: PLR0913 - one per option
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where tables and page go; `LAKE/_telemetry` else.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
-    master: Master = "local[*]",
-    driver_memory: DriverMemory = "1g",
-    executor_memory: ExecutorMemory = "1g",
-    parallelism: Parallelism = None,
-    event_log: EventLog = None,
+    as_json: AsJson = False,
+    session: SessionSettings,
 ) -> None:
     """What brokers measured in a time: rates, lags, queues, episodes of congestion and of mechanisms; one page."""
     check_requirements()
-    from penstock.pipeline.inputs import TimeSpan, check_table
+    from penstock.pipeline.lake import check_whole
     from penstock.pipeline.lake.files import files_at
     from penstock.pipeline.telemetry.job import run_telemetry
+    from penstock.pipeline.time_span import TimeSpan
 
     span = TimeSpan.parse(start, end)
-    session = SessionSettings(master, driver_memory, executor_memory, parallelism, event_log, "penstock telemetry")
-    check_table(lake, "telemetry")
+    check_whole(lake, "telemetry")
     folder = (out or files_at(lake).root / "_telemetry").absolute()
-    with ProgressReporter() as reporter:
-        reporter.stage(f"starting Spark on {session.master}")
-        with using_session(session) as spark:
-            report = run_telemetry(spark, lake, span, reporter, tidy_folder=folder.with_name(f"{folder.name}_tidy"))
+    with at_work(session) as (spark, reporter):
+        report = run_telemetry(spark, lake, span, reporter, tidy_folder=folder.with_name(f"{folder.name}_tidy"))
     _save(report, folder)
     if as_json:
-        text = msgspec.json.encode({**report.summary(), "folder": str(folder)})
-        console.line(msgspec.json.format(text, indent=2).decode())
+        console.json({**report.summary(), "folder": str(folder)})
         return
     _show(report)
     console.line(f"page: {folder / 'telemetry.html'}")

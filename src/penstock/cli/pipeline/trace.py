@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.console import FAILURE, console
-from penstock.cli.pipeline.options import DriverMemory, EventLog, ExecutorMemory, Master, Parallelism
-from penstock.cli.progress import ProgressReporter
-from penstock.pipeline.session import SessionSettings, check_requirements, using_session
+from penstock.cli.pipeline.frame import AsJson, Lake, at_work, note_unreadable, on_spark, tell
+from penstock.pipeline.session import SessionSettings, check_requirements
 
 if TYPE_CHECKING:
     from penstock.pipeline.trace import TraceSummary
@@ -29,8 +28,9 @@ Examples:
 """
 
 
-def trace(  # noqa: PLR0913 - one per option
-    lake: Annotated[str, typer.Argument(metavar="LAKE", help="The folder that brokers ship to.")],
+@on_spark("penstock trace")
+def trace(
+    lake: Lake,
     *,
     ids: Annotated[str, typer.Option(metavar="FILE|TABLE", help="The identifiers to trace.")] = "",
     each: Annotated[
@@ -41,12 +41,8 @@ def trace(  # noqa: PLR0913 - one per option
     slack: Annotated[
         int, typer.Option(metavar="MS", help="Skew and jitter that the brokers' tracking allows (Ts + Tj).")
     ] = 300,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
-    master: Master = "local[*]",
-    driver_memory: DriverMemory = "1g",
-    executor_memory: ExecutorMemory = "1g",
-    parallelism: Parallelism = None,
-    event_log: EventLog = None,
+    as_json: AsJson = False,
+    session: SessionSettings,
 ) -> None:
     """Trace many messages at once: origin, way and receivers of each, as a live trace would tell."""
     check_requirements()
@@ -55,26 +51,23 @@ def trace(  # noqa: PLR0913 - one per option
 
     options = TraceOptions(lake, out, ids, tuple(each or ()), slack, overwrite)
     table_files(lake, "histories")
-    session = SessionSettings(master, driver_memory, executor_memory, parallelism, event_log, "penstock trace")
-    with ProgressReporter() as reporter:
-        reporter.stage(f"starting Spark on {session.master}")
-        with using_session(session) as spark:
-            summary = run_trace(spark, options, reporter)
-    _tell(summary, as_json=as_json)
+    with at_work(session) as (spark, reporter):
+        summary = run_trace(spark, options, reporter)
+    _note_problems(summary)
+    tell(summary, as_json=as_json, details=lambda: _show(summary))
     if summary.malformed:
         raise typer.Exit(FAILURE)
 
 
-def _tell(summary: TraceSummary, *, as_json: bool) -> None:
-    for path, problem in summary.unreadable.items():
-        console.note(f"left out: {path}: {problem}")
+def _note_problems(summary: TraceSummary) -> None:
+    note_unreadable(summary.unreadable)
     for text in summary.malformed_examples:
         console.note(f"no id: {text}")
     if summary.malformed > len(summary.malformed_examples):
         console.note(f"{summary.malformed - len(summary.malformed_examples):,} more texts are no ids")
-    if as_json:
-        console.line(summary.to_json())
-        return
+
+
+def _show(summary: TraceSummary) -> None:
     for each in summary.traces:
         receivers = ", ".join(f"{subscriber} at {broker}" for broker, subscriber in each["receivers"]) or "nobody"
         console.line(f"{each['message_id']}: {' → '.join(each['routed_by']) or 'on no record'}; to {receivers}")
@@ -83,8 +76,6 @@ def _tell(summary: TraceSummary, *, as_json: bool) -> None:
         for name in _names(summary)
     )
     console.table("messages by broker", {"broker": "left", "had it": "right", "deliveries": "right"}, rows)
-    for line in summary.lines():
-        console.line(line)
 
 
 def _names(summary: TraceSummary) -> list[str]:

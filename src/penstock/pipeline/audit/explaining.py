@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.model.message_id import MessageId
 from penstock.pipeline.audit.judging import Judgement, Seen
 from penstock.pipeline.audit.subscribers import Subscribers
-from penstock.pipeline.trace.loading import LakeReader
+from penstock.pipeline.lake import LakeReader
 from penstock.tracking.hashing import subscriber_key
 
 if TYPE_CHECKING:

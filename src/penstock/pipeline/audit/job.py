@@ -18,10 +18,11 @@ from penstock.pipeline.audit.explaining import duplicates, explain, finding_row
 from penstock.pipeline.audit.judging import Judgement, Seen, judge
 from penstock.pipeline.audit.subscribers import Subscribers, gather_subscribers
 from penstock.pipeline.audit.summary import FAULTS, AuditSummary
+from penstock.pipeline.lake import LakeReader
 from penstock.pipeline.progress import watched
 from penstock.pipeline.trace.facts import SLACK_MS
 from penstock.pipeline.trace.job import Prepared, placed_ids, prepare, told_ways, traced_ids
-from penstock.pipeline.trace.loading import LakeReader, newest_rows
+from penstock.pipeline.trace.loading import newest_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

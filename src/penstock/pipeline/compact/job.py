@@ -69,13 +69,14 @@ class CompactSummary(msgspec.Struct):
         """All figures."""
         return msgspec.json.encode({**msgspec.to_builtins(self), "bytes_saved": self.bytes_saved}).decode()
 
-    def line(self) -> str:
+    def lines(self) -> list[str]:
         """The figures for a person."""
-        return (
+        filters = (
             f"{self.filters_before:,} filters became {self.filters_after:,} ({self.merged:,} merged, "
             f"{self.superseded:,} superseded) in {self.files_after:,} files of {self.files_before:,}; "
             f"{self.bytes_saved:,} of {self.bytes_before:,} bytes saved"
         )
+        return [filters]
 
 
 def compact_histories(

@@ -7,7 +7,7 @@ from penstock.pipeline.lake.compaction import CompactionPolicy, Compactor
 from penstock.pipeline.lake.errors import LakeBusyError, LakeError, LakeMismatchError
 from penstock.pipeline.lake.files import LocalFiles, files_at
 from penstock.pipeline.lake.journal import snapshot
-from penstock.pipeline.lake.reading import read_table, table_files
+from penstock.pipeline.lake.reading import LakeReader, check_whole, read_table, table_files
 from penstock.pipeline.lake.schemas import arrow_schema, spark_schema
 from penstock.pipeline.lake.store import StagedFile, TableStore
 
@@ -17,6 +17,7 @@ __all__ = [
     "LakeBusyError",
     "LakeError",
     "LakeMismatchError",
+    "LakeReader",
     "LocalFiles",
     "StagedFile",
     "TableCare",
@@ -24,6 +25,7 @@ __all__ = [
     "arrow_schema",
     "check_lake",
     "check_table",
+    "check_whole",
     "files_at",
     "read_table",
     "set_aside",

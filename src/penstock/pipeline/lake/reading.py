@@ -1,4 +1,4 @@
-"""Reads a table of the lake as a Spark frame: the files that count at the moment of the call, and their partitions.
+"""Reads tables of the lake as Spark frames: the files that count at the moment of the call, and their partitions.
 
 The frame is of these files even if it is used much later. Files that were merged in the meantime may have gone: then
 the job fails and says so, and whoever calls again gets the merged ones. Archives that are read by long jobs keep
@@ -8,11 +8,16 @@ merged files for a while (``CompactionPolicy.keep_ms``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from penstock.model.errors import MisuseError
-from penstock.model.lake_tables import LakeTable, find_table
-from penstock.pipeline.lake.care import check_table
+from penstock.model.lake_tables import VERSION_KEY, LakeTable, find_table
+from penstock.pipeline.lake.care import TableCare, check_table, partition_of, read_file
+from penstock.pipeline.lake.errors import LakeError, LakeMismatchError
 from penstock.pipeline.lake.files import files_at
 from penstock.pipeline.lake.journal import snapshot
 from penstock.pipeline.lake.schemas import spark_schema
@@ -20,39 +25,93 @@ from penstock.pipeline.lake.schemas import spark_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["read_files", "read_table", "table_files", "with_defaults"]
+__all__ = ["LakeReader", "check_whole", "read_table", "table_files", "with_defaults"]
+
+_SMALL_BYTES: Final = 64 * 1024 * 1024
+"""Tables up to this size are read here and not by jobs."""
+_MADE_BY: Final = {"publications": "penstock pipeline archive"}
 
 
-def read_table(spark: SparkSession, lake: str, name: str, *, aside: dict[str, str] | None = None) -> DataFrame:
-    """A table as it is now: every row of it once, whatever is being written or merged meanwhile.
+def read_table(spark: SparkSession, lake: str, name: str) -> DataFrame:
+    """A table as it is now: every row of it once, whatever is being written or merged meanwhile."""
+    return _read_files(spark, lake, name, table_files(lake, name))
 
-    With ``aside`` every file is looked at before: those that cannot be read are left out, and named there.
+
+class LakeReader:
+    """The tables of a lake for one job: each is looked at once.
+
+    A job that can do without some files asks for a ``table``: those that cannot be read are left out and named. One
+    that cannot asks for a ``whole_table``.
     """
-    paths = table_files(lake, name) if aside is None else _readable(lake, name, aside)
-    return read_files(spark, lake, name, paths)
+
+    def __init__(self, spark: SparkSession, lake: str) -> None:
+        self.spark, self.lake = spark, lake
+        self.unreadable: dict[str, str] = {}
+        """Files that were left out, with the reason."""
+        self._cares: dict[str, TableCare] = {}
+        self._frames: dict[str, DataFrame] = {}
+
+    def table(self, name: str) -> DataFrame:
+        """A table, as it was when it was asked for first."""
+        if name not in self._frames:
+            root = files_at(self.lake)
+            paths = [root.location(path) for path in self._care(name).good]
+            self._frames[name] = _read_files(self.spark, self.lake, name, paths)
+        return self._frames[name]
+
+    def whole_table(self, name: str) -> DataFrame:
+        """A table that has rows, all of whose files can be read; raises what ``check_whole`` does."""
+        check_whole(self.lake, name)
+        return read_table(self.spark, self.lake, name)
+
+    def is_empty(self, name: str) -> bool:
+        """Whether a table has no files."""
+        return not self._care(name).good
+
+    def rows(self, name: str) -> list[dict[str, Any]] | None:
+        """All rows of a table that is small enough to be read here, which is quicker than a job; none else."""
+        care = self._care(name)
+        if care.size_bytes > _SMALL_BYTES:
+            return None
+        found: list[dict[str, Any]] = []
+        for path in care.good:
+            table, problem = read_file(Path(files_at(self.lake).location(path)), find_table(name))
+            if table is None:
+                self.unreadable[path] = problem
+            else:
+                broker = partition_of(path, "broker")
+                found += [{**row, "broker": broker} for row in table.to_pylist()]
+        return found
+
+    def _care(self, name: str) -> TableCare:
+        if name not in self._cares:
+            self._cares[name] = check_table(self.lake, name)
+            self.unreadable |= self._cares[name].problems
+        return self._cares[name]
 
 
-def read_files(spark: SparkSession, lake: str, name: str, paths: Sequence[str]) -> DataFrame:
-    """Some files of a table, by where they are."""
-    table = find_table(name)
-    schema = spark_schema(table)
+def check_whole(lake: str, name: str) -> int:
+    """See that a table has rows, and that every file can be read and is of today's version; answers how many."""
+    table, paths = find_table(name), table_files(lake, name)
     if not paths:
-        return spark.createDataFrame([], schema)
-    # Names may have brackets in them, which Spark would take for patterns.
-    reader = spark.read.schema(schema).option("__globPaths__", "false")
-    return with_defaults(reader.option("basePath", files_at(lake).location(name)).parquet(*paths), table)
-
-
-def with_defaults(frame: DataFrame, table: LakeTable) -> DataFrame:
-    """A table some of whose files are of versions that did not have all columns."""
-    from pyspark.sql import functions
-
-    later = {
-        column.name: functions.coalesce(functions.col(column.name), functions.lit(column.default))
-        for column in table.columns
-        if column.since > 1 and column.default is not None
-    }
-    return frame.withColumns(later) if later else frame
+        by = _MADE_BY.get(name, "brokers with a [ship] section, or penstock ship --now")
+        raise MisuseError(f"the lake {lake} has no rows in its table {name} yet: it is written by {by}")
+    for path in paths:
+        try:
+            metadata = pq.read_metadata(path).metadata or {}
+        except FileNotFoundError:
+            # Merged in the meantime; whoever reads sees the merged file.
+            continue
+        except (pa.ArrowInvalid, OSError) as error:
+            raise LakeError(
+                f"cannot read {path}: {str(error).splitlines()[0]}; move it away to go on without"
+            ) from None
+        version = metadata.get(VERSION_KEY.encode(), b"1").decode(errors="replace")
+        if version != str(table.version):
+            raise LakeMismatchError(
+                f"{path} has columns of version {version}; this Penstock reads version {table.version} of {name}"
+            )
+    return len(paths)
 
 
 def table_files(lake: str, name: str) -> list[str]:
@@ -63,7 +122,24 @@ def table_files(lake: str, name: str) -> list[str]:
     return [files.location(path) for path in snapshot(files, table)]
 
 
-def _readable(lake: str, name: str, aside: dict[str, str]) -> list[str]:
-    care = check_table(lake, name)
-    aside |= care.problems
-    return [files_at(lake).location(path) for path in care.good]
+def with_defaults(frame: DataFrame, table: LakeTable) -> DataFrame:
+    """A table whose older files lack some columns."""
+    from pyspark.sql import functions
+
+    later = {
+        column.name: functions.coalesce(functions.col(column.name), functions.lit(column.default))
+        for column in table.columns
+        if column.since > 1 and column.default is not None
+    }
+    return frame.withColumns(later) if later else frame
+
+
+def _read_files(spark: SparkSession, lake: str, name: str, paths: Sequence[str]) -> DataFrame:
+    """Some files of a table, by where they are."""
+    table = find_table(name)
+    schema = spark_schema(table)
+    if not paths:
+        return spark.createDataFrame([], schema)
+    # Names may have brackets in them, which Spark would take for patterns.
+    reader = spark.read.schema(schema).option("__globPaths__", "false")
+    return with_defaults(reader.option("basePath", files_at(lake).location(name)).parquet(*paths), table)

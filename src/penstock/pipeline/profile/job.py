@@ -10,11 +10,12 @@ import numpy as np
 from penstock.model.errors import MisuseError
 from penstock.model.reporting import Reporter
 from penstock.model.values import RESERVED_PREFIX
-from penstock.pipeline.inputs import TimeSpan, check_table, input_table
+from penstock.pipeline.lake import LakeReader
 from penstock.pipeline.profile.bits import bits_of
 from penstock.pipeline.profile.matching import MATCHED_SCHEMA, matched
 from penstock.pipeline.profile.model import AttributeUse, Profile, ProfiledSubscription, Window
 from penstock.pipeline.progress import watched
+from penstock.pipeline.time_span import TimeSpan
 from penstock.selectors.errors import SelectorError
 from penstock.selectors.selector import Selector
 
@@ -40,12 +41,13 @@ def run_profile(
     with_ended: bool = False,
 ) -> Profile:
     """Profile the subscriptions of a lake over the messages that it has of a time."""
-    for name in ("subscriptions", "publications"):
-        check_table(lake, name)
+    reader = LakeReader(spark, lake)
+    subscribed = reader.whole_table("subscriptions")
+    published = reader.whole_table("publications")
     with watched(spark, reporter, "reading subscriptions"):
-        rows = current(input_table(spark, lake, "subscriptions"), with_ended=with_ended).collect()
+        rows = current(subscribed, with_ended=with_ended).collect()
     subscriptions, selectors, unrecorded = _subscriptions(rows)
-    messages = sized(publications(input_table(spark, lake, "publications"), span))
+    messages = sized(publications(published, span))
     with watched(spark, reporter, "counting publications"):
         count, first, last, size = _counted(messages)
     if not count:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.model.errors import MisuseError
 from penstock.model.reporting import Reporter
-from penstock.pipeline.inputs import TimeSpan, input_table
+from penstock.pipeline.lake import LakeReader
 from penstock.pipeline.progress import watched
 from penstock.pipeline.telemetry.frames import bucketed, episodes, flagged, intervals, summarised, tidied
 from penstock.pipeline.telemetry.model import Episode, FigureSummary, Line, TelemetryReport
 from penstock.pipeline.telemetry.rules import CHARTS, Chart
+from penstock.pipeline.time_span import TimeSpan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +36,7 @@ def run_telemetry(
     spark: SparkSession, lake: str, span: TimeSpan, reporter: Reporter, *, tidy_folder: Path | None = None
 ) -> TelemetryReport:
     """What the telemetry of a lake says of a time; all samples go to a folder, if one is given."""
-    tidy = tidied(span.narrowed(input_table(spark, lake, "telemetry"), "at")).cache()
+    tidy = tidied(span.narrowed(LakeReader(spark, lake).whole_table("telemetry"), "at")).cache()
     try:
         with watched(spark, reporter, "reading telemetry"):
             samples, first_ms, last_ms = _extent(tidy)

@@ -8,11 +8,9 @@ live trace on a lake); ``ways``, ``paths``, ``deliveries`` and ``group`` (the sa
 from __future__ import annotations
 
 from penstock.pipeline.trace.job import placed_ids, prepare, told_receivers, told_ways, traced_ids
-from penstock.pipeline.trace.loading import LakeReader
 from penstock.pipeline.trace.running import TraceOptions, TraceSummary, run_trace
 
 __all__ = [
-    "LakeReader",
     "TraceOptions",
     "TraceSummary",
     "placed_ids",

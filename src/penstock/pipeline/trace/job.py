@@ -14,6 +14,7 @@ from uuid import uuid4
 import numpy as np
 
 from penstock.model.errors import MisuseError
+from penstock.pipeline.lake import LakeReader
 from penstock.pipeline.trace.facts import SLACK_MS, LakeFacts
 from penstock.pipeline.trace.filters import (
     FILTER_COLUMNS,
@@ -25,7 +26,7 @@ from penstock.pipeline.trace.filters import (
     origin_of_group,
 )
 from penstock.pipeline.trace.group import Aliases, Group, Traced
-from penstock.pipeline.trace.loading import IdSpan, LakeReader, load_aliases, load_facts, look_at_histories
+from penstock.pipeline.trace.loading import IdSpan, load_aliases, load_facts, look_at_histories
 from penstock.pipeline.trace.stored import filters_of
 from penstock.pipeline.trace.ways import WayBook
 

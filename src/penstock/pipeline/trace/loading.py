@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.model.errors import MisuseError
-from penstock.model.lake_tables import find_table
-from penstock.pipeline.lake import TableCare, check_table, files_at
-from penstock.pipeline.lake.care import partition_of, read_file
-from penstock.pipeline.lake.reading import read_files
+from penstock.pipeline.lake import LakeReader, files_at
+from penstock.pipeline.lake.care import partition_of
 from penstock.pipeline.lake.retention import Known, load_known
 from penstock.pipeline.trace.facts import BrokerFacts, LakeFacts, gather_facts, newest
 from penstock.pipeline.trace.group import Aliases
@@ -19,12 +16,11 @@ from penstock.pipeline.trace.timeline import TIME_MAX
 from penstock.tracking.records import GapRecord
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 __all__ = [
     "ALIASES_MAX",
     "IdSpan",
-    "LakeReader",
     "SeenHistories",
     "doubt_unreadable",
     "forget",
@@ -37,8 +33,6 @@ __all__ = [
 ALIASES_MAX: Final = 2_000_000
 """Aliases of the time in question that are handed to every task."""
 
-_SMALL_BYTES: Final = 64 * 1024 * 1024
-"""Tables up to this size are read here and not by jobs."""
 _BATCH: Final = ("incarnation", "sequence")
 _HISTORY_KEY: Final = ("broker", "history", "phase", "origin", "part")
 
@@ -74,50 +68,6 @@ class SeenHistories:
     """How long filters last, in the mean."""
     has_superseded: bool = False
     """Whether a filter is there in several generations."""
-
-
-class LakeReader:
-    """The tables of a lake for one job: each is looked at once; files that cannot be read are left out and named."""
-
-    def __init__(self, spark: SparkSession, lake: str) -> None:
-        self.spark, self.lake = spark, lake
-        self.unreadable: dict[str, str] = {}
-        """Files that were left out, with the reason."""
-        self._cares: dict[str, TableCare] = {}
-        self._frames: dict[str, DataFrame] = {}
-
-    def table(self, name: str) -> DataFrame:
-        """A table, as it was when it was asked for first."""
-        if name not in self._frames:
-            root = files_at(self.lake)
-            paths = [root.location(path) for path in self._care(name).good]
-            self._frames[name] = read_files(self.spark, self.lake, name, paths)
-        return self._frames[name]
-
-    def is_empty(self, name: str) -> bool:
-        """Whether a table has no files."""
-        return not self._care(name).good
-
-    def rows(self, name: str) -> list[dict[str, Any]] | None:
-        """All rows of a table that is small enough to be read here, which is quicker than a job; none else."""
-        care = self._care(name)
-        if care.size_bytes > _SMALL_BYTES:
-            return None
-        found: list[dict[str, Any]] = []
-        for path in care.good:
-            table, problem = read_file(Path(files_at(self.lake).location(path)), find_table(name))
-            if table is None:
-                self.unreadable[path] = problem
-            else:
-                broker = partition_of(path, "broker")
-                found += [{**row, "broker": broker} for row in table.to_pylist()]
-        return found
-
-    def _care(self, name: str) -> TableCare:
-        if name not in self._cares:
-            self._cares[name] = check_table(self.lake, name)
-            self.unreadable |= self._cares[name].problems
-        return self._cares[name]
 
 
 def look_at_histories(reader: LakeReader, *, first_ms: int, last_ms: int) -> SeenHistories:

@@ -13,11 +13,11 @@ import msgspec
 from penstock.model.errors import MisuseError
 from penstock.model.message_id import MessageId
 from penstock.model.reporting import QuietReporter, Reporter
+from penstock.pipeline.lake import LakeReader
 from penstock.pipeline.progress import watched
 from penstock.pipeline.trace.facts import SLACK_MS
 from penstock.pipeline.trace.ids import given_ids, read_ids
 from penstock.pipeline.trace.job import Prepared, placed_ids, prepare, told_receivers, told_ways, traced_ids
-from penstock.pipeline.trace.loading import LakeReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import numpy as np
 
-from penstock.pipeline.lake import read_table
+from penstock.pipeline.lake import LakeReader, read_table
 from penstock.pipeline.session import SessionSettings, using_session
 from penstock.pipeline.trace.facts import LakeFacts
 from penstock.pipeline.trace.filters import FILTER_COLUMNS, bucketed_filters, newest_filters
 from penstock.pipeline.trace.job import placed_ids, prepare, traced_ids
-from penstock.pipeline.trace.loading import LakeReader
 from penstock.pipeline.trace.stored import LakeFilter, filters_of, spans_of_index
 
 if TYPE_CHECKING:

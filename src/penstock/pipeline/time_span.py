@@ -1,4 +1,4 @@
-"""Tables of a lake as inputs of a job: checked before Spark reads them, so that what is wrong is told in one line."""
+"""A span of time as users give it to a job: checked before Spark starts, and what it leaves of a frame."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from penstock.model.errors import MisuseError
-from penstock.model.lake_tables import VERSION_KEY, find_table
-from penstock.pipeline.lake.errors import LakeError, LakeMismatchError
-from penstock.pipeline.lake.reading import read_table, table_files
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-__all__ = ["TimeSpan", "check_table", "input_table", "parse_time"]
+__all__ = ["TimeSpan", "parse_time"]
 
 _1970: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
-_MADE_BY: Final = {"publications": "penstock pipeline archive"}
 
 
 @dataclass(slots=True, frozen=True)
@@ -69,39 +65,6 @@ def parse_time(text: str) -> int:
     if time < _1970:
         raise MisuseError(f"time {text!r} is before 1970")
     return (time - _1970) // _MILLISECOND
-
-
-def input_table(spark: SparkSession, lake: str, name: str) -> DataFrame:
-    """A table that must be there, with columns of the version that this Penstock has."""
-    check_table(lake, name)
-    return read_table(spark, lake, name)
-
-
-def check_table(lake: str, name: str) -> int:
-    """See that a table can be read, file by file; answers with how many it has."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table, paths = find_table(name), table_files(lake, name)
-    if not paths:
-        by = _MADE_BY.get(name, "brokers with a [ship] section, or penstock ship --now")
-        raise MisuseError(f"the lake {lake} has no rows in its table {name} yet: it is written by {by}")
-    for path in paths:
-        try:
-            metadata = pq.read_metadata(path).metadata or {}
-        except FileNotFoundError:
-            # Merged in the meantime; whoever reads sees the merged file.
-            continue
-        except (pa.ArrowInvalid, OSError) as error:
-            raise LakeError(
-                f"cannot read {path}: {str(error).splitlines()[0]}; move it away to go on without"
-            ) from None
-        version = metadata.get(VERSION_KEY.encode(), b"1").decode(errors="replace")
-        if version != str(table.version):
-            raise LakeMismatchError(
-                f"{path} has columns of version {version}; this Penstock reads version {table.version} of {name}"
-            )
-    return len(paths)
 
 
 def _shown(ms: int) -> str:
