@@ -1,6 +1,7 @@
 """Records what simulated runs do, to see later that a change of structure changed nothing.
 
-    python -m bench.digests FILE [--seeds 200] [--first 0] [--against OLDER] [--processes N]
+    python -m bench.digests FILE [--seeds 200] [--first 0] [--against OLDER] [--without-experiments]
+                                [--processes N]
 
 The file gets an entry for every simulated experiment at its quick size, with the figures it measured, and one for every
 seed of the campaigns, with three digests: ``trace`` of everything that happened and when, ``received`` of the sequence
@@ -25,10 +26,11 @@ import msgspec
 
 from penstock.cli.console import console
 from penstock.cli.progress import ProgressReporter
-from penstock.lab import EXPERIMENTS, find_experiment, run_experiment
-from penstock.lab.measuring import collector_in_leisure
+from penstock.lab import run_experiment
+from penstock.lab.frame.measuring import collector_in_leisure
 from penstock.lab.report import CHAPTERS
 from penstock.model.message_id import MESSAGE_ID_BYTES
+from penstock.pipeline.experiments.registry import EXPERIMENTS, find_experiment
 from penstock.sim.balancing_campaign import BalancingCampaign
 from penstock.sim.campaign import Campaign
 from penstock.sim.congestion_campaign import CongestionCampaign
@@ -47,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Record all runs, and compare them; 1 if some differ."""
     chosen = _parser().parse_args(arguments)
     seeds = range(chosen.first, chosen.first + chosen.seeds)
-    jobs: list[Job] = [(name, None) for name in _experiments()]
+    jobs: list[Job] = [] if chosen.without_experiments else [(name, None) for name in _experiments()]
     jobs += [(name, seed) for seed in seeds for name in CAMPAIGNS]
     entries: dict[str, Entry] = {}
     with ProgressReporter() as reporter, multiprocessing.get_context("spawn").Pool(chosen.processes) as pool:
@@ -140,6 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=200, help="seeds of every campaign (200)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--against", type=Path, metavar="OLDER", help="compare with this file")
+    parser.add_argument("--without-experiments", action="store_true", help="campaigns only")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="processes to use (all cores)")
     return parser
 
