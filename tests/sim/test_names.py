@@ -49,6 +49,13 @@ def test_what_a_former_owner_acknowledged_does_not_count() -> None:
     assert found(life("one", 0, 5, 51, (25, 51)), second, life("three", 200, 51, 51)) == []
 
 
+def test_what_was_acknowledged_by_who_was_never_told_where_it_begins_counts() -> None:
+    moving = life("two", 20, 5, 31, (60, 31))
+    moving.record.sessions[0].starts.clear()
+    assert found(life("one", 0, 5, 31), moving, life("three", 200, 31, 51)) == []
+    assert len(found(life("one", 0, 5, 31), moving, life("three", 200, 40, 51))) == 1
+
+
 def test_nobody_begins_below_where_somebody_began_or_what_was_settled() -> None:
     assert "below" in found(life("one", 0, 15, 31), life("two", 200, 5, 51))[0]
     settled = life("one", 0, 5, 31, (50, 20))

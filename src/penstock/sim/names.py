@@ -76,7 +76,7 @@ def breaches(lives: Sequence[Life], owed: Mapping[str, Sequence[int]], *, may_la
             if pubend in session.starts
         ]
         begun.sort(key=lambda each: each.start.confirmed_us)
-        yield from _skipped(pubend, begun)
+        yield from _skipped(pubend, begun, lives)
         yield from _again(pubend, begun, lives)
         for each in begun:
             yield from _incomplete(pubend, each, owed.get(pubend, ()), may_lapse)
@@ -115,10 +115,11 @@ def _has_rival(life: Life, lives: Sequence[Life]) -> bool:
     )
 
 
-def _skipped(pubend: str, begun: Sequence[_Begun]) -> Iterator[Breach]:
+def _skipped(pubend: str, begun: Sequence[_Begun], lives: Sequence[Life]) -> Iterator[Breach]:
     first = begun[0].start.tick
     for each in begun:
-        bound = max(first, _acknowledged(pubend, begun, each.start.confirmed_us), each.session.stated.get(pubend, 0))
+        acknowledged = _acknowledged(pubend, begun, lives, each.start.confirmed_us)
+        bound = max(first, acknowledged, each.session.stated.get(pubend, 0))
         if each.start.tick > bound:
             yield Breach(
                 is_loss=True,
@@ -127,12 +128,16 @@ def _skipped(pubend: str, begun: Sequence[_Begun]) -> Iterator[Breach]:
             )
 
 
-def _acknowledged(pubend: str, begun: Sequence[_Begun], before_us: int) -> int:
-    """The highest position that was acknowledged under the name before a time, by whoever owned it then."""
+def _acknowledged(pubend: str, begun: Sequence[_Begun], lives: Sequence[Life], before_us: int) -> int:
+    """The highest position that was acknowledged under the name before a time, by whoever owned it then.
+
+    Also by a life that was never told where it begins: one that moves knows that from its new broker, and may lose the
+    name to its old one before it is settled there.
+    """
     return max(
         (
             ack.tick
-            for life in {id(each.life.record): each.life for each in begun}.values()
+            for life in lives
             for ack in life.record.acknowledged
             if ack.pubend == pubend and ack.sent_us <= before_us and not _is_overtaken(life, ack.sent_us, begun)
         ),
