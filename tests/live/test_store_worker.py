@@ -21,23 +21,20 @@ from live.store.support import (
     tamper,
     ticks_of,
 )
+from penstock.broker.commit_queue import Committed, Full, ValuesKept
 from penstock.broker.durable import KEPT_READ_BYTES_MAX, Append, Change, ForgetPublishers, KeepRecord, SetValue, Trim
 from penstock.broker.effects import Commit, ReadKept, ReadLog
 from penstock.live.store import ChangeRefusedError, StoreFailedError, StoreFullError, StoreLockedError
 from penstock.live.store_worker import (
-    GROUP_BYTES_MAX,
     INCARNATION,
-    Committed,
     Ended,
     Failed,
-    Full,
     KeptRead,
     LogRead,
     Opened,
     Report,
     StorePlace,
     StoreWorker,
-    ValuesKept,
 )
 from penstock.model.tick import TICK_MAX, Tick, TickRange
 
@@ -49,9 +46,7 @@ class Bench:
 
     def __init__(self, folder: Path, *, bytes_max: int | None = None) -> None:
         self.reports: list[Report] = []
-        self.worker = StoreWorker(
-            StorePlace(folder, "o", "b1", bytes_max, reserve_bytes=0), self.on_report, retry_s=0.001
-        )
+        self.worker = StoreWorker(StorePlace(folder, "o", "b1", bytes_max, reserve_bytes=0), self.on_report, retry_ms=1)
         self.last = self.asked = 0
 
     def on_report(self, report: Report) -> None:
@@ -96,15 +91,6 @@ def test_all_commits_that_wait_share_one_sync(tmp_path: Path) -> None:
     assert (figures.commits, figures.syncs, figures.messages) == (10, 1, 100)
     with opened(tmp_path) as store:
         assert ticks_of(everything(store)) == list(range(1, 101))
-
-
-def test_a_sync_is_bounded_in_bytes(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    for tick in range(1, 6):
-        bench.append(tick, tick, size=GROUP_BYTES_MAX // 2)
-    bench.append(6, 6, size=GROUP_BYTES_MAX + 1)
-    bench.run()
-    assert [(each.number, each.commits) for each in bench.all(Committed)] == [(2, 2), (4, 2), (5, 1), (6, 1)]
 
 
 def test_a_publisher_that_was_forgotten_begins_anew(tmp_path: Path) -> None:
@@ -196,14 +182,6 @@ def test_an_answer_with_kept_records_is_bounded(tmp_path: Path) -> None:
     bench.read_kept("a", "b", "c")
     bench.run()
     assert [list(each.values) for each in bench.all(KeptRead)] == [["a", "b"]]
-
-
-def test_a_sync_is_bounded_in_bytes_of_records_too(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    for name in "abc":
-        bench.commit(KeepRecord(name, bytes(GROUP_BYTES_MAX // 2)))
-    bench.run()
-    assert bench.all(Committed) == [Committed(2, 2, GROUP_BYTES_MAX), Committed(3, 1, GROUP_BYTES_MAX // 2)]
 
 
 def test_damaged_kept_records_are_named_once_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -411,7 +389,7 @@ def test_a_process_without_descriptors_has_no_failed_store(tmp_path: Path) -> No
 
         def on_report(self, report: Report) -> None:
             if isinstance(report, Opened):
-                self.worker._files_at_s = 0.0
+                self.worker._files_at_ms = 0
                 resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
             super().on_report(report)
 
@@ -454,10 +432,12 @@ def test_commits_and_reads_wait_while_the_system_lacks_something(tmp_path: Path,
         database = store._database
         starving: Any = Starving(database, code, 3)
         bench.worker._take_in()
-        for _ in range(20):
-            store._database = starving
-            if bench.worker._commits:
-                bench.worker._commit(store)
+        store._database = starving
+        while len(bench.worker._queue):
+            bench.worker._queue.try_at_once()
+            write = bench.worker._queue.begin_next(now_ms=0)
+            assert write is not None
+            bench.worker._write(store, write)
         store._database = database
     assert [type(each) for each in bench.reports] == [Full, Committed]
     assert "lacks descriptors or memory" in bench.all(Full)[0].reason

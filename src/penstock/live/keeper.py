@@ -12,22 +12,19 @@ from contextlib import suppress
 from threading import Thread
 from typing import Any, Final, Protocol
 
+from penstock.broker.commit_queue import Committed, Full, ValuesKept, body_bytes
 from penstock.broker.effects import Commit, ReadKept, ReadLog
 from penstock.live.logs import log
 from penstock.live.store import StoreFailedError
 from penstock.live.store_worker import (
-    Committed,
     Ended,
     Failed,
-    Full,
     KeptRead,
     LogRead,
     Opened,
     Report,
     StorePlace,
     StoreWorker,
-    ValuesKept,
-    body_bytes,
 )
 from penstock.model.errors import PenstockError
 

@@ -1,10 +1,7 @@
 """Carries out a broker's commits and reads in a thread of its own, which alone touches the store.
 
-All commits that wait become durable by one sync (group commit): nothing is delayed to gather more, since others gather
-while a sync is under way. Between two syncs there is at most one read, so neither waits for many of the other.
-
-When there is no space the commits keep their order, and are tried again every second, or at once when a trim comes:
-trims and named values are made durable ahead of what waits before them (``broker.ahead``).
+``broker.commit_queue`` decides which commits share a sync, and what becomes of them when there is no space.
+Between two syncs there is at most one read, so neither waits for many of the other.
 """
 
 from __future__ import annotations
@@ -14,20 +11,12 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final, TypeAlias
 
-from penstock.broker.ahead import changes_ahead, without_values
-from penstock.broker.durable import (
-    KEPT_READ_BYTES_MAX,
-    ForgetPublishers,
-    Recovered,
-    SetValue,
-    Trim,
-    space_bytes,
-)
+from penstock.broker.commit_queue import RETRY_MS, Ahead, CommitQueue, Group, QueueReport
+from penstock.broker.durable import KEPT_READ_BYTES_MAX, Recovered, SetValue
 from penstock.broker.effects import Commit, ReadKept, ReadLog
 from penstock.live.logs import log
 from penstock.live.store import LogStore, Recovery, StoreFullError
@@ -36,34 +25,21 @@ from penstock.live.store_figures import StoreFigures
 from penstock.model.tick import Tick, TickRange
 
 __all__ = [
-    "GROUP_BYTES_MAX",
     "INCARNATION",
-    "Committed",
     "Ended",
     "Failed",
-    "Full",
     "KeptRead",
     "LogRead",
     "Opened",
     "Report",
     "StorePlace",
     "StoreWorker",
-    "ValuesKept",
-    "body_bytes",
 ]
 
-GROUP_BYTES_MAX: Final = 8 << 20
-"""Bodies and large records made durable by one sync, unless a single commit has more.
-
-The store's reserve counts on a bounded one.
-"""
 INCARNATION: Final = "incarnation"
 """The named value that tells lives of a broker apart even if its clock was set back in between."""
 
-_GROUP_MAX: Final = 1 << 16
-"""Commits made durable by one sync, if there is space for all."""
-_RETRY_S: Final = 1.0
-_FILES_S: Final = 1.0
+_FILES_MS: Final = 1_000
 """How often the size of the files is looked at."""
 _NAMED_MAX: Final = 1_000
 """Damaged records that are remembered as logged; further ones are only counted."""
@@ -88,29 +64,6 @@ class Opened:
     recovered: Recovered
     incarnation: int
     recovery: Recovery
-
-
-@dataclass(slots=True, frozen=True)
-class Committed:
-    """All commits up to a number are durable; so many, with so many bytes, since the last report."""
-
-    number: int
-    commits: int
-    size_bytes: int
-
-
-@dataclass(slots=True, frozen=True)
-class ValuesKept:
-    """The named values of all commits up to a number are durable, though messages before them wait for space."""
-
-    number: int
-
-
-@dataclass(slots=True, frozen=True)
-class Full:
-    """The oldest commit has to wait for space; said once until something works again."""
-
-    reason: str
 
 
 @dataclass(slots=True, frozen=True)
@@ -146,23 +99,23 @@ class Ended:
     left: int
 
 
-Report: TypeAlias = Opened | Committed | ValuesKept | Full | LogRead | KeptRead | Failed | Ended
+Report: TypeAlias = Opened | QueueReport | LogRead | KeptRead | Failed | Ended
 _Order: TypeAlias = Commit | ReadLog | ReadKept
 
 
 class StoreWorker:
     """What the thread does: ``run``, from opening to closing; the other methods are for other threads."""
 
-    def __init__(self, place: StorePlace, tell: Callable[[Report], None], *, retry_s: float = _RETRY_S) -> None:
-        self._place, self._tell, self._retry_s = place, tell, retry_s
+    def __init__(self, place: StorePlace, tell: Callable[[Report], None], *, retry_ms: int = RETRY_MS) -> None:
+        self._place = place
+        self._tell = tell
+        self._retry_ms = retry_ms
         self._inbox: SimpleQueue[_Order | None] = SimpleQueue()
-        self._commits: deque[Commit] = deque()
+        self._queue = CommitQueue(retry_ms=retry_ms)
         self._reads: deque[ReadLog | ReadKept] = deque()
         self._is_ending = False
-        self._group_max = _GROUP_MAX
-        self._retry_at_s = 0.0
-        self._read_at_s = 0.0
-        self._files_at_s = 0.0
+        self._read_at_ms = 0
+        self._files_at_ms = 0
         self._named: dict[tuple[str, TickRange], None] = {}
         self._named_kept: dict[str, None] = {}
         self.figures: Final = StoreFigures()
@@ -191,7 +144,7 @@ class StoreWorker:
                 self._serve(store)
         except Exception as error:  # noqa: BLE001 - the thread must not end without a word
             self._tell(Failed(error))
-        self._tell(Ended(len(self._commits)))
+        self._tell(Ended(len(self._queue)))
 
     def _begin_life(self, store: LogStore, started_ms: int) -> Opened:
         """Find what the earlier life left, and make the new one durable before it says anything."""
@@ -212,13 +165,14 @@ class StoreWorker:
     def _serve(self, store: LogStore) -> None:
         while True:
             self._take_in()
-            if self._commits and (self._is_ending or time.monotonic() >= self._retry_at_s):
-                self._commit(store)
-            if self._reads and (self._is_ending or time.monotonic() >= self._read_at_s):
-                self._read_next(store)
-            if self._is_ending and (not self._commits or self._retry_at_s):
+            write = self._queue.begin_next(now_ms=_now_ms())
+            if write is not None:
+                self._write(store, write)
+            elif self._is_ending:
                 # What is read now nobody waits for, and space may not come for days.
                 return
+            if self._reads and _now_ms() >= self._read_at_ms:
+                self._read_next(store)
 
     def _take_in(self) -> None:
         """Sort what has come; wait for it only if there is nothing else to do."""
@@ -228,83 +182,48 @@ class StoreWorker:
                 self._sort(self._inbox.get_nowait())
 
     def _idle_s(self) -> float | None:
+        """How long there is nothing to do but to wait for orders; None for as long as none comes."""
         if self._is_ending:
             return 0.0
-        at_s = [self._read_at_s] if self._reads else []
-        at_s += [self._retry_at_s] if self._commits else []
-        return max(0.0, min(at_s) - time.monotonic()) if at_s else None
+        due_ms = [self._read_at_ms] if self._reads else []
+        write_at_ms = self._queue.next_deadline()
+        if write_at_ms is not None:
+            due_ms.append(write_at_ms)
+        return max(0, min(due_ms) - _now_ms()) / 1_000 if due_ms else None
 
     def _sort(self, order: _Order | None) -> None:
         if order is None:
             self._is_ending = True
+            self._queue.try_at_once()
         elif isinstance(order, ReadLog | ReadKept):
             self._reads.append(order)
         else:
-            self._commits.append(order)
-            if self._retry_at_s and changes_ahead([order]):
-                self._retry_at_s = 0.0
+            self._queue.put(order)
 
     # Commits.
 
-    def _commit(self, store: LogStore) -> None:
-        group = self._group()
-        size_bytes = sum(map(body_bytes, group))
-        began_s = time.perf_counter()
+    def _write(self, store: LogStore, write: Group | Ahead) -> None:
         try:
-            store.commit([change for commit in group for change in commit.changes])
+            reports = self._go_ahead(store, write) if isinstance(write, Ahead) else self._commit(store, write)
         except StoreFullError as error:
-            self._on_full(store, group, str(error))
-            return
-        self.figures.count(group, sync_ms=(time.perf_counter() - began_s) * 1_000)
-        for _ in group:
-            self._commits.popleft()
-        self.figures.full_reason, self._retry_at_s = "", 0.0
-        self._group_max = min(2 * self._group_max, _GROUP_MAX)
-        self._tell(Committed(group[-1].number, len(group), size_bytes))
-        if time.monotonic() >= self._files_at_s:
+            reports = self._queue.on_full(str(error), now_ms=_now_ms())
+        self.figures.full_reason = self._queue.full_reason
+        for report in reports:
+            self._tell(report)
+        if _now_ms() >= self._files_at_ms:
             self._look_at_files(store)
 
-    def _group(self) -> list[Commit]:
-        """The commits that share the next sync."""
-        group: list[Commit] = []
-        room = GROUP_BYTES_MAX
-        for commit in islice(self._commits, self._group_max):
-            room -= body_bytes(commit)
-            if group and room < 0:
-                break
-            group.append(commit)
-            # Within one commit of the store publishers are forgotten last: later ones must not come before that.
-            if any(isinstance(each, ForgetPublishers) for each in commit.changes):
-                break
-        return group
+    def _commit(self, store: LogStore, group: Group) -> list[QueueReport]:
+        began_s = time.perf_counter()
+        store.commit(group.changes())
+        self.figures.count(group.commits, sync_ms=(time.perf_counter() - began_s) * 1_000)
+        return self._queue.on_durable()
 
-    def _on_full(self, store: LogStore, group: list[Commit], reason: str) -> None:
-        if self._has_gone_ahead(store):
-            return
-        # The first may fit where all do not.
-        self._group_max = max(1, len(group) // 2)
-        if len(group) > 1:
-            return
-        is_news = not self.figures.full_reason
-        self.figures.full_reason = reason
-        self._retry_at_s = time.monotonic() + self._retry_s
-        if is_news:
-            self._tell(Full(reason))
-
-    def _has_gone_ahead(self, store: LogStore) -> bool:
-        """Carry out the trims and keep the values among all that waits; says whether there is more room by that."""
-        changes = changes_ahead(self._commits)
-        trims = [each for each in changes if isinstance(each, Trim)]
-        before = [store.trimmed_below(trim.pubend) for trim in trims]
-        try:
-            if changes:
-                store.commit(changes)
-        except StoreFullError:
-            return False
-        if len(changes) > len(trims):
-            self._commits = deque(map(without_values, self._commits))
-            self._tell(ValuesKept(self._commits[-1].number))
-        return before != [store.trimmed_below(trim.pubend) for trim in trims]
+    def _go_ahead(self, store: LogStore, ahead: Ahead) -> list[QueueReport]:
+        before = [store.trimmed_below(trim.pubend) for trim in ahead.trims]
+        store.commit(ahead.changes())
+        after = [store.trimmed_below(trim.pubend) for trim in ahead.trims]
+        return self._queue.on_gone_ahead(has_made_room=before != after, now_ms=_now_ms())
 
     # Reads.
 
@@ -313,11 +232,11 @@ class StoreWorker:
             self._read(store, self._reads[0])
         except StoreFullError as error:
             # Descriptors or memory, which come back: nobody is told anything wrong, but the answer is late.
-            self._read_at_s = time.monotonic() + self._retry_s
+            self._read_at_ms = _now_ms() + self._retry_ms
             log("store-read-late", (("broker", self._place.broker), ("reason", str(error))))
         else:
             self._reads.popleft()
-            self._read_at_s = 0.0
+            self._read_at_ms = 0
 
     def _read(self, store: LogStore, ask: ReadLog | ReadKept) -> None:
         self.figures.reads += 1
@@ -361,9 +280,8 @@ class StoreWorker:
         # Looking into the folder takes a descriptor, and a figure is nothing to fail for.
         with suppress(OSError):
             self.figures.file_bytes = store.file_bytes()
-        self._files_at_s = time.monotonic() + _FILES_S
+        self._files_at_ms = _now_ms() + _FILES_MS
 
 
-def body_bytes(commit: Commit) -> int:
-    """Bytes of the messages and large records in a commit."""
-    return sum(map(space_bytes, commit.changes))
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,31 +1,24 @@
 """The modelled device under a simulated broker's disk: syncs and reads take time, and it can be slow, full or cut off.
 
-As in the live store, all commits that wait when a sync begins become durable together (group commit), one sync at a
-time. Without space they keep their order and are tried again every second; trims and values go ahead. When the power
-fails, the group under way is durable or lost as a whole, by chance: a torn write is recognised by the store, and
-dropped. So messages may be durable that nobody was told of.
+As in the live store, ``broker.commit_queue`` decides which commits share a sync, and what becomes of them when there is
+no space. When the power fails, what is being written is durable or lost as a whole, by chance: a torn write is
+recognised by the store, and dropped. So messages may be durable that nobody was told of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Final
 
-from penstock.broker.ahead import changes_ahead, without_values
-from penstock.broker.durable import ForgetPublishers, SetValue, Trim, space_bytes
+from penstock.broker.commit_queue import Ahead, CommitQueue, Committed, Full, Group, QueueReport, ValuesKept
+from penstock.broker.durable import Change, Trim, space_bytes
 from penstock.broker.effects import Commit, ReadKept, ReadLog
 from penstock.model.tick import TickRange
 from penstock.sim.clock import Clock, Timer
 from penstock.sim.disk import Disk
 
 __all__ = ["Device", "DeviceUser"]
-
-_RETRY_US: Final = 1_000_000
-"""How often a commit that found no space is tried again."""
-_GROUP_MAX: Final = 1 << 16
-"""Commits made durable by one sync, if there is space for all."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -59,35 +52,28 @@ class Device:
         self.capacity_bytes: int | None = None
         """Bytes of bodies and records for which there is space at all; none for any number."""
         self.syncs = self.torn = self.saved = self.unsynced = 0
-        """Syncs that ended, groups that a crash destroyed or left behind durable, commits it found waiting."""
+        """Groups that became durable, writes that a crash tore or left behind durable, commits it found waiting."""
         self.given_up: dict[str, int] = {}
         """By pubend, the highest tick below which a broker ever wanted to trim; it may have crashed before that."""
         self._clock, self._rng, self._user = clock, rng, user
-        self._waiting: list[Commit] = []
-        self._group: list[Commit] = []
+        self._queue = CommitQueue()
         self._timer: Timer | None = None
-        self._is_stuck = False
-        self._group_max = _GROUP_MAX
+        """Ends what is being written, or tries again what found no space."""
         self._life = 0
         self._read_us = 0
 
     @property
     def waiting(self) -> int:
         """Commits that are not durable yet."""
-        return len(self._waiting) + len(self._group)
+        return len(self._queue)
 
     def commit(self, commit: Commit) -> None:
         """Make a commit durable, together with others that wait."""
-        self._waiting.append(commit)
+        self._queue.put(commit)
         for change in commit.changes:
             if isinstance(change, Trim):
                 self.given_up[change.pubend] = max(change.below_tick, self.given_up.get(change.pubend, 0))
-        is_relief = self._is_stuck and not self._group and bool(changes_ahead([commit]))
-        if self._timer is not None and is_relief:
-            self._clock.cancel(self._timer)
-            self._timer = None
-        if self._timer is None:
-            self._begin_sync()
+        self._go_on()
 
     def read(self, wish: ReadLog | ReadKept) -> None:
         """Read, and in the order of the wishes say what was found as of the time of saying it."""
@@ -108,93 +94,81 @@ class Device:
 
     def crash(self) -> None:
         """Lose what was not synced; what was being synced is lost or durable by chance."""
-        if self._group and self._has_space(self._group):
+        write = self._queue.under_way
+        if write is not None and self._has_space(write.changes()):
             if self._rng.random() < 0.5:
                 self.saved += 1
-                self._make_durable(self._group)
+                self.disk.apply(write.changes())
             else:
                 self.torn += 1
-        self.unsynced += len(self._waiting)
+        in_group = len(write.commits) if isinstance(write, Group) else 0
+        self.unsynced += len(self._queue) - in_group
         self._forget()
 
     def stop(self) -> None:
-        """Sync what waits, if there is space, and say nothing any more: an orderly end."""
-        rest = self._group + self._waiting
-        if rest and self._has_space(rest):
-            self._make_durable(rest)
+        """Sync what waits, as far as there is space, and say nothing any more: an orderly end."""
+        self._queue.try_at_once()
+        write = self._queue.under_way or self._queue.begin_next(now_ms=self._clock.now_ms)
+        while write is not None:
+            self._carry_out(write)
+            write = self._queue.begin_next(now_ms=self._clock.now_ms)
         self._forget()
 
     def _forget(self) -> None:
-        if self._timer is not None:
-            self._clock.cancel(self._timer)
-        self._timer = None
-        self._waiting, self._group, self._is_stuck, self._group_max = [], [], False, _GROUP_MAX
+        self._stop_timer()
+        self._queue = CommitQueue()
         self._read_us = 0
         self._life += 1
 
-    def _begin_sync(self) -> None:
-        count = self._group_size()
-        self._group, self._waiting = self._waiting[:count], self._waiting[count:]
-        self._timer = self._clock.after(int(self.sync_us * self.slowness), self._end_sync)
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._clock.cancel(self._timer)
+        self._timer = None
 
-    def _group_size(self) -> int:
-        """The commits that share a sync: all, but none behind one that forgets publishers, which goes last in it."""
-        for place, commit in enumerate(self._waiting):
-            if any(isinstance(each, ForgetPublishers) for each in commit.changes):
-                return min(place + 1, self._group_max)
-        return min(len(self._waiting), self._group_max)
-
-    def _end_sync(self) -> None:
-        group, self._group, self._timer = self._group, [], None
-        if not self._has_space(group):
-            self._waiting = group + self._waiting
-            self._do_without_space(len(group))
+    def _go_on(self) -> None:
+        """Begin the next write, or come back when it may be tried again; nothing while one is under way."""
+        begin_at_ms = self._queue.next_deadline()
+        if begin_at_ms is None:
             return
-        self._is_stuck, self._group_max = False, _GROUP_MAX
-        self.syncs += 1
-        self._make_durable(group)
-        self._user.committed(group[-1].number)
-        if self._waiting and self._timer is None:
-            self._begin_sync()
-
-    def _do_without_space(self, count: int) -> None:
-        """Make room with what trims wait, or try fewer commits at once; failing that, wait."""
-        life = self._life
-        has_trimmed = self._has_gone_ahead()
-        if life != self._life or self._timer is not None:
-            # The broker was told, and has committed something more.
-            return
-        if has_trimmed:
-            self._begin_sync()
-        elif count > 1:
-            self._group_max = count // 2
-            self._begin_sync()
+        self._stop_timer()
+        write = self._queue.begin_next(now_ms=self._clock.now_ms)
+        if write is None:
+            self._timer = self._clock.at(begin_at_ms * 1_000, self._go_on)
         else:
-            self._group_max = _GROUP_MAX
-            self._timer = self._clock.after(_RETRY_US, self._begin_sync)
-            if not self._is_stuck:
-                self._is_stuck = True
-                self._user.full("there is no space left on the device")
+            self._timer = self._clock.after(int(self.sync_us * self.slowness), self._end_write)
 
-    def _has_gone_ahead(self) -> bool:
-        """Carry out the trims and keep the values that wait; says whether there is more space by that."""
-        changes = changes_ahead(self._waiting)
-        before = self.disk.size_bytes
+    def _end_write(self) -> None:
+        write = self._queue.under_way
+        assert write is not None, "nothing is being written"
+        for report in self._carry_out(write):
+            self._tell(report)
+        self._go_on()
+
+    def _carry_out(self, write: Group | Ahead) -> list[QueueReport]:
+        """Make it durable if there is space."""
+        changes = write.changes()
+        if not self._has_space(changes):
+            return self._queue.on_full("there is no space left on the device", now_ms=self._clock.now_ms)
+        before_bytes = self.disk.size_bytes
         self.disk.apply(changes)
-        if any(isinstance(each, SetValue) for each in changes):
-            self._waiting = [without_values(commit) for commit in self._waiting]
-            self._user.values_kept(self._waiting[-1].number)
-        return self.disk.size_bytes < before
+        if isinstance(write, Ahead):
+            has_made_room = self.disk.size_bytes < before_bytes
+            return self._queue.on_gone_ahead(has_made_room=has_made_room, now_ms=self._clock.now_ms)
+        self.syncs += 1
+        return self._queue.on_durable()
 
-    def _has_space(self, group: list[Commit]) -> bool:
-        changes = [change for commit in group for change in commit.changes]
+    def _tell(self, report: QueueReport) -> None:
+        match report:
+            case Committed(number):
+                self._user.committed(number)
+            case ValuesKept(number):
+                self._user.values_kept(number)
+            case Full(reason):
+                self._user.full(reason)
+
+    def _has_space(self, changes: Sequence[Change]) -> bool:
         if not any(map(space_bytes, changes)):
             return True
         return not self.is_full and (
             self.capacity_bytes is None or self.disk.size_bytes + self.disk.growth_bytes(changes) <= self.capacity_bytes
         )
-
-    def _make_durable(self, group: list[Commit]) -> None:
-        numbers = [commit.number for commit in group]
-        assert numbers == sorted(set(numbers)), f"commits out of order: {numbers}"
-        self.disk.apply([change for commit in group for change in commit.changes])
