@@ -41,7 +41,7 @@ MUTANTS: Final = (
         "full-is-done",
         "a group for which there is no space counts as durable",
         "broker/commit_queue.py",
-        "        refused = self._ended()\n",
+        "        refused = self._ended_write()\n",
         "        return self.on_durable()\n",
     ),
     Mutant(

@@ -15,10 +15,11 @@ from penstock.broker.commit_queue import (
     Full,
     Group,
     QueueReport,
+    Read,
     ValuesKept,
 )
 from penstock.broker.durable import Append, Change, ForgetPublishers, KeepRecord, SetValue, Trim
-from penstock.broker.effects import Commit
+from penstock.broker.effects import Commit, ReadKept, ReadLog
 from penstock.model.tick import Tick
 
 
@@ -137,11 +138,15 @@ def test_a_lack_of_space_is_reported_once_until_a_group_is_durable() -> None:
     assert refused(queue, now_ms=2_000) == [Full("no space")]
 
 
-def test_whoever_has_no_time_left_tries_at_once() -> None:
+def test_at_the_end_commits_are_tried_once_more_and_nothing_is_read() -> None:
     queue = holding(append(1))
     refused(queue, now_ms=0)
-    queue.try_at_once()
+    queue.put_read(ReadKept(1, ()))
+    queue.end()
     assert next_numbers(queue, now_ms=1) == [1]
+    queue.on_full("no space", now_ms=1)
+    assert queue.begin_next(now_ms=1) is None
+    assert len(queue) == 1
 
 
 # What goes ahead.
@@ -249,6 +254,55 @@ def test_a_trim_that_comes_while_others_go_ahead_does_not_wait_either() -> None:
     assert queue.next_deadline() == 0
 
 
+# Reads.
+
+
+def test_reads_and_commits_take_turns() -> None:
+    queue = CommitQueue()
+    forgets = ForgetPublishers("p", Tick(0))
+    reads: list[Read] = [ReadLog(1, "p", 1, 2, 10), ReadKept(2, ("r",)), ReadKept(3, ())]
+    for number, read in enumerate(reads, start=1):
+        queue.put(Commit(number, (forgets,)))
+        queue.put_read(read)
+    done: list[object] = []
+    while queue.next_deadline() is not None:
+        work = queue.begin_next(now_ms=0)
+        if isinstance(work, Group):
+            done += [commit.number for commit in work.commits]
+            queue.on_durable()
+        else:
+            done.append(work)
+            queue.on_read()
+    assert done == [1, reads[0], 2, reads[1], 3, reads[2]]
+
+
+def test_a_read_does_not_wait_for_space_and_commits_do_not_wait_for_a_late_read() -> None:
+    queue = holding(append(1))
+    refused(queue, now_ms=0)
+    read = ReadKept(1, ())
+    queue.put_read(read)
+    assert queue.next_deadline() == 0
+    assert queue.begin_next(now_ms=400) == read
+    queue.on_read_late(now_ms=400)
+    assert queue.next_deadline() == RETRY_MS
+    assert next_numbers(queue, now_ms=RETRY_MS) == [1]
+    queue.on_durable()
+    assert queue.next_deadline() == 400 + RETRY_MS
+    assert queue.begin_next(now_ms=399 + RETRY_MS) is None
+    assert queue.begin_next(now_ms=400 + RETRY_MS) == read
+    queue.on_read()
+    assert queue.next_deadline() is None
+
+
+def test_a_read_that_is_late_is_not_overtaken() -> None:
+    queue = CommitQueue()
+    queue.put_read(ReadKept(1, ()))
+    queue.put_read(ReadKept(2, ()))
+    queue.begin_next(now_ms=0)
+    queue.on_read_late(now_ms=0)
+    assert queue.begin_next(now_ms=RETRY_MS) == ReadKept(1, ())
+
+
 # Whatever happens.
 
 
@@ -274,7 +328,7 @@ class Ledger:
 
     def end(self, now_ms: int, *, has_space: bool) -> None:
         write = self.queue.under_way
-        if write is None:
+        if not isinstance(write, Group | Ahead):
             return
         is_small = not any(isinstance(each, Append) for each in write.changes())
         if not has_space and not is_small:

@@ -55,7 +55,7 @@ def test_a_slow_device_takes_longer(told: Told) -> None:
     told.append(1)
     told.device.read(ReadLog(5, "p", 1, 1, 10))
     told.clock.run_until(100_000)
-    assert told.heard == [(5_000, "read", 5, [], TICK_MAX, None), (20_000, "committed", 1)]
+    assert told.heard == [(20_000, "committed", 1), (25_000, "read", 5, [(1, b"body")], TICK_MAX, None)]
 
 
 def test_a_read_sees_what_is_durable_when_it_answers(told: Told) -> None:
@@ -63,7 +63,7 @@ def test_a_read_sees_what_is_durable_when_it_answers(told: Told) -> None:
     told.clock.run_until(1_800)
     told.device.read(ReadLog(5, "p", 0, 9, 10))
     told.clock.run_until(3_000)
-    assert told.heard[-1] == (2_300, "read", 5, [(1, b"body")], TICK_MAX, None)
+    assert told.heard[-1] == (2_500, "read", 5, [(1, b"body")], TICK_MAX, None)
 
 
 def test_without_space_commits_wait_and_are_tried_again(told: Told) -> None:
@@ -160,17 +160,24 @@ def test_a_crash_counts_what_no_sync_had_begun_with(told: Told) -> None:
 def test_kept_records_are_read_in_the_order_of_the_wishes(told: Told) -> None:
     told.device.commit(Commit(1, (KeepRecord("a", b"1"),)))
     told.clock.run_until(2_000)
-    told.device.slowness = 10
     told.device.read(ReadKept(1, ("a", "b")))
-    told.device.slowness = 1
     told.device.read(ReadLog(2, "p", 1, 1, 10))
     told.device.read(ReadKept(3, ()))
     told.clock.run_until(100_000)
     assert told.heard[1:] == [
-        (7_000, "kept", 1, {"a": b"1", "b": None}),
-        (7_000, "read", 2, [], TICK_MAX, None),
-        (7_000, "kept", 3, {}),
+        (2_500, "kept", 1, {"a": b"1", "b": None}),
+        (3_000, "read", 2, [], TICK_MAX, None),
+        (3_500, "kept", 3, {}),
     ]
+
+
+def test_an_orderly_end_answers_no_read(told: Told) -> None:
+    told.device.read(ReadKept(1, ("a",)))
+    told.device.read(ReadKept(2, ("a",)))
+    told.append(1)
+    told.device.stop()
+    told.clock.run_until(9_000)
+    assert (told.heard, told.durable()) == ([], [1])
 
 
 def test_what_was_asked_before_a_crash_is_not_answered_after(told: Told) -> None:

@@ -1,15 +1,17 @@
-"""The order in which a broker's commits become durable; the shells have the disk, and this decides what they write.
+"""The order in which a broker's commits and reads are carried out; shells have the disk, this decides what it does.
 
 All commits that wait share the next sync (group commit). Nothing is delayed to gather more, since others gather while a
-sync is under way. The queue is bounded by the credit of publishers, who get none for messages that are not durable.
+sync is under way. Between two syncs there is at most one read, so neither waits for many of the other. The commits are
+bounded by the credit of publishers, who get none for messages that are not durable; the reads by those who ask.
 
 When there is no space the commits keep their order and are tried again every second. Trims and named values are made
 durable ahead of them. Only trims make room, and only subscribers that come forward make trims possible. A durable
 subscription comes forward when its claim is durable, which is a named value: if that waited behind the messages, they
 would wait for each other.
 
-A shell writes what ``begin_next`` answers, and says how that ended: ``on_durable``, ``on_gone_ahead`` or ``on_full``. A
-store that fails in any other way ends the life of the broker, and its queue with it.
+A shell carries out what ``begin_next`` answers, one at a time, and says how that ended: ``on_durable``,
+``on_gone_ahead`` or ``on_full`` for a write, ``on_read`` or ``on_read_late`` for a read. A store that fails in any
+other way ends the life of the broker, and its queue with it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from penstock.broker.durable import Append, Change, ForgetPublishers, SetValue, Trim, space_bytes
-from penstock.broker.effects import Commit
+from penstock.broker.effects import Commit, ReadKept, ReadLog
 from penstock.model.tick import Tick
 
 __all__ = [
@@ -33,14 +35,16 @@ __all__ = [
     "Full",
     "Group",
     "QueueReport",
+    "Read",
     "ValuesKept",
+    "Work",
     "body_bytes",
 ]
 
 GROUP_BYTES_MAX: Final = 8 << 20
 """Bodies and large records in one group, unless a single commit has more. The live store's reserve counts on it."""
 RETRY_MS: Final = 1_000
-"""How often a commit that found no space is tried again."""
+"""How often a commit that found no space is tried again, or a read for which the system lacked something."""
 
 _GROUP_MAX: Final = 1 << 16
 """Commits in one group, if there is space for all."""
@@ -101,23 +105,29 @@ class Full:
 
 
 QueueReport: TypeAlias = Committed | ValuesKept | Full
+Read: TypeAlias = ReadLog | ReadKept
+Work: TypeAlias = Group | Ahead | Read
 
 
 class CommitQueue:
-    """The commits of one life of a broker that are not durable yet, and which of them to write next."""
+    """The commits of one life of a broker that are not durable yet, its reads, and what to do next."""
 
     def __init__(self, *, retry_ms: int = RETRY_MS) -> None:
-        self.under_way: Group | Ahead | None = None
-        """What the shell is writing; commits in it still count as not durable."""
+        self.under_way: Work | None = None
+        """What the shell is carrying out; commits in it still count as not durable."""
         self.full_reason = ""
         """Why commits wait for space; empty if they do not."""
         self._retry_ms = retry_ms
         self._waiting: deque[Commit] = deque()
         self._ahead: Ahead | None = None
         self._group_max = _GROUP_MAX
-        self._begin_at_ms = 0
+        self._write_at_ms = 0
+        self._reads: deque[Read] = deque()
+        self._read_at_ms = 0
+        self._is_turn_of_reads = False
 
     def __len__(self) -> int:
+        """Commits that are not durable."""
         return len(self._waiting)
 
     def put(self, commit: Commit) -> None:
@@ -126,32 +136,45 @@ class CommitQueue:
             last = self._waiting[-1].number
             assert last < commit.number, f"commit {commit.number} comes after commit {last}"
         self._waiting.append(commit)
-        if self._begin_at_ms and _can_go_ahead([commit]):
-            self.try_at_once()
+        if self._write_at_ms and _can_go_ahead([commit]):
+            self._write_at_ms = 0
 
-    def try_at_once(self) -> None:
-        """Do not wait any longer for space: there may be some, or no time left to wait."""
-        self._begin_at_ms = 0
+    def put_read(self, read: Read) -> None:
+        """Answer it after all earlier reads."""
+        self._reads.append(read)
+
+    def end(self) -> None:
+        """Nobody waits for reads any more; try once more what waits for space, since it may not come for days."""
+        self._reads.clear()
+        self._write_at_ms = 0
 
     def next_deadline(self) -> int | None:
-        """The time from which ``begin_next`` has an answer, zero for at once; None if only ``put`` can change that."""
-        if self.under_way is not None or not self._waiting:
+        """The time from which ``begin_next`` has an answer, zero for at once; None if there is nothing to begin."""
+        if self.under_way is not None:
             return None
-        return self._begin_at_ms
+        due_ms = []
+        if self._waiting:
+            due_ms.append(self._write_at_ms)
+        if self._reads:
+            due_ms.append(self._read_at_ms)
+        return min(due_ms, default=None)
 
-    def begin_next(self, *, now_ms: int) -> Group | Ahead | None:
-        """What the shell is to write now, as one commit of its store; None if there is nothing to do yet."""
+    def begin_next(self, *, now_ms: int) -> Work | None:
+        """What the shell is to read now, or to write as one commit of its store; None if there is nothing to do yet."""
         assert self.under_way is None, f"{self.under_way} is still under way"
-        if not self._waiting or now_ms < self._begin_at_ms:
-            return None
-        self.under_way = self._ahead if self._ahead is not None else self._next_group()
-        self._ahead = None
-        self._begin_at_ms = 0
+        can_write = bool(self._waiting) and now_ms >= self._write_at_ms
+        can_read = bool(self._reads) and now_ms >= self._read_at_ms
+        if can_read and (self._is_turn_of_reads or not can_write):
+            self.under_way = self._reads.popleft()
+        elif can_write:
+            self.under_way = self._ahead if self._ahead is not None else self._next_group()
+            self._ahead = None
+            self._write_at_ms = 0
         return self.under_way
 
     def on_durable(self) -> list[QueueReport]:
         """The group is durable."""
-        group = self._ended()
+        group = self._ended_write()
         assert isinstance(group, Group), f"{group} is no group"
         for _ in group.commits:
             self._waiting.popleft()
@@ -161,7 +184,7 @@ class CommitQueue:
 
     def on_gone_ahead(self, *, has_made_room: bool, now_ms: int) -> list[QueueReport]:
         """Trims and values are durable; by the trims there is more room, or there is not."""
-        ahead = self._ended()
+        ahead = self._ended_write()
         assert isinstance(ahead, Ahead), f"{ahead} does not go ahead"
         reports: list[QueueReport] = []
         if ahead.values:
@@ -174,7 +197,7 @@ class CommitQueue:
 
     def on_full(self, reason: str, *, now_ms: int) -> list[QueueReport]:
         """There is no space for what was under way, and nothing of it was written."""
-        refused = self._ended()
+        refused = self._ended_write()
         if isinstance(refused, Ahead):
             return self._try_fewer(refused.refused, refused.reason, self._newer_than(refused), now_ms=now_ms)
         if not _can_go_ahead(self._waiting):
@@ -188,10 +211,28 @@ class CommitQueue:
         )
         return []
 
-    def _ended(self) -> Group | Ahead:
+    def on_read(self) -> None:
+        """The read has its answer."""
+        self._ended_read()
+        self._read_at_ms = 0
+
+    def on_read_late(self, *, now_ms: int) -> None:
+        """The system lacks something for the read, which is tried again later; those behind it wait as well."""
+        self._reads.appendleft(self._ended_read())
+        self._read_at_ms = now_ms + self._retry_ms
+
+    def _ended_read(self) -> Read:
         ended = self.under_way
-        assert ended is not None, "nothing is under way"
+        assert isinstance(ended, Read), f"{ended} is no read"
         self.under_way = None
+        self._is_turn_of_reads = False
+        return ended
+
+    def _ended_write(self) -> Group | Ahead:
+        ended = self.under_way
+        assert isinstance(ended, Group | Ahead), f"{ended} is no write"
+        self.under_way = None
+        self._is_turn_of_reads = True
         return ended
 
     def _next_group(self) -> Group:
@@ -218,7 +259,7 @@ class CommitQueue:
         self.full_reason = reason
         # What came while others went ahead may make room as well.
         if not _can_go_ahead(newer):
-            self._begin_at_ms = now_ms + self._retry_ms
+            self._write_at_ms = now_ms + self._retry_ms
         return [Full(reason)] if is_news else []
 
     def _newer_than(self, ahead: Ahead) -> list[Commit]:

@@ -1,13 +1,12 @@
 """Carries out a broker's commits and reads in a thread of its own, which alone touches the store.
 
-``broker.commit_queue`` decides which commits share a sync, and what becomes of them when there is no space.
-Between two syncs there is at most one read, so neither waits for many of the other.
+``broker.commit_queue`` decides what is done next, which commits share a sync, and what becomes of them when there is no
+space.
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final, TypeAlias
 
-from penstock.broker.commit_queue import RETRY_MS, Ahead, CommitQueue, Group, QueueReport
+from penstock.broker.commit_queue import RETRY_MS, Ahead, CommitQueue, Group, QueueReport, Read, Work
 from penstock.broker.durable import KEPT_READ_BYTES_MAX, Recovered, SetValue
 from penstock.broker.effects import Commit, ReadKept, ReadLog
 from penstock.live.logs import log
@@ -100,7 +99,7 @@ class Ended:
 
 
 Report: TypeAlias = Opened | QueueReport | LogRead | KeptRead | Failed | Ended
-_Order: TypeAlias = Commit | ReadLog | ReadKept
+_Order: TypeAlias = Commit | Read
 
 
 class StoreWorker:
@@ -109,12 +108,9 @@ class StoreWorker:
     def __init__(self, place: StorePlace, tell: Callable[[Report], None], *, retry_ms: int = RETRY_MS) -> None:
         self._place = place
         self._tell = tell
-        self._retry_ms = retry_ms
         self._inbox: SimpleQueue[_Order | None] = SimpleQueue()
         self._queue = CommitQueue(retry_ms=retry_ms)
-        self._reads: deque[ReadLog | ReadKept] = deque()
         self._is_ending = False
-        self._read_at_ms = 0
         self._files_at_ms = 0
         self._named: dict[tuple[str, TickRange], None] = {}
         self._named_kept: dict[str, None] = {}
@@ -165,14 +161,11 @@ class StoreWorker:
     def _serve(self, store: LogStore) -> None:
         while True:
             self._take_in()
-            write = self._queue.begin_next(now_ms=_now_ms())
-            if write is not None:
-                self._write(store, write)
+            work = self._queue.begin_next(now_ms=_now_ms())
+            if work is not None:
+                self._carry_out(store, work)
             elif self._is_ending:
-                # What is read now nobody waits for, and space may not come for days.
                 return
-            if self._reads and _now_ms() >= self._read_at_ms:
-                self._read_next(store)
 
     def _take_in(self) -> None:
         """Sort what has come; wait for it only if there is nothing else to do."""
@@ -185,20 +178,23 @@ class StoreWorker:
         """How long there is nothing to do but to wait for orders; None for as long as none comes."""
         if self._is_ending:
             return 0.0
-        due_ms = [self._read_at_ms] if self._reads else []
-        write_at_ms = self._queue.next_deadline()
-        if write_at_ms is not None:
-            due_ms.append(write_at_ms)
-        return max(0, min(due_ms) - _now_ms()) / 1_000 if due_ms else None
+        due_ms = self._queue.next_deadline()
+        return None if due_ms is None else max(0, due_ms - _now_ms()) / 1_000
 
     def _sort(self, order: _Order | None) -> None:
         if order is None:
             self._is_ending = True
-            self._queue.try_at_once()
-        elif isinstance(order, ReadLog | ReadKept):
-            self._reads.append(order)
-        else:
+            self._queue.end()
+        elif isinstance(order, Commit):
             self._queue.put(order)
+        else:
+            self._queue.put_read(order)
+
+    def _carry_out(self, store: LogStore, work: Work) -> None:
+        if isinstance(work, Group | Ahead):
+            self._write(store, work)
+        else:
+            self._read_next(store, work)
 
     # Commits.
 
@@ -227,18 +223,17 @@ class StoreWorker:
 
     # Reads.
 
-    def _read_next(self, store: LogStore) -> None:
+    def _read_next(self, store: LogStore, ask: Read) -> None:
         try:
-            self._read(store, self._reads[0])
+            self._read(store, ask)
         except StoreFullError as error:
             # Descriptors or memory, which come back: nobody is told anything wrong, but the answer is late.
-            self._read_at_ms = _now_ms() + self._retry_ms
+            self._queue.on_read_late(now_ms=_now_ms())
             log("store-read-late", (("broker", self._place.broker), ("reason", str(error))))
         else:
-            self._reads.popleft()
-            self._read_at_ms = 0
+            self._queue.on_read()
 
-    def _read(self, store: LogStore, ask: ReadLog | ReadKept) -> None:
+    def _read(self, store: LogStore, ask: Read) -> None:
         self.figures.reads += 1
         if isinstance(ask, ReadKept):
             kept = store.read_kept(ask.names, bytes_max=KEPT_READ_BYTES_MAX)

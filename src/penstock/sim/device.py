@@ -1,19 +1,20 @@
 """The modelled device under a simulated broker's disk: syncs and reads take time, and it can be slow, full or cut off.
 
-As in the live store, ``broker.commit_queue`` decides which commits share a sync, and what becomes of them when there is
-no space. When the power fails, what is being written is durable or lost as a whole, by chance: a torn write is
-recognised by the store, and dropped. So messages may be durable that nobody was told of.
+As in the live store, ``broker.commit_queue`` decides what is done next, which commits share a sync, and what becomes of
+them when there is no space. When the power fails, what is being written is durable or lost as a whole, by chance: a
+torn write is recognised by the store, and dropped. So messages may be durable that nobody was told of.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
-from penstock.broker.commit_queue import Ahead, CommitQueue, Committed, Full, Group, QueueReport, ValuesKept
+from penstock.broker.commit_queue import Ahead, CommitQueue, Committed, Full, Group, QueueReport, Read, ValuesKept
 from penstock.broker.durable import Change, Trim, space_bytes
-from penstock.broker.effects import Commit, ReadKept, ReadLog
+from penstock.broker.effects import Commit, ReadKept
 from penstock.model.tick import TickRange
 from penstock.sim.clock import Clock, Timer
 from penstock.sim.disk import Disk
@@ -58,9 +59,7 @@ class Device:
         self._clock, self._rng, self._user = clock, rng, user
         self._queue = CommitQueue()
         self._timer: Timer | None = None
-        """Ends what is being written, or tries again what found no space."""
-        self._life = 0
-        self._read_us = 0
+        """Ends what is under way, or tries again what found no space."""
 
     @property
     def waiting(self) -> int:
@@ -75,50 +74,38 @@ class Device:
                 self.given_up[change.pubend] = max(change.below_tick, self.given_up.get(change.pubend, 0))
         self._go_on()
 
-    def read(self, wish: ReadLog | ReadKept) -> None:
-        """Read, and in the order of the wishes say what was found as of the time of saying it."""
-        life = self._life
-
-        def done() -> None:
-            if life != self._life:
-                return
-            if isinstance(wish, ReadKept):
-                self._user.kept_read(wish.number, self.disk.read_kept(wish.names))
-            else:
-                found = self.disk.read(wish.pubend, wish.first, wish.last, wish.bytes_max)
-                self._user.read(wish.number, *found)
-
-        # A device that gets faster again must not let a later wish overtake.
-        self._read_us = max(self._read_us, self._clock.now_us + int(self.read_us * self.slowness))
-        self._clock.at(self._read_us, done)
+    def read(self, wish: Read) -> None:
+        """Read, in the order of the wishes, and say what was found as of the time of saying it."""
+        self._queue.put_read(wish)
+        self._go_on()
 
     def crash(self) -> None:
         """Lose what was not synced; what was being synced is lost or durable by chance."""
-        write = self._queue.under_way
-        if write is not None and self._has_space(write.changes()):
+        work = self._queue.under_way
+        if isinstance(work, Group | Ahead) and self._has_space(work.changes()):
             if self._rng.random() < 0.5:
                 self.saved += 1
-                self.disk.apply(write.changes())
+                self.disk.apply(work.changes())
             else:
                 self.torn += 1
-        in_group = len(write.commits) if isinstance(write, Group) else 0
+        in_group = len(work.commits) if isinstance(work, Group) else 0
         self.unsynced += len(self._queue) - in_group
         self._forget()
 
     def stop(self) -> None:
         """Sync what waits, as far as there is space, and say nothing any more: an orderly end."""
-        self._queue.try_at_once()
-        write = self._queue.under_way or self._queue.begin_next(now_ms=self._clock.now_ms)
-        while write is not None:
-            self._carry_out(write)
-            write = self._queue.begin_next(now_ms=self._clock.now_ms)
+        if isinstance(self._queue.under_way, Read):
+            self._queue.on_read()
+        self._queue.end()
+        work = self._queue.under_way or self._queue.begin_next(now_ms=self._clock.now_ms)
+        while isinstance(work, Group | Ahead):
+            self._write(work)
+            work = self._queue.begin_next(now_ms=self._clock.now_ms)
         self._forget()
 
     def _forget(self) -> None:
         self._stop_timer()
         self._queue = CommitQueue()
-        self._read_us = 0
-        self._life += 1
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -126,25 +113,34 @@ class Device:
         self._timer = None
 
     def _go_on(self) -> None:
-        """Begin the next write, or come back when it may be tried again; nothing while one is under way."""
+        """Begin what is next, or come back when it may be tried again; nothing while something is under way."""
         begin_at_ms = self._queue.next_deadline()
         if begin_at_ms is None:
             return
         self._stop_timer()
-        write = self._queue.begin_next(now_ms=self._clock.now_ms)
-        if write is None:
+        work = self._queue.begin_next(now_ms=self._clock.now_ms)
+        if work is None:
             self._timer = self._clock.at(begin_at_ms * 1_000, self._go_on)
+        elif isinstance(work, Group | Ahead):
+            self._timer = self._clock.after(int(self.sync_us * self.slowness), partial(self._end_write, work))
         else:
-            self._timer = self._clock.after(int(self.sync_us * self.slowness), self._end_write)
+            self._timer = self._clock.after(int(self.read_us * self.slowness), partial(self._end_read, work))
 
-    def _end_write(self) -> None:
-        write = self._queue.under_way
-        assert write is not None, "nothing is being written"
-        for report in self._carry_out(write):
+    def _end_write(self, write: Group | Ahead) -> None:
+        for report in self._write(write):
             self._tell(report)
         self._go_on()
 
-    def _carry_out(self, write: Group | Ahead) -> list[QueueReport]:
+    def _end_read(self, wish: Read) -> None:
+        self._queue.on_read()
+        if isinstance(wish, ReadKept):
+            self._user.kept_read(wish.number, self.disk.read_kept(wish.names))
+        else:
+            found = self.disk.read(wish.pubend, wish.first, wish.last, wish.bytes_max)
+            self._user.read(wish.number, *found)
+        self._go_on()
+
+    def _write(self, write: Group | Ahead) -> list[QueueReport]:
         """Make it durable if there is space."""
         changes = write.changes()
         if not self._has_space(changes):
