@@ -62,8 +62,11 @@ docs: $(STAMP) ## the manual as a web site in site/, with the report of all resu
 	$(BIN)/penstock lab report --read docs/results --out site/report.html || test $$? = 1
 
 lock: $(STAMP) ## take the newest versions that pyproject.toml allows, and write them to requirements.lock
-	$(BIN)/python -m pip install --quiet --upgrade --upgrade-strategy eager --editable '.[all]' --group dev
-	$(BIN)/python scripts/lock.py > requirements.new && mv requirements.new requirements.lock
+	@# For all platforms and every Python from 3.11 on, one version of each package where there is one for all.
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --fork-strategy fewest --all-extras \
+	    --group dev --generate-hashes --no-annotate --custom-compile-command 'make lock' \
+	    --output-file requirements.lock pyproject.toml
+	$(MAKE) --no-print-directory setup
 	$(BIN)/python scripts/audit.py --write > docs/dependencies.md
 
 dist: ## build wheel and source archive into dist/, install both into empty environments, and try them

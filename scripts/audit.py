@@ -1,8 +1,9 @@
 """Audits what Penstock and its tools are built on, without a network: ``make audit``.
 
-Every package of requirements.lock must be in docs/dependencies.md, in its version and under a licence that we accept;
-what is installed must be that version, with files as they were packaged. Where ``pip-audit`` is installed and reaches
-its advisories, known vulnerabilities are asked for as well. ``--write`` prints the page instead: ``make lock`` does so.
+Every package that requirements.lock has for this machine must be in docs/dependencies.md, in its version and under a
+licence that we accept; what is installed must be that version, with files as they were packaged. Where ``pip-audit`` is
+installed and reaches its advisories, known vulnerabilities are asked for as well. ``--write`` prints the page instead:
+``make lock`` does so.
 """
 
 from __future__ import annotations
@@ -30,9 +31,13 @@ ROW = re.compile(
 )
 HEAD = """# Dependencies
 
-Everything in `requirements.lock`, which is what `make setup` installs. `make lock` writes this page, `make audit`
+What `make setup` installs from `requirements.lock`, on Linux with CPython. `make lock` writes this page, `make audit`
 checks it. Who installs Penstock as a package gets what `penstock` needs; `lab` and `spark` are its extras, `dev` is for
 those who work on it.
+
+The lock is made by uv, for all platforms and for every Python from 3.11 on. It has the hashes of all files of each
+version, and pip installs nothing with another hash. Not locked is only what builds packages that come as source:
+setuptools, for `pyspark`.
 
 The fingerprint is of the files of the package as installed (SHA-256 of their names and digests, without metadata), for
 the wheel with that tag. `make audit` compares it wherever the same wheel is installed, and every file with the digest
@@ -78,9 +83,17 @@ def main() -> int:
 
 
 def locked() -> dict[str, str]:
-    """Versions by name."""
-    lines = LOCK.read_text(encoding="utf-8").splitlines()
-    return dict(line.split("==", 1) for line in lines if "==" in line)
+    """Versions by name, of what the lock has for this machine."""
+    versions = {}
+    for line in LOCK.read_text(encoding="utf-8").splitlines():
+        if line.startswith((" ", "#")):
+            # Hashes, and the comment at the top.
+            continue
+        requirement = Requirement(line.rstrip("\\ "))
+        if requirement.marker is None or requirement.marker.evaluate():
+            (pinned,) = requirement.specifier
+            versions[canonicalize_name(requirement.name)] = pinned.version
+    return versions
 
 
 def needed_by(versions: dict[str, str]) -> dict[str, list[str]]:
@@ -106,6 +119,8 @@ def described(name: str, parents: list[str] | tuple[str, ...]) -> Package | None
     if package is None:
         return None
     summary = (package.metadata.get("Summary") or "").replace("|", "/").split("\n")[0].strip().rstrip(".")
+    # Without a host in brackets at its end: one names the registry.
+    summary = re.sub(r" \([^) ]+\.[^) ]+\)$", "", summary)
     needed = ", ".join(dict.fromkeys(parents)) or "an extra of another"
     return Package(name, package.version, licence(package), needed, summary, tag(package), fingerprint(package))
 

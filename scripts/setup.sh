@@ -47,12 +47,10 @@ fi
 
 [ -x "$venv/bin/python" ] || { say "creating $venv"; "$python" -m venv "$venv"; }
 say "installing Penstock and its tools (a few minutes on a cold cache)"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-install() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" --editable '.[all]' --group dev; }
-# Exactly what was tested here last; a machine for which some of that does not exist takes what pyproject.toml allows.
-install --constraint requirements.lock || {
-    say "not all versions of requirements.lock can be had here; installing what pyproject.toml allows"
-    install
-}
+install() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
+# No way around the lock if this fails: a file with another hash than the tested one must not get in.
+install --require-hashes --requirement requirements.lock ||
+    die "not all of requirements.lock could be installed; pip says above what, and why"
+install --no-deps --no-build-isolation --editable .
 ensure_java
 say "ready: $venv/bin/penstock"
