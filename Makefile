@@ -7,7 +7,7 @@ SEEDS ?= 100
 EDGE_SEEDS ?= 100
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-live check format bench soak mutants audit docs lock dist clean
+.PHONY: help setup demo test test-live coverage check format bench soak mutants audit docs lock dist clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -29,6 +29,13 @@ test: $(STAMP) ## run all tests but the longest
 
 test-live: $(STAMP) ## run the long tests on real processes, one after the other
 	$(BIN)/python -m pytest -m live tests
+
+coverage: $(STAMP) ## how much of the code the tests run, Spark aside: the 30 lowest files and the total
+	@mkdir -p build
+	$(BIN)/python -m pytest -n 2 -m 'not live' --ignore tests/pipeline --cov --cov-report= tests src
+	@$(BIN)/coverage report --sort cover > build/coverage.txt
+	@head -n 32 build/coverage.txt && tail -n 2 build/coverage.txt
+	@echo 'all files: build/coverage.txt'
 
 check: $(STAMP) ## format, lint, layers, types, tests: what every commit keeps green
 	$(BIN)/ruff format --check .
