@@ -11,7 +11,7 @@ import typer
 
 from penstock.cli.console import FAILURE, console
 from penstock.cli.lab.side_by_side import run_side_by_side
-from penstock.cli.pipeline.frame import Master
+from penstock.cli.pipeline.frame import Master, at_work
 from penstock.cli.processors import processors
 from penstock.cli.progress import ProgressReporter
 from penstock.lab import Experiment
@@ -26,6 +26,7 @@ from penstock.lab.report import (
 from penstock.model.errors import MisuseError, PenstockError
 from penstock.model.reporting import Reporter
 from penstock.pipeline.experiments.registry import EXPERIMENTS
+from penstock.pipeline.session import SessionSettings, check_requirements
 
 if TYPE_CHECKING:
     from penstock.cli.lab.sweeping import Sweeper
@@ -155,18 +156,16 @@ class _Maker:
 
 @contextmanager
 def _making(seeds: str, master: str, *, quick: bool, resume: bool) -> Iterator[_Maker]:
-    with ProgressReporter() as reporter:
-        if quick:
+    if quick:
+        with ProgressReporter() as reporter:
             yield _Maker(reporter, None, seeds, quick=True)
-            return
-        from penstock.cli.lab.sweeping import Sweeper
-        from penstock.pipeline.session import SessionSettings, check_requirements, using_session
+        return
+    check_requirements()
+    from penstock.cli.lab.sweeping import Sweeper
 
-        check_requirements()
-        reporter.stage(f"starting Spark on {master}")
-        with using_session(SessionSettings(master=master, app_name="penstock report")) as spark:
-            sweeper = Sweeper(spark, seeds, reporter, resume=resume)
-            yield _Maker(reporter, sweeper, seeds, quick=False, resume=resume)
+    with at_work(SessionSettings(master=master, app_name="penstock report")) as (spark, reporter):
+        sweeper = Sweeper(spark, seeds, reporter, resume=resume)
+        yield _Maker(reporter, sweeper, seeds, quick=False, resume=resume)
 
 
 def _outside(finding: Finding) -> list[str]:

@@ -1,7 +1,7 @@
 """The frame of every command of ``penstock pipeline``: Spark's options, the session with its progress, the summary.
 
 A new job is two files: the job in ``penstock.pipeline``, which takes a session and a reporter and answers with a
-summary, and its command here::
+summary, and its command here, which ``commands`` lists::
 
     @on_spark("penstock count")
     def count(lake: Lake, *, as_json: AsJson = False, session: SessionSettings) -> None:
@@ -24,7 +24,6 @@ import typer
 
 from penstock.cli.console import console
 from penstock.cli.progress import ProgressReporter
-from penstock.model.reporting import Reporter
 from penstock.pipeline.session import SessionSettings, using_session
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def at_work(session: SessionSettings) -> Iterator[tuple[SparkSession, Reporter]]:
+def at_work(session: SessionSettings) -> Iterator[tuple[SparkSession, ProgressReporter]]:
     """Spark, and a reporter that shows how far a job is."""
     with ProgressReporter() as reporter:
         reporter.stage(f"starting Spark on {session.master}")
