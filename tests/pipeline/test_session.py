@@ -14,7 +14,7 @@ from penstock.lab.demo_overlay import free_ports
 from penstock.model.errors import MisuseError
 from penstock.pipeline import session
 from penstock.pipeline.errors import SessionError, SparkMissingError
-from penstock.pipeline.session import SessionSettings, check_requirements, open_session, using_session
+from penstock.pipeline.session import SessionSettings, check_requirements, open_session, pack, using_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -138,3 +138,17 @@ def test_a_second_request_joins_the_session_and_leaves_it_running(spark: SparkSe
 def test_a_request_for_another_master_is_refused(spark: SparkSession) -> None:
     with pytest.raises(MisuseError, match=r"has a Spark session on local\[2\] already, .* one on local\[1\]"):
         open_session(SessionSettings(master="local[1]"))
+
+
+def test_penstock_can_be_imported_from_the_zip(tmp_path: Path) -> None:
+    archive = pack(tmp_path / "penstock.zip")
+    load = "from penstock.pipeline.experiments import registry; print(registry.__file__)"
+    code = f"import sys; sys.path.insert(0, {str(archive)!r}); {load}"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert told.stdout.strip() == f"{archive}/penstock/pipeline/experiments/registry.py"
+
+
+def test_the_same_sources_make_the_same_zip_without_compiled_files(tmp_path: Path) -> None:
+    first, second = pack(tmp_path / "1.zip"), pack(tmp_path / "2.zip")
+    assert first.read_bytes() == second.read_bytes()
+    assert b"__pycache__" not in first.read_bytes()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import penstock
 from penstock.model.errors import MisuseError
 from penstock.pipeline.errors import SessionError, SparkMissingError
 from penstock.pipeline.java import find_java
@@ -29,19 +31,21 @@ from penstock.pipeline.launching import (
     spark_folder,
     start_failure,
 )
-from penstock.pipeline.package import pack
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["SessionSettings", "check_requirements", "open_session", "using_session"]
+__all__ = ["SessionSettings", "check_requirements", "open_session", "pack", "using_session"]
 
 _MEMORY: Final = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
 _LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)(?:,\d+)?\])?")
 _MASTER: Final = re.compile(
     r"local|local\[(?:\*|[1-9]\d*)(?:,[1-9]\d*)?\]|local-cluster\[\d+,\d+,\d+\]|spark://.+|yarn|k8s://.+"
 )
+
+_SAME_TIME: Final = (1980, 1, 1, 0, 0, 0)
+"""Of the files in a zip, so that the same sources always make the same zip."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -160,6 +164,22 @@ def using_session(settings: SessionSettings | None = None) -> Iterator[SparkSess
             # The Java may be gone already, which is no news then.
             with suppress(Exception):
                 spark.stop()
+
+
+def pack(target: Path) -> Path:
+    """Write the sources of Penstock as they are installed here into a zip that travels to the executors of a cluster.
+
+    Only Penstock travels. What it imports (msgspec and numpy at least) is compiled for one machine, and has to be
+    installed for the Python of the workers.
+    """
+    root = Path(penstock.__file__).parent
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(root.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                entry = zipfile.ZipInfo(str(path.relative_to(root.parent)), _SAME_TIME)
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                archive.writestr(entry, path.read_bytes())
+    return target
 
 
 def _started(settings: SessionSettings) -> SparkContext:

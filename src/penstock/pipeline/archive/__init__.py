@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from penstock.pipeline.archive.failures import ArchiveError
-from penstock.pipeline.archive.overlays import overlay_of
-from penstock.pipeline.archive.running import Archive, archive_stream, run_archive, stop_signals
+from penstock.pipeline.archive.running import Archive, archive_stream, overlay_of, run_archive, stop_signals
 from penstock.pipeline.archive.settings import ArchiveSettings, duration_s
 from penstock.pipeline.archive.summary import ArchiveSummary
 

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.client.errors import ClientError
 from penstock.model.lake_tables import PUBLICATIONS
 from penstock.model.reporting import Reporter
 from penstock.pipeline.archive.checkpoint import Checkpoint
-from penstock.pipeline.archive.failures import telling
-from penstock.pipeline.archive.overlays import overlay_of
+from penstock.pipeline.archive.failures import ArchiveError, telling
 from penstock.pipeline.archive.settings import ArchiveSettings
 from penstock.pipeline.archive.sink import ArchiveSink
 from penstock.pipeline.archive.summary import ArchiveSummary
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Archive", "archive_stream", "run_archive", "stop_signals"]
+__all__ = ["Archive", "archive_stream", "overlay_of", "run_archive", "stop_signals"]
 
 _LOOK_S: Final = 1
 _BATCH_S_MAX: Final = 8.0
@@ -143,6 +143,19 @@ class Archive:
         with suppress(Exception):
             query.stop()
         self._sink.close(_BATCH_S_MAX)
+
+
+def overlay_of(settings: ArchiveSettings) -> str:
+    """The name of the overlay; checks the options of the source on the way, without Spark."""
+    from penstock.pipeline.source.link import opened
+    from penstock.pipeline.source.options import parse_options
+
+    options = parse_options(settings.source_options())
+    try:
+        with opened(options.connecting) as client:
+            return str(client.status()["overlay"])
+    except ClientError as error:
+        raise ArchiveError(str(error)) from None
 
 
 def archive_stream(spark: SparkSession, settings: ArchiveSettings) -> DataFrame:
