@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from penstock.broker import Close, Record, Wake
-from penstock.broker.connections import Connections
+from penstock.broker.connections import PROGRESS_BYTES, Connections
 from penstock.broker.peers import PeerKind
 from penstock.broker.settings import BrokerSettings
 from penstock.protocol.frames import Deliver, Goodbye, Heartbeat, Hello
@@ -110,3 +110,26 @@ def test_a_peer_that_did_not_read_gets_the_reason_and_nothing_else() -> None:
     those.close(peer, "slow", "too slow")
     assert peer.outbox.take(1_000) == [Goodbye("slow", "too slow")]
     assert those.waiting_bytes() == 0
+
+
+def test_a_large_frame_that_keeps_arriving_is_no_silence_but_one_that_dribbles_is() -> None:
+    those = connections(heartbeat_ms=10, silent_ms=50)
+    steady, dribbling, stranger = (those.open(number, dialled="", certificate="", now_ms=0) for number in (1, 2, 3))
+    steady.kind = dribbling.kind = PeerKind.CLIENT
+    for turn in range(1, 20):
+        those.progress(1, turn * PROGRESS_BYTES, now_ms=turn * 40)
+        those.progress(2, turn * PROGRESS_BYTES // 20, now_ms=turn * 40)
+        those.progress(3, turn * PROGRESS_BYTES, now_ms=turn * 40)
+    assert those.beat(now_ms=19 * 40 + 49) == [dribbling]
+    assert those.beat(now_ms=19 * 40 + 50) == [steady, dribbling]
+    assert those.beat(now_ms=BrokerSettings("pb").handshake_ms)[-1] is stranger
+
+
+def test_the_parts_of_the_next_frame_are_counted_anew() -> None:
+    those = connections(heartbeat_ms=10, silent_ms=50)
+    peer = those.open(1, dialled="", certificate="", now_ms=0)
+    peer.kind = PeerKind.CLIENT
+    those.progress(1, 100 * PROGRESS_BYTES, now_ms=10)
+    those.progress(1, PROGRESS_BYTES, now_ms=20)
+    assert peer.heard_ms == 20
+    those.progress(2, PROGRESS_BYTES, now_ms=30)

@@ -168,6 +168,14 @@ def test_a_broker_that_is_silent_for_five_heartbeats_is_given_up() -> None:
     assert session.is_silent(now_ms=5_300)
 
 
+def test_a_large_message_that_keeps_arriving_is_no_silence() -> None:
+    session = session_up()
+    large = encode_frame(deliver(1, payload=b"x" * 10_000))
+    for turn in range(1, 10):
+        session.on_data(large[(turn - 1) * 1_000 : turn * 1_000], now_ms=turn * 4_000, wall_ms=0)
+        assert not session.is_silent(now_ms=turn * 4_000 + 3_999)
+
+
 def test_a_subscription_goes_from_asked_to_ready_to_closed() -> None:
     session = session_up()
     inbox = session.subscribe(Wanted("a = 1"))

@@ -190,6 +190,10 @@ class FakeBroker:
         self.asked.append(("receive", connection, frames))
         return [*self.on_receive(connection, frames), *self._answer()]
 
+    def progress(self, connection: int, unfinished_bytes: int, *, now_ms: int) -> None:
+        self.last_ms = now_ms
+        self.asked.append(("progress", connection, unfinished_bytes))
+
     def knows(self, connection: int) -> bool:
         return connection not in self.strangers
 

@@ -102,6 +102,7 @@ class Node:
         self.knows = True
         self.batches: list[list[Frame]] = []
         self.told: list[Any] = []
+        self.progress: list[int] = []
 
     def on_made(self, connection: Connection) -> None:
         connection.outbox = Outbox(control_bytes_max=2**20, data_bytes_max=2**26)
@@ -111,6 +112,9 @@ class Node:
         self.batches.append(frames)
         if self.knows:
             connection.know()
+
+    def on_progress(self, connection: Connection, unfinished_bytes: int) -> None:
+        self.progress.append(unfinished_bytes)
 
     def on_broken(self, connection: Connection, reason: str) -> None:
         self.told.append(("broken", reason))
@@ -143,6 +147,18 @@ def test_what_arrives_at_once_is_one_batch() -> None:
     assert node.batches == [[HELLO], [Heartbeat(), Heartbeat()], [Heartbeat()]]
     assert (node.counters.frames_in, node.counters.bytes_in) == (4, len(data))
     assert (connection.peer, connection.source) == ("127.0.0.1:5", "127.0.0.1")
+
+
+def test_the_parts_of_a_large_frame_are_told_unless_they_are_a_strangers() -> None:
+    large = encode_frame(deliver(1_000))
+    for knows, progress in ((True, [400, 800]), (False, [])):
+        connection, node, _ = made()
+        node.knows = knows
+        connection.data_received(encode_frame(HELLO))
+        for start in range(0, len(large), 400):
+            connection.data_received(large[start : start + 400])
+        assert node.progress == progress
+        assert [[type(each) for each in batch] for batch in node.batches] == [[Hello], [Deliver]]
 
 
 def test_what_is_no_frame_ends_the_connection_with_a_reason() -> None:

@@ -48,6 +48,24 @@ def test_frames_go_to_the_broker_and_its_answers_come_back(plain: bool) -> None:
     run(scenario(), plain=plain)
 
 
+def test_the_broker_hears_of_a_large_frame_before_all_of_it_is_there() -> None:
+    async def scenario() -> None:
+        broker = FakeBroker()
+        async with BrokerNode(lone(), "b1", broker=broker) as node:
+            peer = await FramePeer.dial(node.address)
+            large = encode_frame(Deliver(0, 1, b"", b"x" * 100_000))
+            peer.send(HELLO)
+            await until(lambda: broker.count("receive") == 1)
+            peer.send_bytes(large[:50_000])
+            await until(lambda: ("progress", 1, 50_000) in broker.asked)
+            assert broker.count("receive") == 1
+            peer.send_bytes(large[50_000:])
+            await until(lambda: broker.count("receive") == 2)
+            await peer.close()
+
+    run(scenario())
+
+
 @LOOPS
 def test_more_than_a_transport_takes_arrives_in_order(plain: bool) -> None:
     async def scenario() -> None:

@@ -48,6 +48,9 @@ class Core:
     def receive(self, connection: int, frames: list[Frame], *, now_ms: int) -> list[Effect]:
         return self.hear("receive", connection, frames, now_ms)
 
+    def progress(self, connection: int, unfinished_bytes: int, *, now_ms: int) -> None:
+        raise AssertionError("in virtual time frames arrive whole")
+
     def disconnect(self, connection: int, *, now_ms: int) -> list[Effect]:
         return self.hear("disconnect", connection, now_ms)
 

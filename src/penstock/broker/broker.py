@@ -192,6 +192,10 @@ class Broker:
                 self.malformed += 1
                 self._end(peer, "protocol", str(error), now_ms)
 
+    def progress(self, connection: int, unfinished_bytes: int, *, now_ms: int) -> None:
+        """So much of a frame has arrived, and the rest is still on its way; it changes nothing but who is silent."""
+        self._connections.progress(connection, unfinished_bytes, now_ms=now_ms)
+
     def disconnect(self, connection: int, *, now_ms: int) -> list[Effect]:
         """A transport is gone."""
         self._guaranteed.begin_turn(now_ms=now_ms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from penstock.broker.effects import Close, Effect, Record, Wake
 from penstock.broker.outbox import Outbox, Tally
@@ -11,7 +12,14 @@ from penstock.broker.settings import BrokerSettings
 from penstock.protocol.control import shortened
 from penstock.protocol.frames import ControlFrame, DataFrame, Goodbye, Heartbeat
 
-__all__ = ["Connections"]
+__all__ = ["PROGRESS_BYTES", "Connections"]
+
+PROGRESS_BYTES: Final = 32 * 1024
+"""What has to move within ``silent_ms`` where a peer is in the middle of something large: 52 kbit/s by default.
+
+Nobody can send a heartbeat in the middle of a frame, and one of 8 MiB takes longer than ``silent_ms`` on most lines.
+Less than this is taken for silence, so that nobody holds an unfinished frame for long at no cost.
+"""
 
 
 class Connections:
@@ -154,6 +162,17 @@ class Connections:
     def waiting_bytes(self) -> int:
         """Data that waits in all outboxes together."""
         return self._tally.data_bytes
+
+    def progress(self, connection: int, unfinished_bytes: int, *, now_ms: int) -> None:
+        """So much of a frame has arrived: enough since the last time counts as having heard of the peer."""
+        peer = self.peers.get(connection)
+        if peer is None:
+            return
+        if unfinished_bytes < peer.unfinished_bytes:
+            # Another frame.
+            peer.unfinished_bytes = 0
+        if unfinished_bytes - peer.unfinished_bytes >= PROGRESS_BYTES:
+            peer.unfinished_bytes, peer.heard_ms = unfinished_bytes, now_ms
 
     def beat(self, *, now_ms: int) -> list[Peer]:
         """Heartbeats where nothing else was said; answers with those not heard of for too long."""

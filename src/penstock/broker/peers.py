@@ -171,6 +171,8 @@ class Peer:
     outbox: Outbox
     opened_ms: int
     heard_ms: int
+    unfinished_bytes: int = 0
+    """How much of a frame had arrived when that last counted as heard."""
     dialled: str = ""
     certificate: str = ""
     source: str = ""

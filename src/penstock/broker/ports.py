@@ -27,6 +27,9 @@ class BrokerPort(Protocol):
     def receive(self, connection: int, frames: list[Frame], *, now_ms: int) -> Sequence[Effect]:
         """A batch of frames has arrived, in order."""
 
+    def progress(self, connection: int, unfinished_bytes: int, *, now_ms: int) -> None:
+        """So much of a frame has arrived, and the rest is still on its way."""
+
     def disconnect(self, connection: int, *, now_ms: int) -> Sequence[Effect]:
         """The transport was lost, and not because the broker closed it."""
 

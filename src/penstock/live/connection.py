@@ -62,6 +62,9 @@ class Owner(Protocol):
     def on_frames(self, connection: Connection, frames: list[Frame]) -> None:
         """A batch has arrived."""
 
+    def on_progress(self, connection: Connection, unfinished_bytes: int) -> None:
+        """More of a frame has arrived, but not all of it."""
+
     def on_broken(self, connection: Connection, reason: str) -> None:
         """The peer broke the protocol; the connection is ending."""
 
@@ -211,6 +214,8 @@ class Connection(asyncio.Protocol):
                 owner.counters.frames_in += len(found.frames)
                 took_s = owner.turns.timed(partial(owner.on_frames, self, found.frames))
                 pace.note(found.weight, took_s, now_s=owner.turns.now_s)
+            elif self._is_known and (unfinished_bytes := self._arrivals.unfinished_bytes):
+                owner.on_progress(self, unfinished_bytes)
             if found.problem and not self.is_closing:
                 self.refuse("protocol", found.problem)
                 owner.on_broken(self, found.problem)

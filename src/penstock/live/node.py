@@ -261,6 +261,10 @@ class BrokerNode:
         if not connection.is_known and self.broker.knows(connection.number):
             connection.know()
 
+    def on_progress(self, connection: Connection, unfinished_bytes: int) -> None:
+        """More of a large frame has arrived."""
+        self.broker.progress(connection.number, unfinished_bytes, now_ms=self.clock.now_ms())
+
     def on_broken(self, connection: Connection, reason: str) -> None:
         """The peer broke the protocol; its connection is ending."""
         self.counters.malformed += 1

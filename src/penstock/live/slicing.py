@@ -68,6 +68,11 @@ class Arrivals:
         """Nobody is interested in it any more."""
         self._data, self._frames, self._rest = [], None, None
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """Bytes of a frame of which the rest has not arrived."""
+        return self._reader.unfinished_bytes
+
     def know(self) -> None:
         """The peer has proved who it is: its frames may be large from now on."""
         self._is_known = True

@@ -106,6 +106,11 @@ class FrameReader:
         """Bytes without which the next frame is not complete."""
         self.bytes_max = bytes_max
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """Bytes of a frame of which the rest has not arrived."""
+        return self._have
+
     def feed(self, data: bytes) -> Iterator[Frame]:
         """The frames that are complete with this data; raises ``ProtocolError`` at the first that is none."""
         # Chunks are joined only when a frame is complete: who sends a large frame byte by byte costs little.
