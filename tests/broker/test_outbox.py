@@ -7,7 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.broker.outbox import CONTROL_FRAME_BYTES, Outbox
-from penstock.protocol.frames import Deliver, Frame, Heartbeat
+from penstock.protocol.codec import encode_frame
+from penstock.protocol.frames import (
+    ControlFrame,
+    Deliver,
+    Forgotten,
+    Frame,
+    Heartbeat,
+    Refused,
+    StatusReply,
+    Subscribed,
+    SurveyReply,
+    TraceReply,
+)
 from strategies import tries
 
 PLENTY = 1_000_000
@@ -189,3 +201,45 @@ def test_data_that_the_other_end_gets_elsewhere_is_thrown_away_and_the_rest_keep
     box.check_invariants()
     assert box.data_bytes == 200
     assert box.take(PLENTY) == [Heartbeat(), frames[1], frames[3]]
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        StatusReply(1, b"x" * 50_000),
+        TraceReply(1, b"x" * 50_000),
+        Subscribed(1, "x" * 50_000),
+        Refused("read", 1, "x" * 4_000),
+        SurveyReply(1, (("p" * 50, 1, 2),) * 1_000),
+        SurveyReply(1, (), ("p" * 50,) * 1_000),
+        Forgotten(1, ("p" * 50,) * 1_000),
+    ],
+    ids=lambda frame: type(frame).__name__,
+)
+def test_what_a_client_can_ask_for_counts_by_its_size_if_it_is_large(large: ControlFrame) -> None:
+    size = len(encode_frame(large))
+    box = outbox(control_bytes_max=100 * size)
+    pushed = 0
+    while box.push_control(large):
+        pushed += 1
+    assert 50 <= pushed <= 200
+    box.check_invariants()
+    taken = box.take(size)
+    assert 1 <= len(taken) <= 5
+    box.take(1_000 * size)
+    assert (box.control_bytes, bool(box)) == (0, False)
+
+
+def test_small_frames_count_alike_whatever_they_say() -> None:
+    box = outbox()
+    for frame in (Heartbeat(1), StatusReply(1, b"{}"), Subscribed(1, "x = 1"), Refused("read", 1, "x" * 1_000)):
+        box.push_control(frame)
+    assert box.control_bytes == 4 * CONTROL_FRAME_BYTES
+
+
+def test_what_was_taken_is_counted_in_both_lanes() -> None:
+    box = outbox()
+    box.push_control(Heartbeat(1))
+    box.push_data(data(100))
+    box.take(PLENTY)
+    assert box.taken_bytes == CONTROL_FRAME_BYTES + 100

@@ -86,3 +86,15 @@ def test_a_publisher_that_waits_is_told_for_whom_only_where_nobody_proves_a_name
     (told,) = {each.reason for each in publisher.heard if isinstance(each, f.HeldBack)}
     assert "the furthest behind is" in told
     assert ("alice-own" in told) is named
+
+
+def test_a_client_that_does_not_read_its_status_gets_the_same_one_again() -> None:
+    made = overlay()
+    client = made.client("pb", "mallory", token=WORD)
+    broker, connection = made.brokers["pb"], client.connection
+    broker.receive(connection, [f.StatusRequest(number) for number in range(10)], now_ms=made.now_ms)
+    waiting = broker.outbox(connection).take(1_000_000)
+    statuses = [each.status for each in waiting if isinstance(each, f.StatusReply)]
+    assert len(statuses) == 10
+    assert len({id(each) for each in statuses}) == 1
+    assert [each.number for each in waiting if isinstance(each, f.StatusReply)] == list(range(10))

@@ -10,13 +10,48 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Any, Final
 
-from penstock.protocol.frames import ControlFrame, DataFrame, Frame
+from penstock.protocol.frames import (
+    ControlFrame,
+    DataFrame,
+    Forgotten,
+    Frame,
+    Refused,
+    StatusReply,
+    Subscribed,
+    SurveyReply,
+    TraceReply,
+)
 
 __all__ = ["CONTROL_FRAME_BYTES", "Outbox", "Tally"]
 
 CONTROL_FRAME_BYTES = 256
 """What a control frame counts for: most are smaller, and their exact size is known only once they are encoded."""
+_LARGE_BYTES: Final = 1_024
+"""A frame that is larger counts for what it has."""
+_NAME_BYTES: Final = 64
+"""What a pubend counts for in a list: its name, and ticks."""
+
+_MEASURES: Final[dict[type, Callable[[Any], int]]] = {
+    StatusReply: lambda frame: len(frame.status),
+    TraceReply: lambda frame: len(frame.trace),
+    SurveyReply: lambda frame: _NAME_BYTES * (len(frame.spans) + len(frame.unreachable)),
+    Forgotten: lambda frame: _NAME_BYTES * len(frame.pending),
+    # Not the pubends where it starts: who comes back with thousands of subscriptions is told of all of them at once.
+    Subscribed: lambda frame: len(frame.selector),
+    Refused: lambda frame: len(frame.reason),
+}
+"""About how many bytes those frames have that clients can ask for and that may be large."""
+
+
+def _size(frame: ControlFrame) -> int:
+    """What a frame of the control lane counts for."""
+    measure = _MEASURES.get(type(frame))
+    if measure is None:
+        return CONTROL_FRAME_BYTES
+    size = measure(frame)
+    return size if size > _LARGE_BYTES else CONTROL_FRAME_BYTES
 
 
 class Tally:
@@ -36,10 +71,12 @@ class Outbox:
         "_control_bytes_max",
         "_data",
         "_tally",
+        "control_bytes",
         "data_bytes",
         "data_bytes_max",
         "dropped_bytes",
         "dropped_frames",
+        "taken_bytes",
     )
 
     def __init__(self, *, control_bytes_max: int, data_bytes_max: int, tally: Tally | None = None) -> None:
@@ -48,9 +85,18 @@ class Outbox:
         self._data: deque[DataFrame] = deque()
         self._control_bytes_max = control_bytes_max
         self.data_bytes_max = data_bytes_max
+        self.control_bytes = 0
+        """What waits in the control lane, roughly."""
         self.data_bytes = 0
         self.dropped_frames = 0
         self.dropped_bytes = 0
+        self.taken_bytes = 0
+        """What the shell has taken so far, of both lanes."""
+
+    @property
+    def newest_control(self) -> ControlFrame | None:
+        """The last frame of the control lane, if any waits there."""
+        return self._control[-1] if self._control else None
 
     def __bool__(self) -> bool:
         return bool(self._control or self._data)
@@ -58,7 +104,8 @@ class Outbox:
     def push_control(self, frame: ControlFrame) -> bool:
         """Queues a control frame; False if the lane is full: then the connection must be closed."""
         self._control.append(frame)
-        return len(self._control) * CONTROL_FRAME_BYTES <= self._control_bytes_max
+        self.control_bytes += _size(frame)
+        return self.control_bytes <= self._control_bytes_max
 
     def push_data(self, frame: DataFrame) -> bool:
         """Queues a data frame; False if the lane is full: then the frame is dropped and counted."""
@@ -76,17 +123,22 @@ class Outbox:
     def take(self, bytes_max: int) -> list[Frame]:
         """Frames to send now, control first, until this many bytes are reached."""
         taken: list[Frame] = []
-        while self._control and bytes_max > 0:
-            taken.append(self._control.popleft())
-            bytes_max -= CONTROL_FRAME_BYTES
+        left = bytes_max
+        control = self._control
+        while control and left > 0:
+            said = control.popleft()
+            taken.append(said)
+            left -= _size(said)
+        self.control_bytes -= bytes_max - left
         data = self._data
-        before = bytes_max
-        while data and bytes_max > 0:
+        before = left
+        while data and left > 0:
             frame = data.popleft()
             taken.append(frame)
-            bytes_max -= frame.size
-        self.data_bytes -= before - bytes_max
-        self._tally.data_bytes -= before - bytes_max
+            left -= frame.size
+        self.data_bytes -= before - left
+        self._tally.data_bytes -= before - left
+        self.taken_bytes += bytes_max - left
         return taken
 
     def discard_data(self, is_needless: Callable[[DataFrame], bool]) -> None:
@@ -105,11 +157,13 @@ class Outbox:
     def clear(self) -> None:
         """Throws everything away: nobody will take it any more."""
         self._control.clear()
+        self.control_bytes = 0
         self._data.clear()
         self._tally.data_bytes -= self.data_bytes
         self.data_bytes = 0
 
     def check_invariants(self) -> None:
         """Fails if the bytes do not add up or exceed the bound."""
+        assert self.control_bytes == sum(map(_size, self._control))
         assert self.data_bytes == sum(frame.size for frame in self._data)
         assert not self._data or self.data_bytes - self._data[-1].size < self.data_bytes_max

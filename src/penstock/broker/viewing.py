@@ -30,10 +30,11 @@ class View:
         self._figures, self._guaranteed = figures, guaranteed
 
     def on_request(self, peer: Peer, frame: StatusRequest, _now_ms: int) -> None:
-        """A client asks."""
+        """A client asks; as long as it does not read the answer, it gets the same one again."""
         assert peer.session is not None
-        status = self.of(peer.session)
-        self._connections.say(peer, StatusReply(frame.number, msgspec.json.encode(status)))
+        unread = peer.outbox.newest_control
+        status = unread.status if isinstance(unread, StatusReply) else msgspec.json.encode(self.of(peer.session))
+        self._connections.say(peer, StatusReply(frame.number, status))
 
     def of(self, session: Session) -> dict[str, Any]:
         """The status as one client may see it."""
