@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from penstock.broker import Close, Record, Wake
 from penstock.broker.connections import PROGRESS_BYTES, Connections
-from penstock.broker.peers import PeerKind
+from penstock.broker.peers import Peer, PeerKind
 from penstock.broker.settings import BrokerSettings
-from penstock.protocol.frames import Deliver, Goodbye, Heartbeat, Hello
+from penstock.protocol.frames import Deliver, Goodbye, Heartbeat, Hello, StatusReply
 
 
 def connections(**settings: int) -> Connections:
@@ -78,6 +78,54 @@ def test_a_heartbeat_is_said_only_where_nothing_else_was() -> None:
     assert quiet.outbox.take(1_000) == [Heartbeat(10)]
     assert busy.outbox.take(1_000) == []
     assert those.beat(now_ms=50) == [quiet, busy]
+
+
+def clients(those: Connections, *names: str) -> list[Peer]:
+    made = []
+    for number, name in enumerate(names, start=1):
+        peer = those.open(number, dialled="", certificate="", now_ms=0)
+        peer.kind, peer.name = PeerKind.CLIENT, name
+        made.append(peer)
+    return made
+
+
+def test_a_client_that_lets_too_much_wait_on_all_its_connections_loses_the_one_with_most() -> None:
+    those = connections(client_waiting_bytes_max=5_000)
+    first, second, other = clients(those, "deaf", "deaf", "other")
+    for peer, size in ((first, 2_000), (second, 2_500), (other, 4_000)):
+        those.carry(peer, Deliver(0, 1, b"", b"x" * size))
+    assert those.too_slow(now_ms=1) == []
+    those.say(first, StatusReply(1, b"x" * 2_000))
+    assert [each.peer for each in those.too_slow(now_ms=1)] == [first]
+    those.close(first, "slow", "")
+    those.forget(first)
+    assert those.too_slow(now_ms=1) == []
+
+
+def test_who_takes_nothing_while_publishers_wait_must_go_the_one_with_most_first() -> None:
+    those = connections(held_back_bytes=150_000, heartbeat_ms=10, silent_ms=50)
+    deaf, deafer, steady, idle = clients(those, "a", "b", "c", "d")
+    for peer, count in ((deaf, 1), (deafer, 2), (steady, 3)):
+        for tick in range(count):
+            those.carry(peer, Deliver(0, tick, b"", b"x" * 40_000))
+    for now_ms in (10, 20, 30, 40, 50, 60):
+        idle.heard_ms = now_ms
+        steady.outbox.take(7_000)
+        those.carry(steady, Deliver(0, now_ms, b"", b"x" * 40_000))
+        those.beat(now_ms=now_ms)
+        assert [each.peer for each in those.too_slow(now_ms=now_ms)] == ([deafer] if now_ms == 60 else [])
+    those.close(deafer, "slow", "")
+    those.forget(deafer)
+    assert [each.peer for each in those.too_slow(now_ms=60)] == [deaf]
+
+
+def test_who_takes_nothing_stays_as_long_as_nobody_waits_for_it() -> None:
+    those = connections(held_back_bytes=150_000, heartbeat_ms=10, silent_ms=50)
+    (deaf,) = clients(those, "a")
+    those.carry(deaf, Deliver(0, 1, b"", b"x" * 100_000))
+    for now_ms in (10, 100, 1_000):
+        those.beat(now_ms=now_ms)
+        assert those.too_slow(now_ms=now_ms) == []
 
 
 def test_the_data_that_waits_is_added_up() -> None:

@@ -286,6 +286,7 @@ class Broker:
             self._beat_ms = now_ms + self.settings.heartbeat_ms if self._connections.peers else None
             for peer in self._connections.beat(now_ms=now_ms):
                 self._end(peer, "silent", "nothing was heard for too long", now_ms)
+            self._end_all(self._connections.too_slow(now_ms=now_ms), now_ms)
             self._membership.sweep()
         self._end_all(self._strangers.on_deadline(now_ms=now_ms), now_ms)
         self._neighbourhood.flood(self._desk.let_go(now_ms=now_ms))

@@ -7,7 +7,7 @@ from typing import Final
 
 from penstock.broker.effects import Close, Effect, Record, Wake
 from penstock.broker.outbox import Outbox, Tally
-from penstock.broker.peers import Peer, PeerKind
+from penstock.broker.peers import Farewell, Peer, PeerKind
 from penstock.broker.settings import BrokerSettings
 from penstock.protocol.control import shortened
 from penstock.protocol.frames import ControlFrame, DataFrame, Goodbye, Heartbeat
@@ -49,7 +49,7 @@ class Connections:
             data_bytes_max=settings.link_outbox_bytes if dialled else settings.client_outbox_bytes,
             tally=self._tally,
         )
-        peer = Peer(connection, outbox, now_ms, now_ms, dialled=dialled, certificate=certificate)
+        peer = Peer(connection, outbox, now_ms, now_ms, took_ms=now_ms, dialled=dialled, certificate=certificate)
         self.peers[connection] = peer
         return peer
 
@@ -188,7 +188,40 @@ class Connections:
             elif not is_stranger and not peer.said and not peer.outbox:
                 self.say(peer, Heartbeat(now_ms))
             peer.said = False
+            _note_taken(peer, now_ms)
         return silent
+
+    def too_slow(self, *, now_ms: int) -> list[Farewell]:
+        """Those that must go since what waits for them leaves too little room for others; to be asked after a beat.
+
+        An outbox that is below its own bound is nobody else's concern, until many of them are: those of one client
+        over its quota, or those of all, so that publishers wait. Then nothing more comes that could overflow any of
+        them, and whoever reads nothing would stop everybody for ever.
+        """
+        return self._over_quota() or self._stuck(now_ms)
+
+    def _over_quota(self) -> list[Farewell]:
+        """Of each client for which too much waits, the connection with most of it."""
+        waiting: dict[str, list[Peer]] = {}
+        for peer in self.peers.values():
+            if peer.outbox and peer.kind is PeerKind.CLIENT:
+                waiting.setdefault(peer.name, []).append(peer)
+        limit = self._settings.client_waiting_bytes_max
+        endings = []
+        for name, peers in waiting.items():
+            if sum(map(_waiting_bytes, peers)) > limit:
+                reason = f"client {name} lets more than {limit:,} bytes wait"
+                endings.append(Farewell(max(peers, key=_waiting_bytes), "slow", reason))
+        return endings
+
+    def _stuck(self, now_ms: int) -> list[Farewell]:
+        """While publishers wait for room: whoever takes nothing and has most of it, one at a time."""
+        if self.waiting_bytes() <= self._settings.held_back_bytes:
+            return []
+        stuck = [peer for peer in self.peers.values() if now_ms - peer.took_ms >= self._settings.silent_ms]
+        if not stuck:
+            return []
+        return [Farewell(max(stuck, key=_waiting_bytes), "slow", "publishers wait for what it does not read")]
 
     def take_effects(self) -> list[Effect]:
         """What the shell must do: wake connections first, then close."""
@@ -199,3 +232,15 @@ class Connections:
             self._effects = []
         self._woken = {}
         return effects
+
+
+def _note_taken(peer: Peer, now_ms: int) -> None:
+    """Sees whether a peer takes what waits for it: all of it, or enough within the time that counts as silence."""
+    outbox = peer.outbox
+    if not outbox.data_bytes or outbox.taken_bytes >= peer.taking_bytes:
+        peer.took_ms = now_ms
+        peer.taking_bytes = outbox.taken_bytes + min(outbox.data_bytes, PROGRESS_BYTES)
+
+
+def _waiting_bytes(peer: Peer) -> int:
+    return peer.outbox.data_bytes + peer.outbox.control_bytes

@@ -24,6 +24,7 @@ CHANGEABLE: Final = frozenset(
         *("grace_ms", "retain_ms", "retain_bytes", "retain_bytes_max", "retain_policy"),
         *(
             "connections_max",
+            "client_waiting_bytes_max",
             "strangers_max",
             "subscriptions_max",
             "address",

@@ -173,6 +173,10 @@ class Peer:
     heard_ms: int
     unfinished_bytes: int = 0
     """How much of a frame had arrived when that last counted as heard."""
+    took_ms: int = 0
+    """When it last had nothing to take, or had taken enough of it."""
+    taking_bytes: int = 0
+    """Up to where it has to take for that, of all that was ever taken."""
     dialled: str = ""
     certificate: str = ""
     source: str = ""

@@ -117,6 +117,8 @@ class BrokerSettings:
     """Durable subscriptions of one client, by its name, that each pubend keeps, where clients prove who they are."""
     client_connections_max: int = 1_000
     """Connections that one client, by its name, may have at this broker."""
+    client_waiting_bytes_max: int = 96 * _MEBIBYTE
+    """What may wait for one client, by its name, on all its connections together; the one with most is closed then."""
     client_subscriptions_max: int = 10_000
     """Subscriptions that one client, by its name, may have on all its connections together."""
     client_positions_max: int = 10_000
@@ -145,6 +147,7 @@ class BrokerSettings:
             "durables_max",
             "client_durables_max",
             "client_connections_max",
+            "client_waiting_bytes_max",
             "client_subscriptions_max",
             "client_positions_max",
             "report_ms",
