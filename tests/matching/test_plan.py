@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.matching.plan import SPREAD_MAX, ClusterKey, Plan, Probe, Threshold, plan_of
+from penstock.matching.plan import SPREAD_MAX, ClusterKey, Plan, Probe, Threshold, _group_key, _kept_plan, plan_of
 from penstock.matching.plan import Test as ConstraintTest
 from penstock.model.values import AttributeValue
 from penstock.selectors import Selector, ast
@@ -332,3 +332,27 @@ def test_columns_hold_numbers_that_floats_hold_exactly(condition: ast.Condition)
             assert not isinstance(threshold, str)
             assert float(threshold) == threshold
         assert 1 <= len(plan.keys) == len(set(plan.keys)) <= SPREAD_MAX
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        among("a", 60),
+        "a = '" + "x" * 1_000 + "'",
+        "a > '" + "x" * 1_000 + "'",
+        "a LIKE '%" + "x" * 1_000 + "%'",
+        " AND ".join(f"a{number} = 1" for number in range(20)),
+        " + ".join(["a" * 100] * 6) + " = 1",
+    ],
+)
+def test_plans_of_large_conjunctions_are_not_kept(text: str) -> None:
+    _kept_plan.cache_clear()
+    _group_key.cache_clear()
+    (conjunction,) = Selector.parse(text).conjunctions
+    assert plan_of(conjunction) == plan_of(conjunction)
+    assert (_kept_plan.cache_info().currsize, _group_key.cache_info().currsize) == (0, 0)
+
+
+def test_plans_of_small_conjunctions_are_kept() -> None:
+    (conjunction,) = Selector.parse("a = 'x' AND b > 'c' AND d > 1 AND e IN (1, 2)").conjunctions
+    assert plan_of(conjunction) is plan_of(conjunction)

@@ -10,6 +10,7 @@ from penstock.model.limits import SELECTOR_CHARS_MAX
 from penstock.model.values import AttributeValue
 from penstock.selectors import EVERYTHING, NOTHING, Selector, SelectorError, SelectorTooLargeError, ast, attr
 from penstock.selectors.evaluate import compile_condition
+from penstock.selectors.selector import _CACHED_CHARS_MAX, _parsed
 from strategies import conditions, conjunctions, messages, tries
 
 Message = dict[str, AttributeValue]
@@ -128,6 +129,14 @@ def test_a_selector_whose_canonical_text_would_not_be_one_is_too_large() -> None
     assert len(text) <= SELECTOR_CHARS_MAX
     with pytest.raises(SelectorTooLargeError, match="over the limit of 16,384"):
         Selector.parse(text)
+
+
+def test_selectors_that_are_parsed_again_are_remembered_up_to_a_number_of_characters() -> None:
+    assert Selector.parse("remembered = 1") is Selector.parse("remembered = 1")
+    large = "a = '" + "x" * 10_000 + "'"
+    for number in range(200):
+        Selector.parse(f"{large} AND b = {number}")
+    assert _parsed.weight <= _CACHED_CHARS_MAX
 
 
 def test_a_chained_comparison_does_not_lose_its_first_half_silently() -> None:

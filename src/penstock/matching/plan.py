@@ -11,6 +11,7 @@ A conjunction is taken apart by what an index can do with each piece:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -25,6 +26,11 @@ __all__ = ["PRESENT", "SPREAD_MAX", "Bound", "ClusterKey", "GroupKey", "Plan", "
 
 SPREAD_MAX: Final = 64
 """Clusters one conjunction may be put into; lists of values beyond that are tested instead."""
+
+_SMALL_CONSTRAINTS_MAX: Final = 16
+_SMALL_VALUES_MAX: Final = 16
+_SMALL_CHARS_MAX: Final = 512
+"""Conjunctions with more constraints, more values or more text are not kept in caches."""
 
 PRESENT: Final = key_of(value=True)
 """What a probe for mere presence sees."""
@@ -100,10 +106,39 @@ class Plan(NamedTuple):
         return any(isinstance(test, Test) and isinstance(test.constraint, Values) for test in self.group.tests)
 
 
-# Asked for when a conjunction is added to each of several indices, and again when it is removed from them.
-@lru_cache(maxsize=8192)
 def plan_of(conjunction: Conjunction, *, repeated: bool = False) -> Plan:
     """The place of a conjunction in the index."""
+    if _is_small(conjunction):
+        return _kept_plan(conjunction, repeated)
+    return _plan(conjunction, GroupKey, repeated=repeated)
+
+
+# Asked for when a conjunction is added to each of several indices, and again when it is removed from them.
+@lru_cache(maxsize=8192)
+def _kept_plan(conjunction: Conjunction, repeated: bool) -> Plan:
+    return _plan(conjunction, _group_key, repeated=repeated)
+
+
+def _is_small(conjunction: Conjunction) -> bool:
+    """Whether as many as fit the caches may be kept there: some of the largest alone have a megabyte."""
+    if len(conjunction.constraints) > _SMALL_CONSTRAINTS_MAX or len(conjunction.residuals) > 1:
+        return False
+    chars = sum(len(each.text) for each in conjunction.residuals)
+    for constraint in conjunction.constraints.values():
+        if constraint.__class__ is Values:
+            keys = constraint[0]
+            if len(keys) > _SMALL_VALUES_MAX:
+                return False
+            chars += sum(len(key) for key in keys if isinstance(key, str))
+        elif constraint.__class__ is Range:
+            if constraint.patterns or constraint.unlike or constraint.excluded:
+                return False
+            if constraint.text:
+                chars += len(str(constraint.low)) + len(str(constraint.high))
+    return chars <= _SMALL_CHARS_MAX
+
+
+def _plan(conjunction: Conjunction, group_of: Callable[..., GroupKey], *, repeated: bool) -> Plan:
     probes: list[Probe] = []
     values: list[tuple[Key, ...]] = []
     bounds: list[Bound] = []
@@ -133,7 +168,7 @@ def plan_of(conjunction: Conjunction, *, repeated: bool = False) -> Plan:
         probes.append((name, 0))
         values.append((PRESENT,))
     found = _spread_keys(probes, values, tests) if several else [_single_key(values)]
-    group = _group_key(tuple(bounds), tuple(tests), len(found) > 1, repeated)
+    group = group_of(tuple(bounds), tuple(tests), len(found) > 1, repeated)
     return Plan(tuple(probes), found, group, tuple(thresholds))
 
 

@@ -6,9 +6,9 @@ A selector is immutable. Selectors are equal if their normal forms are: ``b = 2 
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
+from penstock.model.bounded_cache import BoundedCache
 from penstock.model.errors import MisuseError
 from penstock.model.limits import SELECTOR_CHARS_MAX, SELECTOR_SEARCHES_MAX
 from penstock.model.values import Attributes
@@ -19,7 +19,8 @@ from penstock.selectors.text import parse
 
 __all__ = ["EVERYTHING", "NOTHING", "Selector"]
 
-_CACHED_TEXTS_MAX: Final = 16_384
+_CACHED_CHARS_MAX: Final = 1024 * 1024
+"""Characters of all texts that are remembered: a selector takes up to thirty times as much as its text."""
 
 
 class Selector:
@@ -107,9 +108,15 @@ class Selector:
 
 
 # Subscribers ask for the same things again and again, above all after a reconnect.
-@lru_cache(maxsize=_CACHED_TEXTS_MAX)
+_parsed: Final[BoundedCache[str, Selector]] = BoundedCache(_CACHED_CHARS_MAX)
+
+
 def _parse(text: str) -> Selector:
-    return Selector(parse(text))
+    selector = _parsed.get(text)
+    if selector is None:
+        selector = Selector(parse(text))
+        _parsed.put(text, selector, len(text) + len(str(selector)))
+    return selector
 
 
 def _operands(selector: Selector, kind: type[ast.And | ast.Or]) -> tuple[ast.Condition, ...]:
