@@ -57,6 +57,32 @@ def test_subscriptions_and_positions_are_shared_by_all_connections_of_a_client_a
     assert other.refusals() == []
 
 
+def test_selectors_are_counted_by_name_over_all_connections_and_given_back() -> None:
+    overlay = chain("pb", client_selector_bytes_max=100)
+    one, two = overlay.client("pb", "feed"), overlay.client("pb", "feed")
+    half = "a = '" + "x" * 50 + "'"
+    one.subscribe(1, half)
+    two.subscribe(1, half)
+    assert two.refusals() == [
+        ("subscribe", 1, "client feed has selectors of more than 100 bytes (client_selector_bytes_max)")
+    ]
+    one.say(f.Unsubscribe(1))
+    two.subscribe(2, half)
+    assert len(two.refusals()) == 1
+    overlay.leave(two)
+    one.subscribe(3, half)
+    assert one.refusals() == []
+
+
+def test_a_selector_counts_as_it_is_kept_if_that_is_longer_than_it_was_said() -> None:
+    overlay = chain("pb", client_selector_bytes_max=100)
+    client = overlay.client("pb", "feed")
+    said = "(a=1 OR b=1) AND (c=1 OR d=1) AND (e=1 OR f=1)"
+    assert len(said) < 100
+    client.subscribe(1, said)
+    assert "more than 100 bytes" in client.refusals()[0][2]
+
+
 def test_names_that_a_terminal_would_obey_are_refused() -> None:
     overlay = chain("pb")
     client = overlay.client("pb", "\x1b[2Jfeed")

@@ -18,6 +18,8 @@ class Account:
     subscriptions: int = 0
     positions: int = 0
     """Pubends for which its subscriptions state where they begin."""
+    selector_bytes: int = 0
+    """Of the selectors of its subscriptions."""
 
 
 class Accounts:
@@ -47,8 +49,8 @@ class Accounts:
         if not account.connections:
             del self._accounts[account.client]
 
-    def problem(self, account: Account, positions: int) -> str:
-        """Why a client may not have another subscription that states so many positions; empty if it may."""
+    def problem(self, account: Account, positions: int, selector_bytes: int) -> str:
+        """Why a client may not have another subscription with so many positions and bytes; empty if it may."""
         settings = self._settings
         if account.subscriptions >= settings.client_subscriptions_max:
             limit = settings.client_subscriptions_max
@@ -56,4 +58,7 @@ class Accounts:
         if account.positions + positions > settings.client_positions_max:
             limit = settings.client_positions_max
             return f"client {account.client} states more than {limit:,} positions (client_positions_max)"
+        if account.selector_bytes + selector_bytes > settings.client_selector_bytes_max:
+            limit = settings.client_selector_bytes_max
+            return f"client {account.client} has selectors of more than {limit:,} bytes (client_selector_bytes_max)"
         return ""

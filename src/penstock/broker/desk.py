@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 from zlib import crc32
@@ -16,6 +15,7 @@ from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.peers import Peer, PeerKind, Session, Subscription
 from penstock.broker.readiness import Readiness, Waiting
 from penstock.broker.rooms import Rooms
+from penstock.broker.selecting import Selecting
 from penstock.model.names import is_client_name, is_durable_name
 from penstock.protocol.control import shortened
 from penstock.protocol.frames import (
@@ -31,9 +31,8 @@ from penstock.protocol.frames import (
     Unsubscribed,
     Welcome,
 )
-from penstock.selectors.errors import SelectorError
 from penstock.selectors.normal_form import Conjunction
-from penstock.selectors.selector import EVERYTHING, Selector
+from penstock.selectors.selector import Selector
 
 __all__ = ["Desk"]
 
@@ -43,8 +42,6 @@ _LET_GO_AT_ONCE: Final = 4
 """Conjunctions that are taken out of the filter in one turn; the dearest take some milliseconds together."""
 _END_AT_ONCE: Final = 128
 """Conjunctions of clients that have left that are taken out of the index in one turn; but one subscription at least."""
-_NARROWED_MAX: Final = 4_096
-"""Selectors that are remembered as narrowed by a rule."""
 _RECOGNISED_MAX: Final = 100_000
 """Publishers whose numbers are kept for them."""
 
@@ -68,6 +65,7 @@ class Desk:
         self._readiness = readiness
         self._guaranteed = guaranteed
         self._accounts = Accounts(rooms.settings)
+        self._selecting = Selecting(rooms.settings)
         self._unwanted: deque[Conjunction] = deque()
         """What clients wanted that have left, and is still in the filter."""
         self._ending: deque[tuple[int, int, Subscription]] = deque()
@@ -135,7 +133,8 @@ class Desk:
             self.refuse(peer, "subscribe", frame.number, problem)
             return None
         key = self._subscribers.add(peer.connection, frame.number, selector)
-        session.begin(frame.number, Subscription(key, selector, len(frame.positions)))
+        size = _selector_bytes(frame, selector)
+        session.begin(frame.number, Subscription(key, selector, len(frame.positions), size))
         change = self._filters.want(selector)
         version = self._filters.version
         self._readiness.wait(peer.connection, frame.number, version, now_ms=now_ms)
@@ -367,25 +366,26 @@ class Desk:
         return number
 
     def _selector(self, session: Session, frame: Subscribe) -> tuple[str, Selector | None]:
-        allowed = session.rule.subscribe
         if not 0 <= frame.number < _NUMBER_MAX:
             return f"subscription number {frame.number} has more than 32 bits", None
         if frame.number in session.subscriptions:
             return f"subscription {frame.number} exists already", None
-        if allowed is None:
+        if session.rule.subscribe is None:
             return f"client {session.client} may not subscribe", None
         if problem := self._problem_with_positions(frame):
             return problem, None
         if frame.durable and not is_durable_name(frame.durable):
             return f"durable name {frame.durable!r} is not 1 to 200 letters, digits, - _ . : or /", None
-        if problem := self._accounts.problem(session.account, len(frame.positions)):
+        # Before it is parsed, and again when its canonical form is known, which may be longer.
+        if problem := self._accounts.problem(session.account, len(frame.positions), _selector_bytes(frame)):
             return problem, None
         if len(self._subscribers) >= self._settings.subscriptions_max:
             return f"this broker has {self._settings.subscriptions_max:,} subscriptions, which is its limit", None
-        try:
-            return "", _narrowed(frame.selector, allowed)
-        except SelectorError as error:
-            return str(error), None
+        problem, selector = self._selecting.select(session, frame.selector)
+        if selector is not None:
+            size = _selector_bytes(frame, selector)
+            problem = self._accounts.problem(session.account, len(frame.positions), size)
+        return problem, None if problem else selector
 
     def _problem_with_positions(self, frame: Subscribe) -> str:
         """Why a client cannot begin where it wants to; who comes back is believed."""
@@ -403,12 +403,9 @@ class Desk:
         self._connections.say(peer, Refused(request, number, shortened(reason), count))
 
 
-# Clients ask for the same things again and again, above all after a reconnect.
-@lru_cache(maxsize=_NARROWED_MAX)
-def _narrowed(text: str, allowed: Selector) -> Selector:
-    """What a client may see of what it asks for."""
-    selector = Selector.parse(text)
-    return selector if allowed == EVERYTHING else selector & allowed
+def _selector_bytes(frame: Subscribe, selector: Selector | None = None) -> int:
+    """What a selector counts for: as it was said or as it is kept, whichever is longer."""
+    return max(len(frame.selector.encode()), len(str(selector).encode()) if selector is not None else 0)
 
 
 def _bound(client: str, publisher: bytes) -> bytes:

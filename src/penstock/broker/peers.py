@@ -39,6 +39,8 @@ class Subscription:
     selector: Selector
     positions: int = 0
     """Pubends for which it states where it begins."""
+    selector_bytes: int = 0
+    """What its selector counts for."""
     is_confirmed: bool = False
     """Whether the client was told that it is in force."""
 
@@ -109,6 +111,7 @@ class Session:
         self.subscriptions[number] = subscription
         self.account.subscriptions += 1
         self.account.positions += subscription.positions
+        self.account.selector_bytes += subscription.selector_bytes
 
     def end(self, number: int) -> Subscription | None:
         """The client has this subscription no more, if it had it."""
@@ -116,6 +119,7 @@ class Session:
         if subscription is not None:
             self.account.subscriptions -= 1
             self.account.positions -= subscription.positions
+            self.account.selector_bytes -= subscription.selector_bytes
         return subscription
 
 

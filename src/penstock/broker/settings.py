@@ -121,6 +121,8 @@ class BrokerSettings:
     """What may wait for one client, by its name, on all its connections together; the one with most is closed then."""
     client_subscriptions_max: int = 10_000
     """Subscriptions that one client, by its name, may have on all its connections together."""
+    client_selector_bytes_max: int = 4 * _MEBIBYTE
+    """Selectors of all subscriptions of one client together; in memory each takes some twenty times as much."""
     client_positions_max: int = 10_000
     """Pubends for which all subscriptions of one client together may state where they begin."""
 
@@ -149,6 +151,7 @@ class BrokerSettings:
             "client_connections_max",
             "client_waiting_bytes_max",
             "client_subscriptions_max",
+            "client_selector_bytes_max",
             "client_positions_max",
             "report_ms",
             "silence_ms",
