@@ -296,3 +296,68 @@ def test_nobody_has_acknowledged_what_its_host_has_not_sent(name: str) -> None:
     client.acknowledge("pb.a", sent + (3_000 << 16), 1 if name else -1)
     overlay.wait(2_000)
     assert (overlay.durables("pb.a")[name]["tick"] if name else reported(overlay)["sb"]) <= sent
+
+
+def held_for(overlay: Overlay, client: TestClient) -> dict[str, int]:
+    session = overlay.brokers[client.broker].connections.peers[client.connection].session
+    assert session is not None
+    return session.acknowledged
+
+
+def invented(turn: int) -> list[tuple[str, int]]:
+    return [(f"invented-{turn}-{number}", 5) for number in range(10)]
+
+
+def test_what_is_held_for_pubends_that_nobody_knows_ends_with_the_subscription() -> None:
+    overlay = line("pb")
+    client = subscriber(overlay, broker="pb")
+    client.subscribe(2, "", *invented(0), ("pb.a", 1 << 36), resumes=True)
+    for turn in range(1, 6):
+        client.subscribe(turn + 2, "", *invented(turn), *invented(0)[:1], resumes=True)
+        client.say(f.Unsubscribe(turn + 2))
+    assert held_for(overlay, client).keys() == {"pb.a", *dict(invented(0))}
+    client.say(f.Unsubscribe(2))
+    assert held_for(overlay, client).keys() == {"pb.a"}
+
+
+def test_a_client_that_vanishes_again_and_again_keeps_no_positions_of_pubends_that_do_not_exist() -> None:
+    overlay = line("pb", client_positions_max=10)
+    positions = overlay.brokers["pb"]._guaranteed.positions
+    for turn in range(5):
+        client = overlay.client("pb", "feed")
+        client.subscribe(1, "", *invented(turn), resumes=True)
+        assert client.refusals() == []
+        overlay.leave(client)
+    assert [each.positions.keys() for each in positions._ghosts] == [{"pb.a"}] * 5
+
+
+def test_positions_of_pubends_that_may_exist_are_kept_and_count_for_the_client_until_they_are_forgotten() -> None:
+    overlay = line("pb", "sb", client_positions_max=25)
+    overlay.cut("pb", "sb")
+    broker = overlay.brokers["sb"]
+    clients = [overlay.client("sb", "feed") for _ in range(3)]
+    for turn, client in enumerate(clients[:2]):
+        client.subscribe(1, "", *invented(turn), resumes=True)
+        overlay.leave(client)
+    assert sum(len(each.positions) for each in broker._guaranteed.positions._ghosts) >= 20
+    clients[2].subscribe(1, "", *invented(2), resumes=True)
+    assert "states more than 25 positions" in clients[2].refusals()[0][2]
+    overlay.wait(GRACE_MS + 2_000)
+    clients[2].subscribe(2, "", *invented(2), resumes=True)
+    assert len(clients[2].refusals()) == 1
+
+
+def test_a_name_has_no_more_clients_that_vanished_than_it_may_have_connections() -> None:
+    overlay = line("pb", client_connections_max=3)
+    broker = overlay.brokers["pb"]
+    for name in ("feed", "feed", "other", "feed", "feed", "feed"):
+        client = overlay.client("pb", name)
+        client.subscribe(1, "")
+        overlay.wait(100)
+        overlay.leave(client)
+    names = [each.account.client for each in broker._guaranteed.positions._ghosts]
+    assert names == ["other", "feed", "feed", "feed"]
+    overlay.wait(GRACE_MS + 3_000)
+    subscriber(overlay, broker="pb")
+    overlay.wait(2_000)
+    assert len(broker.rooms.accounts) == 1

@@ -17,13 +17,15 @@ class Account:
     connections: int = 0
     subscriptions: int = 0
     positions: int = 0
-    """Pubends for which its subscriptions state where they begin."""
+    """Pubends for which its subscriptions state where they begin, and unknown ones that are kept while it is away."""
     selector_bytes: int = 0
     """Of the selectors of its subscriptions."""
+    ghosts: int = 0
+    """Connections of its that vanished, and whose positions are kept."""
 
 
 class Accounts:
-    """The clients that are connected to one broker."""
+    """The clients that are connected to one broker, or were a short time ago."""
 
     def __init__(self, settings: BrokerSettings) -> None:
         self._settings = settings
@@ -46,7 +48,11 @@ class Accounts:
     def close(self, account: Account) -> None:
         """A connection of a client has ended, and with it all it had on it."""
         account.connections -= 1
-        if not account.connections:
+        self.settle(account)
+
+    def settle(self, account: Account) -> None:
+        """Forgets a client of which nothing is left."""
+        if not account.connections and not account.ghosts:
             del self._accounts[account.client]
 
     def problem(self, account: Account, positions: int, selector_bytes: int) -> str:

@@ -8,7 +8,6 @@ from typing import Final
 from zlib import crc32
 
 from penstock.broker.access import Claimant
-from penstock.broker.accounts import Accounts
 from penstock.broker.edge import HostSubscription
 from penstock.broker.filters import HostChange
 from penstock.broker.guaranteed import Guaranteed
@@ -64,7 +63,7 @@ class Desk:
         self._pubends = rooms.pubends
         self._readiness = readiness
         self._guaranteed = guaranteed
-        self._accounts = Accounts(rooms.settings)
+        self._accounts = rooms.accounts
         self._selecting = Selecting(rooms.settings)
         self._unwanted: deque[Conjunction] = deque()
         """What clients wanted that have left, and is still in the filter."""
@@ -160,7 +159,7 @@ class Desk:
             return None
         self._remove(subscription)
         self._tracker.detach(peer.connection, frame.number)
-        self._let_go(_session(peer))
+        self._guaranteed.positions.let_go(_session(peer))
         self._readiness.drop(peer.connection, frame.number)
         self._connections.say(peer, Unsubscribed(frame.number))
         return self._filters.unwant([subscription.selector])
@@ -183,7 +182,7 @@ class Desk:
         _session(peer).end(hosted.number)
         self._remove(subscription)
         self._tracker.detach(hosted.connection, hosted.number)
-        self._let_go(_session(peer))
+        self._guaranteed.positions.let_go(_session(peer))
         self._readiness.drop(hosted.connection, hosted.number)
         self.refuse(peer, "subscribe", hosted.number, reason)
         return self._filters.unwant([subscription.selector])
@@ -213,7 +212,8 @@ class Desk:
         session = _session(peer)
         self._readiness.drop(peer.connection)
         # Also for one that has them elsewhere: until the host there has reported, nobody else holds the logs for it.
-        self._guaranteed.positions.leave(session, now_ms=now_ms)
+        is_complete = self._guaranteed.knows_all()
+        self._guaranteed.positions.leave(session, is_complete=is_complete, now_ms=now_ms)
         ended = dict(session.subscriptions)
         for number in ended:
             session.end(number)
@@ -302,12 +302,6 @@ class Desk:
             self._guaranteed.desk.report(self._guaranteed.positions)
         self._guaranteed.edges.unsubscribe(subscription.key)
         self._guaranteed.desk.leave(subscription.key)
-
-    def _let_go(self, session: Session) -> None:
-        """Nothing is held for a client that has durable subscriptions only, or none."""
-        hosted = self._guaranteed.edges.subscriptions
-        if all(hosted[each.key].durable for each in session.subscriptions.values() if each.key in hosted):
-            session.acknowledged.clear()
 
     def _hosted(self, connection: int, key: int, version: int, frame: Subscribe, now_ms: int) -> HostSubscription:
         return HostSubscription(

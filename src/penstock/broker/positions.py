@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from penstock.broker.accounts import Account
 from penstock.broker.edge import NEVER, Edge, HostSubscription
 from penstock.broker.edges import Edges
 from penstock.broker.peers import Peer, PeerKind, Session
@@ -20,16 +21,19 @@ from penstock.protocol.frames import Acknowledge, Horizons
 __all__ = ["ClientPositions"]
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, eq=False)
 class _Ghost:
     """A client that has vanished."""
 
+    account: Account
     until_ms: int
     client: bytes
     """By which it is recognised; empty if it is not."""
     positions: dict[str, int]
     numbers: dict[int, None]
     """Its subscriptions with which it has not gone on here."""
+    unknown: int
+    """How many of its positions are of pubends that nobody here has heard of."""
 
 
 class ClientPositions:
@@ -39,6 +43,7 @@ class ClientPositions:
         self._settings = rooms.settings
         self._connections = rooms.connections
         self._pubends = rooms.pubends
+        self._accounts, self._topology = rooms.accounts, rooms.topology
         self._edges = edges
         self._ghosts: deque[_Ghost] = deque()
         """Those who vanished, the first first."""
@@ -51,6 +56,22 @@ class ClientPositions:
         """A subscription of the client begins at these ticks: nothing from there on may go before it has it."""
         for pubend, tick in positions.items():
             session.acknowledged[pubend] = min(tick, session.acknowledged.get(pubend, tick))
+
+    def let_go(self, session: Session) -> None:
+        """A subscription of the client has ended: nothing is held any more that was held for it alone.
+
+        Where a pubend is known, the client goes on acknowledging it. Of one that is not, it will never hear.
+        """
+        hosted, own = self._edges.subscriptions, session.subscriptions
+        if all(hosted[each.key].durable for each in own.values() if each.key in hosted):
+            session.acknowledged.clear()
+            return
+        unknown = [pubend for pubend in session.acknowledged if not self._knows(pubend)]
+        if unknown:
+            wanted = {pubend for each in own.values() if each.key in hosted for pubend in hosted[each.key].positions}
+            for pubend in unknown:
+                if pubend not in wanted:
+                    del session.acknowledged[pubend]
 
     def begin(self, peer: Peer, subscription: HostSubscription) -> None:
         """A subscription has begun on some pubends: the client is told in order with its deliveries.
@@ -113,22 +134,37 @@ class ClientPositions:
         moved, self._moved = self._moved, {}
         return moved
 
-    def leave(self, session: Session, *, now_ms: int) -> None:
-        """A client has vanished: it may come back."""
-        if session.subscriptions and session.acknowledged:
-            until_ms, client = now_ms + self._settings.grace_ms, session.publisher_id
-            ghost = _Ghost(until_ms, client, dict(session.acknowledged), dict.fromkeys(session.subscriptions))
-            self._ghosts.append(ghost)
-            if client:
-                self._recognised.setdefault(client, []).append(ghost)
+    def leave(self, session: Session, *, is_complete: bool, now_ms: int) -> None:
+        """A client has vanished: it may come back.
+
+        If this broker knows the overlay completely, pubends that it does not know do not exist. Else their positions
+        are kept, too, and count for the client until they are forgotten.
+        """
+        acknowledged = session.acknowledged
+        unknown = {pubend for pubend in acknowledged if not self._knows(pubend)}
+        held = {pubend: tick for pubend, tick in acknowledged.items() if not is_complete or pubend not in unknown}
+        if not session.subscriptions or not held:
+            return
+        account, client = session.account, session.publisher_id
+        if account.ghosts >= self._settings.client_connections_max:
+            self._forget(next(each for each in self._ghosts if each.account is account))
+        until_ms, numbers = now_ms + self._settings.grace_ms, dict.fromkeys(session.subscriptions)
+        ghost = _Ghost(account, until_ms, client, held, numbers, 0 if is_complete else len(unknown))
+        account.ghosts += 1
+        account.positions += ghost.unknown
+        self._ghosts.append(ghost)
+        if client:
+            self._recognised.setdefault(client, []).append(ghost)
 
     def go_on(self, session: Session, number: int) -> None:
         """A client has come back for a subscription; with the last, what it holds itself need not be kept for it."""
-        for ghost in self._recognised.get(session.publisher_id, ()):
+        for ghost in list(self._recognised.get(session.publisher_id, ())):
             ghost.numbers.pop(number, None)
             if not ghost.numbers:
                 for pubend in session.acknowledged:
                     ghost.positions.pop(pubend, None)
+                if not ghost.positions:
+                    self._forget(ghost)
 
     def tell(self) -> None:
         """Tells every client how far each stream has been sent to it."""
@@ -164,7 +200,7 @@ class ClientPositions:
     def of_host(self, *, now_ms: int) -> Iterator[tuple[str, int]]:
         """Each pubend with the tick below which all clients have everything."""
         while self._ghosts and self._ghosts[0].until_ms <= now_ms:
-            self._forget(self._ghosts.popleft())
+            self._forget(self._ghosts[0])
         known = [
             peer.session.acknowledged for peer in self._connections.peers.values() if peer.session and _listens(peer)
         ]
@@ -173,9 +209,16 @@ class ClientPositions:
             yield pubend, min([edge.position(), *(each[pubend] for each in known if pubend in each)])
 
     def _forget(self, ghost: _Ghost) -> None:
+        self._ghosts.remove(ghost)
+        ghost.account.ghosts -= 1
+        ghost.account.positions -= ghost.unknown
+        self._accounts.settle(ghost.account)
         left = [each for each in self._recognised.pop(ghost.client, ()) if each is not ghost]
         if left:
             self._recognised[ghost.client] = left
+
+    def _knows(self, pubend: str) -> bool:
+        return pubend in self._edges.edges or self._topology.is_guaranteed(pubend)
 
     def _behind(self, edge: Edge) -> dict[int, bytes]:
         """The subscriptions for which the shared stream is not, by connection."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from penstock.broker.accounts import Accounts
 from penstock.broker.connections import Connections
 from penstock.broker.filters import Filters
 from penstock.broker.pubends import Pubends
@@ -22,6 +23,7 @@ class Rooms:
     def __init__(self, settings: BrokerSettings, *, incarnation: int, kept: Mapping[str, bytes] | None = None) -> None:
         self.settings = in_force = SettingsInForce.of(settings)
         self.connections = Connections(in_force)
+        self.accounts = Accounts(in_force)
         self.topology = Topology(
             settings.name,
             incarnation=incarnation,
