@@ -9,7 +9,7 @@ from penstock.broker import BrokerSettings
 from penstock.broker.access import Access, Rule
 from penstock.broker.durable import Append
 from penstock.broker.effects import Commit
-from penstock.model.body import decode_attributes, encode_body
+from penstock.model.body import BODY_BYTES_MIN, decode_attributes, encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId, MessageIdSource
 from penstock.model.values import AttributeValue
@@ -355,6 +355,28 @@ def test_what_waits_behind_a_refused_message_counts_against_the_credit() -> None
         client.publish(*[large] * 10)
     assert client.closed is not None
     assert "beyond the credit" in client.closed.reason
+
+
+def test_messages_that_cost_no_credit_break_the_protocol() -> None:
+    overlay = picky()
+    good = encode_body(MessageId(1, 1, overlay.now_ms, 0), Message({}))
+    assert len(good) == BODY_BYTES_MIN
+    for bodies in ([b""], [good, b""], [b""] * 1_000):
+        client = overlay.client("pb")
+        client.say(f.Publish(1, bodies))
+        assert client.closed is not None
+        assert client.closed.reason.endswith(f"bytes, but each has {BODY_BYTES_MIN}")
+
+
+def test_small_batches_that_wait_behind_a_refused_message_are_bounded_in_number() -> None:
+    overlay = chain("pb", "sb", guaranteed=True, credit_bytes=64_000)
+    client = overlay.client("pb", "picky")
+    client.publish({"$class": 1}, system=True)
+    for _ in range(1_001):
+        assert client.closed is None
+        client.publish({"n": 1})
+    assert client.closed is not None
+    assert client.closed.reason == "1,000 batches wait behind a refused message"
 
 
 def test_a_message_larger_than_the_credit_goes_alone() -> None:

@@ -22,7 +22,7 @@ from penstock.broker.limiter import Limiter
 from penstock.broker.peers import Batch, Peer, Session
 from penstock.broker.rooms import Rooms
 from penstock.broker.turnstile import Turnstile
-from penstock.model.body import take_in
+from penstock.model.body import BODY_BYTES_MIN, take_in
 from penstock.model.values import AttributeValue
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import HeldBack, Publish, PublishAck, RefusedAck
@@ -32,6 +32,8 @@ __all__ = ["CREDIT_CHECK_MS", "Intake"]
 CREDIT_CHECK_MS: Final = 10
 """How often a broker that holds publishers back looks whether it may stop doing so."""
 
+_WAITING_BYTES_MIN: Final = 64
+"""What a batch that waits counts for at least: it takes some hundred bytes, however small its messages are."""
 _WINDOW_S: Final = 0.5
 """Of what a publisher that is slowed down may publish in so much time, it may have some on its way."""
 _RATE_S_MAX: Final = 1e9
@@ -90,9 +92,15 @@ class Intake:
             raise ProtocolError(
                 f"{session.unpaid_bytes:,} bytes are published beyond the credit of {session.credit_bytes:,}"
             )
-        session.unpaid_bytes += sum(map(len, frame.bodies))
+        size = sum(map(len, frame.bodies))
+        if size < BODY_BYTES_MIN * len(frame.bodies):
+            # Else what costs no credit could be sent without end.
+            raise ProtocolError(f"{len(frame.bodies):,} messages have {size:,} bytes, but each has {BODY_BYTES_MIN}")
+        session.unpaid_bytes += size
         session.published = frame.first + len(frame.bodies) - 1
         if session.waiting or session.refused > session.confirmed:
+            if len(session.waiting) * _WAITING_BYTES_MIN >= session.credit_bytes:
+                raise ProtocolError(f"{len(session.waiting):,} batches wait behind a refused message")
             session.waiting.append((frame, False))
         else:
             self._take(peer, session, frame, now_ms)

@@ -25,9 +25,19 @@ from penstock.model.message import Message
 from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
 from penstock.model.values import AttributeValue
 
-__all__ = ["MalformedBodyError", "decode_attributes", "decode_id", "decode_message", "encode_body", "take_in"]
+__all__ = [
+    "BODY_BYTES_MIN",
+    "MalformedBodyError",
+    "decode_attributes",
+    "decode_id",
+    "decode_message",
+    "encode_body",
+    "take_in",
+]
 
 _HEAD: Final = MESSAGE_ID_BYTES + 4
+BODY_BYTES_MIN: Final = _HEAD + 2
+"""A message without attributes, content type and payload."""
 _LENGTH: Final = struct.Struct(">I")
 _unpack_length: Final = _LENGTH.unpack_from
 _SMALL: Final = min(ATTRIBUTES_BYTES_MAX, PAYLOAD_BYTES_MAX)
