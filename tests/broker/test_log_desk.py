@@ -14,6 +14,7 @@ from penstock.selectors import Selector
 PUBEND = "pb.a"
 PATIENT = {"guaranteed": True, "silent_ms": 10**9}
 PENDING_MAX = 16
+CLIENT_PENDING_MAX = 256
 ANSWER_MS = 15_000
 SURVEY_MS = 2_000
 GUARDED = Access(
@@ -155,7 +156,7 @@ def test_a_selector_that_cannot_be_narrowed_is_refused() -> None:
     assert reader.closed is None
 
 
-def test_one_client_has_so_many_requests_under_way_and_no_more() -> None:
+def test_one_connection_has_so_many_requests_under_way_and_no_more() -> None:
     overlay = pair()
     overlay.loses = f.LogRequest
     reader, other = overlay.client("sb"), overlay.client("sb")
@@ -165,7 +166,7 @@ def test_one_client_has_so_many_requests_under_way_and_no_more() -> None:
     assert reader.refusals() == []
     ask(reader, 0, 9, number=99)
     reader.say(f.SurveyRequest(98))
-    limit = f"{PENDING_MAX} requests are under way, which is the limit of one client"
+    limit = f"{PENDING_MAX} requests are under way, which is the limit of one connection"
     assert reader.refusals() == [("read", 99, limit), ("read", 98, limit)]
     ask(other, 0, 9)
     assert other.refusals() == []
@@ -174,6 +175,25 @@ def test_one_client_has_so_many_requests_under_way_and_no_more() -> None:
     overlay.loses = None
     ask(reader, 0, 9, number=99)
     assert [each.number for each in answers(reader)] == [99]
+
+
+def test_all_connections_of_a_client_have_so_many_requests_under_way_together() -> None:
+    overlay = pair()
+    overlay.loses = f.LogRequest
+    readers = [overlay.client("sb", "job") for _ in range(CLIENT_PENDING_MAX // PENDING_MAX + 1)]
+    for reader in readers:
+        for number in range(PENDING_MAX):
+            ask(reader, 0, 9, number=number)
+    refused = [len(each.refusals()) for each in readers]
+    assert refused == [0] * (len(readers) - 1) + [PENDING_MAX]
+    limit = f"{CLIENT_PENDING_MAX} requests are under way, which is the limit of one client"
+    assert readers[-1].refusals()[0] == ("read", 0, limit)
+    other = overlay.client("sb", "other")
+    ask(other, 0, 9)
+    assert other.refusals() == []
+    overlay.leave(readers[0])
+    ask(readers[-1], 0, 9, number=99)
+    assert len(readers[-1].refusals()) == PENDING_MAX
 
 
 def test_a_request_that_is_repeated_counts_once_and_is_answered_once() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.broker.access import Claimant
 from penstock.broker.edge import HostSubscription
 from penstock.broker.openings import Claims, Openings
 from penstock.protocol.stream_frames import LATEST, StreamForget, StreamForgotten, StreamOpen, StreamOpened
@@ -268,3 +269,14 @@ def test_nobody_forgets_by_answers_to_what_was_not_asked(pubend: str, ticket: in
     host.openings.forget(7, 3, "D", ["p"], now_ms=NOW_MS)
     host.openings.on_forgotten(StreamForgotten(pubend, "sb", ticket, existed=False))
     assert host.openings.done == []
+
+
+def test_requests_to_forget_are_counted_by_connection_and_by_the_name_that_was_proved() -> None:
+    host = Host()
+    host.openings.forget(7, 1, "D", ["p"], Claimant("feed"), now_ms=NOW_MS)
+    host.openings.forget(8, 1, "D", ["p"], Claimant("feed"), now_ms=NOW_MS)
+    host.openings.forget(9, 1, "D", ["p"], now_ms=NOW_MS)
+    counted = [
+        host.openings.forgetting(*each) for each in ((7, "feed"), (10, "feed"), (10, "other"), (9, ""), (10, ""))
+    ]
+    assert counted == [2, 2, 0, 1, 0]

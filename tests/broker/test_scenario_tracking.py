@@ -363,6 +363,9 @@ def test_too_many_traces_at_once_and_in_a_second_are_refused(overlay: Overlay) -
     client.say(*(f.TraceRequest(number, message_id) for number in range(_TRACES_OF_ONE_MAX + 2)))
     assert [number for _, number, _ in client.refusals()] == [_TRACES_OF_ONE_MAX, _TRACES_OF_ONE_MAX + 1]
     assert "too many traces are under way" in client.refusals()[0][2]
+    again = overlay.client("sb", "ops")
+    again.say(f.TraceRequest(1, message_id))
+    assert "(4 of this client)" in again.refusals()[0][2], "its name counts, not the connection"
     other.say(f.TraceRequest(1, message_id))
     assert other.refusals() == []
     overlay.undelay("pb", "ib")

@@ -58,6 +58,11 @@ class Connections:
         peer = self.peers.get(connection)
         return peer is not None and peer.kind is not PeerKind.STRANGER
 
+    def client_of(self, connection: int) -> str:
+        """The name of the client at the other end of a connection; empty if that has gone."""
+        peer = self.peers.get(connection)
+        return peer.name if peer is not None else ""
+
     def outbox(self, connection: int) -> Outbox:
         """What waits for a connection, also for one that is being closed."""
         peer = self.peers.get(connection)

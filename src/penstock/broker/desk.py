@@ -322,12 +322,12 @@ class Desk:
         if _session(peer).rule.subscribe is None:
             self.refuse(peer, "forget", frame.number, f"client {_session(peer).client} may not subscribe")
             return
-        if self._guaranteed.desk.forgetting(peer.connection) >= _FORGETTING_MAX:
+        by = self._claimant(_session(peer), frame.durable)
+        if self._guaranteed.desk.forgetting(peer.connection, by.client) >= _FORGETTING_MAX:
             problem = f"{_FORGETTING_MAX} requests to forget are under way, which is the limit of one client"
             self.refuse(peer, "forget", frame.number, problem)
             return
         pubends = self._guaranteed.known()
-        by = self._claimant(_session(peer), frame.durable)
         self._guaranteed.desk.forget(peer.connection, frame.number, frame.durable, pubends, by)
 
     def _claimant(self, session: Session, durable: str) -> Claimant:

@@ -37,8 +37,9 @@ _ANSWER_MS: Final = 15_000
 _SURVEY_MS: Final = 2_000
 """Pubends that have not answered by then are out of reach."""
 _PENDING_MAX: Final = 16
-"""Requests of one client that may be under way."""
-_TOO_MANY: Final = f"{_PENDING_MAX} requests are under way, which is the limit of one client"
+"""Requests of one connection that may be under way."""
+_CLIENT_PENDING_MAX: Final = 256
+"""The same of one client, by its name: a job reads with many connections at a time."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -110,8 +111,8 @@ class LogDesk:
         if peer.session.rule.subscribe is None:
             self._refuse(peer, "read", frame.number, f"client {peer.session.client} may not subscribe")
             return
-        if self._pending(peer.connection) >= _PENDING_MAX:
-            self._refuse(peer, "read", frame.number, _TOO_MANY)
+        if problem := self._too_many(peer):
+            self._refuse(peer, "read", frame.number, problem)
             return
         pubends = list(self._rooms.topology.guaranteed())
         self._last += 1
@@ -135,8 +136,8 @@ class LogDesk:
         if not topology.is_guaranteed(frame.pubend) and all(each in links for each in self._rooms.settings.neighbours):
             known = ", ".join(topology.guaranteed()) or "none"
             return f"no guaranteed pubend {frame.pubend!r} in this overlay; there are: {known}", ""
-        if self._pending(peer.connection) >= _PENDING_MAX and self._same(peer.connection, frame) is None:
-            return _TOO_MANY, ""
+        if (problem := self._too_many(peer)) and self._same(peer.connection, frame) is None:
+            return problem, ""
         try:
             selector = Selector.parse(frame.selector)
             allowed = session.rule.subscribe
@@ -151,9 +152,16 @@ class LogDesk:
                 return number
         return None
 
-    def _pending(self, connection: int) -> int:
-        readings = sum(each.connection == connection for each in self._readings.values())
-        return readings + sum(each.connection == connection for each in self._surveys.values())
+    def _too_many(self, peer: Peer) -> str:
+        """Why a client may not ask for more at present; empty if it may."""
+        asking = [each.connection for each in self._readings.values()]
+        asking += [each.connection for each in self._surveys.values()]
+        if asking.count(peer.connection) >= _PENDING_MAX:
+            return f"{_PENDING_MAX} requests are under way, which is the limit of one connection"
+        client_of = self._rooms.connections.client_of
+        if sum(client_of(each) == peer.name for each in asking) >= _CLIENT_PENDING_MAX:
+            return f"{_CLIENT_PENDING_MAX} requests are under way, which is the limit of one client"
+        return ""
 
     # --- frames of neighbours, and of this broker itself
 

@@ -126,9 +126,12 @@ class Openings:
 
     # --- forgetting
 
-    def forgetting(self, connection: int) -> int:
-        """How many requests of a connection to forget names are under way."""
-        return sum(each.connection == connection for each in self._forgettings.values())
+    def forgetting(self, connection: int, client: str) -> int:
+        """How many requests to forget names are under way, of a connection and of the client that proved this name."""
+        return sum(
+            each.connection == connection or (client != "" and each.by.client == client)
+            for each in self._forgettings.values()
+        )
 
     def forget(
         self, connection: int, number: int, name: str, pubends: list[str], by: Claimant = NOBODY, *, now_ms: int

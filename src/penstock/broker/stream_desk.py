@@ -77,9 +77,9 @@ class StreamDesk:
         """A subscription is gone."""
         self._openings.leave(key)
 
-    def forgetting(self, connection: int) -> int:
-        """How many requests of a connection to forget names are under way."""
-        return self._openings.forgetting(connection)
+    def forgetting(self, connection: int, client: str) -> int:
+        """How many requests to forget names are under way, of a connection and of the client that proved this name."""
+        return self._openings.forgetting(connection, client)
 
     def forget(self, connection: int, number: int, name: str, pubends: list[str], by: Claimant) -> None:
         """A client asks to forget a durable name."""

@@ -35,7 +35,7 @@ _QUESTION_MS: Final = 2_000
 """For so long a broker is waited for."""
 _TRACES_MAX: Final = 64
 _TRACES_OF_ONE_MAX: Final = 4
-"""Traces of one client that may be under way: each asks many brokers."""
+"""Traces of one client, by its name, that may be under way: each asks many brokers."""
 _TRACES_PER_S: Final = 50
 """Traces that may begin in a second, for all clients of a broker."""
 _BURST: Final = 100
@@ -157,7 +157,8 @@ class TraceDesk:
         ahead_ms = message_id.timestamp_ms - now_ms
         if ahead_ms > self._rooms.settings.tracking.late_ms + 60_000:
             return f"message {message_id} is of the future, by {ahead_ms:,} ms"
-        mine = sum(each.connection == peer.connection for each in self._tracings.values())
+        client_of = self._rooms.connections.client_of
+        mine = sum(client_of(each.connection) == peer.name for each in self._tracings.values())
         if mine >= _TRACES_OF_ONE_MAX or len(self._tracings) >= _TRACES_MAX:
             return f"too many traces are under way ({mine} of this client), try again"
         elapsed_ms = max(now_ms - self._budget_ms, 0)
