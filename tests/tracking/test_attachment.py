@@ -105,3 +105,33 @@ def test_the_oldest_that_are_gone_are_forgotten_and_their_time_is_unknown() -> N
     again = AttachmentMap()
     again.load_since(decode_record(since.value or b"", SinceRecord))
     assert again.known_since_ms == 51
+
+
+def test_a_selector_that_is_too_long_is_left_out_also_of_records_of_earlier_versions() -> None:
+    attachments = AttachmentMap()
+    for selector, kept in (("x" * 2_048, "x" * 2_048), ("x" * 2_049, ""), ("\U0001f600" * 600, "")):
+        number, (keep,) = attachments.attach("alice", {}, now_ms=1_000, selector=selector)
+        assert record_of(keep).selector == kept
+        other = AttachmentMap()
+        other.load(AttachmentRecord(number, "alice", 1_000, None, {}, {}, selector))
+        (ended,) = other.end_earlier_life(now_ms=2_000)
+        assert (record_of(ended).selector, other.covering(1_500, 1_600)) == (kept, ["alice"])
+
+
+def test_records_are_bounded_in_bytes_and_the_oldest_of_those_that_are_gone_are_forgotten() -> None:
+    attachments = AttachmentMap(bytes_max=100_000)
+    stays, _ = attachments.attach("stays", {}, now_ms=1, selector="x" * 2_000)
+    for turn in range(1_000):
+        number, _ = attachments.attach("comes and goes", {}, now_ms=10 + turn, selector="x" * 2_000)
+        attachments.detach(number, {}, now_ms=10 + turn)
+        assert attachments._bytes <= 100_000 + 2_500
+    assert 30 < len(attachments) < 50
+    assert stays in attachments._records
+    assert 900 < attachments.known_since_ms < 1_010
+    for number in list(attachments._records):
+        attachments.detach(number, {}, now_ms=2_000)
+    small = AttachmentMap(bytes_max=1)
+    for record in attachments._records.values():
+        small.load(record)
+    small.end_earlier_life(now_ms=3_000)
+    assert (len(small), small._bytes) == (0, 0)

@@ -218,7 +218,7 @@ SUBSCRIPTIONS: Final = LakeTable(
         Column("number", "integer", "of its attachment"),
         Column("subscriber", "text", "name of the durable subscription, or of the client"),
         Column("is_durable", "truth", "whether it is a durable subscription"),
-        Column("selector", "text", "what it asked for; null if that was not recorded"),
+        Column("selector", "text", "what it asked for; null if that was not recorded, or has over 2,048 bytes"),
         Column("began_at", "time", "when it began, by the broker's clock"),
         Column("ended_at", "time", "when it ended at this broker; null while it lasts"),
         *_SUBSCRIBED,

@@ -10,6 +10,7 @@ A change is stored before it takes effect: whoever makes one gets the value to s
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -18,14 +19,22 @@ from penstock.tracking.records import AttachmentRecord, Keep, SinceRecord, encod
 __all__ = ["AttachmentMap", "ends_ms", "starts_ms"]
 
 _TICK_SHIFT = 16
+_SELECTOR_BYTES_MAX: Final = 2_048
+"""Longer selectors are not kept: records are many and stay long after whoever asked for something has left."""
+_BYTES_MAX: Final = 64 * 1024 * 1024
+_RECORD_BYTES: Final = 200
+_TICK_BYTES: Final = 100
+"""About what a record takes in memory, and each position in it with the name of its pubend."""
 
 
 class AttachmentMap:
     """The subscribers of one broker, past and present."""
 
-    def __init__(self, attachments_max: int = 200_000) -> None:
+    def __init__(self, attachments_max: int = 200_000, bytes_max: int = _BYTES_MAX) -> None:
         assert attachments_max > 0
-        self._attachments_max = attachments_max
+        assert bytes_max > 0
+        self._attachments_max, self._bytes_max = attachments_max, bytes_max
+        self._bytes = 0
         self._records: dict[int, AttachmentRecord] = {}
         self._next = 1
         self.known_since_ms = 0
@@ -36,7 +45,9 @@ class AttachmentMap:
 
     def load(self, record: AttachmentRecord) -> None:
         """A record of an earlier life."""
-        self._records[record.number] = record
+        if len(record.selector.encode()) > _SELECTOR_BYTES_MAX:
+            record = msgspec.structs.replace(record, selector="")
+        self._put(record)
         self._next = max(self._next, record.number + 1)
 
     def load_since(self, record: SinceRecord) -> None:
@@ -46,15 +57,19 @@ class AttachmentMap:
     def end_earlier_life(self, *, now_ms: int) -> list[Keep]:
         """The broker has started again: who was still attached is not any more, and may have received up to now."""
         open_numbers = [number for number, record in self._records.items() if record.detached_ms is None]
-        return [keep for number in open_numbers for keep in self.detach(number, {}, now_ms=now_ms)]
+        keeps = [keep for number in open_numbers for keep in self.detach(number, {}, now_ms=now_ms)]
+        return [*keeps, *self._bound()]
 
     def attach(
         self, subscriber: str, starts: Mapping[str, int], *, now_ms: int, selector: str = "", durable: bool = False
     ) -> tuple[int, list[Keep]]:
         """A subscriber comes, to receive each pubend from a tick on; answers with its number and what to store.
 
-        For a pubend that is not named the time of attaching counts.
+        For a pubend that is not named the time of attaching counts. A selector that is too long is left out, not cut:
+        what is left of one would not say what it asked for.
         """
+        if len(selector.encode()) > _SELECTOR_BYTES_MAX:
+            selector = ""
         record = AttachmentRecord(self._next, subscriber, now_ms, None, dict(starts), {}, selector, durable)
         self._next += 1
         keep = self._keep(record)
@@ -98,25 +113,40 @@ class AttachmentMap:
             default=None,
         )
 
-    def _keep(self, record: AttachmentRecord) -> Keep:
+    def _put(self, record: AttachmentRecord) -> None:
+        former = self._records.get(record.number)
+        self._bytes += _size(record) - (_size(former) if former is not None else 0)
         self._records[record.number] = record
+
+    def _keep(self, record: AttachmentRecord) -> Keep:
+        self._put(record)
         return Keep(f"attachment/{record.number:012x}", encode_record(record))
 
     def _bound(self) -> list[Keep]:
         """Forget the oldest of those that are gone, when there are too many."""
         dropped: list[Keep] = []
-        if len(self._records) <= self._attachments_max:
+        if len(self._records) <= self._attachments_max and self._bytes <= self._bytes_max:
             return dropped
         # A tenth at once: looking for them takes as long for many as for one.
-        wanted = max(self._attachments_max // 10, 1)
+        left_max = min(len(self._records) - 1, self._attachments_max - self._attachments_max // 10)
+        bytes_max = self._bytes_max - self._bytes_max // 10
         for number, record in list(self._records.items()):
-            if record.detached_ms is not None and len(dropped) < wanted:
+            if len(self._records) <= left_max and self._bytes <= bytes_max:
+                break
+            if record.detached_ms is not None:
                 del self._records[number]
+                self._bytes -= _size(record)
                 self.known_since_ms = max(self.known_since_ms, ends_ms(record, None) + 1)
                 dropped.append(Keep(f"attachment/{number:012x}", None))
         if dropped:
             dropped.append(Keep("since/attachment", encode_record(SinceRecord(self.known_since_ms))))
         return dropped
+
+
+def _size(record: AttachmentRecord) -> int:
+    """About how many bytes a record has in memory."""
+    ticks = len(record.starts) + len(record.ends)
+    return _RECORD_BYTES + len(record.subscriber) + len(record.selector.encode()) + _TICK_BYTES * ticks
 
 
 def starts_ms(record: AttachmentRecord, pubends: frozenset[str] | None) -> int:

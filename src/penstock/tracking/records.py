@@ -109,7 +109,7 @@ class AttachmentRecord(msgspec.Struct, frozen=True, array_like=True):
     ends: dict[str, int]
     """By pubend the first tick that it did not receive any more; empty while it is attached."""
     selector: str = ""
-    """What it asked for; records of earlier versions do not say."""
+    """What it asked for; empty if that is too long to be kept, or in records of earlier versions."""
     is_durable: bool = False
     """Whether it is a durable subscription."""
 
