@@ -23,7 +23,7 @@ TESTS = ROOT / "tests"
 
 PROTOCOL_ROOMS = (
     *("model", "protocol", "selectors", "matching", "streams", "congestion"),
-    *("balancing", "tracking", "ajil", "token", "broker"),
+    *("balancing", "tracking", "ajil", "token", "session", "broker"),
 )
 OUTSIDE_WORLD = (
     *("asyncio", "datetime", "multiprocessing", "os", "random", "secrets"),

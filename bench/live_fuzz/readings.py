@@ -26,8 +26,8 @@ import msgspec
 from bench.live_fuzz.journal import Journal, read_journal
 from bench.live_fuzz.plan import SubscriberPlan, SubscriptionPlan
 from bench.live_fuzz.quotes import draw_quote, payload_of
-from penstock.client.positions import LostTicks
-from penstock.client.received import Received
+from penstock.session.positions import LostTicks
+from penstock.session.received import Received
 
 __all__ = ["Followed", "Reading", "SubscriberSpec", "stored_positions"]
 

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
-from penstock.client.settings import ClientSettings
 from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
@@ -32,6 +31,7 @@ from penstock.protocol.frames import (
     Unsubscribed,
     Welcome,
 )
+from penstock.session.settings import ClientSettings
 
 LIMIT_S = 60.0
 QUICK = ClientSettings(backoff_first_ms=1, backoff_max_ms=20)

@@ -11,15 +11,7 @@ from client.scripted import LIMIT_S, QUICK, ScriptedBroker, deliver, run, until
 from live.certificates import Authority
 from penstock.broker.access import Access, Rule
 from penstock.client.client import Client, connect
-from penstock.client.errors import (
-    AddressError,
-    ClientClosedError,
-    ConnectionFailedError,
-    RefusedError,
-    WouldBlockError,
-)
 from penstock.client.reading import LogReading
-from penstock.client.settings import ClientSettings
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import BrokerPlace, Overlay
 from penstock.live.tls import client_context
@@ -42,6 +34,14 @@ from penstock.protocol.frames import (
 from penstock.selectors.builder import attr
 from penstock.selectors.errors import SelectorError
 from penstock.selectors.selector import Selector
+from penstock.session.errors import (
+    AddressError,
+    ClientClosedError,
+    ConnectionFailedError,
+    RefusedError,
+    WouldBlockError,
+)
+from penstock.session.settings import ClientSettings
 
 TOKENS = {"ann": "open sesame", "bob": "swordfish"}
 

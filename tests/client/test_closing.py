@@ -11,9 +11,9 @@ import pytest
 from client.scripted import ScriptedBroker, run, until
 from penstock.client.client import Client, connect
 from penstock.client.closing import finished
-from penstock.client.errors import ClientClosedError
-from penstock.client.settings import ClientSettings
 from penstock.protocol.frames import Goodbye, Publish
+from penstock.session.errors import ClientClosedError
+from penstock.session.settings import ClientSettings
 
 STEPS_MAX = 500
 

@@ -4,11 +4,11 @@ import asyncio
 
 from client.scripted import ScriptedBroker, deliver, run, until
 from penstock.client.connection import Connection
-from penstock.client.session import Changes, Session
-from penstock.client.settings import ClientSettings
-from penstock.client.wanted import Wanted
 from penstock.live.loop import run as run_fast
 from penstock.protocol.frames import Goodbye, Heartbeat, Hello, Subscribe
+from penstock.session.inbox import Wanted
+from penstock.session.session import Changes, Session
+from penstock.session.settings import ClientSettings
 
 
 async def dialled(broker: ScriptedBroker, session: Session, seen: list[Changes]) -> Connection:

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from client.scripted import deliver
 from penstock.client.counters import ClientCounters
-from penstock.client.session import Session
-from penstock.client.settings import ClientSettings
-from penstock.client.wanted import Wanted
 from penstock.protocol.codec import encode_frame
 from penstock.protocol.frames import PROTOCOL_VERSION, Frame, PubendNames, PublishAck, Refused, Subscribed, Welcome
+from penstock.session.inbox import Wanted
+from penstock.session.session import Session
+from penstock.session.settings import ClientSettings
 
 
 def test_the_counters_are_those_of_the_session() -> None:

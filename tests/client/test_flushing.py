@@ -8,9 +8,9 @@ import pytest
 
 from client.scripted import ScriptedBroker, run, until
 from penstock.client.client import connect
-from penstock.client.errors import RefusedError
-from penstock.client.settings import ClientSettings
 from penstock.protocol.frames import Frame, Publish, PublishAck, Refused, RefusedAck
+from penstock.session.errors import RefusedError
+from penstock.session.settings import ClientSettings
 
 
 def test_a_broker_is_asked_once_on_each_connection() -> None:

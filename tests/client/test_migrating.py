@@ -7,8 +7,8 @@ import pytest
 
 from client.scripted import QUICK, ScriptedBroker, deliver, run, until
 from penstock.client.client import Client, connect
-from penstock.client.settings import ClientSettings
 from penstock.protocol.frames import Goodbye, Hello, Migrate, Moved, MoveFailed, Publish, Subscribe, Subscribed
+from penstock.session.settings import ClientSettings
 
 
 @pytest.fixture(autouse=True)

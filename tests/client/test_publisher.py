@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from client.scripted import run
-from penstock.client.errors import WouldBlockError
 from penstock.client.publisher import Publisher
 from penstock.client.reports import Reports
-from penstock.client.session import Session
-from penstock.client.settings import ClientSettings
 from penstock.model.message import Message
 from penstock.protocol.codec import encode_frame
 from penstock.protocol.frames import PROTOCOL_VERSION, PublishAck, Welcome
+from penstock.session.errors import WouldBlockError
+from penstock.session.session import Session
+from penstock.session.settings import ClientSettings
 
 
 class Bench:

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from client.scripted import LIMIT_S, run
-from penstock.client.errors import ConnectionFailedError, RefusedError
 from penstock.client.questions import Questions
 from penstock.protocol.frames import Forgotten, Refused, StatusReply
+from penstock.session.errors import ConnectionFailedError, RefusedError
 
 
 def test_each_gets_its_answer_whatever_the_order() -> None:

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client.scripted import run, until
-from penstock.client.errors import ClientClosedError, ClientError, ConnectionFailedError, RefusedError
 from penstock.client.reading import READ_BYTES, LogPart, LogReading, PubendSpan, Survey
-from penstock.client.session import Reply
 from penstock.model.errors import MisuseError
 from penstock.protocol.frames import LATEST, Frame, LogAnswer, ReadRequest, SurveyReply, SurveyRequest
+from penstock.session.errors import ClientClosedError, ClientError, ConnectionFailedError, RefusedError
+from penstock.session.session import Reply
 
 
 class Log:

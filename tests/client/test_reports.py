@@ -10,15 +10,15 @@ import pytest
 
 from client.scripted import ScriptedBroker, broker_in_a_thread, run, until
 from penstock.client.client import Client, connect
-from penstock.client.errors import ConnectionFailedError, RefusedError
-from penstock.client.publishing import PublishQueue
 from penstock.client.reports import NAMED_MAX, Reports, who_calls
-from penstock.client.settings import ClientSettings
 from penstock.client.sync import connect_sync
 from penstock.model.body import decode_attributes, encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
 from penstock.protocol.frames import Frame, Publish, PublishAck, Refused
+from penstock.session.errors import ConnectionFailedError, RefusedError
+from penstock.session.publishing import PublishQueue
+from penstock.session.settings import ClientSettings
 
 QUIET = ClientSettings(linger_ms=50, backoff_first_ms=1)
 

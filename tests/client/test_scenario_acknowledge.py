@@ -7,11 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client.scripted import deliver
-from client.test_session import NAMES, WELCOME, feed, naming, session_up
-from penstock.client.inbox import Inbox, Lag
-from penstock.client.received import Received
-from penstock.client.session import Session
-from penstock.client.wanted import Wanted
 from penstock.model.tick import tick_at
 from penstock.protocol.frames import (
     Acknowledge,
@@ -24,6 +19,10 @@ from penstock.protocol.frames import (
     Subscribed,
     Unsubscribe,
 )
+from penstock.session.inbox import Inbox, Lag, Wanted
+from penstock.session.received import Received
+from penstock.session.session import Session
+from session.test_session import NAMES, WELCOME, feed, naming, session_up
 
 PAUSE_MS = 1_000
 

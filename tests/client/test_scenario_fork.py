@@ -14,8 +14,6 @@ import pytest
 from client.scripted import LIMIT_S, ScriptedBroker, broker_in_a_thread, delivering, run, until
 from forked import Child, in_child
 from penstock.client.client import Client, connect
-from penstock.client.errors import ClientError, ForkedError
-from penstock.client.settings import ClientSettings
 from penstock.client.sync import SyncClient, connect_sync
 from penstock.client.token.group import TokenGroup
 from penstock.live.node import BrokerNode
@@ -23,6 +21,8 @@ from penstock.live.overlay import BrokerPlace, Overlay
 from penstock.model.errors import MisuseError
 from penstock.model.message_id import MessageId
 from penstock.protocol.frames import Hello, Publish
+from penstock.session.errors import ClientError, ForkedError
+from penstock.session.settings import ClientSettings
 
 CHILDREN = 3
 EACH = 100

@@ -16,13 +16,13 @@ from client.scripted import LIMIT_S, QUICK, run, until
 from live.support import FAST, FramePeer, guaranteed, place_of
 from penstock.broker.broker import Broker
 from penstock.client import Client, LogPart, Received, connect, connect_sync
-from penstock.client.errors import RefusedError
 from penstock.client.reading import LogReading
 from penstock.lab.demo_overlay import free_ports
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import BrokerPlace, Overlay
 from penstock.model.message import Message
 from penstock.protocol.frames import Frame, LogAnswer, LogRequest, LogSpan, ReadRequest, SurveyRequest
+from penstock.session.errors import RefusedError
 
 PUBEND = "pb.a"
 COUNT = 200

@@ -10,9 +10,6 @@ import pytest
 
 from client.scripted import QUICK, ScriptedBroker, deliver, run, until
 from penstock.client.client import connect
-from penstock.client.errors import ConnectionFailedError, RefusedError, WouldBlockError
-from penstock.client.positions import LostTicks
-from penstock.client.settings import ClientSettings
 from penstock.model.body import decode_attributes
 from penstock.model.errors import MisuseError
 from penstock.protocol.frames import (
@@ -28,6 +25,9 @@ from penstock.protocol.frames import (
     Subscribe,
     Subscribed,
 )
+from penstock.session.errors import ConnectionFailedError, RefusedError, WouldBlockError
+from penstock.session.positions import LostTicks
+from penstock.session.settings import ClientSettings
 
 
 class DurableBroker(ScriptedBroker):

@@ -7,8 +7,8 @@ import pytest
 
 from client.scripted import QUICK, ScriptedBroker, deliver, run, until
 from penstock.client.client import connect
-from penstock.client.errors import ClientClosedError, RefusedError
 from penstock.protocol.frames import Goodbye, Refused, Subscribe, Subscribed, Unsubscribe
+from penstock.session.errors import ClientClosedError, RefusedError
 
 
 def test_messages_are_read_in_order_one_by_one_and_in_batches() -> None:

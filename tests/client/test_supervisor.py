@@ -7,13 +7,13 @@ from functools import partial
 import pytest
 
 from client.scripted import QUICK, Peer, ScriptedBroker, deliver, run, until
-from penstock.client.address import Address
 from penstock.client.client import Client, connect
-from penstock.client.errors import ConnectionFailedError, RefusedError
-from penstock.client.session import Changes, Session
-from penstock.client.settings import ClientSettings
 from penstock.client.supervisor import Supervisor
 from penstock.protocol.frames import Frame, Goodbye, Hello, Publish
+from penstock.session.address import Address
+from penstock.session.errors import ConnectionFailedError, RefusedError
+from penstock.session.session import Changes, Session
+from penstock.session.settings import ClientSettings
 
 
 def supervisor_of(*ports: int, settings: ClientSettings = QUICK) -> Supervisor:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from client.scripted import LIMIT_S, ScriptedBroker, broker_in_a_thread, delivering
-from penstock.client.errors import ClientClosedError, ConnectionFailedError
 from penstock.client.sync import SyncClient, connect_sync
 from penstock.model.errors import MisuseError
 from penstock.model.message import Message
@@ -22,6 +21,7 @@ from penstock.protocol.frames import (
     Unsubscribe,
 )
 from penstock.selectors.errors import SelectorError
+from penstock.session.errors import ClientClosedError, ConnectionFailedError
 
 
 def test_messages_are_published_and_received_without_asyncio() -> None:

@@ -7,10 +7,10 @@ import threading
 import pytest
 
 from client.scripted import LIMIT_S, ScriptedBroker, broker_in_a_thread, deliver, delivering
-from penstock.client.positions import LostTicks
 from penstock.client.sync import connect_sync
 from penstock.model.errors import MisuseError
 from penstock.protocol.frames import Lost, Subscribe, Subscribed
+from penstock.session.positions import LostTicks
 
 
 def test_waiting_for_a_message_can_have_a_limit() -> None:

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.wanted import Wanted, checked_durable, checked_start, wanted
+from penstock.client.wanted import checked_durable, checked_start, wanted
 from penstock.model.errors import MisuseError
 from penstock.model.tick import Tick, tick_counter, tick_ms
 from penstock.protocol.frames import LATEST
+from penstock.session.inbox import Wanted
 
 
 def test_without_a_word_it_begins_with_what_comes_now() -> None:

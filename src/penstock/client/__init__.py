@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from penstock.client.address import DEFAULT_PORT, Address, parse_addresses
 from penstock.client.client import Client, connect
 from penstock.client.counters import ClientCounters
-from penstock.client.errors import (
+from penstock.client.reading import LogPart, PubendSpan, Survey
+from penstock.client.subscription import Subscription
+from penstock.client.sync import SyncClient, connect_sync
+from penstock.client.sync_subscription import SyncSubscription
+from penstock.session.address import DEFAULT_PORT, Address, parse_addresses
+from penstock.session.errors import (
     AddressError,
     ClientClosedError,
     ClientError,
@@ -15,14 +19,10 @@ from penstock.client.errors import (
     TakenOverError,
     WouldBlockError,
 )
-from penstock.client.inbox import Lag
-from penstock.client.positions import LostTicks
-from penstock.client.reading import LogPart, PubendSpan, Survey
-from penstock.client.received import Received
-from penstock.client.settings import ClientSettings
-from penstock.client.subscription import Subscription
-from penstock.client.sync import SyncClient, connect_sync
-from penstock.client.sync_subscription import SyncSubscription
+from penstock.session.inbox import Lag
+from penstock.session.positions import LostTicks
+from penstock.session.received import Received
+from penstock.session.settings import ClientSettings
 
 __all__ = [
     "DEFAULT_PORT",

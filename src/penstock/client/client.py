@@ -13,23 +13,13 @@ from types import TracebackType
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from penstock.client.address import parse_addresses
 from penstock.client.closing import Closing
 from penstock.client.counters import ClientCounters
-from penstock.client.errors import (
-    ClientClosedError,
-    ClientError,
-    ConnectionFailedError,
-    ForkedError,
-)
 from penstock.client.flushing import Flushing
-from penstock.client.inbox import Inbox, Lag
 from penstock.client.publisher import Publisher
 from penstock.client.questions import Questions, forget_durable, status_of_broker
 from penstock.client.reading import READ_BYTES, LogPart, LogReading, Survey
 from penstock.client.reports import Reports, who_calls
-from penstock.client.session import Changes, Reply, Session
-from penstock.client.settings import ClientSettings
 from penstock.client.subscription import Subscription
 from penstock.client.supervisor import Supervisor
 from penstock.client.tracing import trace
@@ -40,6 +30,16 @@ from penstock.model.message_id import MessageId
 from penstock.model.values import Attributes
 from penstock.protocol.frames import Frame
 from penstock.selectors.selector import EVERYTHING, Selector
+from penstock.session.address import parse_addresses
+from penstock.session.errors import (
+    ClientClosedError,
+    ClientError,
+    ConnectionFailedError,
+    ForkedError,
+)
+from penstock.session.inbox import Inbox, Lag
+from penstock.session.session import Changes, Reply, Session
+from penstock.session.settings import ClientSettings
 from penstock.tracking.answers import Trace
 
 __all__ = ["Client", "connect"]
@@ -97,7 +97,9 @@ class Client:
         self.name = name or _made_up()
         self._address = address
         self._settings = settings
-        self._session = Session(settings, name=self.name, token=token, overlay=overlay)
+        self._session = Session(
+            settings, name=self.name, token=token, overlay=overlay, publisher=secrets.token_bytes(16)
+        )
         self._supervisor = Supervisor(
             self._session, parse_addresses(address), settings, tls=tls, on_changes=self._on_changes
         )
@@ -320,7 +322,7 @@ class Client:
         self._supervisor.on_forked()
         if self._loop is None:
             self.name = self.name if self._is_named else _made_up()
-            self._session.become(self.name)
+            self._session.become(self.name, secrets.token_bytes(16))
         elif not isinstance(self.end, ClientClosedError):
             self.end = ForkedError(where_opened("client", self._process))
             self._session.forget_connection()

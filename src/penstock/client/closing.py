@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from penstock.client.session import Session
 from penstock.client.supervisor import Supervisor
+from penstock.session.session import Session
 
 __all__ = ["Closing", "finished"]
 

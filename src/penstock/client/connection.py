@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
-from penstock.client.changes import Changes
 from penstock.live.forking import let_go
 from penstock.protocol.codec import encode_frame
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import Frame, Goodbye
+from penstock.session.changes import Changes
 
 __all__ = ["Connection", "Endpoint"]
 

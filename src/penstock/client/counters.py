@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.client.session import Session
+from penstock.session.session import Session
 
 __all__ = ["ClientCounters"]
 

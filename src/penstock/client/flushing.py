@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from penstock.client.errors import ConnectionFailedError, RefusedError
 from penstock.client.reports import Owner, Reports
-from penstock.client.session import Session
 from penstock.client.supervisor import Supervisor
+from penstock.session.errors import ConnectionFailedError, RefusedError
+from penstock.session.session import Session
 
 __all__ = ["Flushing", "backlog", "why_held_back"]
 

@@ -16,14 +16,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from penstock.client.address import Address, parse_addresses
-from penstock.client.changes import Changes
 from penstock.client.connection import Connection, Endpoint
-from penstock.client.errors import AddressError, ClientError, ConnectionFailedError
-from penstock.client.newcomer import Newcomer
-from penstock.client.session import Session
-from penstock.client.settings import ClientSettings
 from penstock.protocol.frames import Migrate
+from penstock.session.address import Address, parse_addresses
+from penstock.session.changes import Changes
+from penstock.session.errors import AddressError, ClientError, ConnectionFailedError
+from penstock.session.newcomer import Newcomer
+from penstock.session.session import Session
+from penstock.session.settings import ClientSettings
 
 __all__ = ["Migrator"]
 

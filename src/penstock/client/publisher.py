@@ -7,13 +7,13 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from penstock.client.errors import WouldBlockError
 from penstock.client.flushing import backlog, why_held_back
 from penstock.client.reports import Owner, Reports
-from penstock.client.session import Session
 from penstock.client.supervisor import Supervisor
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
+from penstock.session.errors import WouldBlockError
+from penstock.session.session import Session
 
 __all__ = ["Publisher"]
 

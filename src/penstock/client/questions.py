@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from penstock.client.errors import ClientError, RefusedError
-from penstock.client.session import Answer, Reply
 from penstock.protocol.frames import Forget, Forgotten, Frame, Refused, StatusReply, StatusRequest
+from penstock.session.errors import ClientError, RefusedError
+from penstock.session.session import Answer, Reply
 
 __all__ = ["Questions", "forget_durable", "status_of_broker"]
 

@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from penstock.client.errors import ClientError, ConnectionFailedError, RefusedError
-from penstock.client.session import Reply
 from penstock.model.errors import MisuseError
 from penstock.model.tick import Tick, format_tick
 from penstock.protocol.frames import LATEST, Frame, LogAnswer, ReadRequest, SurveyReply, SurveyRequest
+from penstock.session.errors import ClientError, ConnectionFailedError, RefusedError
+from penstock.session.session import Reply
 
 __all__ = ["READ_BYTES", "LogPart", "LogReading", "PubendSpan", "Survey"]
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 from weakref import ref
 
-from penstock.client.errors import ConnectionFailedError, RefusedError
-from penstock.client.publishing import Failure, PublishQueue
 from penstock.model.body import decode_id
 from penstock.model.message_id import MessageId
+from penstock.session.errors import ConnectionFailedError, RefusedError
+from penstock.session.publishing import Failure, PublishQueue
 
 __all__ = ["NAMED_MAX", "Owner", "Reports", "who_calls"]
 

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Final, Protocol
 
-from penstock.client.errors import ClientClosedError, ClientError, RefusedError, TakenOverError
-from penstock.client.inbox import Inbox, Lag
-from penstock.client.positions import LostTicks
-from penstock.client.received import Received
 from penstock.model.errors import MisuseError
+from penstock.session.errors import ClientClosedError, ClientError, RefusedError, TakenOverError
+from penstock.session.inbox import Inbox, Lag
+from penstock.session.positions import LostTicks
+from penstock.session.received import Received
 
 __all__ = ["Owner", "Subscription"]
 

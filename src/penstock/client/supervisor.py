@@ -8,13 +8,13 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from penstock.client.address import Address
 from penstock.client.connection import Connection, Endpoint
-from penstock.client.errors import ClientError, ConnectionFailedError, RefusedError
 from penstock.client.migrating import Migrator
-from penstock.client.reconnect import Reconnect
-from penstock.client.session import Changes, Session
-from penstock.client.settings import ClientSettings
+from penstock.session.address import Address
+from penstock.session.errors import ClientError, ConnectionFailedError, RefusedError
+from penstock.session.reconnect import Reconnect
+from penstock.session.session import Changes, Session
+from penstock.session.settings import ClientSettings
 
 __all__ = ["Supervisor"]
 

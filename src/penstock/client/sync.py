@@ -17,9 +17,7 @@ from typing import Any, TypeVar
 
 from penstock.client.client import Client, connect
 from penstock.client.counters import ClientCounters
-from penstock.client.errors import ClientClosedError, ForkedError
 from penstock.client.reading import READ_BYTES, LogPart, Survey
-from penstock.client.settings import ClientSettings
 from penstock.client.subscription import Subscription
 from penstock.client.sync_subscription import SyncSubscription
 from penstock.client.wanted import Acknowledging, Missing, Start
@@ -28,6 +26,8 @@ from penstock.model.message import Message, Payload
 from penstock.model.message_id import MessageId
 from penstock.model.values import Attributes
 from penstock.selectors.selector import EVERYTHING, Selector
+from penstock.session.errors import ClientClosedError, ForkedError
+from penstock.session.settings import ClientSettings
 from penstock.tracking.answers import Trace
 
 __all__ = ["SyncClient", "connect_sync"]

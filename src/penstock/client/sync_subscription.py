@@ -10,12 +10,12 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Protocol, TypeVar
 
-from penstock.client.errors import ClientClosedError, ForkedError
-from penstock.client.inbox import Lag
-from penstock.client.positions import LostTicks
-from penstock.client.received import Received
 from penstock.client.subscription import Subscription
 from penstock.live.forking import tell_after_fork
+from penstock.session.errors import ClientClosedError, ForkedError
+from penstock.session.inbox import Lag
+from penstock.session.positions import LostTicks
+from penstock.session.received import Received
 
 __all__ = ["Caller", "SyncSubscription"]
 

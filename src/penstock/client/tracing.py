@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from penstock.client.session import Reply
 from penstock.model.message_id import InvalidMessageIdError, MessageId
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import Frame, TraceReply, TraceRequest
+from penstock.session.session import Reply
 from penstock.tracking.answers import Hop, Trace
 
 __all__ = ["HopNode", "hop_trees", "read_trace", "trace"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, TypeAlias, cast, get_args
 
@@ -11,8 +10,9 @@ from penstock.model.errors import MisuseError
 from penstock.model.names import is_durable_name
 from penstock.model.tick import tick_at
 from penstock.protocol.frames import LATEST, Missing
+from penstock.session.inbox import Wanted
 
-__all__ = ["Acknowledging", "Missing", "Start", "Wanted", "checked_durable", "checked_start", "wanted"]
+__all__ = ["Acknowledging", "Missing", "Start", "checked_durable", "checked_start", "wanted"]
 
 Start: TypeAlias = Literal["latest", "earliest"] | datetime | Mapping[str, int]
 """Where to begin: with what is published from now on, with all there is, at a time, or at a tick of each pubend."""
@@ -21,20 +21,6 @@ Acknowledging: TypeAlias = Literal["auto", "manual"]
 
 _TICK_MAX: Final = LATEST - 1
 _1970: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(slots=True, frozen=True)
-class Wanted:
-    """A subscription as it was asked for."""
-
-    selector: str
-    start: Mapping[str, int] = field(default_factory=dict)
-    """By pubend, the first tick wanted."""
-    otherwise: int = LATEST
-    """The first tick wanted of all other pubends."""
-    missing: Missing = "fail"
-    durable: str = ""
-    is_manual: bool = False
 
 
 def wanted(

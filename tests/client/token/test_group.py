@@ -9,10 +9,10 @@ import pytest
 
 from client.token.test_carrier import Listener
 from client.token.test_udp import free_udp_ports, until
-from penstock.client.errors import ClientClosedError
 from penstock.client.token.group import TokenGroup
 from penstock.client.token.udp import OverUdp
 from penstock.model.errors import MisuseError
+from penstock.session.errors import ClientClosedError
 from penstock.token.tokens import Fence
 
 

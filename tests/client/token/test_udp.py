@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from client.token.test_carrier import Listener
-from penstock.client.errors import ClientError
 from penstock.client.token.udp import OverUdp
 from penstock.model.errors import MisuseError
+from penstock.session.errors import ClientError
 
 
 def free_udp_ports(count: int) -> list[int]:

@@ -178,7 +178,7 @@ def test_what_a_task_failed_of_is_told_in_one_line(feed: Feed) -> None:
     feed.add(batch_of(numbers(0)))
 
     def refuse(batches: Any) -> Any:
-        from penstock.client.errors import RefusedError
+        from penstock.session.errors import RefusedError
 
         for _ in batches:
             raise RefusedError("connect", "no such token")

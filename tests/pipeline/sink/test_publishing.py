@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.client.errors import ConnectionFailedError, RefusedError
 from penstock.client.sync import SyncClient, connect_sync
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan, free_ports
 from penstock.model.message import Message
 from penstock.pipeline.sink.errors import SinkError, SinkOptionError
 from penstock.pipeline.sink.publishing import OverlayPublishing, publishing_at
 from penstock.pipeline.source.options import Connecting
+from penstock.session.errors import ConnectionFailedError, RefusedError
 from pipeline.sink.sinks import messages
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from pyspark.sql import types as sql
 
-from penstock.client.errors import ConnectionFailedError
 from penstock.client.reading import LogPart, PubendSpan, Survey
 from penstock.model.body import decode_attributes, encode_body
 from penstock.model.message import Message
@@ -19,6 +18,7 @@ from penstock.model.values import AttributeValue
 from penstock.pipeline.source.columns import Columns
 from penstock.pipeline.source.options import Connecting, SourceOptions
 from penstock.selectors.selector import EVERYTHING, Selector
+from penstock.session.errors import ConnectionFailedError
 
 T0_MS = 1_763_200_000_000
 T0 = tick_at(T0_MS)

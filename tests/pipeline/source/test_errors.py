@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.client.errors import ConnectionFailedError, RefusedError
 from penstock.model.errors import MisuseError
 from penstock.pipeline.source.errors import SourceError, SourceOptionError, one_line, readable
 from penstock.selectors import Selector, SelectorError
+from penstock.session.errors import ConnectionFailedError, RefusedError
 
 
 def test_a_selector_error_names_text_problem_and_place_on_one_line() -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.client.errors import ConnectionFailedError
 from penstock.live.errors import TlsError
 from penstock.pipeline.source.errors import SourceOptionError
 from penstock.pipeline.source.link import Link, opened
 from penstock.pipeline.source.options import Connecting
+from penstock.session.errors import ConnectionFailedError
 
 NOWHERE = Connecting("penstock://127.0.0.1:1", token="s3cret", connect_ms=100, retry_ms=0)  # noqa: S106
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.client.errors import AddressError
 from penstock.pipeline.source.errors import SourceOptionError
 from penstock.pipeline.source.options import OPTIONS, Connecting, parse_options, read_token
 from penstock.pipeline.source.positions import EARLIEST, LATEST, Position
 from penstock.selectors import EVERYTHING, Selector, SelectorError
+from penstock.session.errors import AddressError
 
 BROKER = {"broker": "penstock://127.0.0.1:7000"}
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from penstock.client.errors import ConnectionFailedError
 from penstock.client.reading import PubendSpan
 from penstock.model.tick import tick_at
 from penstock.pipeline.source.errors import SourceError, SourceOptionError
@@ -16,6 +15,7 @@ from penstock.pipeline.source.reading import batches
 from penstock.pipeline.source.splits import TickSplit
 from penstock.pipeline.source.stream import PenstockStreamReader
 from penstock.selectors import Selector
+from penstock.session.errors import ConnectionFailedError
 from pipeline.source.support import SECOND, T0, FakeLink, FakeLog, columns, source_options
 
 AT_T0 = Position("ticks", ticks=(("a", T0),))

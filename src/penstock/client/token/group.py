@@ -11,13 +11,13 @@ from random import Random, SystemRandom
 from types import TracebackType
 from typing import Any, Final, Self
 
-from penstock.client.errors import ClientClosedError
 from penstock.client.token.carrier import Alone, Carrier, checked_name
 from penstock.client.token.durations import duration_ms
 from penstock.live.clock import Clock
 from penstock.live.forking import tell_after_fork
 from penstock.live.logs import log
 from penstock.model.errors import MisuseError
+from penstock.session.errors import ClientClosedError
 from penstock.token.member import Enabled, Member, Output, Send
 from penstock.token.messages import TokenMessageError
 from penstock.token.settings import SWIFT, Plan

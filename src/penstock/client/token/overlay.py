@@ -13,11 +13,11 @@ from contextlib import suppress
 from typing import Final
 
 from penstock.client.client import Client
-from penstock.client.errors import ClientError
 from penstock.client.subscription import Subscription
 from penstock.client.token.carrier import Receiver, checked_name
 from penstock.client.token.durations import duration_ms
 from penstock.model.errors import PenstockError
+from penstock.session.errors import ClientError
 
 __all__ = ["ThroughOverlay"]
 

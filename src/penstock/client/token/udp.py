@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.client.errors import ClientError
 from penstock.client.token.carrier import Receiver, checked_name
 from penstock.model.errors import MisuseError
+from penstock.session.errors import ClientError
 
 __all__ = ["OverUdp"]
 

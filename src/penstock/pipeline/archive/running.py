@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.client.errors import ClientError
 from penstock.model.lake_tables import PUBLICATIONS
 from penstock.model.reporting import Reporter
 from penstock.pipeline.archive.checkpoint import Checkpoint
@@ -27,6 +26,7 @@ from penstock.pipeline.lake.compaction import Compactor
 from penstock.pipeline.lake.files import LocalFiles, files_at
 from penstock.pipeline.lake.store import TableStore
 from penstock.pipeline.session import SessionSettings, using_session
+from penstock.session.errors import ClientError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

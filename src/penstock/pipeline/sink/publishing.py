@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
-from penstock.client.address import parse_addresses
 from penstock.client.client import Client, connect
-from penstock.client.errors import ClientError, ConnectionFailedError, RefusedError
-from penstock.client.settings import ClientSettings
 from penstock.client.sync import SyncClient
 from penstock.model.message import Message
 from penstock.pipeline.sink.errors import SinkError, SinkOptionError
 from penstock.pipeline.source.link import tls_context
 from penstock.pipeline.source.options import Connecting, read_token
+from penstock.session.address import parse_addresses
+from penstock.session.errors import ClientError, ConnectionFailedError, RefusedError
+from penstock.session.settings import ClientSettings
 
 __all__ = ["OverlayPublishing", "publishing_at"]
 

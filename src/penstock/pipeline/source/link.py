@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from penstock.client.client import connect
-from penstock.client.errors import ClientError, ConnectionFailedError
-from penstock.client.settings import ClientSettings
 from penstock.client.sync import SyncClient
 from penstock.live.overlay import TlsFiles
 from penstock.live.tls import client_context
 from penstock.pipeline.source.options import Connecting, read_token
 from penstock.pipeline.source.probing import LogClient
+from penstock.session.errors import ClientError, ConnectionFailedError
+from penstock.session.settings import ClientSettings
 
 __all__ = ["Link", "Linked", "opened", "tls_context"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypeVar, cast, get_args
 
-from penstock.client.address import parse_addresses
 from penstock.pipeline.source.errors import SourceOptionError
 from penstock.pipeline.source.positions import EARLIEST, LATEST, Position, parse_position
 from penstock.selectors.selector import EVERYTHING, Selector
+from penstock.session.address import parse_addresses
 
 __all__ = ["OPTIONS", "Connecting", "Mismatch", "Missing", "SourceOptions", "parse_options", "read_token"]
 

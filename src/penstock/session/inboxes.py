@@ -1,0 +1,300 @@
+"""All subscriptions of a client: who gets a delivery, where they resume, and what can be acknowledged."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from penstock.protocol.frames import Acknowledge, Horizons, Subscribe, Subscribed, is_guaranteed_number
+from penstock.session.inbox import MESSAGE_BYTES, Inbox, Wanted
+from penstock.session.positions import LostTicks
+from penstock.session.received import Received
+from penstock.session.settings import ClientSettings
+
+__all__ = ["MESSAGES_MAX", "Inboxes", "Reporting", "subscribe_frame"]
+
+MESSAGES_MAX: Final = 1_000
+"""After so many messages the broker is told at once."""
+_NUMBER: Final = struct.Struct(">I")
+
+
+class Reporting:
+    """The durable subscriptions of a client that have moved since the broker was told.
+
+    A subscription that is in force is told of; one that is asked for again has to wait until the broker knows it.
+    """
+
+    def __init__(self, *, pause_ms: int) -> None:
+        self._pause_ms = pause_ms
+        self._moved: dict[int, Inbox] = {}
+        self._numbers: dict[str, int] = {}
+
+    def on_names(self, names: Iterable[tuple[int, str]]) -> None:
+        """The numbers of pubends on this connection."""
+        self._numbers.update((name, number) for number, name in names if is_guaranteed_number(number))
+
+    def on_moved(self, inbox: Inbox) -> bool:
+        """A durable subscription has moved; whether somebody has to look at the time for that."""
+        assert inbox.receipts is not None, "not durable"
+        if inbox.state not in ("asked", "ready"):
+            return False
+        is_new = inbox.number not in self._moved
+        self._moved[inbox.number] = inbox
+        return is_new or inbox.receipts.taken >= MESSAGES_MAX
+
+    def drop(self, inbox: Inbox) -> None:
+        """A subscription is over."""
+        self._moved.pop(inbox.number, None)
+
+    def on_disconnected(self) -> None:
+        """The connection is gone; what was said on it will be said again."""
+        self._moved, self._numbers = {}, {}
+
+    def next_deadline(self) -> int | None:
+        """When to tell the broker."""
+        return min((_due_ms(inbox) for inbox in self._moved.values() if inbox.state == "ready"), default=None)
+
+    def take(self, *, now_ms: int) -> list[Acknowledge]:
+        """What is to be told now."""
+        if not self._moved:
+            return []
+        due = [each for each in self._moved.values() if each.state == "ready" and _due_ms(each) <= now_ms]
+        frames: list[Acknowledge] = []
+        for inbox in due:
+            assert inbox.receipts is not None, "not durable"
+            if said := self.last(inbox):
+                frames += said
+                inbox.receipts.not_before_ms = now_ms + self._pause_ms
+        return frames
+
+    def last(self, inbox: Inbox) -> list[Acknowledge]:
+        """What is to be told of one subscription, whenever it was told last: before it is withdrawn."""
+        self.drop(inbox)
+        if inbox.receipts is None or inbox.state != "ready":
+            return []
+        risen = inbox.receipts.say(inbox.acknowledgeable(), self._numbers)
+        return [Acknowledge(risen, inbox.number)] if risen else []
+
+
+def _due_ms(inbox: Inbox) -> int:
+    assert inbox.receipts is not None, "not durable"
+    return 0 if inbox.receipts.taken >= MESSAGES_MAX else inbox.receipts.not_before_ms
+
+
+class Inboxes:
+    """The subscriptions that are not over, by number."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._last_number = 0
+        self._by_number: dict[int, Inbox] = {}
+        # Those that take messages, by the number as it stands in deliveries, so that it need not be unpacked.
+        self._by_bytes: dict[bytes, Inbox] = {}
+        self._blocking: dict[int, Inbox] = {}
+        # Pubends whose horizon has moved since the last acknowledgement, by their number on this connection.
+        self._moved: dict[int, str] = {}
+        self._acknowledged: dict[str, int] = {}
+        self.presents: Final[dict[str, int]] = {}
+        """By pubend, how far it is as far as was heard."""
+        self.reporting: Final = Reporting(pause_ms=settings.acknowledge_ms)
+        """What the broker is told of durable subscriptions."""
+        self.repeated = 0
+        """Deliveries that were dropped because they had arrived before."""
+
+    def __iter__(self) -> Iterator[Inbox]:
+        return iter(self._by_number.values())
+
+    @property
+    def are_blocking(self) -> bool:
+        """Whether one is too full to read on from the socket."""
+        return bool(self._blocking)
+
+    def add(self, wanted: Wanted) -> Inbox:
+        """A new subscription."""
+        self._last_number += 1
+        bytes_max, messages_max = self._settings.queue_bytes, self._settings.queue_messages
+        inbox = Inbox(self._last_number, wanted, bytes_max=bytes_max, messages_max=messages_max)
+        self._by_number[inbox.number] = self._by_bytes[_NUMBER.pack(inbox.number)] = inbox
+        return inbox
+
+    def get(self, number: int) -> Inbox | None:
+        """The subscription with a number, if it is not over."""
+        return self._by_number.get(number)
+
+    def close(self, inbox: Inbox) -> None:
+        """A subscription takes no more messages; the broker has still to confirm."""
+        inbox.state = "closing"
+        del self._by_bytes[_NUMBER.pack(inbox.number)]
+
+    def forget(self, inbox: Inbox) -> None:
+        """A subscription is over."""
+        inbox.state = "closed"
+        self.reporting.drop(inbox)
+        del self._by_number[inbox.number]
+        self._by_bytes.pop(_NUMBER.pack(inbox.number), None)
+        self._blocking.pop(inbox.number, None)
+
+    def subscribes(self) -> list[Subscribe]:
+        """What a broker has to be told on a new connection."""
+        return [subscribe_frame(inbox) for inbox in self]
+
+    def on_disconnected(self) -> dict[int, Inbox]:
+        """The connection is gone; answers with all subscriptions, as they have to be asked for again."""
+        inboxes = dict(self._by_number)
+        self._moved, self._acknowledged = {}, {}
+        self.reporting.on_disconnected()
+        for inbox in inboxes.values():
+            if inbox.state == "closing":
+                self.forget(inbox)
+            else:
+                self._void(inbox)
+        return inboxes
+
+    def resume(
+        self, names: Mapping[int, str], confirmed: Mapping[int, Subscribed], begun: Iterable[tuple[int, str]]
+    ) -> None:
+        """Another connection takes over, with all that was said there: names, what is in force, what has begun."""
+        self.on_names(names.items())
+        for number, pubend in begun:
+            if (inbox := self._by_number.get(number)) is not None:
+                inbox.positions.begin(pubend)
+        for number, said in confirmed.items():
+            if (inbox := self._by_number.get(number)) is not None:
+                inbox.on_subscribed(said.selector, said.pending, said.starts)
+
+    def named(self, numbers: bytes) -> list[Inbox]:
+        """The subscriptions that take messages, of those that a frame names."""
+        each = (self._by_bytes.get(numbers[start : start + 4]) for start in range(0, len(numbers), 4))
+        return [inbox for inbox in each if inbox is not None]
+
+    def on_names(self, names: Iterable[tuple[int, str]]) -> None:
+        """The numbers of pubends on this connection."""
+        self.reporting.on_names(names)
+        for inbox in self:
+            if inbox.receipts is not None:
+                self.reporting.on_moved(inbox)
+
+    def deliver(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
+        """A message for the subscriptions with these numbers; one that was withdrawn meanwhile is no fault."""
+        # What Inbox.push does, written out for one and for many: this is where a busy client spends its time.
+        pubend, tick, by_bytes = received.pubend, received.tick, self._by_bytes
+        size = len(received.body) + MESSAGE_BYTES
+        is_guaranteed = received.is_guaranteed
+        if len(numbers) == 4:
+            inbox = by_bytes.get(numbers)
+            if inbox is not None:
+                if is_guaranteed:
+                    next_ticks = inbox.next_ticks
+                    if tick < next_ticks.get(pubend, 0):
+                        self.repeated += 1
+                        return
+                    next_ticks[pubend] = tick + 1
+                else:
+                    inbox.loose_ticks[pubend] = tick + 1
+                inbox.queue.append(received)
+                inbox.size += size
+                woken[inbox.number] = inbox
+            return
+        for start in range(0, len(numbers), 4):
+            inbox = by_bytes.get(numbers[start : start + 4])
+            if inbox is not None:
+                if is_guaranteed:
+                    next_ticks = inbox.next_ticks
+                    if tick < next_ticks.get(pubend, 0):
+                        self.repeated += 1
+                        continue
+                    next_ticks[pubend] = tick + 1
+                else:
+                    inbox.loose_ticks[pubend] = tick + 1
+                inbox.queue.append(received)
+                inbox.size += size
+                woken[inbox.number] = inbox
+
+    def block_if_full(self, inboxes: Mapping[int, Inbox]) -> None:
+        """Messages came into these."""
+        for inbox in inboxes.values():
+            if inbox.update_blocking() and not inbox.is_over:
+                self._blocking[inbox.number] = inbox
+
+    def on_taken(self, inbox: Inbox) -> None:
+        """The application took messages out."""
+        if not inbox.update_blocking():
+            self._blocking.pop(inbox.number, None)
+
+    def on_horizons(self, horizons: Horizons, pubend: str) -> None:
+        """Everything below a tick has been sent to some subscriptions, or to all but some."""
+        self.presents[pubend] = max(horizons.present, self.presents.get(pubend, 0))
+        numbers = horizons.numbers
+        named = {numbers[start : start + 4] for start in range(0, len(numbers), 4)}
+        if horizons.is_only:
+            for number in named:
+                if (inbox := self._by_bytes.get(number)) is not None:
+                    # Where the pubend was out of reach before, this is the first word of where it begins.
+                    inbox.starts.setdefault(pubend, horizons.tick)
+                    inbox.positions.begin(pubend)
+                    self._on_horizon(inbox, pubend, horizons.tick)
+        else:
+            for number, inbox in self._by_bytes.items():
+                if number not in named and inbox.positions.has_begun(pubend):
+                    self._on_horizon(inbox, pubend, horizons.tick)
+        self._moved[horizons.pubend] = pubend
+
+    def on_lost(self, lost: LostTicks, numbers: Iterable[int]) -> bool:
+        """Some ticks will never come for these subscriptions; whether one misses them."""
+        missing = False
+        for number in numbers:
+            inbox = self._by_number.get(number)
+            if inbox is not None and inbox.state != "closing":
+                missing = inbox.on_lost(lost) or missing
+        return missing
+
+    def acknowledge(self) -> Acknowledge | None:
+        """What all have that are not durable, of the pubends that moved; none if that is what was said before."""
+        moved, self._moved = self._moved, {}
+        if not moved:
+            return None
+        plain = [inbox for inbox in self._by_bytes.values() if inbox.receipts is None]
+        risen: list[tuple[int, int]] = []
+        for number, pubend in moved.items():
+            position = min((inbox.positions.get(pubend) or 0 for inbox in plain), default=0)
+            if position > self._acknowledged.get(pubend, 0):
+                self._acknowledged[pubend] = position
+                risen.append((number, position))
+        return Acknowledge(tuple(risen)) if risen else None
+
+    def _on_horizon(self, inbox: Inbox, pubend: str, tick: int) -> None:
+        inbox.positions.on_horizon(pubend, tick)
+        if inbox.receipts is not None:
+            self.reporting.on_moved(inbox)
+
+    @staticmethod
+    def _void(inbox: Inbox) -> None:
+        """What was said of a subscription does not count any more."""
+        inbox.state = "asked"
+        inbox.positions.on_disconnected()
+        if inbox.receipts is not None:
+            inbox.receipts.on_disconnected()
+
+    def check_invariants(self) -> None:
+        """Fails if the parts do not agree."""
+        taking = [inbox for inbox in self if inbox.state != "closing"]
+        assert taking == [*self._by_bytes.values()]
+        assert not any(inbox.is_over for inbox in self)
+        assert {*self._blocking} == {inbox.number for inbox in self if inbox.blocking}
+        for inbox in self:
+            inbox.check_invariants()
+
+
+def subscribe_frame(inbox: Inbox) -> Subscribe:
+    """The request for a subscription, or for its continuation from where it was."""
+    wanted = inbox.wanted
+    return Subscribe(
+        inbox.number,
+        wanted.selector,
+        tuple(inbox.positions.known().items()),
+        inbox.was_ready,
+        wanted.otherwise,
+        wanted.missing,
+        wanted.durable,
+    )

@@ -1,0 +1,77 @@
+"""The old connection of a client that has moved: what is still on its way is taken, until the broker ends it."""
+
+from __future__ import annotations
+
+from penstock.protocol.codec import FrameReader
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import Deliver, Frame, Goodbye, PubendNames
+from penstock.session.changes import Changes
+from penstock.session.inboxes import Inboxes
+from penstock.session.overlap import Overlap
+from penstock.session.received import received_from
+
+__all__ = ["Leaver"]
+
+
+class Leaver:
+    """The old one of two connections of a client; to its transport, what a session is to another."""
+
+    def __init__(
+        self, reader: FrameReader, pubends: dict[int, str], outgoing: list[Frame], inboxes: Inboxes, overlap: Overlap
+    ) -> None:
+        """Go on where the session was with this connection."""
+        self._reader, self._pubends, self._outgoing = reader, pubends, outgoing
+        self._inboxes, self._overlap = inboxes, overlap
+        self.writable = True
+        self.received = 0
+
+    @property
+    def reading(self) -> bool:
+        """Whether the shell should read from the socket."""
+        return not self._inboxes.are_blocking
+
+    def on_connected(self, *, now_ms: int) -> None:
+        """It was made long ago."""
+        raise AssertionError(f"an old connection was made at {now_ms}")
+
+    def on_data(self, data: bytes, *, now_ms: int, wall_ms: int) -> Changes:
+        """Bytes from the old broker; what it says of subscriptions does not count any more."""
+        del now_ms, wall_ms
+        changes = Changes()
+        for frame in self._reader.feed(data):
+            if isinstance(frame, Deliver):
+                name = self._pubends.get(frame.pubend)
+                if name is None:
+                    raise ProtocolError(f"pubend number {frame.pubend} has no name")
+                self.received += 1
+                received = received_from(frame.pubend, name, frame.tick, frame.body)
+                self._overlap.deliver_old(frame.numbers, received, changes.inboxes)
+            elif isinstance(frame, PubendNames):
+                self._pubends.update(frame.names)
+            elif isinstance(frame, Goodbye):
+                changes.goodbye = frame
+        if changes.inboxes:
+            self._inboxes.block_if_full(changes.inboxes)
+        return changes
+
+    def on_disconnected(self) -> Changes:
+        """It has ended."""
+        return Changes()
+
+    def take_frames(self, *, now_ms: int) -> list[Frame]:
+        """The last words."""
+        del now_ms
+        frames, self._outgoing = self._outgoing, []
+        return frames
+
+    def next_deadline(self) -> int | None:
+        """Whoever made the move waits for its end."""
+        return None
+
+    def is_silent(self, *, now_ms: int) -> bool:
+        """Whether the connection must be given up: that is decided elsewhere."""
+        del now_ms
+        return False
+
+    def on_reading(self, *, now_ms: int) -> None:
+        """The shell reads from the socket again."""

@@ -1,0 +1,286 @@
+"""A connection to the broker where a client is asked to go, until it takes over from the one that the client has.
+
+All subscriptions are asked for there as well, with the positions they have come to, as soon as they are in force at the
+old broker. What is said of them is kept here. The move can be made when the new broker has put all of them in force,
+and brings every stream that they have a position in. Whatever does not fit is a reason to stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from penstock.protocol.codec import FrameReader
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import (
+    PROTOCOL_VERSION,
+    Deliver,
+    Frame,
+    Goodbye,
+    Heartbeat,
+    HeldBack,
+    Hello,
+    Horizons,
+    Lost,
+    Migrate,
+    MoveFailed,
+    PubendNames,
+    Refused,
+    Subscribed,
+    Unsubscribe,
+    Unsubscribed,
+    Welcome,
+)
+from penstock.session.changes import Changes
+from penstock.session.inbox import Inbox
+from penstock.session.inboxes import Inboxes, subscribe_frame
+from penstock.session.overlap import Overlap
+from penstock.session.received import received_from
+
+__all__ = ["SILENT_HEARTBEATS", "Newcomer"]
+
+SILENT_HEARTBEATS: Final = 5
+"""A connection on which nothing was heard for so many heartbeats is given up."""
+
+_GREETING_MS: Final = 5_000
+"""In place of the broker's heartbeat, as long as that is not known."""
+
+
+class Newcomer:
+    """The new one of two connections of a client; to its transport, what a session is to another."""
+
+    def __init__(
+        self,
+        order: Migrate,
+        hello: Hello,
+        present: Welcome,
+        inboxes: Inboxes,
+        overlap: Overlap,
+    ) -> None:
+        """Go where the broker ordered, from the one that has given this welcome."""
+        self.order: Final = order
+        self._hello, self._present = hello, present
+        self._inboxes, self._overlap = inboxes, overlap
+        self.reader = FrameReader()
+        self.outgoing: list[Frame] = []
+        self.pubends: dict[int, str] = {}
+        self.welcome: Welcome | None = None
+        self.skew_ms = 0
+        """By how much the new broker's clock is ahead."""
+        self.confirmed: dict[int, Subscribed] = {}
+        """What the new broker has said of each subscription that is in force there."""
+        self.asked: dict[int, Inbox] = {}
+        """The subscriptions that were asked for there."""
+        self.begun: dict[tuple[int, str], None] = {}
+        """Subscriptions and pubends that the new broker has named."""
+        self.held_back = HeldBack("")
+        self.problem = ""
+        """Why the move cannot be made, if so."""
+        self.on_news: Callable[[], None] = lambda: None
+        """Called when the move may have become possible, or impossible."""
+        self.sent_ms = self.heard_ms = 0
+        self.writable = True
+        self.received = 0
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the new broker has welcomed this client, and nothing is wrong."""
+        return self.welcome is not None and not self.problem
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the new broker can take over."""
+        return self.is_up and all(self._is_served(inbox) for inbox in self._inboxes if inbox.state != "closing")
+
+    @property
+    def can_rescue(self) -> bool:
+        """Whether the new broker can take over when the old one is lost, ready or not.
+
+        A position that a subscription got from the old broker after it was asked for here is unknown here: its stream
+        would begin later, and what lies between would be missing.
+        """
+        return self.is_up and all(map(self._overlap.covers, self.asked.values()))
+
+    @property
+    def reading(self) -> bool:
+        """Whether the shell should read from the socket."""
+        return not self._inboxes.are_blocking
+
+    # What happens at the old broker.
+
+    def open(self, inbox: Inbox) -> None:
+        """A subscription is in force at the old broker: now it has positions to go on from."""
+        if self.is_up and inbox.number not in self.asked and inbox.state == "ready":
+            self.asked[inbox.number] = inbox
+            self._overlap.opens(inbox)
+            self.outgoing.append(subscribe_frame(inbox))
+
+    def withdraw(self, inbox: Inbox) -> None:
+        """A subscription is not wanted any more."""
+        self._overlap.drop(inbox)
+        if self.asked.pop(inbox.number, None) is not None:
+            self.confirmed.pop(inbox.number, None)
+            self.outgoing.append(Unsubscribe(inbox.number))
+        self.on_news()
+
+    def claims(self, inbox: Inbox) -> bool:
+        """Whether the old broker may say that the subscription was taken over, because it was asked for here."""
+        return bool(inbox.wanted.durable) and inbox.number in self.asked
+
+    def fail(self, problem: str) -> None:
+        """The move cannot be made; the first reason counts."""
+        self.problem = self.problem or problem
+        self.on_news()
+
+    # What the connection brings.
+
+    def on_connected(self, *, now_ms: int) -> None:
+        """There is a connection."""
+        self.outgoing = [self._hello]
+        self.sent_ms = self.heard_ms = now_ms
+
+    def on_data(self, data: bytes, *, now_ms: int, wall_ms: int) -> Changes:
+        """Bytes from the new broker; raises ``ProtocolError`` if they are not what a broker may say."""
+        self.heard_ms = now_ms
+        changes = Changes()
+        for frame in self.reader.feed(data):
+            if isinstance(frame, Goodbye):
+                changes.goodbye = frame
+                self.fail(frame.reason)
+            elif self.welcome is None:
+                self._on_greeting(frame, changes, wall_ms)
+            elif self.problem:
+                # Nothing of it counts any more, messages least of all: they may lie behind ticks that are lost here,
+                # and that the old broker still has.
+                continue
+            elif isinstance(frame, Deliver):
+                self.received += 1
+                received = received_from(frame.pubend, self._pubend(frame.pubend), frame.tick, frame.body)
+                self._overlap.deliver_new(frame.numbers, received, changes.inboxes)
+            else:
+                self._on_frame(frame, changes)
+        if changes.inboxes:
+            self._inboxes.block_if_full(changes.inboxes)
+        if self._overlap.is_full:
+            self.fail("too much is on its way that the old broker has not sent yet")
+        return changes
+
+    def on_disconnected(self) -> Changes:
+        """The connection is gone."""
+        self.fail("the connection was lost")
+        return Changes()
+
+    # What is to be sent, and when.
+
+    def take_frames(self, *, now_ms: int) -> list[Frame]:
+        """The frames to send now."""
+        if not self.writable:
+            return []
+        frames, self.outgoing = self.outgoing, []
+        if not frames and now_ms >= self.sent_ms + self._heartbeat_ms():
+            frames.append(Heartbeat(now_ms))
+        if frames:
+            self.sent_ms = now_ms
+        return frames
+
+    def next_deadline(self) -> int | None:
+        """When to take frames, or to look whether the broker is still there."""
+        return min(self.sent_ms + self._heartbeat_ms(), self._silent_at_ms())
+
+    def is_silent(self, *, now_ms: int) -> bool:
+        """Whether nothing was heard for so long that the connection must be given up."""
+        return self.reading and now_ms >= self._silent_at_ms()
+
+    def on_reading(self, *, now_ms: int) -> None:
+        """The shell reads from the socket again; the silence until now does not count."""
+        self.heard_ms = now_ms
+
+    # Inside.
+
+    def _heartbeat_ms(self) -> int:
+        return self.welcome.heartbeat_ms if self.welcome is not None else _GREETING_MS
+
+    def _silent_at_ms(self) -> int:
+        return self.heard_ms + SILENT_HEARTBEATS * self._heartbeat_ms()
+
+    def _is_served(self, inbox: Inbox) -> bool:
+        confirmed = self.confirmed.get(inbox.number)
+        if confirmed is None or not self._overlap.covers(inbox):
+            return False
+        # Where there is a position, the stream goes on from there, also if its pubend cannot be reached now.
+        return {*confirmed.pending} <= {*inbox.pending, *inbox.positions.known()}
+
+    def _on_greeting(self, frame: Frame, changes: Changes, wall_ms: int) -> None:
+        if not isinstance(frame, Welcome) or frame.version != PROTOCOL_VERSION or frame.heartbeat_ms <= 0:
+            raise ProtocolError(f"the broker begins with {type(frame).__name__}, not with a welcome")
+        self.welcome = changes.welcome = frame
+        self.skew_ms = frame.now_ms - wall_ms
+        if (frame.broker, frame.overlay) != (self.order.broker, self._present.overlay):
+            self.fail(f"broker {frame.broker} of overlay {frame.overlay} answers there")
+        elif self._present.pubends and not frame.pubends:
+            # It has not published so far, but might want to.
+            self.fail(f"{frame.broker} takes no publications, as {self._present.broker} does")
+        for inbox in self._inboxes:
+            self.open(inbox)
+        self.on_news()
+
+    def _on_frame(self, frame: Frame, changes: Changes) -> None:
+        match frame:
+            case PubendNames(names):
+                self.pubends.update(names)
+            case Horizons():
+                self._on_horizons(frame, self._pubend(frame.pubend), changes)
+            case Subscribed(number) if number in self.asked:
+                self._on_subscribed(frame)
+            case Refused(request, number, reason) if request == "subscribe" and number in self.asked:
+                self._on_refused(self.asked[number], reason, changes)
+            case HeldBack():
+                self.held_back = frame
+            case Lost():
+                # The old broker may still have it, or will say the same.
+                self.fail("it cannot go on from the positions of this client")
+            case Migrate(session):
+                self.outgoing.append(MoveFailed(session, "the client is just coming"))
+            case Heartbeat() | Subscribed() | Refused() | Unsubscribed():
+                pass
+            case _:
+                raise ProtocolError(f"a broker does not send {type(frame).__name__} to a client that comes")
+
+    def _on_subscribed(self, frame: Subscribed) -> None:
+        if frame.selector != self.asked[frame.number].granted:
+            self.fail(f"subscription {frame.number} is granted only {frame.selector}")
+        self.confirmed[frame.number] = frame
+        self.on_news()
+
+    def _on_refused(self, inbox: Inbox, reason: str, changes: Changes) -> None:
+        if not inbox.speaks_of_another(reason):
+            self.fail(f"it refuses a subscription: {reason}")
+            return
+        # By somebody who came later than this client came here.
+        del self.asked[inbox.number]
+        self._overlap.drop(inbox)
+        self._inboxes.forget(inbox)
+        inbox.refuse(reason)
+        changes.inboxes[inbox.number] = inbox
+        self.on_news()
+
+    def _on_horizons(self, frame: Horizons, pubend: str, changes: Changes) -> None:
+        numbers = frame.numbers
+        named = {int.from_bytes(numbers[start : start + 4]) for start in range(0, len(numbers), 4)}
+        for number, inbox in self.asked.items():
+            if frame.is_only and number in named:
+                if not self._overlap.begins(inbox, pubend, frame.tick):
+                    self.fail(f"the stream of {pubend} begins there ahead of where it is here")
+                    return
+                self.begun[number, pubend] = None
+            elif frame.is_only or number in named or (number, pubend) not in self.begun:
+                continue
+            inbox.positions.on_horizon(pubend, frame.tick)
+            changes.inboxes[number] = inbox
+        self.on_news()
+
+    def _pubend(self, number: int) -> str:
+        name = self.pubends.get(number)
+        if name is None:
+            raise ProtocolError(f"pubend number {number} has no name")
+        return name

@@ -1,0 +1,125 @@
+"""Messages that come over two connections while a client moves: each once, and in order.
+
+Where a pubend has positions, both connections bring its whole stream from some tick on, so whatever is not below the
+position is the next message, whoever brings it. That is so only if the new connection does not begin ahead of the
+position. Pubends that guarantee nothing have no positions: what the new connection brings of them waits until the old
+one has brought the last it had. Then only what is behind that is new. The rest has come, perhaps long before the move
+began if the way to the new broker is slower; or the old connection did not have it, and it would come out of order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from penstock.session.inbox import MESSAGE_BYTES, Inbox
+from penstock.session.inboxes import Inboxes
+from penstock.session.received import Received
+
+__all__ = ["Overlap"]
+
+_HELD_BYTES_MAX: Final = 16 * 1024 * 1024
+"""How much may wait for the end of the old connection."""
+
+
+class Overlap:
+    """The time in which a client has two connections."""
+
+    def __init__(self, inboxes: Inboxes) -> None:
+        self._inboxes = inboxes
+        self._streams: dict[tuple[int, str], None] = {}
+        """Subscriptions and pubends whose streams the new connection brings from where they are."""
+        self._held: deque[tuple[int, Received]] = deque()
+        self._held_bytes = 0
+        self._is_released = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether too much waits for the end of the old connection: then it has to end now."""
+        return self._held_bytes >= _HELD_BYTES_MAX
+
+    def opens(self, inbox: Inbox) -> None:
+        """A subscription is asked for on the new connection, with all the positions that it has."""
+        for pubend in inbox.positions.known():
+            self._streams[inbox.number, pubend] = None
+
+    def begins(self, inbox: Inbox, pubend: str, tick: int, *, is_final: bool = False) -> bool:
+        """The stream of a pubend begins on the new connection; False if something would be missing before it.
+
+        When the move is final, nobody else could bring that: it begins all the same.
+        """
+        if (inbox.number, pubend) not in self._streams:
+            # Of a pubend that no broker has named so far, nothing was promised before this tick.
+            if inbox.next_ticks.get(pubend, tick) < tick and not is_final:
+                return False
+            self._streams[inbox.number, pubend] = None
+            inbox.starts.setdefault(pubend, tick)
+            inbox.positions.on_start(pubend, tick)
+            self.flush(pubend)
+        return True
+
+    def covers(self, inbox: Inbox) -> bool:
+        """Whether the new connection brings every stream that the subscription has a position in."""
+        return all((inbox.number, pubend) in self._streams for pubend in inbox.positions.known())
+
+    def drop(self, inbox: Inbox) -> None:
+        """A subscription is over."""
+        self._streams = {key: None for key in self._streams if key[0] != inbox.number}
+
+    def deliver_old(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
+        """A message over the old connection."""
+        if not received.is_guaranteed:
+            # It may be the new one of a move before, and slower than the one that was old then.
+            numbers = b"".join(each.number.to_bytes(4) for each in self._named(numbers) if _is_news(each, received))
+        self._inboxes.deliver(numbers, received, woken)
+
+    def deliver_new(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
+        """A message over the new connection."""
+        for inbox in self._named(numbers):
+            if received.is_guaranteed and (inbox.number, received.pubend) in self._streams:
+                self._inboxes.deliver(inbox.number.to_bytes(4), received, woken)
+            elif self._is_released:
+                if received.is_guaranteed or _is_news(inbox, received):
+                    self._inboxes.deliver(inbox.number.to_bytes(4), received, woken)
+            else:
+                self._held.append((inbox.number, received))
+                self._held_bytes += len(received.body) + MESSAGE_BYTES
+
+    def flush(self, pubend: str) -> dict[int, Inbox]:
+        """A pubend has positions after all: what waited of it is its next messages."""
+        waiting: list[tuple[int, Received]] = []
+        others: deque[tuple[int, Received]] = deque()
+        for number, received in self._held:
+            is_next = received.is_guaranteed and received.pubend == pubend
+            (waiting if is_next else others).append((number, received))
+        if not waiting:
+            return {}
+        self._held = others
+        return self._deliver(waiting)
+
+    def release(self) -> dict[int, Inbox]:
+        """The old connection has brought its last: what did not come there is next; who got something."""
+        held, self._held = self._held, deque()
+        self._is_released = True
+        return self._deliver(held)
+
+    def _deliver(self, messages: Iterable[tuple[int, Received]]) -> dict[int, Inbox]:
+        self._held_bytes = sum(len(received.body) + MESSAGE_BYTES for _, received in self._held)
+        woken: dict[int, Inbox] = {}
+        for number, received in messages:
+            inbox = self._inboxes.get(number)
+            if inbox is not None and (received.is_guaranteed or _is_news(inbox, received)):
+                self._inboxes.deliver(number.to_bytes(4), received, woken)
+        return woken
+
+    def _named(self, numbers: bytes) -> Iterator[Inbox]:
+        for start in range(0, len(numbers), 4):
+            inbox = self._inboxes.get(int.from_bytes(numbers[start : start + 4]))
+            if inbox is not None:
+                yield inbox
+
+
+def _is_news(inbox: Inbox, received: Received) -> bool:
+    """Whether a message of a pubend without positions is behind all that came of it."""
+    return received.tick >= inbox.loose_ticks.get(received.pubend, 0)

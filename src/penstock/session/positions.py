@@ -1,0 +1,106 @@
+"""How far a subscription has come in the stream of each pubend: where it goes on after it lost its connection.
+
+Positions are kept by the names of pubends: the numbers that stand for them are those of one connection. Only pubends
+of which a broker has told a start or a horizon have one: the others guarantee nothing, and may count from anywhere
+after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.session.received import Received
+
+__all__ = ["LostTicks", "Positions", "first_unread"]
+
+
+@dataclass(slots=True, frozen=True)
+class LostTicks:
+    """A part of a pubend's stream of which nobody will ever know what it was."""
+
+    pubend: str
+    first: int
+    last: int
+
+
+class Positions:
+    """By pubend, the first tick that has not arrived yet.
+
+    >>> positions = Positions({"quotes": 5})
+    >>> positions.on_start("trades", 8)
+    >>> positions.on_horizon("quotes", 7)
+    >>> positions.known()
+    {'quotes': 7, 'trades': 8}
+    """
+
+    __slots__ = ("_begun", "_guaranteed", "next_ticks")
+
+    def __init__(self, start: Mapping[str, int] | None = None) -> None:
+        self.next_ticks: Final = dict(start or {})
+        """The first tick that may still come: behind the last one delivered or told of, or the start; also where no
+        broker has told of a start yet."""
+        self._guaranteed: dict[str, None] = dict.fromkeys(self.next_ticks)
+        self._begun: dict[str, None] = {}
+        """The pubends on which the broker of this connection has named the subscription."""
+
+    def on_start(self, pubend: str, tick: int) -> None:
+        """From this tick on nothing will be missing."""
+        self._guaranteed[pubend] = None
+        self.next_ticks.setdefault(pubend, tick)
+
+    def begin(self, pubend: str) -> None:
+        """The broker names the subscription: from now on what it says of all subscriptions is meant for this one, too.
+
+        Before that it may have been written when the broker did not know of it, and overtaken by the confirmation.
+        """
+        self._begun[pubend] = None
+
+    def has_begun(self, pubend: str) -> bool:
+        """Whether the broker has named the subscription on this connection."""
+        return pubend in self._begun
+
+    def on_horizon(self, pubend: str, tick: int) -> None:
+        """Everything below the tick has been sent, and has therefore arrived."""
+        self.on_start(pubend, 0)
+        self.next_ticks[pubend] = max(tick, self.next_ticks[pubend])
+
+    def on_lost(self, lost: LostTicks) -> bool:
+        """Some ticks will never come; whether they are missing here."""
+        position = self.get(lost.pubend)
+        if position is None or position > lost.last:
+            return False
+        # The notice may have overtaken messages in front of the ticks: those are still to come.
+        if lost.first <= position:
+            self.on_horizon(lost.pubend, lost.last + 1)
+        return True
+
+    def on_disconnected(self) -> None:
+        """What was said on the connection is void; positions stay."""
+        self._begun.clear()
+
+    def get(self, pubend: str) -> int | None:
+        """The position in one pubend's stream; none if it is not known to have one."""
+        return self.next_ticks[pubend] if pubend in self._guaranteed else None
+
+    def known(self) -> dict[str, int]:
+        """All positions."""
+        return {pubend: self.get(pubend) or 0 for pubend in self._guaranteed}
+
+
+def first_unread(positions: dict[str, int], waiting: Iterable[Received]) -> dict[str, int]:
+    """Positions of a reader: what has arrived but waits to be read does not count.
+
+    >>> first_unread({"quotes": 9, "trades": 4}, [Received("quotes", 6, b""), Received("quotes", 8, b"")])
+    {'quotes': 6, 'trades': 4}
+    """
+    unread = dict(positions)
+    missing = set(positions)
+    for received in waiting:
+        if received.pubend in missing and received.is_guaranteed:
+            unread[received.pubend] = received.tick
+            missing.remove(received.pubend)
+            if not missing:
+                break
+    return unread

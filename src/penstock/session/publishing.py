@@ -1,0 +1,360 @@
+"""Messages on their way out: gathered into batches, and no more unacknowledged bytes than the broker gives credit for.
+
+Every message has a sequence number that counts over the whole life of the client. With the publisher's identity it
+tells a broker what it has already, so what was on the wire when a connection was lost can be sent again: to the same
+broker, unless the pubend guarantees nothing. Otherwise it is settled as lost: it may have arrived, and nobody could
+recognise the repetition.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from penstock.model.body import encode_body
+from penstock.model.message import Message
+from penstock.model.message_id import MessageId, MessageIdSource
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import Publish, RefusedAck, Welcome
+
+__all__ = ["Failure", "Identifying", "PublishQueue", "recogniser"]
+
+
+class _Run:
+    """Consecutive messages to one pubend that fit one frame."""
+
+    __slots__ = ("bodies", "first", "pubend", "size", "was_sent")
+
+    def __init__(self, first: int, pubend: str, bodies: list[bytes], size: int) -> None:
+        self.first, self.pubend, self.bodies, self.size = first, pubend, bodies, size
+        self.was_sent = False
+        """Whether it has been on the wire: then the broker may have it, and nothing may be added."""
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.bodies) - 1
+
+    def cut(self, count: int, size: int) -> _Run:
+        """Takes the first messages off, as a run of their own."""
+        head = _Run(self.first, self.pubend, self.bodies[:count], size)
+        # Not in place: a frame may hold the same list.
+        self.bodies = self.bodies[count:]
+        self.first += count
+        self.size -= size
+        return head
+
+    def parted(self, first: int, last: int) -> tuple[_Run, _Run, _Run]:
+        """What comes before these numbers, what has them, and what comes behind; each may be empty."""
+        start = max(first - self.first, 0)
+        end = max(min(last, self.last) - self.first + 1, start)
+        cuts = (0, start), (start, end), (end, len(self.bodies))
+        before, within, behind = (self._slice(*cut) for cut in cuts)
+        return before, within, behind
+
+    def _slice(self, start: int, end: int) -> _Run:
+        bodies = self.bodies[start:end]
+        piece = _Run(self.first + start, self.pubend, bodies, sum(map(len, bodies)))
+        piece.was_sent = self.was_sent
+        return piece
+
+
+@dataclass(slots=True, frozen=True)
+class Failure:
+    """A message that was refused, or of which nobody knows whether it arrived."""
+
+    number: int
+    body: bytes
+    reason: str
+    """Why the broker refused it; empty if it may be lost."""
+
+
+def _never(_: str) -> bool:
+    return False
+
+
+class PublishQueue:
+    """The messages that wait to be sent, and the window of those that wait to be acknowledged.
+
+    >>> queue = PublishQueue(linger_ms=1, batch_bytes=1000)
+    >>> queue.on_welcome(credit_bytes=100, now_ms=0)
+    >>> queue.put(b"x" * 60, now_ms=5)
+    >>> queue.has_room(60), queue.take(now_ms=5)
+    (False, [])
+    >>> [(frame.first, len(frame.bodies)) for frame in queue.take(now_ms=6)]
+    [(1, 1)]
+    >>> queue.on_ack(1, 60)
+    >>> queue.has_room(60)
+    True
+    """
+
+    def __init__(self, *, linger_ms: int, batch_bytes: int, published: int = 0, stop_at_refusal: bool = False) -> None:
+        self._linger_ms, self._batch_bytes = linger_ms, batch_bytes
+        self._stop_at_refusal = stop_at_refusal
+        self._runs: deque[_Run] = deque()
+        # What is on the wire; between two connections, what was. The credit window bounds it.
+        self._wire: deque[_Run] = deque()
+        self._due_ms: int | None = None
+        self._asks = False
+        self._failures: list[Failure] = []
+        # The last message of which the broker has to hear that we know of its refusal; 0 for none.
+        self._confirms = 0
+        self._credit = self._credit_full = 0
+        # The last sequence number that any broker has seen of us.
+        self._sent = published
+        self._wire_bytes = 0
+        self.window_bytes = 0
+        """While the broker holds publishers back: what may be unacknowledged at a time; 0 for all the credit."""
+        self.queued_bytes = 0
+        self.published = published
+        """Sequence number of the newest message; also how many there were, unless another process began with them."""
+        self.acknowledged = 0
+        """Messages that a broker has taken over."""
+        self.lost = 0
+        """Messages that were on the wire when a connection was lost, and could not be sent again."""
+        self.refused = 0
+        """Messages that a broker refused."""
+        self.is_stopped = False
+        """Whether a refusal was the end: nothing more is sent."""
+        self.refusal = ""
+        """The reason of the last refusal."""
+
+    @property
+    def settled(self) -> int:
+        """Sequence number up to which every message was acknowledged, refused or lost."""
+        first = self._wire[0] if self._wire else self._runs[0] if self._runs else None
+        return self.published if first is None else first.first - 1
+
+    def has_room(self, size: int) -> bool:
+        """Whether a message of this size may be put in; one that is larger than the window goes alone."""
+        is_alone = not self.queued_bytes and self._window_is_empty()
+        return is_alone or size <= min(self._credit, self._window_left()) - self.queued_bytes
+
+    def put(self, body: bytes, pubend: str = "", *, now_ms: int) -> None:
+        """Queues a message."""
+        size = len(body)
+        assert self.has_room(size), f"no room for {size} bytes"
+        run = self._runs[-1] if self._runs else None
+        self.published += 1
+        if run is None or run.was_sent or run.pubend != pubend or run.size + size > self._batch_bytes:
+            run = _Run(self.published, pubend, [], 0)
+            self._runs.append(run)
+        run.bodies.append(body)
+        run.size += size
+        self.queued_bytes += size
+        if self._due_ms is None:
+            self._due_ms = now_ms + self._linger_ms
+
+    def hurry(self, *, now_ms: int) -> None:
+        """What waits is due now, and the broker is asked to acknowledge it at once."""
+        self._asks = bool(self._wire or self._runs)
+        if self._runs:
+            self._due_ms = now_ms
+
+    def next_deadline(self) -> int | None:
+        """When to take the next batch; none if nothing waits, or nothing may be sent before an acknowledgement."""
+        return (
+            self._due_ms
+            if self._runs and not self.is_stopped and self._may_send(len(self._runs[0].bodies[0]))
+            else None
+        )
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether a batch is to be sent."""
+        if self.is_stopped:
+            return False
+        return self._due_ms is not None and (now_ms >= self._due_ms or self.queued_bytes >= self._batch_bytes)
+
+    def take(self, *, now_ms: int) -> list[Publish]:
+        """The frames to send now."""
+        frames: list[Publish] = []
+        while self.is_due(now_ms) and (run := self._take_run()) is not None:
+            run.was_sent = True
+            frames.append(Publish(run.first, run.bodies, run.pubend))
+            self._wire.append(run)
+            self._wire_bytes += run.size
+            self._sent = max(self._sent, run.last)
+            self._credit -= run.size
+            self.queued_bytes -= run.size
+            if not self._runs:
+                self._due_ms = None
+        if self._asks and not self._runs and self._credit_full:
+            # A frame without messages: acknowledge what you have.
+            frames.append(Publish(self._sent + 1, []))
+            self._asks = False
+        return frames
+
+    def on_welcome(self, *, credit_bytes: int, now_ms: int, recognises: Callable[[str], bool] = _never) -> None:
+        """A new connection, with this window; of a pubend that recognises what it has, all is sent again first."""
+        assert not self._credit_full, "the last connection has not been given up"
+        self._credit = self._credit_full = credit_bytes
+        outstanding = [*self._wire, *self._runs]
+        kept = [run for run in outstanding if not run.was_sent or recognises(run.pubend)]
+        for run in outstanding:
+            if run.was_sent and not recognises(run.pubend):
+                self.lost += len(run.bodies)
+                self._fail(run, "")
+        self._wire.clear()
+        self._wire_bytes = self.window_bytes = 0
+        self._runs = deque(kept)
+        self.queued_bytes = sum(run.size for run in kept)
+        if not kept:
+            self._due_ms, self._asks = None, False
+        elif kept[0].was_sent:
+            self._due_ms = now_ms
+
+    def on_ack(self, sequence: int, credit_bytes: int) -> None:
+        """The broker has taken over everything up to a sequence number, and gives credit back."""
+        if sequence > self._sent or credit_bytes < 0:
+            raise ProtocolError(f"message {sequence} is acknowledged, but only {self._sent} were sent")
+        self._wire_bytes -= self._settle(self._wire, sequence)
+        if not self._wire and self._runs and self._runs[0].was_sent:
+            # It remembers more of our last connection than we have sent again on this one.
+            self.queued_bytes -= self._settle(self._runs, sequence)
+            if not self._runs:
+                self._due_ms = None
+        self._credit += credit_bytes
+
+    def on_refused(self, first: int, reason: str, count: int = 1) -> None:
+        """The broker does not take these messages; an acknowledgement will give the credit back."""
+        last = first + count - 1
+        if not 0 < first <= last <= self._sent:
+            raise ProtocolError(f"message {last} is refused, but only {self._sent} were sent")
+        # Settled now: were they sent again on another connection, they would be refused and counted again.
+        kept: deque[_Run] = deque()
+        for run in self._wire:
+            if run.last < first or run.first > last:
+                kept.append(run)
+                continue
+            before, refused, behind = run.parted(first, last)
+            kept += [each for each in (before, behind) if each.bodies]
+            self._wire_bytes -= refused.size
+            self.refused += len(refused.bodies)
+            self._fail(refused, reason)
+        self._wire = kept
+        self.refusal = reason
+        if self._stop_at_refusal:
+            # Not confirmed either: then the broker takes nothing of what is on the wire behind it.
+            self.is_stopped = True
+        else:
+            self._confirms = max(self._confirms, last)
+
+    def take_confirmations(self) -> list[RefusedAck]:
+        """What to tell the broker of the refusals that have come in: it waits for that."""
+        confirms, self._confirms = self._confirms, 0
+        return [RefusedAck(confirms)] if confirms else []
+
+    def take_failures(self) -> list[Failure]:
+        """The messages that were refused or lost since the last call, in the order in which that became known."""
+        failures, self._failures = self._failures, []
+        return failures
+
+    def _fail(self, run: _Run, reason: str) -> None:
+        numbered = enumerate(run.bodies, start=run.first)
+        self._failures += [Failure(number, body, reason) for number, body in numbered]
+
+    def on_disconnected(self) -> None:
+        """The connection is gone; what becomes of that which was on the wire, the next one decides."""
+        self._credit = self._credit_full = 0
+        self._confirms = 0
+
+    def _take_run(self) -> _Run | None:
+        """The first messages to one pubend for which there is credit: usually the whole run."""
+        run = self._runs[0]
+        room = min(self._credit, self._window_left())
+        if run.size <= room:
+            return self._runs.popleft()
+        size, count = 0, 0
+        for body in run.bodies:
+            if size + len(body) > room:
+                break
+            size += len(body)
+            count += 1
+        if count == 0 and self._window_is_empty():
+            size, count = len(run.bodies[0]), 1
+        if count == 0:
+            return None
+        return self._runs.popleft() if count == len(run.bodies) else run.cut(count, size)
+
+    def _settle(self, runs: deque[_Run], sequence: int) -> int:
+        """Takes out what is acknowledged, which may be a part of a frame; the number of bytes."""
+        settled_bytes = 0
+        while runs and runs[0].first <= sequence:
+            count = min(len(runs[0].bodies), sequence - runs[0].first + 1)
+            if count == len(runs[0].bodies):
+                settled_bytes += runs.popleft().size
+            else:
+                size = sum(map(len, runs[0].bodies[:count]))
+                runs[0].cut(count, size)
+                settled_bytes += size
+            self.acknowledged += count
+        return settled_bytes
+
+    def _may_send(self, size: int) -> bool:
+        return size <= min(self._credit, self._window_left()) or self._window_is_empty()
+
+    def _window_left(self) -> int:
+        return self.window_bytes - self._wire_bytes if self.window_bytes else self._credit
+
+    def _window_is_empty(self) -> bool:
+        if self._wire or not self._credit_full:
+            return False
+        # A window narrower than a message lets one go at a time, as far as there is credit for it at all.
+        return self._credit >= self._credit_full or 0 < self.window_bytes <= self._credit
+
+    def check_invariants(self) -> None:
+        """Fails if the numbers do not add up."""
+        outstanding = [*self._wire, *self._runs]
+        assert self.queued_bytes == sum(run.size for run in self._runs)
+        assert self._wire_bytes == sum(run.size for run in self._wire)
+        assert all(run.size == sum(map(len, run.bodies)) and run.bodies for run in outstanding)
+        assert all(run.was_sent == (run.last <= self._sent) for run in outstanding)
+        assert all(one.last < other.first for one, other in pairwise(outstanding))
+        assert self.acknowledged + self.lost + _count(outstanding) <= self.published
+        assert (self._due_ms is None) == (not self._runs)
+        assert self.settled <= self.published
+
+
+def _count(runs: Iterable[_Run]) -> int:
+    return sum(len(run.bodies) for run in runs)
+
+
+def recogniser(before: Welcome | None, now: Welcome) -> Callable[[str], bool]:
+    """Which pubends recognise what was sent to them before this welcome, if it is sent again.
+
+    Only those that guarantee delivery now and did then: a best-effort pubend remembers nobody's numbers, and what it
+    passed on, the guaranteed pubend of the same name cannot know.
+    """
+    if before is None or (before.broker, before.overlay) != (now.broker, now.overlay):
+        return _never
+    # Where the broker chooses, it must choose as before: what one pubend has, another does not recognise.
+    guaranteed = [[each for each in welcome.pubends if each not in welcome.best_effort] for welcome in (before, now)]
+    chooses_alike = guaranteed[0] == guaranteed[1] != []
+
+    def recognises(pubend: str) -> bool:
+        if pubend:
+            return pubend not in before.best_effort and pubend not in now.best_effort
+        return chooses_alike
+
+    return recognises
+
+
+class Identifying:
+    """Numbers one client's messages over all its connections: the broker gives the publisher number and the clock."""
+
+    def __init__(self) -> None:
+        self._ids: MessageIdSource | None = None
+        self._last: MessageId | None = None
+
+    def on_welcome(self, welcome: Welcome, *, skew_ms: int) -> None:
+        """A broker has given the client a number; by so much is its clock ahead."""
+        after = self._last if self._last is not None and self._last.publisher == welcome.publisher else None
+        self._ids = MessageIdSource(welcome.publisher, welcome.broker_number, after=after)
+        self._ids.adjust(skew_ms)
+
+    def identify(self, message: Message, *, wall_ms: int) -> tuple[MessageId, bytes]:
+        """An identifier for a message that is to be published now, and the bytes of both."""
+        assert self._ids is not None, "no broker has given this client a number yet"
+        message_id = self._last = self._ids.next(wall_ms)
+        return message_id, encode_body(message_id, message)

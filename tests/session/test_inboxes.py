@@ -1,0 +1,314 @@
+from __future__ import annotations
+
+from penstock.protocol.frames import Acknowledge, Horizons, Subscribe
+from penstock.session.inbox import Inbox, Wanted
+from penstock.session.inboxes import MESSAGES_MAX, Inboxes, Reporting, subscribe_frame
+from penstock.session.positions import LostTicks
+from penstock.session.received import BestEffortReceived, Received
+from penstock.session.settings import ClientSettings
+
+
+def numbers(*inboxes: Inbox) -> bytes:
+    return b"".join(inbox.number.to_bytes(4) for inbox in inboxes)
+
+
+def ready(inboxes: Inboxes, **starts: int) -> Inbox:
+    inbox = inboxes.add(Wanted("TRUE"))
+    inbox.on_subscribed("TRUE", (), tuple(starts.items()))
+    return inbox
+
+
+def begun(inboxes: Inboxes, **starts: int) -> Inbox:
+    """A subscription that the broker has named on its pubends, so that horizons of all are meant for it, too."""
+    inbox = ready(inboxes, **starts)
+    for pubend in starts:
+        inbox.positions.begin(pubend)
+    return inbox
+
+
+def deliver(inboxes: Inboxes, tick: int, *to: Inbox, pubend: str = "p") -> list[int]:
+    woken: dict[int, Inbox] = {}
+    inboxes.deliver(numbers(*to), Received(pubend, tick, b"body"), woken)
+    inboxes.check_invariants()
+    return [*woken]
+
+
+def test_a_delivery_reaches_whom_it_names_and_wakes_them() -> None:
+    inboxes = Inboxes(ClientSettings())
+    one, two, three = (ready(inboxes, p=0) for _ in range(3))
+    assert deliver(inboxes, 1, one) == [1]
+    assert deliver(inboxes, 2, one, three) == [1, 3]
+    assert [len(each.queue) for each in (one, two, three)] == [2, 0, 1]
+
+
+def test_a_repetition_is_dropped_and_counted() -> None:
+    inboxes = Inboxes(ClientSettings())
+    one, two = ready(inboxes, p=5), ready(inboxes, p=0)
+    assert deliver(inboxes, 4, one, two) == [2]
+    assert deliver(inboxes, 4, two) == []
+    assert deliver(inboxes, 5, one, two) == [1, 2]
+    assert inboxes.repeated == 2
+
+
+def test_pubends_that_guarantee_nothing_may_count_from_anywhere_and_move_no_position() -> None:
+    inboxes = Inboxes(ClientSettings())
+    inbox = ready(inboxes, p=5)
+    for tick in (7, 3, 3):
+        for to in (numbers(inbox), numbers(inbox, inbox)):
+            woken: dict[int, Inbox] = {}
+            inboxes.deliver(to, BestEffortReceived("p", tick, b"body"), woken)
+            assert [*woken] == [1]
+    assert inboxes.repeated == 0
+    assert subscribe_frame(inbox).positions == (("p", 5),)
+
+
+def test_one_that_is_withdrawn_takes_nothing_more() -> None:
+    inboxes = Inboxes(ClientSettings())
+    one, two = begun(inboxes, p=0), begun(inboxes, p=0)
+    inboxes.close(one)
+    assert deliver(inboxes, 1, one, two) == [2]
+    inboxes.on_horizons(Horizons(0, 9), "p")
+    assert inboxes.acknowledge() == Acknowledge(((0, 9),))
+    inboxes.forget(one)
+    inboxes.check_invariants()
+    assert (inboxes.get(1), inboxes.get(2), [*inboxes]) == (None, two, [two])
+
+
+def test_horizons_move_those_they_mean() -> None:
+    inboxes = Inboxes(ClientSettings())
+    one, two, three = (begun(inboxes, p=1) for _ in range(3))
+    asked = inboxes.add(Wanted("TRUE", {"p": 1}))
+    inboxes.on_horizons(Horizons(4, 10, numbers(two)), "p")
+    assert [each.positions.get("p") for each in (one, two, three, asked)] == [10, 1, 10, 1]
+    inboxes.on_horizons(Horizons(4, 7, numbers(two, one), is_only=True), "p")
+    assert [each.positions.get("p") for each in (one, two, three, asked)] == [10, 7, 10, 1]
+
+
+def test_a_horizon_of_all_is_for_those_that_were_named_on_its_pubend() -> None:
+    inboxes = Inboxes(ClientSettings())
+    older, newer = begun(inboxes, p=1), ready(inboxes, p=4, q=1)
+    inboxes.on_horizons(Horizons(5, 7, numbers(newer), is_only=True), "q")
+    inboxes.on_horizons(Horizons(4, 90), "p")
+    assert [each.positions.known() for each in (older, newer)] == [{"p": 90}, {"p": 4, "q": 7}]
+    inboxes.on_horizons(Horizons(5, 8), "q")
+    assert [each.positions.known() for each in (older, newer)] == [{"p": 90}, {"p": 4, "q": 8}]
+    assert deliver(inboxes, 5, newer) == [2], "what it was not told of is no repetition"
+    inboxes.on_horizons(Horizons(4, 6, numbers(newer), is_only=True), "p")
+    inboxes.on_horizons(Horizons(4, 91), "p")
+    assert [each.positions.get("p") for each in (older, newer)] == [91, 91]
+
+
+def test_the_least_position_of_all_is_acknowledged_when_it_has_risen() -> None:
+    inboxes = Inboxes(ClientSettings())
+    one, two = begun(inboxes, p=1, q=1), begun(inboxes, p=1)
+    assert inboxes.acknowledge() is None
+    inboxes.on_horizons(Horizons(4, 10, numbers(two)), "p")
+    inboxes.on_horizons(Horizons(5, 20, numbers(two)), "q")
+    assert inboxes.acknowledge() == Acknowledge(((4, 1),)), "of q, one of them has no position yet"
+    assert inboxes.acknowledge() is None
+    deliver(inboxes, 30, two)
+    inboxes.on_horizons(Horizons(4, 25), "p")
+    assert inboxes.acknowledge() == Acknowledge(((4, 25),))
+    inboxes.on_horizons(Horizons(4, 25), "p")
+    assert inboxes.acknowledge() is None, "that was said"
+    inboxes.on_disconnected()
+    inboxes.on_horizons(Horizons(0, 25, numbers(one), is_only=True), "p")
+    inboxes.on_horizons(Horizons(0, 26), "p")
+    assert inboxes.acknowledge() == Acknowledge(((0, 26),)), "numbers are those of a connection"
+
+
+def test_nothing_is_acknowledged_for_nobody() -> None:
+    inboxes = Inboxes(ClientSettings())
+    inboxes.on_horizons(Horizons(0, 26), "p")
+    assert inboxes.acknowledge() is None
+
+
+def test_after_a_loss_each_resumes_from_its_own_positions() -> None:
+    inboxes = Inboxes(ClientSettings())
+    one, two, new = begun(inboxes, p=1, q=3), begun(inboxes, p=1), inboxes.add(Wanted("n = 1", {"q": 8}))
+    gone = ready(inboxes)
+    inboxes.close(gone)
+    deliver(inboxes, 6, one, two)
+    inboxes.on_horizons(Horizons(0, 9, numbers(two)), "p")
+    assert [*inboxes.on_disconnected().values()] == [one, two, new, gone]
+    assert (one.state, gone.state) == ("asked", "closed")
+    assert inboxes.subscribes() == [
+        Subscribe(1, "TRUE", (("p", 9), ("q", 3)), resumes=True),
+        Subscribe(2, "TRUE", (("p", 7),), resumes=True),
+        Subscribe(3, "n = 1", (("q", 8),), resumes=False),
+    ]
+
+
+def test_lost_ticks_are_noted_where_they_are_missing() -> None:
+    inboxes = Inboxes(ClientSettings())
+    behind, ahead, unnamed, closing = (ready(inboxes, p=start) for start in (1, 50, 1, 1))
+    inboxes.close(closing)
+    assert inboxes.on_lost(LostTicks("p", 10, 19), (1, 2, 4, 99))
+    assert ([*behind.lost], [*ahead.lost]) == ([LostTicks("p", 10, 19)], [])
+    assert (unnamed.lost_count, closing.lost_count) == (0, 0)
+    assert not inboxes.on_lost(LostTicks("q", 10, 19), (1, 2, 3))
+    assert not inboxes.on_lost(LostTicks("p", 10, 19), (2,))
+
+
+def test_lost_ticks_move_only_those_they_concern() -> None:
+    inboxes = Inboxes(ClientSettings())
+    concerned, other = ready(inboxes, p=10), ready(inboxes, p=10)
+    assert inboxes.on_lost(LostTicks("p", 10, 19), (concerned.number,))
+    assert [each.positions.get("p") for each in (concerned, other)] == [20, 10]
+    assert deliver(inboxes, 12, concerned, other) == [2]
+
+
+def test_one_that_is_full_blocks_all_until_it_is_read() -> None:
+    inboxes = Inboxes(ClientSettings(queue_messages=2))
+    inbox = ready(inboxes, p=0)
+    for tick in (1, 2):
+        deliver(inboxes, tick, inbox)
+    inboxes.block_if_full({1: inbox})
+    assert inboxes.are_blocking
+    inbox.pop()
+    inboxes.on_taken(inbox)
+    assert not inboxes.are_blocking
+
+
+def test_durable_subscriptions_are_no_part_of_the_least_position() -> None:
+    inboxes = Inboxes(ClientSettings())
+    durable = inboxes.add(Wanted("TRUE", durable="app"))
+    durable.on_subscribed("TRUE", (), (("p", 1),))
+    inboxes.on_names([(4, "p")])
+    inboxes.on_horizons(Horizons(4, 5, numbers(durable), is_only=True), "p")
+    assert inboxes.acknowledge() is None, "there is no other"
+    plain = begun(inboxes, p=1)
+    inboxes.on_horizons(Horizons(4, 10, numbers(durable)), "p")
+    assert inboxes.acknowledge() == Acknowledge(((4, 10),))
+    assert inboxes.reporting.take(now_ms=0) == [Acknowledge(((4, 5),), durable.number)]
+    assert plain.receipts is None
+
+
+def test_what_is_wanted_is_asked_for_again_on_every_connection() -> None:
+    inboxes = Inboxes(ClientSettings())
+    inbox = inboxes.add(Wanted("TRUE", {}, 0, "earliest", "app"))
+    assert inboxes.subscribes() == [Subscribe(1, "TRUE", otherwise=0, missing="earliest", durable="app")]
+    inbox.on_subscribed("TRUE", (), (("p", 7),))
+    inboxes.on_disconnected()
+    again = Subscribe(1, "TRUE", (("p", 7),), resumes=True, otherwise=0, missing="earliest", durable="app")
+    assert inboxes.subscribes() == [again]
+
+
+def test_how_far_pubends_are_is_what_was_heard_last() -> None:
+    inboxes = Inboxes(ClientSettings())
+    inboxes.on_horizons(Horizons(4, 5, present=9), "p")
+    inboxes.on_horizons(Horizons(4, 6, present=8), "p")
+    inboxes.on_horizons(Horizons(5, 6), "q")
+    assert inboxes.presents == {"p": 9, "q": 6}
+
+
+def test_where_a_subscription_begins_late_is_known_before_its_first_message() -> None:
+    """A pubend that was out of reach begins later; on the next connection its start is that of a continuation."""
+    inboxes = Inboxes(ClientSettings())
+    inbox = ready(inboxes)
+    inboxes.on_horizons(Horizons(0, 5, numbers(inbox), is_only=True, present=5), "p")
+    deliver(inboxes, 7, inbox)
+    inboxes.on_disconnected()
+    inbox.on_subscribed("TRUE", (), (("p", 8),))
+    assert inbox.starts == {"p": 5}
+
+
+PAUSE_MS = 1_000
+
+
+def durable(number: int = 1, *, start: int = 1) -> Inbox:
+    inbox = Inbox(number, Wanted("TRUE", durable="app"), bytes_max=10**6, messages_max=10**6)
+    inbox.on_subscribed("TRUE", (), (("p", start),))
+    return inbox
+
+
+def reporting(*names: tuple[int, str]) -> Reporting:
+    made = Reporting(pause_ms=PAUSE_MS)
+    made.on_names(names or [(4, "p")])
+    return made
+
+
+def read(inbox: Inbox, *ticks: int) -> None:
+    """The application takes messages, and comes back."""
+    assert inbox.receipts is not None
+    for tick in ticks:
+        inbox.push(Received("p", tick, b""))
+    inbox.pop_many()
+    inbox.receipts.settle()
+
+
+def test_the_broker_is_told_at_once_and_then_after_a_pause() -> None:
+    reports, inbox = reporting(), durable()
+    assert (reports.next_deadline(), reports.take(now_ms=5)) == (None, [])
+    read(inbox, 6)
+    assert reports.on_moved(inbox)
+    assert reports.take(now_ms=5) == [Acknowledge(((4, 7),), 1)]
+    assert reports.next_deadline() is None
+    read(inbox, 8)
+    assert reports.on_moved(inbox)
+    assert not reports.on_moved(inbox), "the time is known"
+    assert reports.next_deadline() == 5 + PAUSE_MS
+    assert reports.take(now_ms=4 + PAUSE_MS) == []
+    assert reports.take(now_ms=5 + PAUSE_MS) == [Acknowledge(((4, 9),), 1)]
+
+
+def test_very_much_is_told_at_once() -> None:
+    reports, inbox = reporting(), durable()
+    read(inbox, 1)
+    reports.on_moved(inbox)
+    reports.take(now_ms=5)
+    read(inbox, *range(2, MESSAGES_MAX + 1))
+    reports.on_moved(inbox)
+    assert reports.take(now_ms=6) == []
+    read(inbox, MESSAGES_MAX + 1)
+    assert reports.on_moved(inbox)
+    assert reports.next_deadline() == 0
+    assert reports.take(now_ms=6) == [Acknowledge(((4, MESSAGES_MAX + 2),), 1)]
+
+
+def test_each_subscription_is_told_of_by_itself() -> None:
+    reports, one, two = reporting(), durable(1, start=5), durable(2, start=7)
+    for inbox in (two, one):
+        reports.on_moved(inbox)
+    assert reports.take(now_ms=0) == [Acknowledge(((4, 7),), 2), Acknowledge(((4, 5),), 1)]
+
+
+def test_one_that_the_broker_does_not_know_yet_waits() -> None:
+    reports, inbox = reporting(), durable()
+    inbox.state = "asked"
+    assert reports.on_moved(inbox)
+    assert (reports.next_deadline(), reports.take(now_ms=0), reports.last(inbox)) == (None, [], [])
+    inbox.state = "ready"
+    reports.on_moved(inbox)
+    assert reports.take(now_ms=0) == [Acknowledge(((4, 1),), 1)]
+    inbox.state = "closing"
+    assert not reports.on_moved(inbox)
+
+
+def test_a_pubend_without_a_number_waits_for_it() -> None:
+    reports, inbox = reporting((0, "other")), durable()
+    reports.on_moved(inbox)
+    assert reports.take(now_ms=0) == []
+    reports.on_names([(8, "p"), (9, "p")])
+    reports.on_moved(inbox)
+    assert reports.take(now_ms=0) == [Acknowledge(((8, 1),), 1)]
+
+
+def test_the_last_word_does_not_wait() -> None:
+    reports, inbox = reporting(), durable()
+    read(inbox, 3)
+    reports.on_moved(inbox)
+    reports.take(now_ms=0)
+    read(inbox, 4)
+    reports.on_moved(inbox)
+    assert reports.last(inbox) == [Acknowledge(((4, 5),), 1)]
+    assert (reports.last(inbox), reports.next_deadline()) == ([], None)
+
+
+def test_another_connection_has_other_numbers() -> None:
+    reports, inbox = reporting(), durable()
+    reports.on_moved(inbox)
+    reports.on_disconnected()
+    assert reports.take(now_ms=0) == []
+    reports.on_moved(inbox)
+    assert reports.take(now_ms=0) == []

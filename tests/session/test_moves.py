@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from penstock.client.wanted import wanted
+from penstock.protocol.frames import (
+    Acknowledge,
+    Horizons,
+    Moved,
+    MoveFailed,
+    Refused,
+    StatusReply,
+    StatusRequest,
+    Subscribe,
+    Subscribed,
+)
+from penstock.session.changes import Changes
+from penstock.session.inboxes import Inboxes
+from penstock.session.moves import Moves, Subscribing
+from penstock.session.settings import ClientSettings
+from session.moving import ORDER, connected, horizon, message, moving, numbers, said, told, welcome
+
+CONFIRMED = Subscribed(1, "TRUE", (), (("quotes", 10),))
+TAKEN = Refused("subscribe", 1, "durable subscription 'bill' was taken over or forgotten")
+
+
+def test_the_new_connection_takes_over_and_both_brokers_are_told() -> None:
+    session, inbox = connected()
+    newcomer = moving(session)
+    said(newcomer)
+    told(newcomer, CONFIRMED, horizon(10, 2))
+    leaver, changes = session.take_over()
+    assert leaver is not None
+    assert leaver.take_frames(now_ms=0) == [Moved(7)]
+    assert said(session) == [Moved(7)]
+    assert (session.welcome.broker if session.welcome else "", inbox.state, session.moves.count) == ("new", "ready", 1)
+    assert (changes.lost, session.is_up) == (False, True)
+    told(session, message(12, 2))
+    assert numbers(inbox) == [9, 12]
+    session.check_invariants()
+
+
+def test_streams_that_had_begun_there_go_on_moving_with_silence() -> None:
+    session, inbox = connected()
+    told(moving(session), CONFIRMED, horizon(10, 2))
+    session.take_over()
+    told(session, Horizons(2, 20, b"", present=20))
+    assert inbox.positions.known() == {"quotes": 20}
+
+
+def test_what_the_application_waits_for_is_asked_again_there() -> None:
+    session, _ = connected()
+    number = session.ask(StatusRequest)
+    answered = session.ask(StatusRequest)
+    told(session, StatusReply(answered, b"{}"))
+    told(moving(session), CONFIRMED)
+    session.take_over()
+    assert said(session)[-1] == StatusRequest(number)
+
+
+def test_if_the_old_broker_is_lost_the_new_one_takes_over_as_it_is() -> None:
+    session, inbox = connected()
+    moving(session)
+    session.on_disconnected()
+    late = session.subscribe(wanted("n > 3"))
+    leaver, _ = session.take_over()
+    assert leaver is None
+    states: list[str] = [inbox.state]
+    asked = [frame for frame in said(session) if isinstance(frame, Subscribe)]
+    assert [frame.number for frame in asked] == [1, late.number]
+    told(session, CONFIRMED)
+    assert [*states, inbox.state] == ["asked", "ready"]
+
+
+def test_a_durable_name_that_went_ahead_is_no_take_over_and_is_claimed_back_if_the_client_stays() -> None:
+    for is_told_late in (False, True):
+        session, inbox = connected(durable="bill")
+        newcomer = moving(session)
+        if not is_told_late:
+            told(session, TAKEN)
+            assert inbox.state == "ready"
+        told(newcomer, message(12, 2))
+        must_come_back = session.give_up_move()
+        session.refuse_move(ORDER, "nobody there")
+        if is_told_late:
+            assert not must_come_back
+            must_come_back = told(session, TAKEN).must_come_back
+        assert must_come_back
+        assert said(session) == [MoveFailed(7, "nobody there")]
+        session.on_disconnected()
+        session.on_connected(now_ms=200)
+        told(session, welcome("old"))
+        again = [frame for frame in said(session) if isinstance(frame, Subscribe)]
+        assert again == [Subscribe(1, "TRUE", (("quotes", 13),), resumes=True, durable="bill")]
+        told(session, Subscribed(1, "TRUE"))
+        told(session, TAKEN)
+        assert inbox.is_taken_over, "the next time it is somebody else"
+
+
+def test_what_was_read_is_acknowledged_to_the_new_broker() -> None:
+    session, inbox = connected(durable="bill")
+    newcomer = moving(session)
+    told(newcomer, CONFIRMED, horizon(10, 2))
+    session.take_over()
+    said(session)
+    inbox.pop()
+    assert inbox.receipts is not None
+    inbox.receipts.settle()
+    session.on_moved(inbox)
+    assert said(session) == [Acknowledge(((2, 10),), 1)]
+
+
+def test_a_client_that_stays_drops_what_came_only_over_the_new_connection_and_goes_on() -> None:
+    session, inbox = connected()
+    newcomer = moving(session)
+    told(newcomer, message(3, 3), message(11, 2))
+    session.give_up_move()
+    told(session, message(11), message(12), message(3, 1))
+    assert numbers(inbox) == [9, 11, 12]
+    assert numbers(inbox, "loose") == [3]
+    session.check_invariants()
+
+
+def test_a_subscription_comes_into_force_and_is_refused_later() -> None:
+    inboxes = Inboxes(ClientSettings())
+    subscribing = Subscribing(inboxes, Moves(inboxes))
+    inbox = inboxes.add(wanted("TRUE"))
+    changes = Changes()
+    subscribing.on_subscribed(Subscribed(inbox.number, "a = 1"), changes)
+    assert (inbox.state, inbox.granted, changes.inboxes) == ("ready", "a = 1", {inbox.number: inbox})
+    subscribing.on_refused(Refused("subscribe", inbox.number, "not any more"), changes)
+    assert (inbox.state, inbox.reason) == ("refused", "not any more")
+    assert inboxes.get(inbox.number) is None
+
+
+def test_answers_about_what_is_not_there_change_nothing() -> None:
+    inboxes = Inboxes(ClientSettings())
+    subscribing = Subscribing(inboxes, Moves(inboxes))
+    changes = Changes()
+    subscribing.on_subscribed(Subscribed(7, "TRUE"), changes)
+    subscribing.on_refused(Refused("subscribe", 7, "no"), changes)
+    subscribing.end(7, changes)
+    assert changes == Changes()
