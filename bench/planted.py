@@ -324,7 +324,7 @@ MUTANTS: Final = (
         "session/publishing.py",
         "return pubend not in before.best_effort and pubend not in now.best_effort",
         "return pubend not in now.best_effort",
-        tests=("tests/session/test_session.py",),
+        tests=("tests/session/test_resident.py",),
     ),
     Mutant(
         "chosen-class-forgotten",
@@ -332,7 +332,7 @@ MUTANTS: Final = (
         "session/publishing.py",
         "chooses_alike = guaranteed[0] == guaranteed[1] != []",
         "chooses_alike = guaranteed[1] != []",
-        tests=("tests/session/test_session.py",),
+        tests=("tests/session/test_resident.py",),
     ),
     Mutant(
         "best-effort-moves-positions",
@@ -609,10 +609,10 @@ MUTANTS: Final = (
     Mutant(
         "reading-not-resumed",
         "a client that stopped reading never reads again",
-        "client/supervisor.py",
-        "            self.connection.resume_reading()\n        self._migrator",
-        "            pass\n        self._migrator",
-        tests=("tests/client/test_supervisor.py",),
+        "client/shell.py",
+        "                connection.resume_reading()\n",
+        "                pass\n",
+        tests=("tests/client/test_shell.py",),
     ),
     Mutant(
         "fork-unnoticed",

@@ -382,7 +382,7 @@ def test_an_answer_that_got_lost_is_asked_for_again_under_the_same_number() -> N
             return answered(frame) if len(asked) >= 3 else []
 
         async with ScriptedBroker({ReadRequest: answer}) as broker, connect(broker.address) as client:
-            reading = LogReading(client._ask, again_s=0.001)
+            reading = LogReading(client._ask, again_ms=1)
             assert [part.last async for part in reading.read("p", 0, 9, "TRUE")] == [9]
             assert len(set(asked)) == 1
 

@@ -44,8 +44,7 @@ def own_tasks() -> list[str]:
 
 
 def is_cut(client: Client) -> bool:
-    connection = client._supervisor.connection
-    return connection is None or connection.closed.is_set()
+    return client._shell.is_idle
 
 
 @pytest.mark.parametrize("flush", [True, False])
@@ -136,7 +135,7 @@ def test_a_broker_that_takes_nothing_does_not_hold_up_who_gives_up() -> None:
         async with ScriptedBroker() as broker:
             client = await connect(broker.address, settings=settings).open()
             transport = broker.peer.transport
-            connection = client._supervisor.connection
+            connection = client._shell.connection
             assert transport is not None
             assert connection is not None
             assert connection._transport is not None

@@ -1,162 +1,96 @@
+"""A connection hands on what its transport brings, and touches nothing that it does not have."""
+
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from client.scripted import ScriptedBroker, deliver, run, until
 from penstock.client.connection import Connection
-from penstock.live.loop import run as run_fast
-from penstock.protocol.frames import Goodbye, Heartbeat, Hello, Subscribe
-from penstock.session.inbox import Wanted
-from penstock.session.session import Changes, Session
-from penstock.session.settings import ClientSettings
+from penstock.protocol.frames import Frame, Heartbeat
 
 
-async def dialled(broker: ScriptedBroker, session: Session, seen: list[Changes]) -> Connection:
-    connection = Connection(session, seen.append)
-    loop = asyncio.get_running_loop()
-    await loop.create_connection(lambda: connection, "127.0.0.1", broker.port)
-    await connection.greeted.wait()
+class Log:
+    """Writes down what connections say."""
+
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+
+    def on_made(self, connection: Connection) -> None:
+        self.heard.append(("made", connection.number))
+
+    def on_data(self, connection: Connection, frames: Iterable[Frame]) -> None:
+        self.heard += [type(frame).__name__ for frame in frames]
+
+    def on_writable(self, connection: Connection, *, is_writable: bool) -> None:
+        self.heard.append(("writable", is_writable))
+
+    def on_gone(self, connection: Connection, problem: str) -> None:
+        self.heard.append(("gone", connection.number, problem))
+
+
+async def dialled(broker: ScriptedBroker, log: Log) -> Connection:
+    connection = Connection(7, log)
+    await asyncio.get_running_loop().create_connection(lambda: connection, "127.0.0.1", broker.port)
+    await until(lambda: broker.peers)
     return connection
 
 
-def test_a_connection_says_hello_and_hands_changes_on() -> None:
+def test_what_happens_to_a_transport_is_handed_on() -> None:
     async def test() -> None:
-        session, seen = Session(ClientSettings(), name="me"), list[Changes]()
+        log = Log()
         async with ScriptedBroker() as broker:
-            connection = await dialled(broker, session, seen)
-            assert session.is_up
-            assert broker.peer.of(Hello)[0].name == "me"
-            inbox = session.subscribe(Wanted("TRUE"))
-            for _ in range(3):
-                connection.pump_soon()
-            await until(lambda: broker.peer.of(Subscribe))
+            connection = await dialled(broker, log)
+            assert connection.is_made
+            connection.write([Heartbeat(1), Heartbeat(2)])
+            await until(lambda: len(broker.peer.of(Heartbeat)) == 2)
             broker.peer.send(deliver(1))
-            await until(lambda: inbox.queue)
+            await until(lambda: "Deliver" in log.heard)
             connection.close()
-            await connection.closed.wait()
-            await until(lambda: broker.peer.of(Goodbye))
-            assert seen[-1].lost
-            assert not session.is_up
+            await until(lambda: log.heard[-1] == ("gone", 7, "the broker closed the connection"))
+            assert log.heard[0] == ("made", 7)
 
     run(test())
 
 
-def test_heartbeats_are_sent() -> None:
+def test_a_transport_that_has_enough_says_so() -> None:
     async def test() -> None:
-        session, seen = Session(ClientSettings(), name="me"), list[Changes]()
+        log = Log()
         async with ScriptedBroker() as broker:
-            broker.heartbeat_ms = 300
-            connection = await dialled(broker, session, seen)
-            await until(lambda: broker.peer.of(Heartbeat))
+            connection = await dialled(broker, log)
+            assert broker.peer.transport is not None
+            broker.peer.transport.pause_reading()
+            while ("writable", False) not in log.heard:
+                connection.write([deliver(1, payload=bytes(1_000_000))])
+            broker.peer.transport.resume_reading()
+            await until(lambda: ("writable", True) in log.heard)
             connection.abort()
-            await connection.closed.wait()
+            await until(lambda: isinstance(log.heard[-1], tuple) and log.heard[-1][0] == "gone")
 
     run(test())
 
 
-def test_a_silent_broker_is_given_up() -> None:
+def test_reading_stops_and_goes_on() -> None:
     async def test() -> None:
-        session, seen = Session(ClientSettings(), name="me"), list[Changes]()
+        log = Log()
         async with ScriptedBroker() as broker:
-            broker.heartbeat_ms = 20
-            connection = await dialled(broker, session, seen)
-            await connection.closed.wait()
-            assert connection.problem == "nothing was heard of the broker for too long"
-            await until(lambda: broker.peer.of(Goodbye))
-            assert broker.peer.of(Goodbye)[0].code == "silent"
-
-    run(test())
-
-
-def test_an_application_that_keeps_the_loop_busy_does_not_blame_the_broker() -> None:
-    async def test() -> None:
-        session, seen = Session(ClientSettings(), name="me"), list[Changes]()
-        async with ScriptedBroker() as broker:
-            connection = await dialled(broker, session, seen)
-            session.on_reading(now_ms=connection.now_ms() - 10**9)
-            connection._timer_ms = connection.now_ms() - 10**9
-            connection._on_timer()
-            assert not connection.ended.is_set()
-            session.on_reading(now_ms=connection.now_ms() - 10**9)
-            connection._timer_ms = connection.now_ms()
-            connection._on_timer()
-            assert connection.ended.is_set()
-            await connection.closed.wait()
-
-    run(test())
-
-
-def test_a_broker_that_breaks_the_protocol_is_told_so() -> None:
-    async def test() -> None:
-        session, seen = Session(ClientSettings(), name="me"), list[Changes]()
-        async with ScriptedBroker() as broker:
-            connection = await dialled(broker, session, seen)
-            broker.peer.send(Hello(1, "broker", "b", "o"))
-            await connection.closed.wait()
-            assert connection.problem == "a broker does not send Hello to a client"
-            await until(lambda: broker.peer.of(Goodbye))
-            assert broker.peer.of(Goodbye)[0].code == "protocol"
-
-    run(test())
-
-
-def test_reading_stops_while_a_queue_is_full() -> None:
-    async def test() -> None:
-        session, seen = Session(ClientSettings(queue_messages=10), name="me"), list[Changes]()
-        async with ScriptedBroker() as broker:
-            connection = await dialled(broker, session, seen)
-            inbox = session.subscribe(Wanted("TRUE"))
-            connection.pump()
-            await until(lambda: broker.peer.of(Subscribe))
-            total = 200
-            for number in range(total):
-                broker.peer.send(deliver(number, payload=bytes(100_000)))
-            await until(lambda: not session.reading)
-            # Some turns in which a socket that is read would have brought more.
-            before = len(inbox.queue)
-            for _ in range(20):
-                await asyncio.sleep(0)
-            assert len(inbox.queue) == before < total
-            ticks: list[int] = []
-            while len(ticks) < total:
-                await until(lambda: inbox.queue)
-                ticks += [each.tick for each in inbox.pop_many()]
-                if session.on_taken(inbox):
-                    connection.resume_reading()
-            assert ticks == list(range(total))
-            connection.abort()
-            await connection.closed.wait()
-
-    run(test())
-
-
-def test_a_connection_that_is_given_up_before_it_is_made_ends_at_once() -> None:
-    async def test() -> None:
-        session, seen = Session(ClientSettings(), name="me"), list[Changes]()
-        connection = Connection(session, seen.append)
-        connection.abort()
-        assert connection.closed.is_set()
-        assert connection.greeted.is_set()
-        async with ScriptedBroker() as broker:
-            loop = asyncio.get_running_loop()
-            await loop.create_connection(lambda: connection, "127.0.0.1", broker.port)
-            await until(lambda: broker.peers and broker.peer.is_gone)
-        assert seen == []
-
-    run(test())
-
-
-def test_a_connection_works_on_the_fast_loop_too() -> None:
-    async def test() -> None:
-        session, seen = Session(ClientSettings(), name="me"), list[Changes]()
-        async with ScriptedBroker() as broker:
-            connection = await dialled(broker, session, seen)
-            inbox = session.subscribe(Wanted("TRUE"))
-            connection.pump()
-            await until(lambda: broker.peer.of(Subscribe))
+            connection = await dialled(broker, log)
+            connection.pause_reading()
+            connection.pause_reading()
             broker.peer.send(deliver(1))
-            await until(lambda: inbox.queue)
-            connection.close()
-            await connection.closed.wait()
+            await asyncio.sleep(0.01)
+            assert (connection.is_paused, "Deliver" in log.heard) == (True, False)
+            connection.resume_reading()
+            await until(lambda: "Deliver" in log.heard)
+            connection.abort()
+            await until(lambda: broker.peer.is_gone)
 
-    run_fast(test())
+    run(test())
+
+
+def test_a_connection_without_a_transport_has_nothing_to_end() -> None:
+    connection = Connection(1, Log())
+    for end in (connection.close, connection.abort, connection.pause_reading, connection.let_go):
+        end()
+    connection.resume_reading()
+    assert (connection.is_made, connection.is_paused) == (False, False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,29 +14,23 @@ from client.scripted import run
 from penstock.client.publisher import Publisher
 from penstock.client.reports import Reports
 from penstock.model.message import Message
-from penstock.protocol.codec import encode_frame
 from penstock.protocol.frames import PROTOCOL_VERSION, PublishAck, Welcome
 from penstock.session.errors import WouldBlockError
-from penstock.session.session import Session
 from penstock.session.settings import ClientSettings
+from session.stage import Stage
 
 
 class Bench:
     """A publisher whose session is up, and whose connection writes nothing."""
 
     def __init__(self, credit_bytes: int) -> None:
-        self.session = Session(ClientSettings(linger_ms=0), name="me")
-        self.session.on_connected(now_ms=0)
+        stage = Stage(settings=ClientSettings(linger_ms=0))
+        stage.connect(stage.open())
+        self.feed = partial(stage.tell, stage.line)
         self.feed(Welcome(PROTOCOL_VERSION, "b1", "test", 11, 2, 50_000, 1_000, credit_bytes))
-        connection = SimpleNamespace(now_ms=lambda: 0, pump=self.pump, schedule=lambda: None)
-        supervisor: Any = SimpleNamespace(connection=connection)
-        self.publisher = Publisher(self.session, supervisor, Reports(self.session.publishing), self.until)
-
-    def feed(self, frame: Any) -> None:
-        self.session.on_data(encode_frame(frame), now_ms=0, wall_ms=0)
-
-    def pump(self) -> None:
-        self.session.take_frames(now_ms=0)
+        self.session = stage.session
+        shell: Any = SimpleNamespace(now_ms=lambda: stage.now_ms, pump=stage.pump, schedule=lambda: None)
+        self.publisher = Publisher(self.session, shell, Reports(self.session.publishing), self.until)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         while not condition():

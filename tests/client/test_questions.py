@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from client.scripted import LIMIT_S, run
+from client.scripted import run
 from penstock.client.questions import Questions
 from penstock.protocol.frames import Forgotten, Refused, StatusReply
 from penstock.session.errors import ConnectionFailedError, RefusedError
@@ -25,30 +25,14 @@ def test_each_gets_its_answer_whatever_the_order() -> None:
     run(test())
 
 
-def test_what_gets_no_answer_is_asked_again_and_the_first_answer_will_do() -> None:
-    async def test() -> None:
-        questions, asked = Questions(), 0
-
-        def again() -> None:
-            nonlocal asked
-            asked += 1
-            if asked == 3:
-                questions.on_answers([Forgotten(1, ("late",)), Forgotten(1, ("later",))])
-
-        answer = await questions.answer(1, again=again, again_s=0.001)
-        assert (answer, asked) == (Forgotten(1, ("late",)), 3)
-        assert questions._waiting == {}
-
-    run(test())
-
-
-def test_an_answer_that_comes_at_once_is_not_asked_for_again() -> None:
+def test_the_first_answer_will_do() -> None:
     async def test() -> None:
         questions = Questions()
-        asking = asyncio.create_task(questions.answer(1, again=pytest.fail, again_s=LIMIT_S))
+        asking = asyncio.create_task(questions.answer(1))
         await asyncio.sleep(0)
-        questions.on_answers([Forgotten(1)])
-        assert await asking == Forgotten(1)
+        questions.on_answers([Forgotten(1, ("late",)), Forgotten(1, ("later",))])
+        assert await asking == Forgotten(1, ("late",))
+        assert questions._waiting == {}
 
     run(test())
 
@@ -58,7 +42,7 @@ def test_who_was_cancelled_as_the_connection_was_lost_leaves_no_complaint() -> N
         complaints: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
         questions = Questions()
-        asking = asyncio.create_task(questions.answer(1, again_s=LIMIT_S))
+        asking = asyncio.create_task(questions.answer(1))
         await asyncio.sleep(0)
         questions.fail(ConnectionFailedError("gone"))
         asking.cancel()

@@ -15,8 +15,8 @@ from client.scripted import run, until
 from penstock.client.reading import READ_BYTES, LogPart, LogReading, PubendSpan, Survey
 from penstock.model.errors import MisuseError
 from penstock.protocol.frames import LATEST, Frame, LogAnswer, ReadRequest, SurveyReply, SurveyRequest
+from penstock.session.changes import Reply
 from penstock.session.errors import ClientClosedError, ClientError, ConnectionFailedError, RefusedError
-from penstock.session.session import Reply
 
 
 class Log:
@@ -30,7 +30,7 @@ class Log:
         self.is_mute = False
         self.given_up = 0
 
-    async def ask(self, question: Callable[[int], Frame], _again_s: float) -> Reply:
+    async def ask(self, question: Callable[[int], Frame], _again_ms: int) -> Reply:
         frame = question(len(self.asked) + 1)
         self.asked.append(frame)
         if self.problems:
@@ -181,7 +181,7 @@ def test_who_gives_up_says_what_did_not_answer() -> None:
 
 def test_a_broker_that_is_gone_again_and_again_is_given_up_too() -> None:
     async def test() -> None:
-        async def ask(_question: Callable[[int], Frame], _again_s: float) -> Reply:
+        async def ask(_question: Callable[[int], Frame], _again_ms: int) -> Reply:
             await asyncio.sleep(0)
             raise ConnectionFailedError("gone")
 
@@ -276,7 +276,7 @@ def test_who_is_cancelled_while_closing_is_cancelled() -> None:
     async def test() -> None:
         closing = asyncio.Event()
 
-        async def ask(question: Callable[[int], Frame], _again_s: float) -> Reply:
+        async def ask(question: Callable[[int], Frame], _again_ms: int) -> Reply:
             frame = question(1)
             assert isinstance(frame, ReadRequest)
             if frame.first == 0:

@@ -345,12 +345,8 @@ async def numbers(subscription: Subscription, count: int) -> list[object]:
 
 async def drop(client: Client) -> None:
     """What becomes of a program that is killed: no farewell."""
-    connection, task = client._supervisor.connection, client._task
-    assert connection is not None
-    assert task is not None
-    connection.abort()
-    task.cancel()
-    await asyncio.wait([task])
+    client._shell.abort()
+    await until(lambda: client._shell.is_idle)
 
 
 async def publish(publisher: Client, first: int, end: int) -> None:

@@ -93,8 +93,12 @@ def test_a_client_that_is_not_open_is_another_one_in_each_child() -> None:
     chosen = connect("penstock://127.0.0.1:1", settings=ClientSettings(publisher=b"chosen"))
 
     def identity() -> list[object]:
-        chances = anonymous._supervisor._reconnect._chance.random()
-        return [anonymous.name, chances, *(each._session._hello.publisher for each in (anonymous, named, chosen))]
+        chances = anonymous._session._connecting._reconnect._chance.random()
+        return [
+            anonymous.name,
+            chances,
+            *(each._session._resident._hello.publisher for each in (anonymous, named, chosen)),
+        ]
 
     seen = [identity(), in_child(identity), in_child(identity)]
     for which in range(4):
@@ -223,7 +227,7 @@ def test_the_end_of_the_parents_connection_is_seen_although_a_child_has_a_copy()
             client = await connect(broker.address).open()
             release, hold = os.pipe()
             child = Child(lambda: os.read(release, 1))
-            connection = client._supervisor.connection
+            connection = client._shell.connection
             assert connection is not None
             connection.abort()
             await until(lambda: broker.peers[0].is_gone)

@@ -121,7 +121,7 @@ def test_a_reading_survives_the_restart_of_a_broker_and_is_exact(tmp_path: Path,
         await publish(origin)
         async with connect(url(host), settings=QUICK) as client:
             first, last = await span(client)
-            reading = LogReading(client._ask, again_s=0.05).read(PUBEND, first, last, "TRUE", bytes_max=2_000)
+            reading = LogReading(client._ask, again_ms=50).read(PUBEND, first, last, "TRUE", bytes_max=2_000)
             parts = [await anext(reading)]
             if victim == "pb":
                 await origin.stop()

@@ -1,4 +1,4 @@
-"""What the tests of moves share: a session that is connected, subscribed, and on its way to another broker."""
+"""What the tests of moves share: a resident that is connected, subscribed, and on its way to another broker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from penstock.client.wanted import wanted
 from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
-from penstock.protocol.codec import encode_frame
 from penstock.protocol.frames import (
     PROTOCOL_VERSION,
     Deliver,
@@ -20,7 +19,7 @@ from penstock.protocol.frames import (
 from penstock.session.changes import Changes
 from penstock.session.inbox import Inbox
 from penstock.session.newcomer import Newcomer
-from penstock.session.session import Session
+from penstock.session.resident import Resident
 from penstock.session.settings import ClientSettings
 
 ORDER = Migrate(7, 1, "new", "penstock://127.0.0.1:1")
@@ -39,28 +38,28 @@ def horizon(tick: int, pubend: int = 0, number: int = 1) -> Horizons:
     return Horizons(pubend, tick, number.to_bytes(4), is_only=True, present=tick)
 
 
-def told(endpoint: Session | Newcomer, *frames: Frame) -> Changes:
-    return endpoint.on_data(b"".join(map(encode_frame, frames)), now_ms=100, wall_ms=0)
+def told(endpoint: Resident | Newcomer, *frames: Frame) -> Changes:
+    return endpoint.on_frames(frames, now_ms=100, wall_ms=0)
 
 
-def said(endpoint: Session | Newcomer) -> list[Frame]:
+def said(endpoint: Resident | Newcomer) -> list[Frame]:
     return endpoint.take_frames(now_ms=100)
 
 
-def connected(*, durable: str = "", pubends: tuple[str, ...] = ()) -> tuple[Session, Inbox]:
-    """A session with one subscription, which has had everything of ``quotes`` below tick 10."""
-    session = Session(ClientSettings(acknowledge_ms=0), name="me")
-    session.on_connected(now_ms=0)
-    inbox = session.subscribe(wanted("TRUE", durable=durable))
-    told(session, welcome("old", pubends), PubendNames(((0, "quotes"), (1, "loose"))))
-    told(session, Subscribed(1, "TRUE", (), (("quotes", 5),)), horizon(5), message(9))
-    said(session)
-    return session, inbox
+def connected(*, durable: str = "", pubends: tuple[str, ...] = ()) -> tuple[Resident, Inbox]:
+    """A resident with one subscription, which has had everything of ``quotes`` below tick 10."""
+    resident = Resident(ClientSettings(acknowledge_ms=0), name="me")
+    resident.on_connected(now_ms=0)
+    inbox = resident.subscribe(wanted("TRUE", durable=durable))
+    told(resident, welcome("old", pubends), PubendNames(((0, "quotes"), (1, "loose"))))
+    told(resident, Subscribed(1, "TRUE", (), (("quotes", 5),)), horizon(5), message(9))
+    said(resident)
+    return resident, inbox
 
 
-def moving(session: Session) -> Newcomer:
+def moving(resident: Resident) -> Newcomer:
     """The new connection, welcomed; there the numbers of pubends are others."""
-    newcomer = session.begin_move(ORDER)
+    newcomer = resident.begin_move(ORDER)
     newcomer.on_connected(now_ms=0)
     told(newcomer, welcome("new"), PubendNames(((2, "quotes"), (3, "loose"))))
     return newcomer

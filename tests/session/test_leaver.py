@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.protocol.codec import encode_frame
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import Frame, Goodbye, PubendNames, Subscribed
 from penstock.session.inbox import Inbox
@@ -11,9 +10,9 @@ from session.moving import connected, message, moving, numbers, told
 
 
 def leaving() -> tuple[Leaver, Inbox]:
-    session, inbox = connected()
-    told(moving(session), Subscribed(1, "TRUE"))
-    leaver, _ = session.take_over()
+    resident, inbox = connected()
+    told(moving(resident), Subscribed(1, "TRUE"))
+    leaver, _ = resident.take_over()
     assert leaver is not None
     return leaver, inbox
 
@@ -27,7 +26,7 @@ def test_what_is_left_is_taken_until_the_broker_says_goodbye() -> None:
         message(11),
         Goodbye("moved", "goes on"),
     )
-    changes = leaver.on_data(b"".join(map(encode_frame, frames)), now_ms=0, wall_ms=0)
+    changes = leaver.on_frames(frames, now_ms=0, wall_ms=0)
     assert (numbers(inbox, "loose"), numbers(inbox, "more"), numbers(inbox)) == ([1], [4], [9, 11])
     assert changes.goodbye == Goodbye("moved", "goes on")
     assert list(changes.inboxes) == [1]
@@ -45,4 +44,4 @@ def test_it_has_nothing_to_say_but_its_last_words_and_does_not_watch_the_time() 
     with pytest.raises(AssertionError):
         leaver.on_connected(now_ms=0)
     with pytest.raises(ProtocolError, match="number 9"):
-        leaver.on_data(encode_frame(message(1, 9)), now_ms=0, wall_ms=0)
+        leaver.on_frames([message(1, 9)], now_ms=0, wall_ms=0)

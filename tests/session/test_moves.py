@@ -23,100 +23,104 @@ TAKEN = Refused("subscribe", 1, "durable subscription 'bill' was taken over or f
 
 
 def test_the_new_connection_takes_over_and_both_brokers_are_told() -> None:
-    session, inbox = connected()
-    newcomer = moving(session)
+    resident, inbox = connected()
+    newcomer = moving(resident)
     said(newcomer)
     told(newcomer, CONFIRMED, horizon(10, 2))
-    leaver, changes = session.take_over()
+    leaver, changes = resident.take_over()
     assert leaver is not None
     assert leaver.take_frames(now_ms=0) == [Moved(7)]
-    assert said(session) == [Moved(7)]
-    assert (session.welcome.broker if session.welcome else "", inbox.state, session.moves.count) == ("new", "ready", 1)
-    assert (changes.lost, session.is_up) == (False, True)
-    told(session, message(12, 2))
+    assert said(resident) == [Moved(7)]
+    assert (resident.welcome.broker if resident.welcome else "", inbox.state, resident.moves.count) == (
+        "new",
+        "ready",
+        1,
+    )
+    assert (changes.lost, resident.is_up) == (False, True)
+    told(resident, message(12, 2))
     assert numbers(inbox) == [9, 12]
-    session.check_invariants()
+    resident.check_invariants()
 
 
 def test_streams_that_had_begun_there_go_on_moving_with_silence() -> None:
-    session, inbox = connected()
-    told(moving(session), CONFIRMED, horizon(10, 2))
-    session.take_over()
-    told(session, Horizons(2, 20, b"", present=20))
+    resident, inbox = connected()
+    told(moving(resident), CONFIRMED, horizon(10, 2))
+    resident.take_over()
+    told(resident, Horizons(2, 20, b"", present=20))
     assert inbox.positions.known() == {"quotes": 20}
 
 
 def test_what_the_application_waits_for_is_asked_again_there() -> None:
-    session, _ = connected()
-    number = session.ask(StatusRequest)
-    answered = session.ask(StatusRequest)
-    told(session, StatusReply(answered, b"{}"))
-    told(moving(session), CONFIRMED)
-    session.take_over()
-    assert said(session)[-1] == StatusRequest(number)
+    resident, _ = connected()
+    number = resident.ask(StatusRequest, now_ms=0)
+    answered = resident.ask(StatusRequest, now_ms=0)
+    told(resident, StatusReply(answered, b"{}"))
+    told(moving(resident), CONFIRMED)
+    resident.take_over()
+    assert said(resident)[-1] == StatusRequest(number)
 
 
 def test_if_the_old_broker_is_lost_the_new_one_takes_over_as_it_is() -> None:
-    session, inbox = connected()
-    moving(session)
-    session.on_disconnected()
-    late = session.subscribe(wanted("n > 3"))
-    leaver, _ = session.take_over()
+    resident, inbox = connected()
+    moving(resident)
+    resident.on_disconnected()
+    late = resident.subscribe(wanted("n > 3"))
+    leaver, _ = resident.take_over()
     assert leaver is None
     states: list[str] = [inbox.state]
-    asked = [frame for frame in said(session) if isinstance(frame, Subscribe)]
+    asked = [frame for frame in said(resident) if isinstance(frame, Subscribe)]
     assert [frame.number for frame in asked] == [1, late.number]
-    told(session, CONFIRMED)
+    told(resident, CONFIRMED)
     assert [*states, inbox.state] == ["asked", "ready"]
 
 
 def test_a_durable_name_that_went_ahead_is_no_take_over_and_is_claimed_back_if_the_client_stays() -> None:
     for is_told_late in (False, True):
-        session, inbox = connected(durable="bill")
-        newcomer = moving(session)
+        resident, inbox = connected(durable="bill")
+        newcomer = moving(resident)
         if not is_told_late:
-            told(session, TAKEN)
+            told(resident, TAKEN)
             assert inbox.state == "ready"
         told(newcomer, message(12, 2))
-        must_come_back = session.give_up_move()
-        session.refuse_move(ORDER, "nobody there")
+        must_come_back = resident.give_up_move()
+        resident.refuse_move(ORDER, "nobody there")
         if is_told_late:
             assert not must_come_back
-            must_come_back = told(session, TAKEN).must_come_back
+            must_come_back = told(resident, TAKEN).must_come_back
         assert must_come_back
-        assert said(session) == [MoveFailed(7, "nobody there")]
-        session.on_disconnected()
-        session.on_connected(now_ms=200)
-        told(session, welcome("old"))
-        again = [frame for frame in said(session) if isinstance(frame, Subscribe)]
+        assert said(resident) == [MoveFailed(7, "nobody there")]
+        resident.on_disconnected()
+        resident.on_connected(now_ms=200)
+        told(resident, welcome("old"))
+        again = [frame for frame in said(resident) if isinstance(frame, Subscribe)]
         assert again == [Subscribe(1, "TRUE", (("quotes", 13),), resumes=True, durable="bill")]
-        told(session, Subscribed(1, "TRUE"))
-        told(session, TAKEN)
+        told(resident, Subscribed(1, "TRUE"))
+        told(resident, TAKEN)
         assert inbox.is_taken_over, "the next time it is somebody else"
 
 
 def test_what_was_read_is_acknowledged_to_the_new_broker() -> None:
-    session, inbox = connected(durable="bill")
-    newcomer = moving(session)
+    resident, inbox = connected(durable="bill")
+    newcomer = moving(resident)
     told(newcomer, CONFIRMED, horizon(10, 2))
-    session.take_over()
-    said(session)
+    resident.take_over()
+    said(resident)
     inbox.pop()
     assert inbox.receipts is not None
     inbox.receipts.settle()
-    session.on_moved(inbox)
-    assert said(session) == [Acknowledge(((2, 10),), 1)]
+    resident.on_moved(inbox)
+    assert said(resident) == [Acknowledge(((2, 10),), 1)]
 
 
 def test_a_client_that_stays_drops_what_came_only_over_the_new_connection_and_goes_on() -> None:
-    session, inbox = connected()
-    newcomer = moving(session)
+    resident, inbox = connected()
+    newcomer = moving(resident)
     told(newcomer, message(3, 3), message(11, 2))
-    session.give_up_move()
-    told(session, message(11), message(12), message(3, 1))
+    resident.give_up_move()
+    told(resident, message(11), message(12), message(3, 1))
     assert numbers(inbox) == [9, 11, 12]
     assert numbers(inbox, "loose") == [3]
-    session.check_invariants()
+    resident.check_invariants()
 
 
 def test_a_subscription_comes_into_force_and_is_refused_later() -> None:

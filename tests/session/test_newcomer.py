@@ -30,8 +30,8 @@ def can_take_over(newcomer: Newcomer) -> bool:
 
 
 def test_it_says_where_it_comes_from_and_asks_for_subscriptions_with_their_positions() -> None:
-    session, _ = connected()
-    newcomer = moving(session)
+    resident, _ = connected()
+    newcomer = moving(resident)
     hello, subscribe = said(newcomer)
     assert isinstance(hello, Hello)
     assert (hello.migration, hello.origin) == (7, "old")
@@ -39,21 +39,20 @@ def test_it_says_where_it_comes_from_and_asks_for_subscriptions_with_their_posit
 
 
 def test_it_is_ready_when_everything_is_in_force_and_every_stream_goes_on() -> None:
-    session, inbox = connected()
-    newcomer = moving(session)
-    news: list[bool] = []
-    newcomer.on_news = lambda: news.append(newcomer.is_ready)
+    resident, inbox = connected()
+    newcomer = moving(resident)
+    newcomer.has_news = False
     assert not can_take_over(newcomer)
     told(newcomer, CONFIRMED)
     assert can_take_over(newcomer)
-    assert news == [True]
+    assert newcomer.has_news
     inbox.positions.on_start("trades", 3)
     assert not can_take_over(newcomer)
 
 
 def test_a_pubend_that_only_the_new_broker_cannot_reach_makes_it_wait() -> None:
-    session, inbox = connected()
-    newcomer = moving(session)
+    resident, inbox = connected()
+    newcomer = moving(resident)
     told(newcomer, Subscribed(1, "TRUE", ("loose",), ()))
     assert not can_take_over(newcomer)
     inbox.pending = ("loose",)
@@ -63,30 +62,30 @@ def test_a_pubend_that_only_the_new_broker_cannot_reach_makes_it_wait() -> None:
 
 
 def test_it_rescues_whatever_it_was_asked_for_with_all_positions() -> None:
-    session, inbox = connected()
-    assert not session.begin_move(ORDER).can_rescue, "nobody has welcomed the client there"
-    newcomer = moving(session)
+    resident, inbox = connected()
+    assert not resident.begin_move(ORDER).can_rescue, "nobody has welcomed the client there"
+    newcomer = moving(resident)
     assert newcomer.can_rescue
-    late = session.subscribe(wanted("n > 3"))
+    late = resident.subscribe(wanted("n > 3"))
     late.positions.on_start("trades", 3)
     assert newcomer.can_rescue, "what was not asked for yet will be, with its positions"
-    told(session, Subscribed(1, "TRUE", (), (("trades", 3),)))
+    told(resident, Subscribed(1, "TRUE", (), (("trades", 3),)))
     assert inbox.positions.known() == {"quotes": 10, "trades": 3}
     assert not newcomer.can_rescue
 
 
 def test_a_subscription_made_meanwhile_is_asked_for_when_the_old_broker_has_it() -> None:
-    session, _ = connected()
-    newcomer = moving(session)
+    resident, _ = connected()
+    newcomer = moving(resident)
     told(newcomer, CONFIRMED)
-    late = session.subscribe(wanted("n > 3"))
+    late = resident.subscribe(wanted("n > 3"))
     said(newcomer)
     assert not can_take_over(newcomer)
-    told(session, Subscribed(2, "n > 3", (), (("quotes", 12),)))
+    told(resident, Subscribed(2, "n > 3", (), (("quotes", 12),)))
     assert said(newcomer) == [Subscribe(2, "n > 3", (("quotes", 12),), resumes=True)]
     told(newcomer, Subscribed(2, "n > 3"))
     assert can_take_over(newcomer)
-    session.unsubscribe(late)
+    resident.unsubscribe(late)
     assert said(newcomer) == [Unsubscribe(2)]
     assert can_take_over(newcomer)
 
@@ -101,8 +100,8 @@ def test_a_subscription_made_meanwhile_is_asked_for_when_the_old_broker_has_it()
     ],
 )
 def test_whatever_does_not_fit_is_a_reason_to_stay(frames: tuple[Frame, ...], problem: str) -> None:
-    session, inbox = connected()
-    newcomer = moving(session)
+    resident, inbox = connected()
+    newcomer = moving(resident)
     told(newcomer, *frames)
     assert newcomer.problem == problem
     assert not newcomer.is_up
@@ -118,37 +117,37 @@ def test_whatever_does_not_fit_is_a_reason_to_stay(frames: tuple[Frame, ...], pr
     ],
 )
 def test_not_every_broker_will_do(greeting: Frame, problem: str) -> None:
-    session, _ = connected(pubends=("old.a",))
-    newcomer = session.begin_move(ORDER)
+    resident, _ = connected(pubends=("old.a",))
+    newcomer = resident.begin_move(ORDER)
     newcomer.on_connected(now_ms=0)
     told(newcomer, greeting)
     assert newcomer.problem == problem
 
 
 def test_a_stream_that_begins_ahead_is_a_reason_to_stay_and_one_that_is_new_is_not() -> None:
-    session, inbox = connected()
-    newcomer = moving(session)
+    resident, inbox = connected()
+    newcomer = moving(resident)
     told(newcomer, CONFIRMED, horizon(10, 2), horizon(30, 3))
     assert can_take_over(newcomer)
     assert inbox.positions.known() == {"quotes": 10, "loose": 30}
-    session, inbox = connected()
-    newcomer = moving(session)
-    told(session, Subscribed(1, "TRUE", (), (("loose", 20),)))
+    resident, inbox = connected()
+    newcomer = moving(resident)
+    told(resident, Subscribed(1, "TRUE", (), (("loose", 20),)))
     told(newcomer, horizon(21, 3))
     assert newcomer.problem == "the stream of loose begins there ahead of where it is here"
 
 
 def test_horizons_move_what_has_been_named_there() -> None:
-    session, inbox = connected()
-    newcomer = moving(session)
+    resident, inbox = connected()
+    newcomer = moving(resident)
     told(newcomer, horizon(10, 2), message(12, 2), horizon(20, 2))
     assert inbox.positions.known() == {"quotes": 20}
     assert numbers(inbox) == [9, 12]
 
 
 def test_horizons_of_what_has_not_begun_there_move_nothing() -> None:
-    session, inbox = connected()
-    newcomer = moving(session)
+    resident, inbox = connected()
+    newcomer = moving(resident)
     # Of all subscriptions that the new broker serves already: this one is not among them.
     told(newcomer, Horizons(2, 20, b"", present=20))
     assert inbox.positions.known() == {"quotes": 10}
@@ -157,8 +156,8 @@ def test_horizons_of_what_has_not_begun_there_move_nothing() -> None:
 
 
 def test_who_takes_a_durable_name_over_later_ends_the_subscription() -> None:
-    session, inbox = connected(durable="bill")
-    newcomer = moving(session)
+    resident, inbox = connected(durable="bill")
+    newcomer = moving(resident)
     changes = told(newcomer, Refused("subscribe", 1, "durable subscription 'bill' was taken over or forgotten"))
     assert (inbox.is_taken_over, newcomer.problem, changes.inboxes) == (True, "", {1: inbox})
     assert can_take_over(newcomer)
@@ -194,11 +193,11 @@ def test_it_beats_and_notices_silence() -> None:
 
 def test_nothing_counts_that_comes_behind_ticks_that_are_lost_there() -> None:
     """The old broker may still have them: if a later message counted, they would pass for repetitions."""
-    session, inbox = connected()
-    newcomer = moving(session)
+    resident, inbox = connected()
+    newcomer = moving(resident)
     told(newcomer, CONFIRMED, horizon(10, 2), Lost(2, 12, 14, (1,)), message(15, 2), message(16, 2))
     assert newcomer.problem
     assert inbox.positions.known() == {"quotes": 10}
-    session.give_up_move()
-    told(session, message(12), message(15), message(16))
+    resident.give_up_move()
+    told(resident, message(12), message(15), message(16))
     assert numbers(inbox) == [9, 12, 15, 16]

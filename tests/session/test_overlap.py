@@ -8,81 +8,81 @@ from penstock.session.inbox import Inbox
 from penstock.session.inboxes import Inboxes
 from penstock.session.newcomer import Newcomer
 from penstock.session.overlap import Overlap
-from penstock.session.session import Session
+from penstock.session.resident import Resident
 from penstock.session.settings import ClientSettings
 from session.moving import ORDER, connected, horizon, message, moving, numbers, told
 
 CONFIRMED = Subscribed(1, "TRUE", (), (("quotes", 10),))
 
 
-def ready() -> tuple[Session, Inbox, Newcomer]:
-    session, inbox = connected()
-    newcomer = moving(session)
+def ready() -> tuple[Resident, Inbox, Newcomer]:
+    resident, inbox = connected()
+    newcomer = moving(resident)
     told(newcomer, CONFIRMED, horizon(10, 2))
-    return session, inbox, newcomer
+    return resident, inbox, newcomer
 
 
 def test_of_a_stream_with_positions_whoever_brings_the_next_message_is_believed() -> None:
-    session, inbox, newcomer = ready()
+    resident, inbox, newcomer = ready()
     told(newcomer, message(11, 2), message(12, 2))
-    told(session, message(11), message(12), message(13))
+    told(resident, message(11), message(12), message(13))
     told(newcomer, message(13, 2), message(14, 2))
     assert numbers(inbox) == [9, 11, 12, 13, 14]
-    assert session.repeated == 3
+    assert resident.repeated == 3
 
 
 def test_what_has_no_positions_waits_for_the_end_of_the_old_connection_and_comes_once() -> None:
-    session, inbox, newcomer = ready()
-    told(session, message(1, 1))
+    resident, inbox, newcomer = ready()
+    told(resident, message(1, 1))
     told(newcomer, message(2, 3), message(3, 3), message(4, 3))
-    told(session, message(2, 1))
-    leaver, _ = session.take_over()
-    told(session, message(5, 3))
+    told(resident, message(2, 1))
+    leaver, _ = resident.take_over()
+    told(resident, message(5, 3))
     assert leaver is not None
-    leaver.on_data(b"", now_ms=0, wall_ms=0)
+    leaver.on_frames([], now_ms=0, wall_ms=0)
     assert numbers(inbox, "loose") == [1, 2]
-    session.end_overlap()
+    resident.end_overlap()
     assert numbers(inbox, "loose") == [1, 2, 3, 4, 5]
-    told(session, message(2, 3), message(6, 3))
+    told(resident, message(2, 3), message(6, 3))
     assert numbers(inbox, "loose") == [1, 2, 3, 4, 5, 6]
-    session.moves.finish()
-    told(session, message(7, 3))
+    resident.moves.finish()
+    told(resident, message(7, 3))
     assert numbers(inbox, "loose") == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_who_is_asked_to_move_again_at_once_still_knows_what_came_before() -> None:
-    session, inbox, _ = ready()
-    told(session, message(1, 1), message(2, 1))
-    session.take_over()
-    session.end_overlap()
-    session.begin_move(ORDER)
-    told(session, message(2, 3), message(3, 3))
+    resident, inbox, _ = ready()
+    told(resident, message(1, 1), message(2, 1))
+    resident.take_over()
+    resident.end_overlap()
+    resident.begin_move(ORDER)
+    told(resident, message(2, 3), message(3, 3))
     assert numbers(inbox, "loose") == [1, 2, 3], "the second one took longer over this connection"
 
 
 def test_who_is_asked_to_move_again_at_once_and_stays_still_knows_what_came_before() -> None:
-    session, inbox, _ = ready()
-    told(session, message(1, 1), message(2, 1))
-    session.take_over()
-    session.end_overlap()
-    told(session, message(1, 3))
-    moving(session)
-    session.give_up_move()
-    told(session, message(2, 3), message(3, 3))
+    resident, inbox, _ = ready()
+    told(resident, message(1, 1), message(2, 1))
+    resident.take_over()
+    resident.end_overlap()
+    told(resident, message(1, 3))
+    moving(resident)
+    resident.give_up_move()
+    told(resident, message(2, 3), message(3, 3))
     assert numbers(inbox, "loose") == [1, 2, 3], "the second one took longer over this connection"
-    session.moves.finish()
-    told(session, message(1, 3))
+    resident.moves.finish()
+    told(resident, message(1, 3))
     assert numbers(inbox, "loose") == [1, 2, 3, 1], "after a while its pubend may have begun anew"
 
 
 def test_a_pubend_that_turns_out_to_have_positions_gives_up_what_waits_of_it_in_order() -> None:
-    session, inbox, newcomer = ready()
+    resident, inbox, newcomer = ready()
     told(newcomer, PubendNames(((4, "trades"),)), message(31, 4))
     assert numbers(inbox, "trades") == []
     told(newcomer, horizon(30, 4), message(32, 4))
     assert numbers(inbox, "trades") == [31, 32]
-    session.take_over()
-    told(session, PubendNames(((6, "late"),)), message(41, 6), horizon(40, 6), horizon(45, 6), message(46, 6))
+    resident.take_over()
+    told(resident, PubendNames(((6, "late"),)), message(41, 6), horizon(40, 6), horizon(45, 6), message(46, 6))
     assert numbers(inbox, "late") == [41, 46]
 
 
@@ -97,13 +97,13 @@ def test_too_much_that_waits_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_came_before_the_move_does_not_come_again_over_a_slower_way() -> None:
     """Of a pubend without positions, the new broker may get late what the old one had sent before the order to move."""
-    session, inbox = connected()
-    told(session, message(1, 1), message(2, 1))
-    newcomer = moving(session)
+    resident, inbox = connected()
+    told(resident, message(1, 1), message(2, 1))
+    newcomer = moving(resident)
     told(newcomer, CONFIRMED, horizon(10, 2), message(2, 3), message(3, 3))
-    session.take_over()
-    session.end_overlap()
-    told(session, message(4, 3))
+    resident.take_over()
+    resident.end_overlap()
+    told(resident, message(4, 3))
     assert numbers(inbox, "loose") == [1, 2, 3, 4]
 
 

@@ -9,6 +9,7 @@ import os
 import secrets
 import ssl
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from random import Random
 from types import TracebackType
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -20,8 +21,8 @@ from penstock.client.publisher import Publisher
 from penstock.client.questions import Questions, forget_durable, status_of_broker
 from penstock.client.reading import READ_BYTES, LogPart, LogReading, Survey
 from penstock.client.reports import Reports, who_calls
+from penstock.client.shell import Shell
 from penstock.client.subscription import Subscription
-from penstock.client.supervisor import Supervisor
 from penstock.client.tracing import trace
 from penstock.client.wanted import Acknowledging, Missing, Start, checked_durable, wanted
 from penstock.live.forking import tell_after_fork, where_opened
@@ -31,6 +32,7 @@ from penstock.model.values import Attributes
 from penstock.protocol.frames import Frame
 from penstock.selectors.selector import EVERYTHING, Selector
 from penstock.session.address import parse_addresses
+from penstock.session.changes import Changes, Reply
 from penstock.session.errors import (
     ClientClosedError,
     ClientError,
@@ -38,7 +40,7 @@ from penstock.session.errors import (
     ForkedError,
 )
 from penstock.session.inbox import Inbox, Lag
-from penstock.session.session import Changes, Reply, Session
+from penstock.session.session import Session
 from penstock.session.settings import ClientSettings
 from penstock.tracking.answers import Trace
 
@@ -98,22 +100,25 @@ class Client:
         self._address = address
         self._settings = settings
         self._session = Session(
-            settings, name=self.name, token=token, overlay=overlay, publisher=secrets.token_bytes(16)
+            settings,
+            parse_addresses(address),
+            name=self.name,
+            publisher=secrets.token_bytes(16),
+            chance=Random(),
+            token=token,
+            overlay=overlay,
         )
-        self._supervisor = Supervisor(
-            self._session, parse_addresses(address), settings, tls=tls, on_changes=self._on_changes
-        )
-        self._task: asyncio.Task[ClientError] | None = None
-        self._closing = Closing(self._session, self._supervisor, on_closing=self._on_closing)
+        self._shell = Shell(self._session, tls=tls, on_changes=self._on_changes)
+        self._closing = Closing(self._session, self._shell, on_closing=self._on_closing)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._subscriptions: WeakValueDictionary[int, Subscription] = WeakValueDictionary()
         self._questions = Questions()
         self._log_reading = LogReading(self._ask, lambda: self.end, settings.give_up_ms)
         self._news = asyncio.Event()
         self._reports = Reports(self._session.publishing)
-        self._publisher = Publisher(self._session, self._supervisor, self._reports, self._until)
+        self._publisher = Publisher(self._session, self._shell, self._reports, self._until)
         self._flushing = Flushing(
-            self._session, self._supervisor, self._reports, check_usable=self._check_usable, news=self._news
+            self._session, self._shell, self._reports, check_usable=self._check_usable, news=self._news
         )
         self._process = 0
         self.end: ClientError | None = None
@@ -143,7 +148,7 @@ class Client:
     @property
     def counters(self) -> ClientCounters:
         """What this client has done so far."""
-        return ClientCounters.of(self._session, reconnects=self._supervisor.reconnects)
+        return ClientCounters.of(self._session)
 
     # Coming and going.
 
@@ -155,12 +160,10 @@ class Client:
         self._loop = asyncio.get_running_loop()
         self._process = os.getpid()
         try:
-            await self._supervisor.connect()
+            await self._shell.open()
         except BaseException:
             self._stop(ClientClosedError("this client could not connect"))
             raise
-        self._task = asyncio.create_task(self._supervisor.run(), name=f"penstock {self.name}")
-        self._task.add_done_callback(self._on_supervisor_done)
         return self
 
     async def close(self, *, flush: bool = True) -> None:
@@ -177,7 +180,7 @@ class Client:
             if flush and not isinstance(self.end, ClientClosedError):
                 await self._flushing.flush_at_last(self._settings.close_ms)
         finally:
-            await self._closing.close(self._task, is_done=flush)
+            await self._closing.close(is_done=flush)
 
     async def __aenter__(self) -> Client:
         return await self.open()
@@ -252,7 +255,7 @@ class Client:
         self._check_usable()
         inbox = self._session.subscribe(asked)
         subscription = self._subscriptions[inbox.number] = Subscription(inbox, self)
-        self._pump_soon()
+        self._shell.pump_soon()
         return subscription
 
     async def forget(self, durable: str) -> tuple[str, ...]:
@@ -293,12 +296,12 @@ class Client:
     def on_taken(self, inbox: Inbox) -> None:
         """Read from the socket again, if no queue is too full any more."""
         if self._session.on_taken(inbox):
-            self._supervisor.resume_reading()
+            self._shell.resume_reading()
 
     def on_moved(self, inbox: Inbox) -> None:
         """Tell the broker in time what the application has of a durable subscription."""
-        if self._session.on_moved(inbox) and self._supervisor.connection is not None:
-            self._supervisor.connection.schedule()
+        if self._session.on_moved(inbox):
+            self._shell.schedule()
 
     def lag(self, inbox: Inbox) -> dict[str, Lag]:
         """How far the application is behind each pubend."""
@@ -308,7 +311,7 @@ class Client:
         """Withdraw a subscription."""
         self._session.unsubscribe(inbox, is_done=is_done)
         self.on_taken(inbox)
-        self._pump_soon()
+        self._shell.pump_soon()
 
     def abandon(self, inbox: Inbox) -> None:
         """Withdraw a subscription that the application has forgotten, from whatever thread."""
@@ -319,7 +322,7 @@ class Client:
 
     def on_forked(self) -> None:
         """This is the copy in a forked child: another client if it was not open, and of no use if it was."""
-        self._supervisor.on_forked()
+        self._shell.on_forked()
         if self._loop is None:
             self.name = self.name if self._is_named else _made_up()
             self._session.become(self.name, secrets.token_bytes(16))
@@ -334,11 +337,14 @@ class Client:
             state = str(self.end) if self.end else f"connected to {self.broker}" if self.is_connected else "connecting"
         return f"<Client {self.name} of {self._address}: {state}>"
 
-    async def _ask(self, question: Callable[[int], Frame], again_s: float | None = None) -> Reply:
+    async def _ask(self, question: Callable[[int], Frame], again_ms: int | None = None) -> Reply:
         await self._until(lambda: self._session.is_up)
-        number = self._session.ask(question)
-        self._pump_soon()
-        return await self._questions.answer(number, again=lambda: self._pump_soon(question(number)), again_s=again_s)
+        number = self._session.ask(question, again_ms=again_ms, now_ms=self._shell.now_ms())
+        self._shell.pump_soon()
+        try:
+            return await self._questions.answer(number)
+        finally:
+            self._session.withdraw_question(number)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         self._check_process()
@@ -355,11 +361,6 @@ class Client:
         if isinstance(self.end, ForkedError):
             raise self.end.with_traceback(None)
 
-    def _pump_soon(self, again: Frame | None = None) -> None:
-        if again is not None:
-            self._session.ask_again(again)
-        self._supervisor.pump_soon()
-
     def _on_changes(self, changes: Changes) -> None:
         for number in changes.inboxes:
             if (subscription := self._subscriptions.get(number)) is not None:
@@ -372,11 +373,8 @@ class Client:
         if changes.publishing or changes.welcome:
             self._reports.collect()
             self._wake()
-
-    def _on_supervisor_done(self, task: asyncio.Task[ClientError]) -> None:
-        if not task.cancelled():
-            error = task.exception()
-            self._stop(task.result() if error is None else ConnectionFailedError(f"reconnecting failed: {error!r}"))
+        if changes.end is not None:
+            self._stop(changes.end)
 
     def _on_closing(self) -> None:
         if not isinstance(self.end, ClientClosedError):

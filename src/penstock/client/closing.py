@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from penstock.client.supervisor import Supervisor
+from penstock.client.shell import Shell
 from penstock.session.session import Session
 
 __all__ = ["Closing", "finished"]
@@ -15,32 +15,28 @@ __all__ = ["Closing", "finished"]
 class Closing:
     """The end of one client, however many ask for it."""
 
-    def __init__(self, session: Session, supervisor: Supervisor, *, on_closing: Callable[[], None]) -> None:
-        self._session, self._supervisor = session, supervisor
+    def __init__(self, session: Session, shell: Shell, *, on_closing: Callable[[], None]) -> None:
+        self._session, self._shell = session, shell
         self._on_closing = on_closing
         self._task: asyncio.Task[None] | None = None
 
-    async def close(self, running: asyncio.Task[Any] | None, *, is_done: bool) -> None:
-        """Say the last words, and end the connection and what keeps it; waits if that goes on already."""
+    async def close(self, *, is_done: bool) -> None:
+        """Say the last words, and end the connection; waits if that goes on already."""
         if self._task is None:
             try:
-                if self._supervisor.connection is not None:
-                    self._session.on_closing(is_done=is_done)
-                    self._supervisor.connection.pump()
+                self._session.say_last_words(is_done=is_done)
+                self._shell.pump()
             finally:
                 self._on_closing()
-                self._task = asyncio.create_task(self._end(running), name="penstock: close")
-        await finished(self._task, hurry=self._supervisor.abort)
+                self._task = asyncio.create_task(self._end(), name="penstock: close")
+        await finished(self._task, hurry=self._shell.abort)
 
-    async def _end(self, running: asyncio.Task[Any] | None) -> None:
+    async def _end(self) -> None:
         try:
-            if running is not None:
-                running.cancel()
-                await asyncio.wait([running])
-            await self._supervisor.close()
+            await self._shell.close()
         finally:
             # Also when a loop that ends cancels all its tasks, this one included.
-            self._supervisor.abort()
+            self._shell.abort()
 
 
 async def finished(task: asyncio.Task[Any], hurry: Callable[[], None]) -> None:

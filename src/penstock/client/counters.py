@@ -30,7 +30,7 @@ class ClientCounters:
     """How often a broker has had this client go to another one; nothing else tells the application."""
 
     @classmethod
-    def of(cls, session: Session, *, reconnects: int) -> ClientCounters:
+    def of(cls, session: Session) -> ClientCounters:
         """The numbers of a session now."""
         queue = session.publishing
         return cls(
@@ -41,6 +41,6 @@ class ClientCounters:
             lost=queue.lost,
             received=session.received,
             repeated=session.repeated,
-            reconnects=reconnects,
-            moves=session.moves.count,
+            reconnects=session.reconnects,
+            moves=session.moves,
         )

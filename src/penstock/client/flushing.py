@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock.client.reports import Owner, Reports
-from penstock.client.supervisor import Supervisor
+from penstock.client.shell import Shell
 from penstock.session.errors import ConnectionFailedError, RefusedError
 from penstock.session.session import Session
 
@@ -23,13 +23,13 @@ class Flushing:
     def __init__(
         self,
         session: Session,
-        supervisor: Supervisor,
+        shell: Shell,
         reports: Reports,
         *,
         check_usable: Callable[[], None],
         news: asyncio.Event,
     ) -> None:
-        self._session, self._supervisor = session, supervisor
+        self._session, self._shell = session, shell
         self._reports = reports
         self._check_usable, self._news = check_usable, news
 
@@ -39,15 +39,13 @@ class Flushing:
         Nothing waits between taking a report and raising it: a flush that is cancelled leaves it to the next one.
         """
         queue = self._session.publishing
-        target, asked = queue.published, None
+        target = queue.published
+        if queue.settled < target:
+            self._check_usable()
+            self._session.hurry(now_ms=self._shell.now_ms())
+            self._shell.pump()
         while queue.settled < target and not queue.is_stopped:
             self._check_usable()
-            connection, welcome = self._supervisor.connection, self._session.welcome
-            # Once on each connection: a broker that cannot acknowledge yet would be asked for ever.
-            if connection is not None and welcome is not asked:
-                asked = welcome
-                queue.hurry(now_ms=connection.now_ms())
-                connection.pump()
             await self._news.wait()
         refusal = self._reports.refusal(asker, everything=everything)
         if refusal is not None:

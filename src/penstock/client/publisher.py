@@ -9,7 +9,7 @@ from typing import Final
 
 from penstock.client.flushing import backlog, why_held_back
 from penstock.client.reports import Owner, Reports
-from penstock.client.supervisor import Supervisor
+from penstock.client.shell import Shell
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
 from penstock.session.errors import WouldBlockError
@@ -27,11 +27,11 @@ class Publisher:
     def __init__(
         self,
         session: Session,
-        supervisor: Supervisor,
+        shell: Shell,
         reports: Reports,
         until: Callable[[Callable[[], bool]], Awaitable[None]],
     ) -> None:
-        self._session, self._supervisor, self._until = session, supervisor, until
+        self._session, self._shell, self._until = session, shell, until
         self._reports = reports
         self._turnstile = asyncio.Lock()
 
@@ -91,13 +91,11 @@ class Publisher:
     def _put(self, body: bytes, pubend: str, owner: Owner | None) -> None:
         if owner is not self._reports.owner():
             self._reports.mark(owner)
-        connection = self._supervisor.connection
-        assert connection is not None, "room without a connection"
-        is_due = self._session.publish(body, pubend, now_ms=connection.now_ms())
+        is_due = self._session.publish(body, pubend, now_ms=self._shell.now_ms())
         if is_due:
-            connection.pump()
+            self._shell.pump()
         elif self._session.publishing.queued_bytes == len(body):
-            connection.schedule()
+            self._shell.schedule()
 
 
 def _wall_ms() -> int:

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from penstock.protocol.frames import Forget, Forgotten, Frame, Refused, StatusReply, StatusRequest
+from penstock.session.changes import Answer, Reply
 from penstock.session.errors import ClientError, RefusedError
-from penstock.session.session import Answer, Reply
 
 __all__ = ["Questions", "forget_durable", "status_of_broker"]
 
@@ -28,17 +28,12 @@ class Questions:
     def __init__(self) -> None:
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
 
-    async def answer(
-        self, number: int, *, again: Callable[[], None] = lambda: None, again_s: float | None = None
-    ) -> Reply:
-        """Wait for the answer to a request; raises ``RefusedError`` if the broker says no.
-
-        What may get lost behind the broker is asked for again every so often: whichever answer comes first will do.
-        """
+    async def answer(self, number: int) -> Reply:
+        """Wait for the answer to a request; raises ``RefusedError`` if the broker says no."""
         waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
-            while not (await asyncio.wait([waiting], timeout=again_s))[0]:
-                again()
+            # Not awaited itself, which would cancel it together with who waits.
+            await asyncio.wait([waiting])
             answer: Answer = waiting.result()
         finally:
             self._waiting.pop(number, None)

@@ -10,18 +10,18 @@ from typing import Final, TypeAlias
 from penstock.model.errors import MisuseError
 from penstock.model.tick import Tick, format_tick
 from penstock.protocol.frames import LATEST, Frame, LogAnswer, ReadRequest, SurveyReply, SurveyRequest
+from penstock.session.changes import Reply
 from penstock.session.errors import ClientError, ConnectionFailedError, RefusedError
-from penstock.session.session import Reply
 
 __all__ = ["READ_BYTES", "LogPart", "LogReading", "PubendSpan", "Survey"]
 
 READ_BYTES: Final = 512 * 1024
 """How much of a log is looked through for one part."""
-_AGAIN_S: Final = 5.0
+_AGAIN_MS: Final = 5_000
 """An answer that has not come by then may have got lost on its way."""
 
-Ask: TypeAlias = Callable[[Callable[[int], Frame], float], Awaitable[Reply]]
-"""Asks the broker, and again after every so many seconds without an answer."""
+Ask: TypeAlias = Callable[[Callable[[int], Frame], int], Awaitable[Reply]]
+"""Asks the broker, and again after every so many milliseconds without an answer."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -67,9 +67,9 @@ class LogReading:
         end: Callable[[], ClientError | None] = lambda: None,
         give_up_ms: int | None = None,
         *,
-        again_s: float = _AGAIN_S,
+        again_ms: int = _AGAIN_MS,
     ) -> None:
-        self._ask, self._end, self._again_s = ask, end, again_s
+        self._ask, self._end, self._again_ms = ask, end, again_ms
         self._give_up_s = None if give_up_ms is None else give_up_ms / 1000
 
     async def survey(self) -> Survey:
@@ -123,7 +123,7 @@ class LogReading:
             async with asyncio.timeout(self._give_up_s):
                 while True:
                     try:
-                        return await self._ask(question, self._again_s)
+                        return await self._ask(question, self._again_ms)
                     except ConnectionFailedError:
                         if self._end() is not None:
                             raise

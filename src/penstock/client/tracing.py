@@ -11,7 +11,7 @@ import msgspec
 from penstock.model.message_id import InvalidMessageIdError, MessageId
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import Frame, TraceReply, TraceRequest
-from penstock.session.session import Reply
+from penstock.session.changes import Reply
 from penstock.tracking.answers import Hop, Trace
 
 __all__ = ["HopNode", "hop_trees", "read_trace", "trace"]

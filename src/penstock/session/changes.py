@@ -1,4 +1,8 @@
-"""What happened to a client, as values that its shell passes on to the application."""
+"""What a session answers with: effects that its shell carries out, and changes that it passes on to the application.
+
+Every line (connection) has a number of its own. For each ``Dial`` the shell reports ``on_connected`` at most once and
+``on_lost`` exactly once: when the attempt failed, or when nothing is left of the connection.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import TypeAlias
 
 from penstock.protocol.frames import (
     Forgotten,
+    Frame,
     Goodbye,
     LogAnswer,
     Migrate,
@@ -16,19 +21,49 @@ from penstock.protocol.frames import (
     TraceReply,
     Welcome,
 )
+from penstock.session.address import Address
+from penstock.session.errors import ClientError
 from penstock.session.inbox import Inbox
 from penstock.session.positions import LostTicks
 
-__all__ = ["Answer", "Changes", "Reply"]
+__all__ = ["Abort", "Answer", "Changes", "Dial", "Effect", "HangUp", "Reply"]
 
 Reply: TypeAlias = StatusReply | Forgotten | SurveyReply | LogAnswer | TraceReply
 Answer: TypeAlias = Reply | Refused
 """To a request that the application waits for; its number is that of the request."""
 
 
+@dataclass(slots=True, frozen=True)
+class Dial:
+    """Connect to a broker; whatever becomes of it is reported under this number."""
+
+    line: int
+    address: Address
+
+
+@dataclass(slots=True, frozen=True)
+class HangUp:
+    """Send these last words, and end the connection once they are out."""
+
+    line: int
+    last_words: tuple[Frame, ...] = ()
+
+
+@dataclass(slots=True, frozen=True)
+class Abort:
+    """Cut the connection now, or give up the attempt to make it."""
+
+    line: int
+
+
+Effect: TypeAlias = Dial | HangUp | Abort
+
+
 @dataclass(slots=True)
 class Changes:
-    """What the shell has to pass on to the application, after some input."""
+    """What follows from a stimulus: effects for the shell to carry out in order, and news for the application."""
+
+    effects: list[Effect] = field(default_factory=list)
 
     inboxes: dict[int, Inbox] = field(default_factory=dict)
     """The subscriptions with messages or another state, by number."""
@@ -46,3 +81,17 @@ class Changes:
     """Durable names have to be claimed back, on a new connection: what is still said on this one is about the past."""
     lost: bool = False
     """The connection is gone."""
+    end: ClientError | None = None
+    """Why the session does no more."""
+
+    def join(self, other: Changes) -> None:
+        """Add what happened after this."""
+        self.effects += other.effects
+        self.inboxes |= other.inboxes
+        self.answers += other.answers
+        self.missing += other.missing
+        self.publishing = self.publishing or other.publishing
+        self.welcome = other.welcome or self.welcome
+        self.must_come_back = self.must_come_back or other.must_come_back
+        self.lost = self.lost or other.lost
+        self.end = self.end or other.end

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.protocol.codec import FrameReader
+from collections.abc import Iterable
+
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import Deliver, Frame, Goodbye, PubendNames
 from penstock.session.changes import Changes
@@ -16,11 +17,9 @@ __all__ = ["Leaver"]
 class Leaver:
     """The old one of two connections of a client; to its transport, what a session is to another."""
 
-    def __init__(
-        self, reader: FrameReader, pubends: dict[int, str], outgoing: list[Frame], inboxes: Inboxes, overlap: Overlap
-    ) -> None:
+    def __init__(self, pubends: dict[int, str], outgoing: list[Frame], inboxes: Inboxes, overlap: Overlap) -> None:
         """Go on where the session was with this connection."""
-        self._reader, self._pubends, self._outgoing = reader, pubends, outgoing
+        self._pubends, self._outgoing = pubends, outgoing
         self._inboxes, self._overlap = inboxes, overlap
         self.writable = True
         self.received = 0
@@ -34,11 +33,11 @@ class Leaver:
         """It was made long ago."""
         raise AssertionError(f"an old connection was made at {now_ms}")
 
-    def on_data(self, data: bytes, *, now_ms: int, wall_ms: int) -> Changes:
-        """Bytes from the old broker; what it says of subscriptions does not count any more."""
+    def on_frames(self, frames: Iterable[Frame], *, now_ms: int, wall_ms: int) -> Changes:
+        """Frames from the old broker; what it says of subscriptions does not count any more."""
         del now_ms, wall_ms
         changes = Changes()
-        for frame in self._reader.feed(data):
+        for frame in frames:
             if isinstance(frame, Deliver):
                 name = self._pubends.get(frame.pubend)
                 if name is None:

@@ -7,10 +7,9 @@ and brings every stream that they have a position in. Whatever does not fit is a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Final
 
-from penstock.protocol.codec import FrameReader
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import (
     PROTOCOL_VERSION,
@@ -61,7 +60,6 @@ class Newcomer:
         self.order: Final = order
         self._hello, self._present = hello, present
         self._inboxes, self._overlap = inboxes, overlap
-        self.reader = FrameReader()
         self.outgoing: list[Frame] = []
         self.pubends: dict[int, str] = {}
         self.welcome: Welcome | None = None
@@ -76,8 +74,8 @@ class Newcomer:
         self.held_back = HeldBack("")
         self.problem = ""
         """Why the move cannot be made, if so."""
-        self.on_news: Callable[[], None] = lambda: None
-        """Called when the move may have become possible, or impossible."""
+        self.has_news = False
+        """Whether the move may have become possible, or impossible, since somebody looked."""
         self.sent_ms = self.heard_ms = 0
         self.writable = True
         self.received = 0
@@ -121,7 +119,7 @@ class Newcomer:
         if self.asked.pop(inbox.number, None) is not None:
             self.confirmed.pop(inbox.number, None)
             self.outgoing.append(Unsubscribe(inbox.number))
-        self.on_news()
+        self.has_news = True
 
     def claims(self, inbox: Inbox) -> bool:
         """Whether the old broker may say that the subscription was taken over, because it was asked for here."""
@@ -130,7 +128,7 @@ class Newcomer:
     def fail(self, problem: str) -> None:
         """The move cannot be made; the first reason counts."""
         self.problem = self.problem or problem
-        self.on_news()
+        self.has_news = True
 
     # What the connection brings.
 
@@ -139,11 +137,11 @@ class Newcomer:
         self.outgoing = [self._hello]
         self.sent_ms = self.heard_ms = now_ms
 
-    def on_data(self, data: bytes, *, now_ms: int, wall_ms: int) -> Changes:
-        """Bytes from the new broker; raises ``ProtocolError`` if they are not what a broker may say."""
+    def on_frames(self, frames: Iterable[Frame], *, now_ms: int, wall_ms: int) -> Changes:
+        """Frames from the new broker; raises ``ProtocolError`` if they are not what a broker may say."""
         self.heard_ms = now_ms
         changes = Changes()
-        for frame in self.reader.feed(data):
+        for frame in frames:
             if isinstance(frame, Goodbye):
                 changes.goodbye = frame
                 self.fail(frame.reason)
@@ -185,7 +183,10 @@ class Newcomer:
 
     def next_deadline(self) -> int | None:
         """When to take frames, or to look whether the broker is still there."""
-        return min(self.sent_ms + self._heartbeat_ms(), self._silent_at_ms())
+        deadlines = [self._silent_at_ms()] if self.reading else []
+        if self.writable:
+            deadlines.append(self.sent_ms + self._heartbeat_ms())
+        return min(deadlines, default=None)
 
     def is_silent(self, *, now_ms: int) -> bool:
         """Whether nothing was heard for so long that the connection must be given up."""
@@ -222,7 +223,7 @@ class Newcomer:
             self.fail(f"{frame.broker} takes no publications, as {self._present.broker} does")
         for inbox in self._inboxes:
             self.open(inbox)
-        self.on_news()
+        self.has_news = True
 
     def _on_frame(self, frame: Frame, changes: Changes) -> None:
         match frame:
@@ -250,7 +251,7 @@ class Newcomer:
         if frame.selector != self.asked[frame.number].granted:
             self.fail(f"subscription {frame.number} is granted only {frame.selector}")
         self.confirmed[frame.number] = frame
-        self.on_news()
+        self.has_news = True
 
     def _on_refused(self, inbox: Inbox, reason: str, changes: Changes) -> None:
         if not inbox.speaks_of_another(reason):
@@ -262,7 +263,7 @@ class Newcomer:
         self._inboxes.forget(inbox)
         inbox.refuse(reason)
         changes.inboxes[inbox.number] = inbox
-        self.on_news()
+        self.has_news = True
 
     def _on_horizons(self, frame: Horizons, pubend: str, changes: Changes) -> None:
         numbers = frame.numbers
@@ -277,7 +278,7 @@ class Newcomer:
                 continue
             inbox.positions.on_horizon(pubend, frame.tick)
             changes.inboxes[number] = inbox
-        self.on_news()
+        self.has_news = True
 
     def _pubend(self, number: int) -> str:
         name = self.pubends.get(number)

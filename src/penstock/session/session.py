@@ -1,383 +1,338 @@
-"""The client's side of the protocol without any I/O: bytes and requests in, frames and changes out.
+"""A client without I/O: what happens to its connections and what the application asks for in, effects and news out.
 
-A session outlives its connections. Subscriptions are sent again on every new connection, under their old numbers and
-with the positions they have come to. So are messages that waited, and those that were on the wire if the broker is
-the same and recognises what it has: all connections of a session state the same publisher.
+A session owns numbered lines. Usually there is one, on which its ``Resident`` speaks; while the client moves to another
+broker there are two. After every call the shell carries out the effects that came back, asks each line for frames to
+write, and sets its timer to ``next_deadline``. Times are milliseconds of any clock that does not jump; ``wall_ms`` is
+the time of day. Nothing here reads a clock or draws lots by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Literal, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Final
 
-from msgspec import structs
-
-from penstock.model.errors import LimitError
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
-from penstock.protocol import frames as f
-from penstock.protocol.codec import FrameReader
 from penstock.protocol.errors import ProtocolError
-from penstock.protocol.frames import PROTOCOL_VERSION, Deliver, Frame, Welcome
-from penstock.session.changes import Answer, Changes, Reply
+from penstock.protocol.frames import Frame, Goodbye, Welcome
+from penstock.session.address import Address
+from penstock.session.changes import Changes
+from penstock.session.connecting import FINAL_CODES, Chance, Connecting
+from penstock.session.errors import ClientError, ConnectionFailedError, RefusedError
 from penstock.session.inbox import Inbox, Lag, Wanted
-from penstock.session.inboxes import Inboxes, subscribe_frame
-from penstock.session.leaver import Leaver
-from penstock.session.moves import Moves, Subscribing
-from penstock.session.newcomer import SILENT_HEARTBEATS, Newcomer
-from penstock.session.positions import LostTicks
-from penstock.session.publishing import Identifying, PublishQueue, recogniser
-from penstock.session.received import received_from
+from penstock.session.lines import Line, Lines
+from penstock.session.moving import Moving
+from penstock.session.publishing import PublishQueue
+from penstock.session.resident import Resident
 from penstock.session.settings import ClientSettings
 
-__all__ = ["SILENT_HEARTBEATS", "Answer", "Changes", "Reply", "Session"]
-
-_PUBEND_CHARS_MAX: Final = 100
-_REASON_CHARS_MAX: Final = 500
-_State: TypeAlias = Literal["down", "greeting", "up"]
+__all__ = ["Session"]
 
 
 class Session:
-    """One client's dealings with its brokers."""
+    """One client over all its connections."""
 
     def __init__(
-        self, settings: ClientSettings, *, name: str, token: str = "", overlay: str = "", publisher: bytes = b""
+        self,
+        settings: ClientSettings,
+        addresses: tuple[Address, ...],
+        *,
+        name: str,
+        publisher: bytes,
+        chance: Chance,
+        token: str = "",
+        overlay: str = "",
     ) -> None:
+        """Make a client of the brokers at these addresses; ``publisher`` is its identity, and must be of its own."""
         self._settings = settings
-        who = (PROTOCOL_VERSION, "client", name, overlay)
-        self._hello = f.Hello(*who, credential=token, publisher=b"", pinned=settings.pinned)
-        self.become(name, publisher)
-        self._state: _State = "down"
-        self._reader = FrameReader()
-        self._outgoing: list[Frame] = []
-        self._inboxes = Inboxes(settings)
-        self.moves: Final = Moves(self._inboxes)
-        self._subscribing = Subscribing(self._inboxes, self.moves)
-        self._pubends: dict[int, str] = {}
-        self._identifying = Identifying()
-        self._last_question = 0
-        self._questions: dict[int, Frame] = {}
-        self._heartbeat_ms = 0
-        self._sent_ms = self._heard_ms = 0
-        self.publishing: Final = PublishQueue(
-            linger_ms=settings.linger_ms,
-            batch_bytes=settings.batch_bytes,
-            published=settings.published,
-            stop_at_refusal=settings.stop_at_refusal,
-        )
-        self.welcome: Welcome | None = None
-        """What the broker said when it was connected last."""
-        self.received = 0
-        """Messages that were delivered to this client."""
-        self.writable = True
-        """Whether the shell can write; as long as it cannot, nothing is taken and batches grow."""
-        self.held_back = ""
-        """Why the broker lets its publishers wait; empty if it does not."""
+        self._resident = Resident(settings, name=name, token=token, overlay=overlay, publisher=publisher)
+        self._lines = Lines(settings)
+        self._connecting = Connecting(self._resident, self._lines, addresses, settings, chance)
+        self._moving = Moving(self._resident, self._connecting, self._lines, settings)
+        self._is_closed = self._has_told_end = False
+        self.publishing: Final[PublishQueue] = self._resident.publishing
+        self.become = self._resident.become
+
+    # What it has come to.
 
     @property
     def is_up(self) -> bool:
         """Whether a broker has welcomed this client, and has not gone since."""
-        return self._state == "up"
+        return self._resident.is_up
+
+    @property
+    def welcome(self) -> Welcome | None:
+        """What the broker said when it was connected last."""
+        return self._resident.welcome
+
+    @property
+    def held_back(self) -> str:
+        """Why the broker lets its publishers wait; empty if it does not."""
+        return self._resident.held_back
+
+    @property
+    def line(self) -> int:
+        """The number of the line that was welcomed last, also when it has ended; 0 before that."""
+        return self._connecting.line.number if self._connecting.line is not None else 0
+
+    @property
+    def address(self) -> Address | None:
+        """The address of that line."""
+        return self._connecting.line.address if self._connecting.line is not None else None
 
     @property
     def reading(self) -> bool:
-        """Whether the shell should read from the socket: no subscription is too full."""
-        return not self._inboxes.are_blocking
+        """Whether the shell should read from its sockets: no subscription is too full."""
+        return self._resident.reading
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether it has two lines because of a move, or is about to."""
+        return self._moving.is_busy
+
+    @property
+    def received(self) -> int:
+        """Messages that were delivered to this client."""
+        return self._resident.received
 
     @property
     def repeated(self) -> int:
-        """Deliveries that were dropped because they had arrived before; a broker that keeps its word sends none."""
-        return self._inboxes.repeated
+        """Deliveries that were dropped because they had arrived before."""
+        return self._resident.repeated
 
-    def become(self, name: str, publisher: bytes) -> None:
-        """Takes a name, and an identity as a publisher; one that the application chose in the settings counts."""
-        self._hello = structs.replace(self._hello, name=name, publisher=self._settings.publisher or publisher)
+    @property
+    def reconnects(self) -> int:
+        """How often a lost connection was replaced."""
+        return self._connecting.reconnects
 
-    def forget_connection(self) -> None:
-        """The connection belongs to somebody else, and so does what waits to be read."""
-        for inbox in self.on_disconnected().inboxes.values():
-            inbox.clear()
+    @property
+    def moves(self) -> int:
+        """How often a broker has had this client go to another one."""
+        return self._resident.moves.count
 
-    # What the application asks for.
+    # What the application asks for; the shell asks all lines for frames afterwards.
 
     def subscribe(self, wanted: Wanted) -> Inbox:
         """A new subscription."""
-        inbox = self._inboxes.add(wanted)
-        if self.is_up:
-            self._outgoing.append(subscribe_frame(inbox))
-        return inbox
+        return self._resident.subscribe(wanted)
 
     def unsubscribe(self, inbox: Inbox, *, is_done: bool = False) -> None:
-        """Withdraws a subscription; what waits in it is forgotten.
-
-        What was read of a durable one is acknowledged before; what was read last, if the application is done with it.
-        """
-        if self.is_up:
-            self._outgoing += self._last_words(inbox, is_done=is_done)
-        inbox.withdraw()
-        if inbox.is_over or inbox.state == "closing":
-            return
-        if self.is_up:
-            self._inboxes.close(inbox)
-            self._outgoing.append(f.Unsubscribe(inbox.number))
-        else:
-            self._inboxes.forget(inbox)
-        self.moves.withdraw(inbox)
-        self.on_taken(inbox)
+        """Withdraws a subscription; of a durable one, what was read last counts if the application is done with it."""
+        self._resident.unsubscribe(inbox, is_done=is_done)
 
     def identify(self, message: Message, *, wall_ms: int) -> tuple[MessageId, bytes]:
         """An identifier for a message that is to be published now, and the bytes of both."""
-        return self._identifying.identify(message, wall_ms=wall_ms)
+        return self._resident.identify(message, wall_ms=wall_ms)
 
     def publish(self, body: bytes, pubend: str, *, now_ms: int) -> bool:
         """Queues a message, for which there must be room; whether there is a batch to send."""
-        if len(pubend) > _PUBEND_CHARS_MAX:
-            raise LimitError("the name of the pubend, in characters,", len(pubend), _PUBEND_CHARS_MAX)
-        self.publishing.put(body, pubend, now_ms=now_ms)
-        return self.publishing.is_due(now_ms)
+        return self._resident.publish(body, pubend, now_ms=now_ms)
 
-    def ask(self, question: Callable[[int], Frame]) -> int:
-        """Asks the broker something that it answers by number; the number."""
-        self._last_question += 1
-        asked = self._questions[self._last_question] = question(self._last_question)
-        self.ask_again(asked)
-        return self._last_question
+    def hurry(self, *, now_ms: int) -> None:
+        """Somebody waits until all that was published so far is settled."""
+        self._resident.hurry(now_ms=now_ms)
 
-    def ask_again(self, question: Frame) -> None:
-        """Asks the broker something that it was asked before on the same connection, with the same number."""
-        assert self.is_up, "there is no broker to ask"
-        self._outgoing.append(question)
+    def ask(self, question: Callable[[int], Frame], *, again_ms: int | None = None, now_ms: int) -> int:
+        """Asks the broker something that it answers by number, maybe again every so often; the number."""
+        return self._resident.ask(question, again_ms=again_ms, now_ms=now_ms)
+
+    def withdraw_question(self, number: int) -> None:
+        """Nobody waits for the answer any more."""
+        self._resident.withdraw_question(number)
 
     def on_taken(self, inbox: Inbox) -> bool:
         """The application took messages out of a full subscription; whether the shell should read again."""
-        self._inboxes.on_taken(inbox)
-        return self.reading
+        return self._resident.on_taken(inbox)
 
     def on_moved(self, inbox: Inbox) -> bool:
-        """The application is done with messages of a durable subscription; whether the shell must look at the time."""
-        return self._inboxes.reporting.on_moved(inbox)
+        """The application is done with messages of a durable subscription; whether to look at the time for that."""
+        return self._resident.on_moved(inbox)
 
     def lag(self, inbox: Inbox) -> dict[str, Lag]:
         """How far the application is behind each pubend."""
-        return inbox.lag(self._inboxes.presents)
+        return self._resident.lag(inbox)
 
-    def on_closing(self, *, is_done: bool) -> None:
+    def say_last_words(self, *, is_done: bool) -> None:
         """This is the end: what was read of durable subscriptions is acknowledged; read last, if it is done with."""
-        # The last words are few, and nothing follows that could wait for the transport instead.
-        self.writable = True
-        for inbox in self._inboxes:
-            self._outgoing += self._last_words(inbox, is_done=is_done)
+        self._resident.on_closing(is_done=is_done)
 
-    # What the connection brings.
+    # Stimuli.
 
-    def on_connected(self, *, now_ms: int) -> None:
-        """There is a connection; the broker does not know who we are yet."""
-        assert self._state == "down"
-        self._state = "greeting"
-        self.writable = True
-        self._reader = FrameReader()
-        self._outgoing = [self._hello]
-        self._sent_ms = self._heard_ms = now_ms
+    def open(self, *, now_ms: int) -> Changes:
+        """Connect for the first time: every address is tried once."""
+        self._connecting.open(now_ms=now_ms)
+        return self._settle(Changes(), now_ms=now_ms)
 
-    def on_data(self, data: bytes, *, now_ms: int, wall_ms: int) -> Changes:
-        """Bytes from the broker; raises ``ProtocolError`` if they are not what a broker may say."""
-        self._heard_ms = now_ms
+    def on_connected(self, number: int, *, now_ms: int) -> None:
+        """A line is made; the broker does not know who we are yet."""
+        line = self._lines.open(number)
+        if line is not None:
+            line.state = "greeting"
+            line.endpoint.on_connected(now_ms=now_ms)
+
+    def on_frames(self, number: int, frames: Iterable[Frame], *, now_ms: int, wall_ms: int) -> Changes:
+        """A broker has said something; the frames may be decoded while they are taken, and turn out to be none."""
+        line = self._lines.open(number)
+        if line is None:
+            return Changes()
+        try:
+            changes = line.endpoint.on_frames(frames, now_ms=now_ms, wall_ms=wall_ms)
+        except ProtocolError as error:
+            changes = Changes()
+            self._fail(line, Goodbye("protocol", str(error)), changes, now_ms=now_ms)
+        else:
+            self._follow(line, changes, now_ms=now_ms)
+        return self._settle(changes, now_ms=now_ms)
+
+    def on_lost(self, number: int, problem: str, *, now_ms: int) -> Changes:
+        """Nothing is left of a line, for this reason if the session did not end it; or it could not be made."""
+        line = self._lines.forget(number)
         changes = Changes()
-        inboxes, deliver, pubends = changes.inboxes, self.moves.deliver, self._pubends
-        for frame in self._reader.feed(data):
-            if type(frame) is Deliver:
-                name = pubends.get(frame.pubend) or self._pubend(frame.pubend)
-                deliver(frame.numbers, received_from(frame.pubend, name, frame.tick, frame.body), inboxes)
-                self.received += 1
-            elif self._state == "up":
-                self._on_frame(frame, changes)
-            else:
-                self._on_greeting(frame, changes, wall_ms)
-        if inboxes:
-            self._inboxes.block_if_full(inboxes)
-        if (acknowledge := self._inboxes.acknowledge()) is not None:
-            self._outgoing.append(acknowledge)
-        return changes
+        if line is not None:
+            if line.state != "ended":
+                self._end(line, problem, changes, now_ms=now_ms)
+            if line is self._moving.leaving:
+                changes.join(self._moving.on_left(now_ms=now_ms))
+        return self._settle(changes, now_ms=now_ms)
 
-    def on_disconnected(self) -> Changes:
-        """The connection is gone; what is to be said again will be said on the next one."""
-        self._questions = {}
-        self.moves.forget_claims()
-        # All are woken: some may have got messages just before the connection broke.
-        return Changes(publishing=True, lost=True, inboxes=self._let_go())
+    def on_writable(self, number: int, *, is_writable: bool) -> None:
+        """A line can carry more, or has enough: then nothing is taken from the session, and batches grow."""
+        line = self._lines.open(number)
+        if line is not None:
+            line.endpoint.writable = is_writable
 
-    def _let_go(self) -> dict[int, Inbox]:
-        self._state = "down"
-        self._outgoing = []
-        self._pubends = {}
-        self.held_back = ""
-        self.publishing.on_disconnected()
-        return self._inboxes.on_disconnected()
-
-    # Going to another broker.
-
-    def begin_move(self, order: f.Migrate) -> Newcomer:
-        """Another connection is about to be made, where the broker wants this client to be."""
-        assert self.welcome is not None, "no broker could have ordered this"
-        hello = structs.replace(self._hello, migration=order.session, origin=self.welcome.broker)
-        return self.moves.begin(order, hello, self.welcome)
-
-    def give_up_move(self) -> bool:
-        """The new connection will not take over; whether durable names that went ahead must be claimed back."""
-        return bool(self.moves.give_up())
-
-    def refuse_move(self, order: f.Migrate, reason: str) -> None:
-        """Tells the broker why this client stays where it is."""
-        if self.is_up:
-            self._outgoing.append(f.MoveFailed(order.session, reason[:_REASON_CHARS_MAX]))
-
-    def take_over(self) -> tuple[Leaver | None, Changes]:
-        """The new connection is this session's from now on; the old one, if it is there, is left to the leaver."""
-        newcomer, welcome, overlap = self.moves.make()
-        moved, leaver = f.Moved(newcomer.order.session), None
-        if self.is_up:
-            last: list[Frame] = [*self._outgoing, moved]
-            leaver = Leaver(self._reader, self._pubends, last, self._inboxes, overlap)
-        changes = Changes(publishing=True, inboxes=self._let_go())
-        self._reader, self._pubends, self.writable = newcomer.reader, newcomer.pubends, newcomer.writable
-        self._sent_ms, self._heard_ms = newcomer.sent_ms, newcomer.heard_ms
-        self._greet(welcome, newcomer.skew_ms)
-        self.held_back, self.publishing.window_bytes = newcomer.held_back.reason, newcomer.held_back.window_bytes
-        self.received += newcomer.received
-        self._inboxes.resume(newcomer.pubends, newcomer.confirmed, newcomer.begun)
-        late = [subscribe_frame(inbox) for inbox in self._inboxes if inbox.number not in newcomer.asked]
-        self._outgoing = [*newcomer.outgoing, moved, *late, *self._questions.values()]
-        return leaver, changes
-
-    def end_overlap(self) -> Changes:
-        """The old connection has ended, and brings no more."""
-        changes = Changes(inboxes=self.moves.release())
-        self._inboxes.block_if_full(changes.inboxes)
-        return changes
-
-    # What is to be sent, and when.
-
-    def take_frames(self, *, now_ms: int) -> list[Frame]:
-        """The frames to send now."""
-        if not self.writable:
-            return []
-        frames, self._outgoing = self._outgoing, []
-        if self.is_up:
-            frames += self._inboxes.reporting.take(now_ms=now_ms)
-            frames += self.publishing.take_confirmations()
-            frames += self.publishing.take(now_ms=now_ms)
-            if not frames and now_ms >= self._sent_ms + self._heartbeat_ms:
-                frames.append(f.Heartbeat(now_ms))
-        if frames:
-            self._sent_ms = now_ms
-        return frames
+    def on_reading(self, number: int, *, now_ms: int) -> None:
+        """The shell reads from a line again; the silence until now does not count."""
+        line = self._lines.open(number)
+        if line is not None:
+            line.endpoint.on_reading(now_ms=now_ms)
 
     def next_deadline(self) -> int | None:
-        """When to take frames, or to look whether the broker is still there."""
-        if not self.is_up:
-            return None
-        deadlines = [self._silent_at_ms()] if self.reading else []
-        if self.writable:
-            deadlines.append(self._sent_ms + self._heartbeat_ms)
-            wishes = self.publishing.next_deadline(), self._inboxes.reporting.next_deadline()
-            deadlines += [each for each in wishes if each is not None]
-        return min(deadlines, default=None)
+        """When to call ``on_deadline``."""
+        deadlines = (self._lines.next_deadline(), self._connecting.next_deadline(), self._moving.next_deadline())
+        return min((each for each in deadlines if each is not None), default=None)
 
-    def is_silent(self, *, now_ms: int) -> bool:
-        """Whether nothing was heard for so long that the connection must be given up."""
-        # While the application does not read, neither do we: then silence is our own doing.
-        return self.is_up and self.reading and now_ms >= self._silent_at_ms()
+    def on_deadline(self, *, now_ms: int) -> Changes:
+        """Time has passed: give up who is late or silent, try again, go on with a move."""
+        changes = Changes()
+        for line in self._lines:
+            if line.state == "ended":
+                if line.is_due(now_ms):
+                    self._lines.abort(line)
+            elif line.is_due(now_ms):
+                self._end(line, f"no welcome within {self._settings.connect_ms} ms", changes, now_ms=now_ms)
+            elif line.state != "dialling" and line.endpoint.is_silent(now_ms=now_ms):
+                reason = "nothing was heard of the broker for too long"
+                self._fail(line, Goodbye("silent", reason), changes, now_ms=now_ms)
+        self._connecting.on_deadline(now_ms=now_ms)
+        return self._settle(changes, now_ms=now_ms)
 
-    def on_reading(self, *, now_ms: int) -> None:
-        """The shell reads from the socket again; the silence until now does not count."""
-        self._heard_ms = now_ms
+    def take_frames(self, number: int, *, now_ms: int) -> list[Frame]:
+        """The frames to write to a line now."""
+        line = self._lines.open(number)
+        if line is None or line.state == "dialling":
+            return []
+        return line.endpoint.take_frames(now_ms=now_ms)
 
-    def _silent_at_ms(self) -> int:
-        return self._heard_ms + SILENT_HEARTBEATS * self._heartbeat_ms
+    def close(self, *, now_ms: int) -> Changes:
+        """End all lines; what a broker does not take in time is lost."""
+        self._is_closed = True
+        self._connecting.stop()
+        changes = self._moving.close()
+        line = self._connecting.line
+        if line is not None and line.state != "ended":
+            self._fail(line, Goodbye("closed", "the client is done"), changes, now_ms=now_ms)
+        return self._settle(changes, now_ms=now_ms)
 
-    def _on_greeting(self, frame: Frame, changes: Changes, wall_ms: int) -> None:
-        if isinstance(frame, f.Goodbye):
-            changes.goodbye = frame
-            return
-        if not isinstance(frame, Welcome):
-            raise ProtocolError(f"the broker begins with {type(frame).__name__}, not with a welcome")
-        if frame.version != PROTOCOL_VERSION or frame.heartbeat_ms <= 0 or frame.credit_bytes <= 0:
-            raise ProtocolError(f"the broker's welcome is for another protocol: {frame}")
-        changes.welcome = frame
-        self._greet(frame, frame.now_ms - wall_ms)
-        changes.publishing = True
-        self._outgoing += self._inboxes.subscribes()
+    def abort(self, *, now_ms: int) -> Changes:
+        """Cut all lines now, without waiting for anything."""
+        changes = self.close(now_ms=now_ms)
+        for line in self._lines:
+            self._lines.abort(line)
+        return self._settle(changes, now_ms=now_ms)
 
-    def _greet(self, frame: Welcome, skew_ms: int) -> None:
-        before, self.welcome = self.welcome, frame
-        self._state = "up"
-        self._heartbeat_ms = frame.heartbeat_ms
-        self._identifying.on_welcome(frame, skew_ms=skew_ms)
-        self.publishing.on_welcome(
-            credit_bytes=frame.credit_bytes, now_ms=self._heard_ms, recognises=recogniser(before, frame)
-        )
+    def on_forked(self, chance: Chance) -> None:
+        """This is the copy in a forked child: the lines are the parent's, and so were the dice."""
+        self._lines.clear()
+        self._moving.on_forked()
+        self._connecting.on_forked(chance)
 
-    def _on_frame(self, frame: Frame, changes: Changes) -> None:
-        match frame:
-            case f.PublishAck(sequence, credit_bytes):
-                self.publishing.on_ack(sequence, credit_bytes)
-                changes.publishing = True
-            case f.PubendNames(names):
-                self._pubends.update(names)
-                self._inboxes.on_names(names)
-            case f.Horizons():
-                self._subscribing.on_horizons(frame, self._pubend(frame.pubend))
-            case f.HeldBack(reason, window_bytes):
-                self.held_back, self.publishing.window_bytes = reason, window_bytes
-                changes.publishing = True
-            case f.Lost(number, first, last, numbers):
-                lost = LostTicks(self._pubend(number), first, last)
-                changes.missing += [lost] if self._inboxes.on_lost(lost, numbers) else []
-            case f.Subscribed():
-                self._subscribing.on_subscribed(frame, changes)
-            case f.Unsubscribed(number):
-                self._subscribing.end(number, changes)
-            case f.Refused():
-                self._on_refused(frame, changes)
-            case f.StatusReply() | f.Forgotten() | f.SurveyReply() | f.LogAnswer() | f.TraceReply():
-                self._answer(frame, changes)
-            case _:
-                self._on_other(frame, changes)
-
-    @staticmethod
-    def _on_other(frame: Frame, changes: Changes) -> None:
-        if isinstance(frame, f.Goodbye):
-            changes.goodbye = frame
-        elif isinstance(frame, f.Migrate):
-            changes.order = frame
-        elif not isinstance(frame, f.Heartbeat):
-            raise ProtocolError(f"a broker does not send {type(frame).__name__} to a client")
-
-    def _on_refused(self, frame: f.Refused, changes: Changes) -> None:
-        if frame.request == "publish":
-            self.publishing.on_refused(frame.number, frame.reason, frame.count)
-            changes.publishing = True
-        elif frame.request in ("status", "forget", "read", "trace"):
-            self._answer(frame, changes)
-        else:
-            self._subscribing.on_refused(frame, changes)
-
-    def _answer(self, answer: Answer, changes: Changes) -> None:
-        self._questions.pop(answer.number, None)
-        changes.answers.append(answer)
-
-    def _last_words(self, inbox: Inbox, *, is_done: bool) -> list[f.Acknowledge]:
-        if inbox.receipts is not None and is_done:
-            inbox.receipts.settle()
-        return self._inboxes.reporting.last(inbox)
-
-    def _pubend(self, number: int) -> str:
-        name = self._pubends.get(number)
-        if name is None:
-            raise ProtocolError(f"pubend number {number} has no name")
-        return name
+    def forget_connection(self) -> None:
+        """The connection belongs to somebody else, and so does what waits to be read."""
+        self._resident.forget_connection()
 
     def check_invariants(self) -> None:
         """Fails if the parts do not agree."""
-        self.publishing.check_invariants()
-        self._inboxes.check_invariants()
+        self._resident.check_invariants()
+
+    # Inside.
+
+    def _follow(self, line: Line, changes: Changes, *, now_ms: int) -> None:
+        """Do what the broker of a line wants."""
+        if changes.order is not None:
+            self._moving.on_order(changes.order, now_ms=now_ms)
+        if changes.goodbye is not None:
+            line.goodbye = changes.goodbye
+            self._end(line, "", changes, now_ms=now_ms)
+        elif changes.welcome is not None:
+            line.state, line.due_ms = "up", None
+            if line is self._connecting.attempt:
+                self._connecting.on_welcome(line, now_ms=now_ms)
+
+    def _fail(self, line: Line, farewell: Goodbye, changes: Changes, *, now_ms: int) -> None:
+        """Tell the broker why a line ends, and end it."""
+        self._end(line, farewell.reason, changes, farewell, now_ms=now_ms)
+
+    def _end(self, line: Line, problem: str, changes: Changes, *last_words: Frame, now_ms: int) -> None:
+        """A line is over: another one is looked for, unless it was one of two."""
+        state = line.state
+        line.problem = problem
+        if last_words or state == "up":
+            self._lines.hang_up(line, *last_words, now_ms=now_ms)
+        else:
+            self._lines.abort(line)
+        if state != "dialling":
+            changes.join(line.endpoint.on_disconnected())
+        if line is self._connecting.attempt:
+            self._connecting.on_failed(_error_of(line), now_ms=now_ms)
+        elif line is self._moving.arriving:
+            # Where it was welcomed, the newcomer knows.
+            if state != "up" and self._moving.stay(str(_error_of(line)), now_ms=now_ms):
+                changes.must_come_back = True
+        elif line is self._connecting.line and not self._is_closed:
+            rescued = self._moving.rescue(now_ms=now_ms)
+            if rescued is not None:
+                changes.join(rescued)
+            else:
+                self._connecting.on_lost(now_ms=now_ms)
+
+    def _settle(self, changes: Changes, *, now_ms: int) -> Changes:
+        """Go on with a move, and say what the shell has to do."""
+        looked = self._moving.look(now_ms=now_ms)
+        if looked is not None:
+            changes.join(looked)
+        if changes.must_come_back:
+            self._come_back(changes, now_ms=now_ms)
+        changes.effects += self._lines.take_effects()
+        if self._connecting.end is not None and not self._has_told_end:
+            self._has_told_end = True
+            changes.end = self._connecting.end
+        return changes
+
+    def _come_back(self, changes: Changes, *, now_ms: int) -> None:
+        """Claim durable names on a new line: what is still said on this one is about the past."""
+        line = self._connecting.line
+        if line is not None and line.state == "up":
+            last_words = self.take_frames(line.number, now_ms=now_ms)
+            farewell = Goodbye("again", "durable subscriptions are claimed back")
+            self._end(line, farewell.reason, changes, *last_words, farewell, now_ms=now_ms)
+
+
+def _error_of(line: Line) -> ClientError:
+    """Why an attempt has failed."""
+    goodbye = line.goodbye
+    if goodbye is None:
+        return ConnectionFailedError(f"{line.address}: {line.problem}")
+    if goodbye.code in FINAL_CODES:
+        return RefusedError("let this client in", goodbye.reason)
+    return ConnectionFailedError(f"{line.address}: {goodbye.reason} ({goodbye.code})")

@@ -1,4 +1,4 @@
-"""Durable subscriptions of a session: whatever happens, no more is acknowledged than the application is done with."""
+"""Durable subscriptions of a resident: whatever happens, no more is acknowledged than the application is done with."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from penstock.protocol.frames import (
 )
 from penstock.session.inbox import Inbox, Lag, Wanted
 from penstock.session.received import Received
-from penstock.session.session import Session
-from session.test_session import NAMES, WELCOME, feed, naming, session_up
+from penstock.session.resident import Resident
+from session.test_resident import NAMES, WELCOME, feed, naming, resident_up
 
 PAUSE_MS = 1_000
 
 
-def subscribed(session: Session, *, is_manual: bool = False, start: int = 1) -> Inbox:
-    inbox = session.subscribe(Wanted("TRUE", durable="app", is_manual=is_manual))
-    session.take_frames(now_ms=0)
-    feed(session, Subscribed(inbox.number, "TRUE", (), (("quotes", start),)), naming(0, start, inbox.number))
-    assert session.take_frames(now_ms=0) == [Acknowledge(((0, start),), inbox.number)]
+def subscribed(resident: Resident, *, is_manual: bool = False, start: int = 1) -> Inbox:
+    inbox = resident.subscribe(Wanted("TRUE", durable="app", is_manual=is_manual))
+    resident.take_frames(now_ms=0)
+    feed(resident, Subscribed(inbox.number, "TRUE", (), (("quotes", start),)), naming(0, start, inbox.number))
+    assert resident.take_frames(now_ms=0) == [Acknowledge(((0, start),), inbox.number)]
     return inbox
 
 
-def come_back(session: Session, inbox: Inbox) -> None:
+def come_back(resident: Resident, inbox: Inbox) -> None:
     """The application asks for more."""
     assert inbox.receipts is not None
     if inbox.receipts.settle():
-        session.on_moved(inbox)
+        resident.on_moved(inbox)
 
 
 def acknowledgements(frames: list[Frame]) -> list[Acknowledge]:
@@ -47,95 +47,95 @@ def acknowledgements(frames: list[Frame]) -> list[Acknowledge]:
 
 
 def test_what_was_read_is_acknowledged_in_time() -> None:
-    session = session_up()
-    inbox = subscribed(session)
-    feed(session, deliver(5), deliver(7))
+    resident = resident_up()
+    inbox = subscribed(resident)
+    feed(resident, deliver(5), deliver(7))
     inbox.pop()
-    come_back(session, inbox)
-    assert acknowledgements(session.take_frames(now_ms=PAUSE_MS - 1)) == []
-    assert session.next_deadline() == PAUSE_MS
-    assert acknowledgements(session.take_frames(now_ms=PAUSE_MS)) == [Acknowledge(((0, 7),), 1)]
+    come_back(resident, inbox)
+    assert acknowledgements(resident.take_frames(now_ms=PAUSE_MS - 1)) == []
+    assert resident.next_deadline() == PAUSE_MS
+    assert acknowledgements(resident.take_frames(now_ms=PAUSE_MS)) == [Acknowledge(((0, 7),), 1)]
     inbox.pop()
-    feed(session, Horizons(0, 20))
-    assert acknowledgements(session.take_frames(now_ms=3 * PAUSE_MS)) == [], "it is at work on 7"
-    come_back(session, inbox)
-    assert acknowledgements(session.take_frames(now_ms=3 * PAUSE_MS)) == [Acknowledge(((0, 20),), 1)]
+    feed(resident, Horizons(0, 20))
+    assert acknowledgements(resident.take_frames(now_ms=3 * PAUSE_MS)) == [], "it is at work on 7"
+    come_back(resident, inbox)
+    assert acknowledgements(resident.take_frames(now_ms=3 * PAUSE_MS)) == [Acknowledge(((0, 20),), 1)]
 
 
 def test_silence_is_acknowledged_without_a_message() -> None:
-    session = session_up()
-    subscribed(session)
-    feed(session, Horizons(0, 20))
-    assert acknowledgements(session.take_frames(now_ms=PAUSE_MS)) == [Acknowledge(((0, 20),), 1)]
+    resident = resident_up()
+    subscribed(resident)
+    feed(resident, Horizons(0, 20))
+    assert acknowledgements(resident.take_frames(now_ms=PAUSE_MS)) == [Acknowledge(((0, 20),), 1)]
 
 
 def test_a_withdrawal_is_preceded_by_what_was_read() -> None:
     for is_done, expected in ((True, 7), (False, 5)):
-        session = session_up()
-        inbox = subscribed(session)
-        feed(session, deliver(5), deliver(7))
+        resident = resident_up()
+        inbox = subscribed(resident)
+        feed(resident, deliver(5), deliver(7))
         inbox.pop()
-        session.unsubscribe(inbox, is_done=is_done)
-        assert session.take_frames(now_ms=0) == [Acknowledge(((0, expected),), 1), Unsubscribe(1)]
-        session.unsubscribe(inbox, is_done=is_done)
-        assert session.take_frames(now_ms=0) == []
+        resident.unsubscribe(inbox, is_done=is_done)
+        assert resident.take_frames(now_ms=0) == [Acknowledge(((0, expected),), 1), Unsubscribe(1)]
+        resident.unsubscribe(inbox, is_done=is_done)
+        assert resident.take_frames(now_ms=0) == []
 
 
 def test_the_last_words_of_a_client_do_not_wait_for_anything() -> None:
-    session = session_up()
-    one, two = subscribed(session), subscribed(session, is_manual=True)
-    feed(session, deliver(5, 1, 2), deliver(7, 1, 2))
+    resident = resident_up()
+    one, two = subscribed(resident), subscribed(resident, is_manual=True)
+    feed(resident, deliver(5, 1, 2), deliver(7, 1, 2))
     one.pop()
     two.pop()
-    session.writable = False
-    session.on_closing(is_done=True)
-    assert session.take_frames(now_ms=0) == [Acknowledge(((0, 7),), 1), Acknowledge(((0, 5),), 2)]
+    resident.writable = False
+    resident.on_closing(is_done=True)
+    assert resident.take_frames(now_ms=0) == [Acknowledge(((0, 7),), 1), Acknowledge(((0, 5),), 2)]
 
 
 def test_on_another_connection_it_is_said_again_when_the_broker_knows_the_subscription() -> None:
-    session = session_up()
-    inbox = subscribed(session)
-    feed(session, deliver(5), deliver(7))
+    resident = resident_up()
+    inbox = subscribed(resident)
+    feed(resident, deliver(5), deliver(7))
     inbox.pop()
-    come_back(session, inbox)
-    session.on_disconnected()
-    session.on_connected(now_ms=0)
-    feed(session, WELCOME, NAMES)
-    (_, subscribe) = session.take_frames(now_ms=PAUSE_MS)
+    come_back(resident, inbox)
+    resident.on_disconnected()
+    resident.on_connected(now_ms=0)
+    feed(resident, WELCOME, NAMES)
+    (_, subscribe) = resident.take_frames(now_ms=PAUSE_MS)
     assert (subscribe.positions, subscribe.resumes, subscribe.durable) == ((("quotes", 8),), True, "app")  # type: ignore[union-attr]
-    feed(session, Subscribed(1, "TRUE", (), (("quotes", 8),)))
-    assert session.take_frames(now_ms=PAUSE_MS) == [Acknowledge(((0, 7),), 1)]
+    feed(resident, Subscribed(1, "TRUE", (), (("quotes", 8),)))
+    assert resident.take_frames(now_ms=PAUSE_MS) == [Acknowledge(((0, 7),), 1)]
 
 
 def test_one_that_was_taken_over_says_no_more() -> None:
-    session = session_up()
-    inbox = subscribed(session)
-    feed(session, deliver(5))
+    resident = resident_up()
+    inbox = subscribed(resident)
+    feed(resident, deliver(5))
     inbox.pop()
-    feed(session, Refused("subscribe", 1, "durable subscription 'app' was taken over or forgotten"))
-    come_back(session, inbox)
-    session.unsubscribe(inbox, is_done=True)
-    assert session.take_frames(now_ms=PAUSE_MS - 1) == []
+    feed(resident, Refused("subscribe", 1, "durable subscription 'app' was taken over or forgotten"))
+    come_back(resident, inbox)
+    resident.unsubscribe(inbox, is_done=True)
+    assert resident.take_frames(now_ms=PAUSE_MS - 1) == []
     assert inbox.is_taken_over
 
 
 def test_lag_is_told_by_what_the_broker_has_heard() -> None:
-    session = session_up()
-    inbox = subscribed(session, start=tick_at(1_000))
-    feed(session, Horizons(0, tick_at(2_000), present=tick_at(9_000)))
-    assert session.lag(inbox) == {"quotes": Lag(7_000, 0)}
+    resident = resident_up()
+    inbox = subscribed(resident, start=tick_at(1_000))
+    feed(resident, Horizons(0, tick_at(2_000), present=tick_at(9_000)))
+    assert resident.lag(inbox) == {"quotes": Lag(7_000, 0)}
 
 
 def test_to_forget_is_a_request_with_an_answer() -> None:
-    session = session_up()
+    resident = resident_up()
     assert (
-        session.ask(StatusRequest),
-        session.ask(lambda n: Forget(n, "app")),
-        session.ask(lambda n: Forget(n, "b")),
+        resident.ask(StatusRequest, now_ms=0),
+        resident.ask(lambda n: Forget(n, "app"), now_ms=0),
+        resident.ask(lambda n: Forget(n, "b"), now_ms=0),
     ) == (1, 2, 3)
-    assert session.take_frames(now_ms=0)[1:] == [Forget(2, "app"), Forget(3, "b")]
+    assert resident.take_frames(now_ms=0)[1:] == [Forget(2, "app"), Forget(3, "b")]
     answers: list[Frame] = [Forgotten(2, ("far",)), Refused("forget", 3, "there is none")]
-    assert feed(session, *answers).answers == answers
+    assert feed(resident, *answers).answers == answers
 
 
 _STEPS = st.lists(st.sampled_from(["message", "silence", "take", "batch", "acknowledge", "time", "reconnect"]))
@@ -145,7 +145,7 @@ class Reader:
     """An application with a durable subscription, and the oracle: what it is done with, message by message."""
 
     def __init__(self, *, is_manual: bool) -> None:
-        self.session = session_up()
+        self.session = resident_up()
         self.inbox = subscribed(self.session, is_manual=is_manual)
         self.is_manual = is_manual
         self.now_ms, self.tick = 0, 1
@@ -211,16 +211,16 @@ def test_no_more_is_acknowledged_than_is_done_and_in_the_end_all_of_it(
 
 
 def test_a_number_is_that_of_its_request_only() -> None:
-    session = session_up()
-    inbox = subscribed(session)
-    feed(session, Refused("forget", 1, "there is none"))
+    resident = resident_up()
+    inbox = subscribed(resident)
+    feed(resident, Refused("forget", 1, "there is none"))
     assert not inbox.is_over
 
 
 @pytest.mark.parametrize("is_manual", [False, True])
 def test_a_subscription_without_a_name_is_never_acknowledged_by_itself(is_manual: bool) -> None:
-    session = session_up()
-    inbox = session.subscribe(Wanted("TRUE", is_manual=is_manual))
+    resident = resident_up()
+    inbox = resident.subscribe(Wanted("TRUE", is_manual=is_manual))
     assert inbox.receipts is None
-    session.on_closing(is_done=True)
-    assert acknowledgements(session.take_frames(now_ms=0)) == []
+    resident.on_closing(is_done=True)
+    assert acknowledgements(resident.take_frames(now_ms=0)) == []

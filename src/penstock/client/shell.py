@@ -1,0 +1,208 @@
+"""Runs a session on asyncio: makes the connections it wants, carries frames to and fro, and wakes it in time."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Final
+
+from penstock.client.connection import Connection
+from penstock.protocol.frames import Frame
+from penstock.session.address import Address
+from penstock.session.changes import Abort, Changes, Dial, Effect, HangUp
+from penstock.session.session import Session
+
+__all__ = ["Shell"]
+
+_LATE_MS: Final = 500
+"""A timer that is so late shows that the application kept the loop busy: then we were deaf, and not the broker dumb."""
+
+
+class Shell:
+    """The transports and the timer of one session."""
+
+    def __init__(self, session: Session, *, tls: ssl.SSLContext | None, on_changes: Callable[[Changes], None]) -> None:
+        self._session, self._tls, self._on_changes = session, tls, on_changes
+        self._connections: dict[int, Connection] = {}
+        """By line, from the attempt to make each until nothing is left of it."""
+        self._dialling: dict[int, asyncio.Task[None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._is_pumping_soon = False
+        self._opening: asyncio.Future[None] | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is no connection, and none is being made."""
+        return not self._connections
+
+    @property
+    def connection(self) -> Connection | None:
+        """The connection to the present broker; none if it is gone."""
+        return self._connections.get(self._session.line)
+
+    def now_ms(self) -> int:
+        """The clock of the session."""
+        return int(asyncio.get_running_loop().time() * 1_000)
+
+    # What the client calls.
+
+    async def open(self) -> None:
+        """Connect; raises ``ConnectionFailedError`` if no broker answers, ``RefusedError`` if one says no."""
+        self._opening = asyncio.get_running_loop().create_future()
+        try:
+            self._react(self._session.open(now_ms=self.now_ms()))
+            await self._opening
+        except BaseException:
+            self.abort()
+            raise
+        finally:
+            self._opening = None
+
+    async def close(self) -> None:
+        """End all connections; what a broker does not take in time is lost."""
+        self._react(self._session.close(now_ms=self.now_ms()))
+        await self._idle.wait()
+
+    def abort(self) -> None:
+        """Cut all connections now, without waiting for anything."""
+        self._react(self._session.abort(now_ms=self.now_ms()))
+
+    def pump(self) -> None:
+        """Write what is to be sent now, each line in one piece, and set the timer."""
+        now_ms = self.now_ms()
+        for number, connection in list(self._connections.items()):
+            frames = self._session.take_frames(number, now_ms=now_ms)
+            if frames:
+                connection.write(frames)
+        self.schedule()
+
+    def pump_soon(self) -> None:
+        """Write at the end of this turn what many calls have queued."""
+        if not self._is_pumping_soon:
+            self._is_pumping_soon = True
+            asyncio.get_running_loop().call_soon(self._pump_later)
+
+    def schedule(self) -> None:
+        """Wake when the session wants to."""
+        deadline_ms = self._session.next_deadline()
+        if deadline_ms is not None and self._timer is not None and self._timer_ms <= deadline_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if deadline_ms is not None:
+            self._timer_ms = deadline_ms
+            self._timer = asyncio.get_running_loop().call_at(deadline_ms / 1_000, self._on_timer)
+
+    def resume_reading(self) -> None:
+        """The application has taken enough out."""
+        for number, connection in self._connections.items():
+            if connection.is_paused:
+                self._session.on_reading(number, now_ms=self.now_ms())
+                connection.resume_reading()
+        self.schedule()
+
+    def on_forked(self) -> None:
+        """This is the copy in a forked child: the connections are the parent's, and so were the dice."""
+        for connection in self._connections.values():
+            connection.let_go()
+        self._connections, self._dialling = {}, {}
+        self._timer = None
+        self._session.on_forked(Random())
+
+    # What connections call.
+
+    def on_made(self, connection: Connection) -> None:
+        """Let the session say hello."""
+        if connection.number not in self._connections:
+            connection.abort()
+            return
+        self._session.on_connected(connection.number, now_ms=self.now_ms())
+        self.pump()
+
+    def on_data(self, connection: Connection, frames: Iterable[Frame]) -> None:
+        """Hand everything to the session at once."""
+        wall_ms = time.time_ns() // 1_000_000
+        changes = self._session.on_frames(connection.number, frames, now_ms=self.now_ms(), wall_ms=wall_ms)
+        self._react(changes)
+        if not self._session.reading:
+            connection.pause_reading()
+
+    def on_writable(self, connection: Connection, *, is_writable: bool) -> None:
+        """A transport can carry more, or has enough."""
+        self._session.on_writable(connection.number, is_writable=is_writable)
+        if is_writable:
+            self.pump()
+
+    def on_gone(self, connection: Connection, problem: str) -> None:
+        """Nothing is left of a connection."""
+        if self._connections.pop(connection.number, None) is not None:
+            self._react(self._session.on_lost(connection.number, problem, now_ms=self.now_ms()))
+
+    # Inside.
+
+    def _react(self, changes: Changes) -> None:
+        """Do what the session wants done, tell the application, and write."""
+        for effect in changes.effects:
+            self._carry_out(effect)
+        if self._opening is not None and not self._opening.done():
+            if changes.end is not None:
+                self._opening.set_exception(changes.end)
+                changes.end = None
+            elif self._session.is_up:
+                self._opening.set_result(None)
+        self._on_changes(changes)
+        if self._connections:
+            self._idle.clear()
+        else:
+            self._idle.set()
+        self.pump()
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Dial(number, address):
+                connection = self._connections[number] = Connection(number, self)
+                task = asyncio.create_task(self._dial(connection, address), name=f"penstock: dial {address}")
+                self._dialling[number] = task
+            case HangUp(number, last_words):
+                connection = self._connections[number]
+                connection.write(last_words)
+                connection.close()
+            case Abort(number):
+                if number in self._dialling:
+                    self._dialling[number].cancel()
+                self._connections[number].abort()
+
+    async def _dial(self, connection: Connection, address: Address) -> None:
+        context = (self._tls or ssl.create_default_context()) if address.tls else None
+        loop = asyncio.get_running_loop()
+        problem = "the client gave up"
+        try:
+            await loop.create_connection(lambda: connection, address.host, address.port, ssl=context)
+        except OSError as error:
+            problem = error.strerror or str(error)
+        except ValueError as error:
+            # What cannot be the name of a host.
+            problem = str(error)
+        finally:
+            del self._dialling[connection.number]
+            if not connection.is_made:
+                self.on_gone(connection, problem)
+
+    def _pump_later(self) -> None:
+        self._is_pumping_soon = False
+        self.pump()
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now_ms = self.now_ms()
+        if now_ms - self._timer_ms > _LATE_MS:
+            for number in self._connections:
+                self._session.on_reading(number, now_ms=now_ms)
+        self._react(self._session.on_deadline(now_ms=now_ms))

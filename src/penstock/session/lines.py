@@ -1,0 +1,128 @@
+"""The numbered lines (connections) of a session, each from its dialling until nothing is left of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, Protocol, TypeAlias
+
+from penstock.protocol.frames import Frame, Goodbye
+from penstock.session.address import Address
+from penstock.session.changes import Abort, Changes, Dial, Effect, HangUp
+from penstock.session.settings import ClientSettings
+
+__all__ = ["Endpoint", "Line", "LineState", "Lines"]
+
+LineState: TypeAlias = Literal["dialling", "greeting", "up", "ended"]
+"""Not made yet; not welcomed yet; welcomed; over for the session, though the shell may still be sending last words."""
+
+
+class Endpoint(Protocol):
+    """Who hears what a line brings and has something to say on it: the resident, a newcomer or a leaver."""
+
+    writable: bool
+
+    def on_connected(self, *, now_ms: int) -> None:
+        """There is a connection."""
+
+    def on_frames(self, frames: Iterable[Frame], *, now_ms: int, wall_ms: int) -> Changes:
+        """Frames have come."""
+
+    def on_disconnected(self) -> Changes:
+        """The connection is gone."""
+
+    def take_frames(self, *, now_ms: int) -> list[Frame]:
+        """The frames to send now."""
+
+    def next_deadline(self) -> int | None:
+        """When to ask again for frames, or whether the broker is silent."""
+
+    def is_silent(self, *, now_ms: int) -> bool:
+        """Whether the connection must be given up."""
+
+    def on_reading(self, *, now_ms: int) -> None:
+        """The silence until now does not count."""
+
+
+class Line:
+    """One connection, or the attempt to make it."""
+
+    __slots__ = ("address", "due_ms", "endpoint", "goodbye", "number", "problem", "state")
+
+    def __init__(self, number: int, address: Address, endpoint: Endpoint, *, due_ms: int) -> None:
+        self.number, self.address = number, address
+        self.endpoint = endpoint
+        """Another one takes its place when the client moves."""
+        self.state: LineState = "dialling"
+        self.due_ms: int | None = due_ms
+        """When the attempt has taken too long; when the last words have."""
+        self.goodbye: Goodbye | None = None
+        """What the broker said at last."""
+        self.problem = ""
+        """Why it ended, if the broker did not say."""
+
+    def next_deadline(self) -> int | None:
+        """When to look at it."""
+        endpoint_ms = self.endpoint.next_deadline() if self.state in ("greeting", "up") else None
+        if self.due_ms is None or endpoint_ms is None:
+            return endpoint_ms if self.due_ms is None else self.due_ms
+        return min(self.due_ms, endpoint_ms)
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether the attempt, or saying the last words, has taken too long."""
+        return self.due_ms is not None and now_ms >= self.due_ms
+
+
+class Lines:
+    """The lines of one session, and the effects that ask the shell to make and end them."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._last_number = 0
+        self._lines: dict[int, Line] = {}
+        self._effects: list[Effect] = []
+
+    def __iter__(self) -> Iterator[Line]:
+        return iter(list(self._lines.values()))
+
+    def open(self, number: int) -> Line | None:
+        """The line with a number, unless it has ended."""
+        line = self._lines.get(number)
+        return line if line is not None and line.state != "ended" else None
+
+    def dial(self, address: Address, endpoint: Endpoint, *, now_ms: int) -> Line:
+        """Have the shell make a connection, for whoever will speak on it."""
+        self._last_number += 1
+        line = Line(self._last_number, address, endpoint, due_ms=now_ms + self._settings.connect_ms)
+        self._lines[line.number] = line
+        self._effects.append(Dial(line.number, address))
+        return line
+
+    def hang_up(self, line: Line, *last_words: Frame, now_ms: int) -> None:
+        """End a line when the last words are out; whoever does not take them in time is cut off."""
+        line.state, line.due_ms = "ended", now_ms + self._settings.close_ms
+        if line.number in self._lines:
+            self._effects.append(HangUp(line.number, last_words))
+
+    def abort(self, line: Line) -> None:
+        """Cut a line, which may be saying its last words; if it is gone already, that is as good."""
+        line.state, line.due_ms = "ended", None
+        if line.number in self._lines:
+            self._effects.append(Abort(line.number))
+
+    def forget(self, number: int) -> Line | None:
+        """Nothing is left of a line."""
+        return self._lines.pop(number, None)
+
+    def clear(self) -> None:
+        """Forget all lines without a word, as somebody else has them."""
+        self._lines, self._effects = {}, []
+
+    def take_effects(self) -> list[Effect]:
+        """What the shell has to do now, in this order."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def next_deadline(self) -> int | None:
+        """When to look at one of them."""
+        deadlines = [each for line in self._lines.values() if (each := line.next_deadline()) is not None]
+        return min(deadlines, default=None)

@@ -1,0 +1,219 @@
+"""Carries out a move to another broker, unnoticed by the application ([Balancing] section on subscriber migration).
+
+The new line is made first, and all subscriptions are asked for on it with their positions. When they are in force
+there, both lines go on for a moment: what was published to pubends that guarantee nothing before their paths led to the
+new broker is still on its way to the old one. Then the new line takes over, both brokers are told, and the old one
+sends what it has left and ends. Whatever goes wrong before that means that the client stays where it is; if the old
+broker is lost meanwhile, the new line takes over as it is, if it goes on from all positions, and if not, the client
+reconnects as after any loss.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.protocol.frames import Goodbye, Migrate
+from penstock.session.address import Address, parse_addresses
+from penstock.session.changes import Changes
+from penstock.session.connecting import Connecting
+from penstock.session.errors import AddressError
+from penstock.session.lines import Line, Lines
+from penstock.session.newcomer import Newcomer
+from penstock.session.resident import Resident
+from penstock.session.settings import ClientSettings
+
+__all__ = ["Moving"]
+
+_ARRIVE_MS_MAX: Final = 20_000
+"""In which the new broker has to take over; less than the old one waits for an answer."""
+_OVERLAP_MS: Final = 500
+"""How long both lines go on when the new one is ready."""
+_TRAIL_MS: Final = 5_000
+"""So much longer a message may take to the new broker than to the old one, and is still known to have come."""
+_LEAVE_MS_MAX: Final = 12_000
+"""In which the old broker has to send what it has left; more than it takes for that."""
+
+
+class Moving:
+    """The moves of one session, one at a time."""
+
+    def __init__(self, resident: Resident, connecting: Connecting, lines: Lines, settings: ClientSettings) -> None:
+        self._resident, self._connecting = resident, connecting
+        self._lines, self._settings = lines, settings
+        self._newcomer: Newcomer | None = None
+        self.arriving: Line | None = None
+        """The line to the new broker, until it takes over."""
+        self.leaving: Line | None = None
+        """The line to the old broker, after that."""
+        self._arrive_by_ms = 0
+        self._take_over_ms: int | None = None
+        self._leave_by_ms = 0
+        self._trail_until_ms: int | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the session has two lines, or is about to."""
+        return self._newcomer is not None or self.leaving is not None
+
+    # What the old broker, or the only one, brings about.
+
+    def on_order(self, order: Migrate, *, now_ms: int) -> None:
+        """The broker wants this client to go to another one."""
+        if problem := self._problem_with(order):
+            self._resident.refuse_move(order, problem)
+            return
+        (address,) = parse_addresses(order.address)
+        self._trail_until_ms = self._take_over_ms = None
+        self._connecting.learn(address)
+        self._newcomer = self._resident.begin_move(order)
+        self._arrive_by_ms = now_ms + _ARRIVE_MS_MAX
+        self.arriving = self._lines.dial(address, self._newcomer, now_ms=now_ms)
+
+    def rescue(self, *, now_ms: int) -> Changes | None:
+        """The session's line is lost; what follows if the new one takes its place, none if it cannot."""
+        newcomer, arriving = self._newcomer, self.arriving
+        if newcomer is None or arriving is None:
+            return None
+        if arriving.state != "up" or not newcomer.can_rescue:
+            self.stay("the connection to the old broker was lost", now_ms=now_ms)
+            return None
+        changes = self._take_over(arriving, now_ms=now_ms)
+        changes.join(self._resident.end_overlap())
+        self._trail(now_ms=now_ms)
+        return changes
+
+    # What becomes of the other line.
+
+    def stay(self, reason: str, *, now_ms: int) -> bool:
+        """The client does not go; whether it must come back on a new line, to claim durable names."""
+        newcomer, arriving = self._newcomer, self.arriving
+        assert newcomer is not None, "there was no move to give up"
+        if arriving is not None and arriving.state == "up":
+            self._lines.hang_up(arriving, Goodbye("closed", "the client is done"), now_ms=now_ms)
+        elif arriving is not None and arriving.state != "ended":
+            self._lines.abort(arriving)
+        self._newcomer = self.arriving = None
+        must_come_back = self._resident.give_up_move()
+        self._resident.refuse_move(newcomer.order, reason)
+        self._trail(now_ms=now_ms)
+        return must_come_back
+
+    def on_left(self, *, now_ms: int) -> Changes:
+        """The old broker has sent all it had, or has had its time."""
+        leaving, self.leaving = self.leaving, None
+        if leaving is not None:
+            self._lines.abort(leaving)
+        self._trail(now_ms=now_ms)
+        return self._resident.end_overlap()
+
+    def look(self, *, now_ms: int) -> Changes | None:
+        """Go on with the move as far as it can go now; none if there is nothing to do."""
+        if self.leaving is not None and (now_ms >= self._leave_by_ms or self._resident.moves.is_full):
+            return self.on_left(now_ms=now_ms)
+        if self._trail_until_ms is not None and now_ms >= self._trail_until_ms:
+            self._trail_until_ms = None
+            self._resident.moves.finish()
+        if self._newcomer is not None and self.arriving is not None and self._wants_look(now_ms):
+            return self._look_at(self._newcomer, self.arriving, now_ms=now_ms)
+        return None
+
+    def next_deadline(self) -> int | None:
+        """When to look again."""
+        deadlines: list[int] = []
+        if self._newcomer is not None:
+            deadlines.append(self._arrive_by_ms)
+            if self._take_over_ms is not None:
+                deadlines.append(self._take_over_ms)
+            elif self._newcomer.has_news:
+                # At once: the application did something that had no time with it.
+                deadlines.append(0)
+        if self.leaving is not None:
+            deadlines.append(self._leave_by_ms)
+        if self._trail_until_ms is not None:
+            deadlines.append(self._trail_until_ms)
+        return min(deadlines, default=None)
+
+    # The end.
+
+    def close(self) -> Changes:
+        """Make no more moves, and leave nothing behind."""
+        if self.arriving is not None:
+            self._lines.abort(self.arriving)
+        changes = Changes()
+        if self.leaving is not None:
+            self._lines.abort(self.leaving)
+            changes = self._resident.end_overlap()
+        self.on_forked()
+        return changes
+
+    def on_forked(self) -> None:
+        """Forget the lines, which are the parent's."""
+        self._newcomer = self.arriving = self.leaving = None
+        self._take_over_ms = self._trail_until_ms = None
+
+    # Inside.
+
+    def _problem_with(self, order: Migrate) -> str:
+        if self.is_busy:
+            return "the client is moving already"
+        if self._settings.pinned:
+            return "the client is pinned"
+        if self._resident.publishing.published:
+            return "the client publishes"
+        line = self._connecting.line
+        present = line.address if line is not None else None
+        try:
+            addresses = parse_addresses(order.address)
+        except AddressError as error:
+            return str(error)
+        # What is secret must not travel in the open because somebody says so.
+        if len(addresses) != 1 or _is_less_secret(addresses[0], present):
+            return f"{order.address} is no address to go to from {present}"
+        return ""
+
+    def _wants_look(self, now_ms: int) -> bool:
+        assert self._newcomer is not None
+        if now_ms >= self._arrive_by_ms:
+            return True
+        return self._newcomer.has_news if self._take_over_ms is None else now_ms >= self._take_over_ms
+
+    def _look_at(self, newcomer: Newcomer, arriving: Line, *, now_ms: int) -> Changes | None:
+        newcomer.has_news = False
+        is_publishing = bool(self._resident.publishing.published)
+        has_overlapped, self._take_over_ms = self._take_over_ms is not None, None
+        if now_ms >= self._arrive_by_ms:
+            return self._give_up(f"the new broker was not ready within {_ARRIVE_MS_MAX // 1_000} s", now_ms=now_ms)
+        if has_overlapped and newcomer.is_ready and not is_publishing:
+            return self._take_over(arriving, now_ms=now_ms)
+        if newcomer.welcome is not None:
+            problem = newcomer.problem or ("the client publishes" if is_publishing else "")
+            if problem:
+                return self._give_up(f"{arriving.address}: {problem}", now_ms=now_ms)
+            if newcomer.is_ready:
+                self._take_over_ms = now_ms + _OVERLAP_MS
+        return None
+
+    def _give_up(self, reason: str, *, now_ms: int) -> Changes:
+        return Changes(must_come_back=self.stay(reason, now_ms=now_ms))
+
+    def _take_over(self, arriving: Line, *, now_ms: int) -> Changes:
+        old = self._connecting.line
+        leaver, changes = self._resident.take_over()
+        self._newcomer = self.arriving = None
+        arriving.endpoint = self._resident
+        self._connecting.hold(arriving, now_ms=now_ms)
+        self._connecting.learn(arriving.address)
+        if leaver is not None:
+            assert old is not None, "a broker was there, but no line to it"
+            old.endpoint = leaver
+            self.leaving, self._leave_by_ms = old, now_ms + _LEAVE_MS_MAX
+        return changes
+
+    def _trail(self, *, now_ms: int) -> None:
+        """Wait until nothing comes any more that has come before, from this move or the one before."""
+        if self._resident.moves.overlap is not None:
+            self._trail_until_ms = now_ms + _TRAIL_MS
+
+
+def _is_less_secret(there: Address, here: Address | None) -> bool:
+    return here is not None and here.tls and not there.tls

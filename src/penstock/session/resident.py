@@ -1,0 +1,395 @@
+"""What a client says to the broker where it is, and hears from it; outlives the connection.
+
+Subscriptions are sent again on every new connection, under their old numbers and with the positions they have come to.
+So are messages that waited, and those that were on the wire if the broker is the same and recognises what it has: all
+connections of a session state the same publisher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, Literal, TypeAlias
+
+from msgspec import structs
+
+from penstock.model.errors import LimitError
+from penstock.model.message import Message
+from penstock.model.message_id import MessageId
+from penstock.protocol import frames as f
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import PROTOCOL_VERSION, Deliver, Frame, Welcome
+from penstock.session.asked import Asked
+from penstock.session.changes import Answer, Changes
+from penstock.session.inbox import Inbox, Lag, Wanted
+from penstock.session.inboxes import Inboxes, subscribe_frame
+from penstock.session.leaver import Leaver
+from penstock.session.moves import Moves, Subscribing
+from penstock.session.newcomer import SILENT_HEARTBEATS, Newcomer
+from penstock.session.positions import LostTicks
+from penstock.session.publishing import Identifying, PublishQueue, recogniser
+from penstock.session.received import received_from
+from penstock.session.settings import ClientSettings
+
+__all__ = ["Resident"]
+
+_PUBEND_CHARS_MAX: Final = 100
+_REASON_CHARS_MAX: Final = 500
+_State: TypeAlias = Literal["down", "greeting", "up"]
+
+
+class Resident:
+    """The connection that a client lives on, one after the other."""
+
+    def __init__(
+        self, settings: ClientSettings, *, name: str, token: str = "", overlay: str = "", publisher: bytes = b""
+    ) -> None:
+        self._settings = settings
+        who = (PROTOCOL_VERSION, "client", name, overlay)
+        self._hello = f.Hello(*who, credential=token, publisher=b"", pinned=settings.pinned)
+        self.become(name, publisher)
+        self._state: _State = "down"
+        self._outgoing: list[Frame] = []
+        self._inboxes = Inboxes(settings)
+        self.moves: Final = Moves(self._inboxes)
+        self._subscribing = Subscribing(self._inboxes, self.moves)
+        self._pubends: dict[int, str] = {}
+        self._identifying = Identifying()
+        self._asked = Asked()
+        self._flushed = 0
+        self._heartbeat_ms = 0
+        self._sent_ms = self._heard_ms = 0
+        self.publishing: Final = PublishQueue(
+            linger_ms=settings.linger_ms,
+            batch_bytes=settings.batch_bytes,
+            published=settings.published,
+            stop_at_refusal=settings.stop_at_refusal,
+        )
+        self.welcome: Welcome | None = None
+        """What the broker said when it was connected last."""
+        self.received = 0
+        """Messages that were delivered to this client."""
+        self.writable = True
+        """Whether the shell can write; as long as it cannot, nothing is taken and batches grow."""
+        self.held_back = ""
+        """Why the broker lets its publishers wait; empty if it does not."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a broker has welcomed this client, and has not gone since."""
+        return self._state == "up"
+
+    @property
+    def reading(self) -> bool:
+        """Whether the shell should read from the socket: no subscription is too full."""
+        return not self._inboxes.are_blocking
+
+    @property
+    def repeated(self) -> int:
+        """Deliveries that were dropped because they had arrived before; a broker that keeps its word sends none."""
+        return self._inboxes.repeated
+
+    def become(self, name: str, publisher: bytes) -> None:
+        """Takes a name, and an identity as a publisher; one that the application chose in the settings counts."""
+        self._hello = structs.replace(self._hello, name=name, publisher=self._settings.publisher or publisher)
+
+    def forget_connection(self) -> None:
+        """The connection belongs to somebody else, and so does what waits to be read."""
+        for inbox in self.on_disconnected().inboxes.values():
+            inbox.clear()
+
+    # What the application asks for.
+
+    def subscribe(self, wanted: Wanted) -> Inbox:
+        """A new subscription."""
+        inbox = self._inboxes.add(wanted)
+        if self.is_up:
+            self._outgoing.append(subscribe_frame(inbox))
+        return inbox
+
+    def unsubscribe(self, inbox: Inbox, *, is_done: bool = False) -> None:
+        """Withdraws a subscription; what waits in it is forgotten.
+
+        What was read of a durable one is acknowledged before; what was read last, if the application is done with it.
+        """
+        if self.is_up:
+            self._outgoing += self._last_words(inbox, is_done=is_done)
+        inbox.withdraw()
+        if inbox.is_over or inbox.state == "closing":
+            return
+        if self.is_up:
+            self._inboxes.close(inbox)
+            self._outgoing.append(f.Unsubscribe(inbox.number))
+        else:
+            self._inboxes.forget(inbox)
+        self.moves.withdraw(inbox)
+        self.on_taken(inbox)
+
+    def identify(self, message: Message, *, wall_ms: int) -> tuple[MessageId, bytes]:
+        """An identifier for a message that is to be published now, and the bytes of both."""
+        return self._identifying.identify(message, wall_ms=wall_ms)
+
+    def publish(self, body: bytes, pubend: str, *, now_ms: int) -> bool:
+        """Queues a message, for which there must be room; whether there is a batch to send."""
+        if len(pubend) > _PUBEND_CHARS_MAX:
+            raise LimitError("the name of the pubend, in characters,", len(pubend), _PUBEND_CHARS_MAX)
+        self.publishing.put(body, pubend, now_ms=now_ms)
+        return self.publishing.is_due(now_ms)
+
+    def hurry(self, *, now_ms: int) -> None:
+        """Somebody waits until all that was published so far is settled: the broker is asked to acknowledge it now.
+
+        Once on each connection: a broker that cannot acknowledge yet would be asked for ever.
+        """
+        self._flushed = self.publishing.published
+        self.publishing.hurry(now_ms=now_ms)
+
+    def ask(self, question: Callable[[int], Frame], *, again_ms: int | None = None, now_ms: int) -> int:
+        """Asks the broker something that it answers by number, maybe again every so often; the number."""
+        assert self.is_up, "there is no broker to ask"
+        number, frame = self._asked.ask(question, again_ms=again_ms, now_ms=now_ms)
+        self._outgoing.append(frame)
+        return number
+
+    def withdraw_question(self, number: int) -> None:
+        """Nobody waits for the answer any more."""
+        self._asked.settle(number)
+
+    def on_taken(self, inbox: Inbox) -> bool:
+        """The application took messages out of a full subscription; whether the shell should read again."""
+        self._inboxes.on_taken(inbox)
+        return self.reading
+
+    def on_moved(self, inbox: Inbox) -> bool:
+        """The application is done with messages of a durable subscription; whether the shell must look at the time."""
+        return self._inboxes.reporting.on_moved(inbox)
+
+    def lag(self, inbox: Inbox) -> dict[str, Lag]:
+        """How far the application is behind each pubend."""
+        return inbox.lag(self._inboxes.presents)
+
+    def on_closing(self, *, is_done: bool) -> None:
+        """This is the end: what was read of durable subscriptions is acknowledged; read last, if it is done with."""
+        # The last words are few, and nothing follows that could wait for the transport instead.
+        self.writable = True
+        for inbox in self._inboxes:
+            self._outgoing += self._last_words(inbox, is_done=is_done)
+
+    # What the connection brings.
+
+    def on_connected(self, *, now_ms: int) -> None:
+        """There is a connection; the broker does not know who we are yet."""
+        assert self._state == "down"
+        self._state = "greeting"
+        self.writable = True
+        self._outgoing = [self._hello]
+        self._sent_ms = self._heard_ms = now_ms
+
+    def on_frames(self, frames: Iterable[Frame], *, now_ms: int, wall_ms: int) -> Changes:
+        """Frames from the broker; raises ``ProtocolError`` if they are not what a broker may say."""
+        self._heard_ms = now_ms
+        changes = Changes()
+        inboxes, deliver, pubends = changes.inboxes, self.moves.deliver, self._pubends
+        for frame in frames:
+            if type(frame) is Deliver:
+                name = pubends.get(frame.pubend) or self._pubend(frame.pubend)
+                deliver(frame.numbers, received_from(frame.pubend, name, frame.tick, frame.body), inboxes)
+                self.received += 1
+            elif self._state == "up":
+                self._on_frame(frame, changes)
+            else:
+                self._on_greeting(frame, changes, wall_ms)
+        if inboxes:
+            self._inboxes.block_if_full(inboxes)
+        if (acknowledge := self._inboxes.acknowledge()) is not None:
+            self._outgoing.append(acknowledge)
+        return changes
+
+    def on_disconnected(self) -> Changes:
+        """The connection is gone; what is to be said again will be said on the next one."""
+        self._asked.clear()
+        self.moves.forget_claims()
+        # All are woken: some may have got messages just before the connection broke.
+        return Changes(publishing=True, lost=True, inboxes=self._let_go())
+
+    def _let_go(self) -> dict[int, Inbox]:
+        self._state = "down"
+        self._outgoing = []
+        self._pubends = {}
+        self.held_back = ""
+        self.publishing.on_disconnected()
+        return self._inboxes.on_disconnected()
+
+    # Going to another broker.
+
+    def begin_move(self, order: f.Migrate) -> Newcomer:
+        """Another connection is about to be made, where the broker wants this client to be."""
+        assert self.welcome is not None, "no broker could have ordered this"
+        hello = structs.replace(self._hello, migration=order.session, origin=self.welcome.broker)
+        return self.moves.begin(order, hello, self.welcome)
+
+    def give_up_move(self) -> bool:
+        """The new connection will not take over; whether durable names that went ahead must be claimed back."""
+        return bool(self.moves.give_up())
+
+    def refuse_move(self, order: f.Migrate, reason: str) -> None:
+        """Tells the broker why this client stays where it is."""
+        if self.is_up:
+            self._outgoing.append(f.MoveFailed(order.session, reason[:_REASON_CHARS_MAX]))
+
+    def take_over(self) -> tuple[Leaver | None, Changes]:
+        """The new connection is this session's from now on; the old one, if it is there, is left to the leaver."""
+        newcomer, welcome, overlap = self.moves.make()
+        moved, leaver = f.Moved(newcomer.order.session), None
+        if self.is_up:
+            last: list[Frame] = [*self._outgoing, moved]
+            leaver = Leaver(self._pubends, last, self._inboxes, overlap)
+        changes = Changes(publishing=True, inboxes=self._let_go())
+        self._pubends, self.writable = newcomer.pubends, newcomer.writable
+        self._sent_ms, self._heard_ms = newcomer.sent_ms, newcomer.heard_ms
+        self._greet(welcome, newcomer.skew_ms)
+        self.held_back, self.publishing.window_bytes = newcomer.held_back.reason, newcomer.held_back.window_bytes
+        self.received += newcomer.received
+        self._inboxes.resume(newcomer.pubends, newcomer.confirmed, newcomer.begun)
+        late = [subscribe_frame(inbox) for inbox in self._inboxes if inbox.number not in newcomer.asked]
+        self._outgoing = [*newcomer.outgoing, moved, *late, *self._asked]
+        return leaver, changes
+
+    def end_overlap(self) -> Changes:
+        """The old connection has ended, and brings no more."""
+        changes = Changes(inboxes=self.moves.release())
+        self._inboxes.block_if_full(changes.inboxes)
+        return changes
+
+    # What is to be sent, and when.
+
+    def take_frames(self, *, now_ms: int) -> list[Frame]:
+        """The frames to send now."""
+        if not self.writable:
+            return []
+        frames, self._outgoing = self._outgoing, []
+        if self.is_up:
+            frames += self._asked.take(now_ms=now_ms)
+            frames += self._inboxes.reporting.take(now_ms=now_ms)
+            frames += self.publishing.take_confirmations()
+            frames += self.publishing.take(now_ms=now_ms)
+            if not frames and now_ms >= self._sent_ms + self._heartbeat_ms:
+                frames.append(f.Heartbeat(now_ms))
+        if frames:
+            self._sent_ms = now_ms
+        return frames
+
+    def next_deadline(self) -> int | None:
+        """When to take frames, or to look whether the broker is still there."""
+        if not self.is_up:
+            return None
+        deadlines = [self._silent_at_ms()] if self.reading else []
+        if self.writable:
+            deadlines.append(self._sent_ms + self._heartbeat_ms)
+            wishes = (
+                self.publishing.next_deadline(),
+                self._inboxes.reporting.next_deadline(),
+                self._asked.next_deadline(),
+            )
+            deadlines += [each for each in wishes if each is not None]
+        return min(deadlines, default=None)
+
+    def is_silent(self, *, now_ms: int) -> bool:
+        """Whether nothing was heard for so long that the connection must be given up."""
+        # While the application does not read, neither do we: then silence is our own doing.
+        return self.is_up and self.reading and now_ms >= self._silent_at_ms()
+
+    def on_reading(self, *, now_ms: int) -> None:
+        """The shell reads from the socket again; the silence until now does not count."""
+        self._heard_ms = now_ms
+
+    def _silent_at_ms(self) -> int:
+        return self._heard_ms + SILENT_HEARTBEATS * self._heartbeat_ms
+
+    def _on_greeting(self, frame: Frame, changes: Changes, wall_ms: int) -> None:
+        if isinstance(frame, f.Goodbye):
+            changes.goodbye = frame
+            return
+        if not isinstance(frame, Welcome):
+            raise ProtocolError(f"the broker begins with {type(frame).__name__}, not with a welcome")
+        if frame.version != PROTOCOL_VERSION or frame.heartbeat_ms <= 0 or frame.credit_bytes <= 0:
+            raise ProtocolError(f"the broker's welcome is for another protocol: {frame}")
+        changes.welcome = frame
+        self._greet(frame, frame.now_ms - wall_ms)
+        changes.publishing = True
+        self._outgoing += self._inboxes.subscribes()
+
+    def _greet(self, frame: Welcome, skew_ms: int) -> None:
+        before, self.welcome = self.welcome, frame
+        self._state = "up"
+        self._heartbeat_ms = frame.heartbeat_ms
+        self._identifying.on_welcome(frame, skew_ms=skew_ms)
+        self.publishing.on_welcome(
+            credit_bytes=frame.credit_bytes, now_ms=self._heard_ms, recognises=recogniser(before, frame)
+        )
+        if self.publishing.settled < self._flushed:
+            self.publishing.hurry(now_ms=self._heard_ms)
+
+    def _on_frame(self, frame: Frame, changes: Changes) -> None:
+        match frame:
+            case f.PublishAck(sequence, credit_bytes):
+                self.publishing.on_ack(sequence, credit_bytes)
+                changes.publishing = True
+            case f.PubendNames(names):
+                self._pubends.update(names)
+                self._inboxes.on_names(names)
+            case f.Horizons():
+                self._subscribing.on_horizons(frame, self._pubend(frame.pubend))
+            case f.HeldBack(reason, window_bytes):
+                self.held_back, self.publishing.window_bytes = reason, window_bytes
+                changes.publishing = True
+            case f.Lost(number, first, last, numbers):
+                lost = LostTicks(self._pubend(number), first, last)
+                changes.missing += [lost] if self._inboxes.on_lost(lost, numbers) else []
+            case f.Subscribed():
+                self._subscribing.on_subscribed(frame, changes)
+            case f.Unsubscribed(number):
+                self._subscribing.end(number, changes)
+            case f.Refused():
+                self._on_refused(frame, changes)
+            case f.StatusReply() | f.Forgotten() | f.SurveyReply() | f.LogAnswer() | f.TraceReply():
+                self._answer(frame, changes)
+            case _:
+                self._on_other(frame, changes)
+
+    @staticmethod
+    def _on_other(frame: Frame, changes: Changes) -> None:
+        if isinstance(frame, f.Goodbye):
+            changes.goodbye = frame
+        elif isinstance(frame, f.Migrate):
+            changes.order = frame
+        elif not isinstance(frame, f.Heartbeat):
+            raise ProtocolError(f"a broker does not send {type(frame).__name__} to a client")
+
+    def _on_refused(self, frame: f.Refused, changes: Changes) -> None:
+        if frame.request == "publish":
+            self.publishing.on_refused(frame.number, frame.reason, frame.count)
+            changes.publishing = True
+        elif frame.request in ("status", "forget", "read", "trace"):
+            self._answer(frame, changes)
+        else:
+            self._subscribing.on_refused(frame, changes)
+
+    def _answer(self, answer: Answer, changes: Changes) -> None:
+        self._asked.settle(answer.number)
+        changes.answers.append(answer)
+
+    def _last_words(self, inbox: Inbox, *, is_done: bool) -> list[f.Acknowledge]:
+        if inbox.receipts is not None and is_done:
+            inbox.receipts.settle()
+        return self._inboxes.reporting.last(inbox)
+
+    def _pubend(self, number: int) -> str:
+        name = self._pubends.get(number)
+        if name is None:
+            raise ProtocolError(f"pubend number {number} has no name")
+        return name
+
+    def check_invariants(self) -> None:
+        """Fails if the parts do not agree."""
+        self.publishing.check_invariants()
+        self._inboxes.check_invariants()
