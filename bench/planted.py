@@ -335,13 +335,6 @@ MUTANTS: Final = (
         tests=("tests/session/test_resident.py",),
     ),
     Mutant(
-        "best-effort-moves-positions",
-        "the tick of a best-effort message counts as a position",
-        "sim/client.py",
-        "if f.is_guaranteed_number(frame.pubend):",
-        "if frame.pubend >= 0:",
-    ),
-    Mutant(
         "best-effort-moves-clients",
         "the client library takes the tick of a best-effort message for a position",
         "session/received.py",
@@ -409,10 +402,10 @@ MUTANTS: Final = (
     Mutant(
         "judge-forgets-behind",
         "a second horizon hides how far behind a client was that moved",
-        "sim/moving.py",
-        "record.sessions[-1].behind.setdefault(pubend, reached)",
-        "record.sessions[-1].behind[pubend] = reached",
-        tests=("tests/sim/test_moving.py",),
+        "sim/witness.py",
+        "self._records[number].sessions[-1].behind.setdefault(pubend, reached)",
+        "self._records[number].sessions[-1].behind[pubend] = reached",
+        tests=("tests/sim/test_witness.py",),
     ),
     Mutant(
         "judge-blind-to-skips",

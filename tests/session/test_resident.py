@@ -448,6 +448,22 @@ def test_a_subscription_resumes_where_it_was() -> None:
     assert resident.repeated == 0
 
 
+@pytest.mark.parametrize(
+    "wanted", [Wanted("TRUE"), Wanted("TRUE", otherwise=0, missing="latest"), Wanted("TRUE", durable="n")]
+)
+def test_what_came_before_the_confirmation_is_gone_on_from(wanted: Wanted) -> None:
+    """Were it asked for as if it were new, ``missing`` could have it begin further on, and nobody would be told."""
+    resident = resident_up()
+    resident.subscribe(wanted)
+    assert [frame.resumes for frame in resident.take_frames(now_ms=0) if isinstance(frame, Subscribe)] == [False]
+    feed(resident, naming(0, 5), deliver(7))
+    resident.on_disconnected()
+    resident.on_connected(now_ms=0)
+    feed(resident, WELCOME, NAMES)
+    again = [frame for frame in resident.take_frames(now_ms=0) if isinstance(frame, Subscribe)]
+    assert [(frame.positions, frame.resumes) for frame in again] == [((("quotes", 8),), True)]
+
+
 def test_one_acknowledgement_answers_all_horizons_that_came_together() -> None:
     resident = resident_up()
     resident.subscribe(Wanted("TRUE"))

@@ -9,7 +9,8 @@ from penstock.protocol.frames import PROTOCOL_VERSION, DataFrame, Frame, Hello, 
 from penstock.sim.client import SimClient
 from penstock.sim.clock import Clock
 from penstock.sim.host import Host
-from penstock.sim.link import End, Link
+from penstock.sim.link import ClientLink, End
+from penstock.sim.shell import Surroundings
 from penstock.sim.trace import Trace
 
 
@@ -70,15 +71,30 @@ class ScriptedBroker:
         return [frame for frame in self.heard if isinstance(frame, kind)]
 
 
+def idle_client(name: str, *selectors: str) -> SimClient:
+    """A client that never connects, with records to be filled in by a test: its session does not touch them."""
+    clock = Clock()
+
+    def nowhere(_client: str, _broker: str) -> ClientLink:
+        raise AssertionError("it was not to connect")
+
+    made = SimClient(name, Surroundings(clock, Trace(), Host(clock), nowhere), place="nowhere")
+    for selector in selectors:
+        made.subscribe(selector)
+    made.witness._records, made.witness._inboxes = {}, {}
+    return made
+
+
 class Play:
     """A client, and a broker that follows a script."""
 
     def __init__(self, *, best_effort: tuple[str, ...] = ()) -> None:
         self.clock = Clock()
         self.broker = ScriptedBroker(self.clock, best_effort=best_effort)
-        self.client = SimClient("c", clock=self.clock, trace=Trace(), host=Host(self.clock))
-        self.link = Link(self.clock, Random(1), self.client, self.broker)
-        self.link.want()
+        around = Surroundings(self.clock, Trace(), Host(self.clock), lambda _client, _broker: self.link)
+        self.client = SimClient("c", around, place="b1")
+        self.link = ClientLink(self.clock, Random(1), self.client, self.broker)
+        self.client.open()
         self.run()
 
     def run(self, ms: int = 500) -> None:

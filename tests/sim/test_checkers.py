@@ -6,17 +6,14 @@ from penstock.model import Message, MessageId
 from penstock.model.body import encode_body
 from penstock.sim.checkers import broken_laws, missing, out_of_order, repeated, unselected
 from penstock.sim.client import SimClient
-from penstock.sim.clock import Clock
-from penstock.sim.host import Host
 from penstock.sim.records import Delivery, Published
-from penstock.sim.trace import Trace
+from sim.scripted import idle_client
 
 
 def client(name: str = "c", *selectors: str) -> SimClient:
-    clock = Clock()
-    made = SimClient(name, clock=clock, trace=Trace(), host=Host(clock))
-    for selector in selectors:
-        made.subscriptions[made.subscribe(selector)].begin(0)
+    made = idle_client(name, *selectors)
+    for record in made.subscriptions.values():
+        record.begin(0)
     return made
 
 
@@ -91,3 +88,9 @@ def test_missing_is_what_was_sent_in_force_and_matches_and_did_not_come() -> Non
     assert [(each.client, each.subscription, each.message_id.counter, each.sent_us) for each in found] == [
         ("c", 1, 2, 20)
     ]
+
+
+def test_what_the_witness_noticed_is_a_broken_law() -> None:
+    subscriber = client("c", "a = 1")
+    subscriber.witness.breaches.append("came twice")
+    assert broken_laws([subscriber]) == ["c: came twice"]

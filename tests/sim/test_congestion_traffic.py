@@ -70,14 +70,14 @@ def test_what_could_not_be_published_is_not_published_later() -> None:
     publisher.start(100)
     world.run_for(1_000)
     client = publisher.client
-    client.publishing.window_bytes = 1
+    client.session.publishing.window_bytes = 1
     sent = len(client.published)
     offered = publisher.offered
     # One at a time may be under way: acknowledgements take up to a quarter of a second.
     world.run_for(1_000)
     assert publisher.offered - offered > 90
     assert len(client.published) - sent < 60
-    client.publishing.window_bytes = 0
+    client.session.publishing.window_bytes = 0
     sent = len(client.published)
     world.run_for(1_000)
     assert len(client.published) - sent <= 110

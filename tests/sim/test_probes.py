@@ -27,9 +27,9 @@ def test_a_world_shows_what_happened_in_it() -> None:
     world.run_until_ready()
     client.publish({"a": 1}, pubend="b1-pubend")
     world.run_for(1_000)
-    client.goodbyes.append(Goodbye("slow", "does not read"))
+    client.witness.goodbyes.append(Goodbye("slow", "does not read"))
     client.lost.append(LostTicks(0, "b1-pubend", 1, 2, (1,)))
-    client.holds += ["there is no space left", "has reached its maximum", "has 7 bytes waiting to be sent"]
+    client.witness.holds += ["there is no space left", "has reached its maximum", "has 7 bytes waiting to be sent"]
     world.brokers["b1"].device.torn += 1
     counts = observed(world)
     once = ["slow_clients_ended", "clients_told_of_loss", "held_back_by_disk", "held_back_by_log"]

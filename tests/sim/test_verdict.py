@@ -7,18 +7,14 @@ import pytest
 from penstock.model import Message, MessageId
 from penstock.model.body import encode_body
 from penstock.sim.client import SimClient
-from penstock.sim.clock import Clock
-from penstock.sim.host import Host
 from penstock.sim.records import Acknowledged, Delivery, LostTicks, Published, Session, Start
-from penstock.sim.trace import Trace
 from penstock.sim.verdict import Verdict, judge
+from sim.scripted import idle_client
 
 
 def client(name: str, *selectors: str) -> SimClient:
-    clock = Clock()
-    made = SimClient(name, clock=clock, trace=Trace(), host=Host(clock))
-    for selector in selectors:
-        record = made.subscriptions[made.subscribe(selector)]
+    made = idle_client(name, *selectors)
+    for record in made.subscriptions.values():
         record.starts, record.positions = {"p": Start(100, 0)}, {"p": 0}
     return made
 

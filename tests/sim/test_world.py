@@ -143,7 +143,7 @@ def test_a_broker_that_crashes_and_comes_back_serves_its_clients_again(loud: boo
     world.run_for(1_000)
     lost = market.missing()
     market.trade(100)
-    assert world.clients["pub-b2"].welcomes == 2
+    assert world.clients["pub-b2"].witness.welcomes == 2
     assert world.broker("b2").incarnation == 2
     assert (market.laws(), market.missing()) == ([], lost)
 
@@ -163,7 +163,7 @@ def test_a_broker_that_stops_says_goodbye() -> None:
     market = Market(chain(FOUR))
     market.world.stop("b4")
     market.world.run_for(100)
-    assert [goodbye.code for goodbye in market.world.clients["pub-b4"].goodbyes] == ["shutdown"]
+    assert [goodbye.code for goodbye in market.world.clients["pub-b4"].witness.goodbyes] == ["shutdown"]
     market.world.restart("b4")
     assert market.world.run_until_ready()
     market.world.run_for(1_000)

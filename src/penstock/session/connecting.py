@@ -98,7 +98,8 @@ class Connecting:
         """Why no more attempts are made."""
 
     def open(self, *, now_ms: int) -> None:
-        """Try every address once; the first time, that is all."""
+        """Try every address once; the first time, that is all, but it may be asked for again."""
+        self.end = None
         self._untried, self._problems = len(self._addresses), []
         self._dial(now_ms=now_ms)
 

@@ -90,7 +90,7 @@ class Inbox:
         self.starts: dict[str, int] = {}
         """By pubend that guarantees delivery, the tick from which on nothing is missing."""
         self.was_ready = False
-        """Whether it has been in force before: then it resumes."""
+        """Whether it has been in force before."""
         self.positions: Final = Positions(wanted.start)
         """What has arrived."""
         self.next_ticks: Final = self.positions.next_ticks
@@ -112,6 +112,11 @@ class Inbox:
         self.bytes_max, self.messages_max = bytes_max, messages_max
         self.blocking = False
         """Whether it was full, and has not been emptied to the half since: then nothing is read from the socket."""
+
+    @property
+    def resumes(self) -> bool:
+        """Whether it can only go on: it was in force before, or something has come before the broker said so."""
+        return self.was_ready or self.next_ticks != self.wanted.start
 
     @property
     def is_over(self) -> bool:

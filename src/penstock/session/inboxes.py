@@ -293,7 +293,7 @@ def subscribe_frame(inbox: Inbox) -> Subscribe:
         inbox.number,
         wanted.selector,
         tuple(inbox.positions.known().items()),
-        inbox.was_ready,
+        inbox.resumes,
         wanted.otherwise,
         wanted.missing,
         wanted.durable,

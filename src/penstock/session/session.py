@@ -159,7 +159,8 @@ class Session:
     # Stimuli.
 
     def open(self, *, now_ms: int) -> Changes:
-        """Connect for the first time: every address is tried once."""
+        """Connect for the first time: every address is tried once; if none works, it may be called again."""
+        self._has_told_end = False
         self._connecting.open(now_ms=now_ms)
         return self._settle(Changes(), now_ms=now_ms)
 

@@ -16,7 +16,7 @@ from penstock.selectors.text import parse
 from penstock.sim.client import SimClient
 from penstock.sim.records import Published, SubscriptionRecord
 
-__all__ = ["Missing", "broken_laws", "missing", "out_of_order", "repeated", "unselected"]
+__all__ = ["Missing", "broken_laws", "missing", "out_of_order", "repeated", "unselected", "witnessed"]
 
 
 class Missing(NamedTuple):
@@ -30,9 +30,13 @@ class Missing(NamedTuple):
 
 def broken_laws(clients: Iterable[SimClient]) -> list[str]:
     """Complaints about what these clients received; empty if all is well."""
-    return [
-        complaint for client in clients for law in (repeated, out_of_order, unselected) for complaint in law(client)
-    ]
+    laws = (repeated, out_of_order, unselected, witnessed)
+    return [complaint for client in clients for law in laws for complaint in law(client)]
+
+
+def witnessed(client: SimClient) -> list[str]:
+    """Complaints of the client's witness."""
+    return [f"{client.name}: {breach}" for breach in client.witness.breaches]
 
 
 def repeated(client: SimClient) -> list[str]:

@@ -1,31 +1,44 @@
-"""Simulated clients: publish, record what they receive, come back after a loss and go on where they were.
+"""Simulated clients: the session that applications use, run in virtual time, with an application that records all.
 
-They believe whatever the broker says, and drop nothing that comes twice: what is wrong with it the checkers find.
+What brokers and the session do wrong, the witness and the judges find: the application believes what it gets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections import deque
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from random import Random
+from typing import Final
 
 from penstock.model.message import Message
 from penstock.model.values import Attributes
-from penstock.protocol import frames as f
-from penstock.protocol.frames import LATEST, PROTOCOL_VERSION, ControlFrame, Deliver, Frame, Missing
-from penstock.sim.clock import Clock
-from penstock.sim.host import Host
-from penstock.sim.line import Line
-from penstock.sim.link import End
-from penstock.sim.moving import Moving
-from penstock.sim.positions import unpacked
-from penstock.sim.publishing import Publishing
+from penstock.protocol.frames import LATEST, Forget, Forgotten, Frame, Missing, Publish, PublishAck, Refused
+from penstock.session.address import Address
+from penstock.session.changes import Answer, Changes
+from penstock.session.errors import ClientError, RefusedError
+from penstock.session.inbox import Inbox, Wanted
+from penstock.session.received import Received
+from penstock.session.session import Session
+from penstock.session.settings import ClientSettings
+from penstock.sim.link import ClientLink, End
 from penstock.sim.records import Delivery, LostTicks, Published, SubscriptionRecord
-from penstock.sim.subscribing import Subscribing
-from penstock.sim.trace import Trace
+from penstock.sim.sending import Sending
+from penstock.sim.shell import Surroundings, VirtualShell
+from penstock.sim.witness import Witness
 
-__all__ = ["SimClient"]
+__all__ = ["SimClient", "address_of"]
 
-_BACKLOG_MAX: Final = 100_000
+_HOME: Final = "home"
+"""The host in the only address that the application knows: it leads to wherever the world has placed the client."""
+_PORT: Final = 7000
+_OPEN_AGAIN_US: Final = 500_000
+"""When an application tries again that found nobody at first."""
+
+
+def address_of(broker: str) -> str:
+    """Where a simulated broker is reached."""
+    return str(Address(broker, _PORT))
 
 
 class SimClient:
@@ -34,107 +47,102 @@ class SimClient:
     def __init__(
         self,
         name: str,
+        around: Surroundings,
         *,
-        clock: Clock,
-        trace: Trace,
-        host: Host,
+        place: str,
         overlay: str = "",
         credential: str = "",
+        is_pinned: bool = False,
         deliveries_max: int = 5_000_000,
-        given_up: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """Make a client; messages beyond the backlog's and deliveries beyond the record's limit are only counted.
-
-        What logs have given up for trimming, by pubend, is looked up when something begins or is refused.
-        """
-        self.name, self.host = name, host
-        self.clock, self._trace = clock, trace
-        self._overlay, self._credential = overlay, credential
+        """Make a client that is at first at this broker; deliveries beyond the record's limit are only counted."""
+        self.name, self.host, self.place = name, around.host, place
+        self.clock, self._around = around.clock, around
+        self._overlay, self._credential, self._is_pinned = overlay, credential, is_pinned
         self._deliveries_max = deliveries_max
-        self.is_up = True
+        self._rng = Random(f"{around.seed}/clients/{name}")
+        self.is_up, self.is_away = True, False
         self.deliveries: list[Delivery] = []
         """What it received, in order."""
-        self.subscribing = Subscribing(clock, given_up)
-        self.subscriptions = self.subscribing.records
-        """All its subscriptions by number, also those it gave up."""
-        self.wanted = self.subscribing.wanted
+        self._records: dict[int, SubscriptionRecord] = {}
+        self.wanted: dict[int, str] = {}
         """The selectors of the subscriptions it wants now, by number."""
-        self.goodbyes: list[f.Goodbye] = []
-        """What brokers said when they ended its connections."""
-        self.lost: list[LostTicks] = []
-        """What brokers said is lost."""
-        self.held_back = ""
-        """Why it has to wait with publishing, as the broker says."""
-        self.holds: list[str] = []
-        """All the reasons to wait that it was ever given."""
         self.forgetting: dict[int, str] = {}
         """Durable names that it has asked to forget, by the number of the request, until it is answered."""
         self.forgotten: dict[str, int] = {}
         """Durable names that all pubends have forgotten, as it was told, and when."""
-        self.welcomes = self.refused = self.unrecorded = self.deaths = self.forgets = 0
-        self.publishing = Publishing(name, clock, backlog_max=_BACKLOG_MAX)
-        self._positions = self.subscribing.positions
-        self.line: Line | None = None
-        """Its connection, if there is one."""
-        self.moving = Moving(self)
-        self._handlers: dict[type, Callable[[Any], None]] = {
-            Deliver: self._on_deliver,
-            f.PublishAck: self._on_ack,
-            f.Welcome: self._on_welcome,
-            f.Subscribed: self._on_subscribed,
-            f.Unsubscribed: self._on_unsubscribed,
-            f.Refused: self._on_refused,
-            f.Goodbye: self._on_goodbye,
-            f.Heartbeat: _ignore,
-            f.PubendNames: lambda frame: self._positions.learn(frame.names),
-            f.Horizons: self._on_horizons,
-            f.HeldBack: self._on_held_back,
-            f.Forgotten: self._on_forgotten,
-            f.Lost: self._on_lost_ticks,
-            f.Migrate: self.moving.on_order,
-        }
+        self.unrecorded = self.deaths = self._opportunities = 0
+        self.sending = Sending(self.clock)
+        self.witness = Witness(self.clock, around.given_up, self.note)
+        self._inboxes: dict[int, Inbox] = {}
+        """Those of the present life, by the numbers of their records."""
+        self._kept_back: dict[tuple[int, str], deque[Received]] = {}
+        self._line = 0
+        self.session, self._shell = self._new_life()
 
-    # --- what applications do
+    # --- what is known of it
 
     @property
     def is_connected(self) -> bool:
         """Whether a broker has welcomed it, and the connection stands as far as it knows."""
-        return self.line is not None and self.line.welcome is not None
+        return self.session.is_up
 
     @property
     def is_ready(self) -> bool:
         """Whether it is connected and all its subscriptions are in force."""
-        return self.is_connected and all(self.subscriptions[number].is_confirmed for number in self.wanted)
+        return self.is_connected and all(self._records[number].is_confirmed for number in self.wanted)
+
+    @property
+    def broker(self) -> str:
+        """The broker it is connected to; empty if it is not."""
+        return self.session.welcome.broker if self.session.is_up and self.session.welcome is not None else ""
+
+    @property
+    def subscriptions(self) -> dict[int, SubscriptionRecord]:
+        """All its subscriptions by number, also those it gave up."""
+        self.witness.sync_all()
+        return self._records
 
     @property
     def published(self) -> list[Published]:
         """What it sent, in order; each once, however often it was sent."""
-        return self.publishing.published
+        return self.sending.published
 
     @property
     def acknowledged(self) -> int:
         """Messages that a broker has taken over."""
-        return self.publishing.acknowledged
+        return self.sending.acknowledged
 
     @property
     def unconfirmed(self) -> int:
         """Messages that were on the wire when a connection broke, and not sent again."""
-        return self.publishing.unconfirmed
+        return self.sending.unconfirmed
 
     @property
     def unsettled(self) -> int:
-        """Messages that were sent, and will be again until they are acknowledged."""
-        return self.publishing.unsettled
+        """Messages behind the last of which it is known, as of all before it, what became of them."""
+        return self.session.publishing.published - self.session.publishing.settled
 
     @property
     def backlog(self) -> int:
         """Messages that wait for a connection or for credit, to be sent for the first time."""
-        return len(self.publishing.backlog)
+        return len(self.sending.backlog)
 
     @property
-    def dropped(self) -> int:
-        """Messages beyond the limit of the backlog."""
-        return self.publishing.dropped
+    def held_back(self) -> str:
+        """Why it has to wait with publishing, as the broker says."""
+        return self.session.held_back
+
+    @property
+    def lost(self) -> list[LostTicks]:
+        """What brokers said is lost."""
+        return self.witness.lost
+
+    # --- what applications do
+
+    def open(self) -> None:
+        """Connect, for the first time in this life."""
+        self._shell.open()
 
     def subscribe(
         self,
@@ -151,243 +159,211 @@ class SimClient:
         It begins at these ticks, by pubend, and otherwise with what is published from now on, or where that is stated.
         A durable one acknowledges by habit: all but so many messages, at every so many opportunities.
         """
-        number = len(self.subscriptions) + 1
+        number = len(self._records) + 1
         record = SubscriptionRecord(number, selector, dict(start or {}), otherwise=otherwise, missing=missing)
         record.durable, (record.lag, record.every) = durable, habit
-        self.subscribing.add(record)
-        if self.line is not None and self.line.welcome is not None:
-            self._say(self.subscribing.ask_for(record, self.line.welcome.broker))
+        is_manual = bool(durable) and habit != (0, 1)
+        inbox = self.session.subscribe(Wanted(selector, record.asked, otherwise, missing, durable, is_manual))
+        self._records[number], self._inboxes[number] = record, inbox
+        self.wanted[number] = selector
+        self.witness.add(record, inbox)
+        self._shell.pump()
         return number
 
     def unsubscribe(self, number: int) -> None:
         """Give a subscription up."""
-        self.subscribing.give_up(number)
-        self.moving.withdraw(number)
-        if self.is_connected:
-            self._say(f.Unsubscribe(number))
+        del self.wanted[number]
+        self.witness.give_up(self._inboxes[number])
+        self.session.unsubscribe(self._inboxes[number])
+        self._shell.pump()
 
     def forget(self, durable: str) -> None:
         """Ask that a durable name be forgotten; without a connection, nothing comes of it."""
         if self.is_connected:
-            self.forgets += 1
-            self.forgetting[self.forgets] = durable
-            self._say(f.Forget(self.forgets, durable))
+            number = self.session.ask(lambda number: Forget(number, durable), now_ms=self.clock.now_ms)
+            self.forgetting[number] = durable
+            self._shell.pump()
 
     def publish(self, attributes: Attributes, payload: bytes = b"", pubend: str = "") -> None:
         """Publish a message, as soon as connection and credit allow; to a pubend, or to one of the broker's choice."""
-        self.publishing.add(Message(attributes, payload), pubend)
-        self._flush()
-
-    def drop(self, *, loud: bool) -> None:
-        """Lose the connection, if there is one; loud: the broker is told by the network."""
-        self.moving.drop(loud=loud)
-        line = self.line
-        if line is not None:
-            self.note("drops its connection")
-            self._disconnected()
-            line.end.abort(loud=loud)
-
-    def die(self, *, loud: bool) -> None:
-        """End the process: subscriptions, positions and what was not acknowledged are forgotten with it."""
-        self.note("dies")
-        self.is_up = False
-        self.deaths += 1
-        for number in list(self.wanted):
-            self.subscribing.give_up(number)
-        self.drop(loud=loud)
+        self.sending.add(Message(attributes, payload), pubend)
+        self.sending.flush(self.session)
+        self._shell.pump()
 
     def leave(self) -> None:
         """Say goodbye and go for good."""
+        self.session.say_last_words(is_done=False)
+        self._shell.pump()
+        self._shell.close()
         self.is_up = False
-        self.moving.drop(loud=True)
-        line = self.line
-        if line is not None:
-            self._say(f.Goodbye("leaving", "the client is done"))
-            self._disconnected()
-            line.end.close()
 
-    # --- what the link says
+    # --- what happens to it
+
+    def drop(self, *, loud: bool) -> None:
+        """Lose all connections; loud: brokers are told by the network."""
+        self.note("drops its connections")
+        self._shell.drop(loud=loud)
+
+    def go_away(self, *, loud: bool) -> None:
+        """Lose all connections and make none, until it is placed somewhere; no time passes for it meanwhile."""
+        self.is_away = True
+        self._shell.freeze()
+        self.drop(loud=loud)
+
+    def come_to(self, broker: str) -> None:
+        """Be at this broker from now on, with all that it knows, or as a new process if it has died."""
+        self.place, self.witness.told = broker, {}
+        was_dead, self.is_up, self.is_away = not self.is_up, True, False
+        self._shell.thaw()
+        if was_dead:
+            self.open()
+
+    def die(self, *, loud: bool) -> None:
+        """End the process: subscriptions, positions and what was not acknowledged are forgotten with it."""
+        assert not self.published, "a publisher that dies would have to begin with the number it had come to"
+        self.note("dies")
+        self.is_up = False
+        self.deaths += 1
+        self.wanted.clear()
+        self.forgetting.clear()
+        self.witness.die()
+        self._inboxes, self._kept_back, self._line = {}, {}, 0
+        self._shell.end(loud=loud)
+        self.session, self._shell = self._new_life()
+
+    def wants(self, broker: str) -> bool:
+        """Whether it is at this broker, or on its way there."""
+        if not self.is_up or self.is_away:
+            return False
+        brokers = self._shell.brokers.values()
+        return broker in brokers if brokers else broker == self.place
+
+    # --- what links say
 
     def on_connected(self, end: End, *, dialled: str) -> None:
         """Introduce itself to the broker it dialled."""
         self.note(f"reaches {dialled}")
-        if self.moving.on_connected(end, dialled):
-            return
-        self._positions.connect()
-        self.line = Line(self.clock, end, on_silent=lambda: self.on_silent(end))
-        self._say(self.hello())
+        self._shell.on_connected(end)
 
     def on_frames(self, end: End, frames: list[Frame]) -> None:
-        """Take what the broker says, in order."""
-        line, handlers = self.line, self._handlers
-        if line is None or line.end is not end:
-            self.moving.on_frames(end, frames)
-            return
-        line.hear()
-        for turn, frame in enumerate(frames):
-            if self.line is not line:
-                self.moving.on_frames(end, frames[turn:])
-                return
-            handler = handlers.get(type(frame))
-            assert handler is not None, f"a {type(frame).__name__} is not for clients"
-            handler(frame)
-        if self.is_connected:
-            for acknowledgement in self._positions.durable_acknowledgements(self.clock.now_us):
-                self._say(acknowledgement)
+        """Take what a broker says, in order."""
+        self._opportunities += 1
+        heard = self.witness.hear(end.number, frames)
+        self._shell.on_frames(end, self._settled(heard) if self.published else heard)
 
     def on_lost(self, end: End) -> None:
-        """Forget the connection; the link dials again."""
-        if self.line is not None and end is self.line.end:
-            self.note("loses its broker")
-            self._disconnected()
+        """A connection is gone."""
+        self.note("loses its broker")
+        self._shell.on_lost(end)
+
+    # --- what the session says
+
+    def _on_changes(self, changes: Changes) -> None:
+        if changes.lost:
+            self.witness.lose()
+            self.sending.on_lost()
+            self.forgetting.clear()
+        if self.session.is_up and self.session.line != self._line:
+            self._line = self.session.line
+            self.place = self._shell.brokers[self._line]
+            self.note(f"is at {self.place} now")
+            self.witness.settle(self._line)
+        for inbox in changes.inboxes.values():
+            self._take(inbox)
+        for answer in changes.answers:
+            self.on_answer(answer)
+        if changes.end is not None:
+            self._on_end(changes.end)
+        self.witness.check_repeated(self.session.repeated)
+        self.sending.collect(self.session)
+        self.sending.flush(self.session)
+        self._acknowledge()
+
+    def _on_said(self, line: int, frame: Frame) -> None:
+        if type(frame) is Publish:
+            self.note(f"publishes {frame.first}, {len(frame.bodies)} messages")
+            self.sending.on_sent(frame)
         else:
-            self.moving.on_lost(end)
+            self.witness.on_said(line, frame)
 
-    # --- what the broker says
+    # --- being an application
 
-    def _on_welcome(self, welcome: f.Welcome) -> None:
-        self.note(f"is welcomed by {welcome.broker} as {welcome.publisher}")
-        self.welcomes += 1
-        assert self.line is not None
-        self.line.welcome = welcome
-        self.publishing.connect(welcome)
-        for number in self.wanted:
-            self._say(self.subscribing.ask_for(self.subscriptions[number], welcome.broker))
-        self._flush()
+    def on_answer(self, answer: Answer) -> None:
+        """A broker has answered a question."""
+        # If nobody knows a name, that is as good as forgotten.
+        if isinstance(answer, Forgotten | Refused):
+            name = self.forgetting.pop(answer.number)
+            if isinstance(answer, Refused) or not answer.pending:
+                self.forgotten[name] = self.clock.now_us
 
-    def _on_subscribed(self, frame: f.Subscribed) -> None:
-        self.note(f"is subscribed {frame.number} pending {len(frame.pending)}")
-        self.subscribing.on_subscribed(frame)
-        self.moving.on_ready(frame.number)
+    def _take(self, inbox: Inbox) -> None:
+        record = self.witness.record_of(inbox)
+        for received in inbox.pop_many():
+            if len(self.deliveries) < self._deliveries_max:
+                self.deliveries.append(
+                    Delivery(self.clock.now_us, record.number, received.pubend, received.tick, received.body)
+                )
+            else:
+                self.unrecorded += 1
+            if inbox.wanted.is_manual and received.is_guaranteed:
+                self._kept_back.setdefault((record.number, received.pubend), deque()).append(received)
+        if inbox.receipts is not None and inbox.receipts.settle():
+            self.session.on_moved(inbox)
+        if inbox.state == "refused" and not record.refused:
+            self.wanted.pop(record.number, None)
+            self.witness.on_refused(inbox)
 
-    def _on_unsubscribed(self, frame: f.Unsubscribed) -> None:
-        self.subscriptions[frame.number].gone_us = self.clock.now_us
+    def _acknowledge(self) -> None:
+        """Acknowledge durable subscriptions, each as its habit is."""
+        for (number, _), received in self._kept_back.items():
+            record, inbox = self._records[number], self._inboxes[number]
+            if number in self.wanted and self._opportunities % record.every == 0 and len(received) > record.lag:
+                while len(received) > record.lag:
+                    last = received.popleft()
+                assert inbox.receipts is not None
+                inbox.receipts.acknowledge(last)
+                self.session.on_moved(inbox)
 
-    def _on_refused(self, frame: f.Refused) -> None:
-        self.note(f"is refused {frame.request} {frame.number}: {frame.reason}")
-        self.refused += 1
-        if frame.request == "publish":
-            self._say(self.publishing.on_refused(frame.number, frame.count))
-        elif frame.request == "forget":
-            # Nobody knows the name, which is as good.
-            self._on_forgotten(f.Forgotten(frame.number))
-        elif frame.request == "subscribe" and not self.moving.explains(frame):
-            self.subscribing.on_refused(frame.number, frame.reason)
+    def _settled(self, frames: Iterator[Frame]) -> Iterator[Frame]:
+        """The same frames, with what they say of messages that were published."""
+        for frame in frames:
+            if type(frame) is PublishAck:
+                self.sending.collect(self.session)
+                self.sending.on_ack(frame.sequence)
+            yield frame
 
-    def _on_forgotten(self, frame: f.Forgotten) -> None:
-        name = self.forgetting.pop(frame.number)
-        if not frame.pending:
-            self.forgotten[name] = self.clock.now_us
+    def _on_end(self, end: ClientError) -> None:
+        self.note(f"gives up: {end}")
+        if not isinstance(end, RefusedError):
+            session = self.session
+            self.clock.after(_OPEN_AGAIN_US, lambda: self._open_again(session))
 
-    def _on_goodbye(self, frame: f.Goodbye) -> None:
-        self.note(f"is told goodbye: {frame.code}")
-        self.goodbyes.append(frame)
-        line = self.line
-        assert line is not None
-        self._disconnected()
-        line.end.close()
+    def _open_again(self, session: Session) -> None:
+        if self.session is session and self.is_up:
+            self.open()
 
-    def _on_ack(self, frame: f.PublishAck) -> None:
-        self.publishing.on_ack(frame)
-        self._flush()
-
-    def _on_deliver(self, frame: Deliver) -> None:
-        now_us = self.clock.now_us
-        pubend = self._positions.name(frame.pubend)
-        for number in unpacked(frame.numbers):
-            if number in self.subscriptions and number not in self.wanted:
-                # Given up meanwhile: the broker's word that nothing follows may overtake what it had queued before.
-                continue
-            if not self.moving.takes(number, pubend, frame):
-                self.record(number, pubend, frame)
-        self._trace.note(now_us, self.name, f"gets {frame.tick} for {frame.numbers.hex()}")
-
-    def _on_horizons(self, frame: f.Horizons) -> None:
-        acknowledgement = self._positions.on_horizons(frame)
-        if acknowledgement is not None:
-            self._say(acknowledgement)
-
-    def _on_held_back(self, frame: f.HeldBack) -> None:
-        self.note(f"is held back: {frame.reason}" if frame.reason else "is held back no more")
-        self.held_back, self.publishing.window_bytes = frame.reason, frame.window_bytes
-        if frame.reason:
-            self.holds.append(frame.reason)
-        self._flush()
-
-    def _on_lost_ticks(self, frame: f.Lost) -> None:
-        pubend = self._positions.name(frame.pubend)
-        lost = LostTicks(self.clock.now_us, pubend, frame.first, frame.last, frame.numbers)
-        self.note(f"is told that {lost.pubend} {lost.first} to {lost.last} are lost")
-        self.lost.append(lost)
-
-    # --- what others need who carry out moves
-
-    def hello(self, migration: int = 0, origin: str = "") -> f.Hello:
-        """How it introduces itself."""
-        return f.Hello(
-            *(PROTOCOL_VERSION, "client", self.name, self._overlay),
-            credential=self._credential,
-            publisher=self.publishing.publisher,
-            migration=migration,
-            origin=origin,
-            pinned=self.moving.is_pinned,
+    def _new_life(self) -> tuple[Session, VirtualShell]:
+        settings = ClientSettings(
+            linger_ms=0, acknowledge_ms=0, backoff_first_ms=100, backoff_max_ms=5_000, pinned=self._is_pinned
         )
+        session = Session(
+            settings,
+            (Address(_HOME, _PORT),),
+            name=self.name,
+            publisher=blake2b(self.name.encode(), digest_size=16).digest(),
+            chance=self._rng,
+            token=self._credential,
+            overlay=self._overlay,
+        )
+        shell = VirtualShell(session, self.clock, find=self._find, on_changes=self._on_changes, on_said=self._on_said)
+        return session, shell
 
-    def record(self, number: int, pubend: str, frame: Deliver) -> None:
-        """A message for one of its subscriptions."""
-        if f.is_guaranteed_number(frame.pubend):
-            self._positions.on_deliver(number, pubend, frame.tick)
-        else:
-            self._positions.loose[number, pubend] = frame.tick + 1
-        if len(self.deliveries) < self._deliveries_max:
-            self.deliveries.append(Delivery(self.clock.now_us, number, pubend, frame.tick, frame.body))
-        else:
-            self.unrecorded += 1
+    def _find(self, address: Address) -> ClientLink | None:
+        """The link over which an address is reached: where it was placed, or where brokers want it to be."""
+        broker = self.place if address.host == _HOME else address.host
+        is_reached = broker == self.place or broker in self.witness.told
+        return self._around.find(self.name, broker) if is_reached else None
 
     def note(self, what: str) -> None:
         """Write something down in the trace."""
-        self._trace.note(self.clock.now_us, self.name, what)
-
-    def settle(self, line: Line) -> None:
-        """Another connection takes the place of the one there is, or was."""
-        self.publishing.disconnect()
-        self.held_back = ""
-        self.forgetting.clear()
-        self.line = line
-        assert line.welcome is not None
-        self.publishing.connect(line.welcome)
-        self._flush()
-
-    # --- inside
-
-    def _flush(self) -> None:
-        while self.is_connected and (frame := self.publishing.next_frame()) is not None:
-            self.note(f"publishes {frame.first}, {len(frame.bodies)} messages")
-            assert self.line is not None
-            self.line.carry(frame)
-
-    def _say(self, frame: ControlFrame) -> None:
-        assert self.line is not None
-        self.line.say(frame)
-
-    def on_silent(self, end: End) -> None:
-        """A connection on which nothing is heard any more is given up."""
-        if self.line is not None and self.line.end is end:
-            self.note("hears nothing any more")
-            self._disconnected()
-            end.abort(loud=False)
-
-    def _disconnected(self) -> None:
-        assert self.line is not None
-        self.line.is_over = True
-        if self.moving.rescue():
-            return
-        self.publishing.disconnect()
-        self.line = None
-        self.held_back = ""
-        self.forgetting.clear()
-        self.subscribing.disconnect()
-
-
-def _ignore(_: object) -> None:
-    """For frames that a client may hear and need not act upon."""
+        self._around.trace.note(self.clock.now_us, self.name, what)

@@ -224,7 +224,7 @@ class DeliveryCampaign:
             if not client.is_ready:
                 return f"{client.name} is not connected, or not subscribed"
         for publisher in self.publishers:
-            if publisher.backlog or publisher.publishing.unsettled:
+            if publisher.backlog or publisher.unsettled:
                 return f"{publisher.name} has messages that are not acknowledged"
         for host, pubend in self._guaranteed():
             last = self.world.brokers[host].disk.last_tick(pubend)

@@ -17,10 +17,12 @@ from penstock.sim.clock import Clock
 from penstock.sim.host import Host
 from penstock.sim.wire import LinkOptions, Source, Wire
 
-__all__ = ["Dialling", "End", "Link", "Node"]
+__all__ = ["Call", "ClientLink", "Dialling", "End", "Link", "Node", "Visitor"]
 
 _STABLE_US: Final = 1_000_000
 """A connection that lasted so long was a success: the next attempt comes soon again."""
+_KNOCK_US: Final = 1_000_000
+"""How often an attempt over a broken cable is repeated, as TCP does, until the caller gives it up."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -142,7 +144,6 @@ class Link:
         self._open: dict[int, tuple[End, End]] = {}
         self._serial = self._failures = self._since_us = 0
         self._is_dialling = self._is_wanted = False
-        self._current: End | None = None
         self._is_stalled = False
         # Direction by direction: from the caller to the callee, and back.
         self._is_cut = [False, False]
@@ -150,7 +151,7 @@ class Link:
     @property
     def is_connected(self) -> bool:
         """Whether the caller holds a connection."""
-        return self._current is not None
+        return any(near.is_open for near, _ in self._open.values())
 
     @property
     def is_wanted(self) -> bool:
@@ -165,7 +166,7 @@ class Link:
     def want(self) -> None:
         """Dial, and keep dialling whenever there is no connection."""
         self._is_wanted = True
-        if self._current is None:
+        if not self.is_connected:
             self._failures = 0
             self._dial_after(0)
 
@@ -223,7 +224,7 @@ class Link:
 
     def _dial(self) -> None:
         self._is_dialling = False
-        if not self._is_wanted or self._current is not None or not self.caller.is_up:
+        if not self._is_wanted or self.is_connected or not self.caller.is_up:
             return
         if self.is_whole and self.callee.is_up:
             self._connect()
@@ -234,14 +235,15 @@ class Link:
         self._dial_after(self._dialling.wait_us(self._failures, self._rng))
         self._failures += 1
 
-    def _connect(self) -> None:
+    def _connect(self, number: int = 0) -> None:
         self._serial += 1
         serial = self._serial
         near = End(self.caller, lambda: self._on_caller_closed(serial))
         far = End(self.callee, lambda: self._forget(serial))
         _join(near, far, self._wire(far), self._wire(near))
+        near.number = number
         self._open[serial] = (near, far)
-        self._current, self._since_us = near, self._clock.now_us
+        self._since_us = self._clock.now_us
         self.callee.on_connected(far, dialled="")
         self.caller.on_connected(near, dialled=self.callee.name)
 
@@ -250,7 +252,6 @@ class Link:
 
     def _on_caller_closed(self, serial: int) -> None:
         self._forget(serial)
-        self._current = None
         if self._clock.now_us - self._since_us >= _STABLE_US:
             self._failures = 0
         if self._is_wanted:
@@ -261,6 +262,56 @@ class Link:
         ends = self._open.get(serial)
         if ends is not None and not any(end.is_open for end in ends):
             del self._open[serial]
+
+
+class Visitor(Node, Protocol):
+    """A node that decides itself when to connect, and to whom: a client."""
+
+    def wants(self, broker: str) -> bool:
+        """Whether it is at this broker, or wants to be."""
+
+
+class Call:
+    """One attempt to connect, until it is answered or given up."""
+
+    __slots__ = ("failed", "is_over", "number")
+
+    def __init__(self, number: int, failed: Callable[[str], None]) -> None:
+        self.number, self.failed = number, failed
+        self.is_over = False
+
+
+class ClientLink(Link):
+    """A cable between a client and a broker, over which the client connects when it wants to."""
+
+    def __init__(
+        self, clock: Clock, rng: Random, caller: Visitor, callee: Node, *, options: LinkOptions | None = None
+    ) -> None:
+        super().__init__(clock, rng, caller, callee, options=options)
+        self._visitor = caller
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the client is there, or wants to be."""
+        return self._visitor.wants(self.callee.name)
+
+    def call(self, number: int, failed: Callable[[str], None]) -> Call:
+        """Try to connect, under this number of the caller's; a broken cable fails nothing, and answers nothing."""
+        call = Call(number, failed)
+        self._clock.after(2 * self.options.latency_us, lambda: self._answer(call))
+        return call
+
+    def _answer(self, call: Call) -> None:
+        if call.is_over:
+            return
+        if not self.is_whole:
+            self._clock.after(_KNOCK_US, lambda: self._answer(call))
+            return
+        call.is_over = True
+        if self.callee.is_up:
+            self._connect(call.number)
+        else:
+            call.failed("nobody listens there")
 
 
 def _join(near: End, far: End, there: Wire, back: Wire) -> None:

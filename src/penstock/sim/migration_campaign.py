@@ -37,8 +37,8 @@ class MigrationCampaign(DeliveryCampaign):
     def moved(self) -> Counter[str]:
         """What became of all orders to move."""
         clients = [*self.subscribers, *self.lives.clients]
-        reasons = Counter(reason for client in clients for reason in client.moving.failures)
-        return Counter(made=sum(client.moving.count for client in clients), failed=reasons.total()) + reasons
+        reasons = Counter(reason for client in clients for reason in client.witness.failures)
+        return Counter(made=sum(client.session.moves for client in clients), failed=reasons.total()) + reasons
 
     def _meddle(self) -> None:
         if self._moves_chance.random() >= _MOVED:
@@ -61,8 +61,9 @@ class MigrationCampaign(DeliveryCampaign):
         for peer in clients:
             if self._moves_chance.random() < 0.7 and not core.migrations.obstacle(peer.connection):
                 total, now_ms = len(clients), self.world.clock.now_ms
+                address = self.world.brokers[new].settings.address
                 core.migrations.move(
-                    peer.connection, broker=new, address=new, session=self._session, total=total, now_ms=now_ms
+                    peer.connection, broker=new, address=address, session=self._session, total=total, now_ms=now_ms
                 )
                 moved.append(peer.name)
         if moved:

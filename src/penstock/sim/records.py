@@ -38,8 +38,6 @@ class Published:
     """When it was acknowledged; None if it never was."""
     is_unconfirmed: bool = False
     """Whether the client has given up to learn what became of it."""
-    sends: int = 1
-    """How often it was sent."""
 
     @property
     def message_id(self) -> MessageId:

@@ -143,6 +143,10 @@ class _Court:
         """All laws, for all subscriptions."""
         # What one got, all must get: so first everything is looked at that came to anybody.
         got = [(client, self._received(client)) for client in subscribers]
+        for client in subscribers:
+            self._verdict.duplicated += len(client.witness.breaches)
+            for breach in client.witness.breaches:
+                self._add_problem(f"{client.name}: {breach}")
         names: dict[tuple[str, int], list[Life]] = {}
         for client, by_subscription in got:
             for record in client.subscriptions.values():

@@ -15,13 +15,13 @@ from penstock.broker.broker import Broker
 from penstock.broker.settings import BrokerSettings
 from penstock.model.errors import MisuseError
 from penstock.model.values import Attributes
-from penstock.sim.client import SimClient
+from penstock.sim.client import SimClient, address_of
 from penstock.sim.clock import Clock
 from penstock.sim.host import CostModel, Host
-from penstock.sim.link import Link
-from penstock.sim.moving import Roads
+from penstock.sim.link import ClientLink, Link
 from penstock.sim.node import SimBroker
 from penstock.sim.ports import MakeBroker
+from penstock.sim.shell import Surroundings
 from penstock.sim.trace import Trace
 from penstock.sim.wire import LinkOptions
 
@@ -61,9 +61,13 @@ class World:
         """By the names of caller and callee."""
         self.removed: dict[tuple[str, str], None] = {}
         """Those that are in nobody's settings now."""
+        self._client_options: dict[str, LinkOptions] = {}
         self._links_rng = Random(f"{seed}/links")
         self._make_broker, self._checks = make_broker, checks
-        self._edge = Host(self.clock)
+        self.surroundings = Surroundings(
+            self.clock, self.trace, Host(self.clock), self.client_link, self.given_up, seed
+        )
+        """What clients see of this world."""
 
     # --- building
 
@@ -78,7 +82,7 @@ class World:
         """Start a broker on a host of its own, which by default is infinitely fast and large."""
         self._check_new(settings.name)
         broker = SimBroker(
-            settings,
+            settings if settings.address else replace(settings, address=address_of(settings.name)),
             self._make_broker,
             seed=f"{self.seed}/brokers",
             clock=self.clock,
@@ -98,24 +102,28 @@ class World:
             caller, callee, Link(self.clock, self._links_rng, near, far, options=LinkOptions(**options))
         )
 
-    def add_client(self, name: str, broker: str, *, credential: str = "", **options: Any) -> SimClient:
+    def add_client(
+        self, name: str, broker: str, *, credential: str = "", is_pinned: bool = False, **options: Any
+    ) -> SimClient:
         """Connect a client to a broker, for as long as both run; options as in ``LinkOptions``."""
-        self._check_new(name)
-        far = self.broker(broker)
         client = SimClient(
             name,
-            clock=self.clock,
-            trace=self.trace,
-            host=self._edge,
-            overlay=far.settings.overlay,
+            self.surroundings,
+            place=broker,
+            overlay=self.broker(broker).settings.overlay,
             credential=credential,
-            given_up=self.given_up,
+            is_pinned=is_pinned,
         )
-        client.moving.roads = Roads(lambda to: self.reach(name, to), lambda to: self.links[name, to].unwant())
-        self.clients[name] = client
-        link = Link(self.clock, self._links_rng, client, far, options=LinkOptions(**options))
-        self._linked(name, broker, link)
+        self.admit(client, LinkOptions(**options))
         return client
+
+    def admit(self, client: SimClient, options: LinkOptions) -> None:
+        """Let a client live here, and open its connection; all its links are alike."""
+        self._check_new(client.name)
+        self.clients[client.name] = client
+        self._client_options[client.name] = options
+        self.client_link(client.name, client.place)
+        client.open()
 
     def place(self, client: str, broker: str, *, loud: bool = True) -> None:
         """Let a client be at this broker from now on, wherever it was and whether its process lived or not.
@@ -123,25 +131,13 @@ class World:
         Its link there is as the one it had first. Loud: the broker where it was is told by the network.
         """
         self.withdraw(client, loud=loud)
-        self.clients[client].is_up = True
-        self.reach(client, broker)
-
-    def reach(self, client: str, broker: str) -> None:
-        """Let a client have a connection to this broker from now on, besides those that it has."""
-        link = self.links.get((client, broker))
-        if link is None:
-            options = next(link.options for (name, _), link in self.links.items() if name == client)
-            link = Link(self.clock, self._links_rng, self.clients[client], self.broker(broker), options=options)
-            self.links[client, broker] = link
         self._note(f"{client} goes to {broker}")
-        link.want()
+        self.client_link(client, broker)
+        self.clients[client].come_to(broker)
 
     def withdraw(self, client: str, *, loud: bool = True) -> None:
         """Let a client be away, as long as it is not placed anywhere."""
-        for (caller, _), link in self.links.items():
-            if caller == client:
-                link.unwant()
-        self.clients[client].drop(loud=loud)
+        self.clients[client].go_away(loud=loud)
 
     def add_overlay(
         self,
@@ -307,6 +303,16 @@ class World:
                 self._feed_next(publications, start_us)
 
             self.clock.at(start_us + at_us, publish)
+
+    def client_link(self, client: str, broker: str) -> ClientLink:
+        """The link of a client to a broker, which is made when it is needed first."""
+        link = self.links.get((client, broker))
+        if link is None:
+            far, options = self.broker(broker), self._client_options[client]
+            link = ClientLink(self.clock, self._links_rng, self.clients[client], far, options=options)
+            self.links[client, broker] = link
+        assert isinstance(link, ClientLink)
+        return link
 
     def _linked(self, caller: str, callee: str, link: Link) -> Link:
         self.links[caller, callee] = link

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from random import Random
 from typing import Any, Final
 
 import msgspec
@@ -22,9 +21,8 @@ from penstock.model.body import decode_attributes
 from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
 from penstock.protocol.frames import Forward, Frame, KnowledgeMessage, Refused, TraceAnswer, TraceReply, TraceRequest
 from penstock.selectors import Selector
+from penstock.session.changes import Answer
 from penstock.sim.client import SimClient
-from penstock.sim.host import Host
-from penstock.sim.link import Link
 from penstock.sim.topologies import broker_names, tree
 from penstock.sim.wire import LinkOptions
 from penstock.sim.world import World
@@ -46,32 +44,27 @@ class Tracer(SimClient):
     """A client that traces messages."""
 
     def __init__(self, world: World, name: str, broker: str) -> None:
-        super().__init__(name, clock=world.clock, trace=world.trace, host=Host(world.clock), overlay="penstock")
+        super().__init__(name, world.surroundings, place=broker, overlay=world.broker(broker).settings.overlay)
         self._world = world
         self.answer: Trace | None = None
         """The last one."""
         self.refusal = ""
-        self._handlers[TraceReply] = self._on_trace
-        far = world.broker(broker)
-        self._overlay = far.settings.overlay
-        world.clients[name] = self
-        link = world.links[name, broker] = Link(
-            world.clock, Random(f"{world.seed}/{name}"), self, far, options=LinkOptions()
-        )
-        link.want()
+        world.admit(self, LinkOptions())
 
     def ask(self, message_id: MessageId) -> Trace | None:
         """The way of a message, or None with a refusal; virtual time passes."""
         self.answer, self.refusal = None, ""
-        self._say(TraceRequest(1, message_id.to_bytes()))
+        self.session.ask(lambda number: TraceRequest(number, message_id.to_bytes()), now_ms=self.clock.now_ms)
+        self._shell.pump()
         self._world.run_until(lambda: self.answer is not None or bool(self.refusal), limit_ms=_ANSWER_MS)
         return self.answer
 
-    def _on_trace(self, frame: TraceReply) -> None:
-        self.answer = read_trace(frame.trace)
-
-    def _on_refused(self, frame: Refused) -> None:
-        self.refusal = frame.reason
+    def on_answer(self, answer: Answer) -> None:
+        """A broker has told the way of a message, or why it does not."""
+        if isinstance(answer, TraceReply):
+            self.answer = read_trace(answer.trace)
+        elif isinstance(answer, Refused):
+            self.refusal = answer.reason
 
 
 class TracingCampaign:
