@@ -161,6 +161,14 @@ def test_a_heartbeat_is_sent_when_nothing_else_was() -> None:
     assert resident.take_frames(now_ms=1_600) == [Heartbeat(1_600)]
 
 
+def test_a_large_message_that_keeps_arriving_is_no_silence() -> None:
+    resident = resident_up()
+    for turn in range(1, 10):
+        # Something has come, and no frame is complete by it.
+        feed(resident, now_ms=turn * 4_000)
+        assert not resident.is_silent(now_ms=turn * 4_000 + 3_999)
+
+
 def test_a_broker_that_is_silent_for_five_heartbeats_is_given_up() -> None:
     resident = resident_up()
     feed(resident, Heartbeat(), now_ms=300)
