@@ -204,6 +204,12 @@ class Overlay:
         broker = self.clients[connection].broker
         self._act(broker, self.brokers[broker].receive(connection, _over_the_wire(frames), now_ms=self.now_ms))
 
+    def lie(self, broker: str, neighbour: str, *frames: f.Frame) -> None:
+        """A broker hears from a neighbour what that one, if it were honest, would not have said."""
+        connection = self.brokers[broker]._connections.links[neighbour].connection
+        said = _over_the_wire(list(frames))
+        self._act(broker, self.brokers[broker].receive(connection, said, now_ms=self.now_ms))
+
     def measure(self, name: str, figures: HostFigures) -> None:
         """Has a broker told what its machine is like."""
         self._act(name, self.brokers[name].measured(figures, now_ms=self.now_ms))

@@ -47,6 +47,12 @@ def test_a_letter_survives_the_way(content: Content) -> None:
         ({}, b""),
         ({}, b"\xc1"),
         ({}, b"\x93" * 5000),
+        ({"$kind": "refusal"}, b"\x81\xa6reason\xa1\xff"),
+        ({"$kind": "watch"}, msgspec.msgpack.encode({"clusters": ["c" * 201]})),
+        ({"$kind": "watch"}, msgspec.msgpack.encode({"clusters": ["\x1b[31m"]})),
+        ({"$kind": "watch"}, msgspec.msgpack.encode({"clusters": [""]})),
+        ({"$kind": "watch"}, msgspec.msgpack.encode({"clusters": [f"c{number}" for number in range(9)]})),
+        ({"$from": "e1\n"}, None),
     ],
 )
 def test_what_cannot_be_right_is_refused(changes: dict[str, Any], payload: bytes | None) -> None:

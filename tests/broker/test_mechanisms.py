@@ -5,6 +5,9 @@ from __future__ import annotations
 from overlay import Overlay
 from penstock.broker import BrokerSettings, Mechanism
 from penstock.broker.mechanism import Answer, Select
+from penstock.model.body import encode_body
+from penstock.model.message import Message
+from penstock.model.message_id import MessageIdSource
 from penstock.model.values import Attributes
 from penstock.protocol import frames as f
 from penstock.selectors import Selector
@@ -123,3 +126,21 @@ def test_a_mechanism_may_select_something_else_of_the_reserved_space() -> None:
     subscribers.check_invariants()
     assert subscribers.deliveries(1, 1, {"$class": "NEW"}, b"", system=True)
     assert not subscribers.deliveries(1, 1, {"$class": "OLD"}, b"", system=True)
+
+
+class Stumbler(Listener):
+    """Makes a selector of what it hears."""
+
+    def on_publication(self, attributes: Attributes, body: bytes, *, now_ms: int) -> list[Answer]:
+        super().on_publication(attributes, body, now_ms=now_ms)
+        return [Select(Selector.parse(str(attributes["$text"])))]
+
+
+def test_a_publication_that_a_mechanism_cannot_make_sense_of_costs_nobody_a_link() -> None:
+    stumbler = Stumbler("s", "$class = 'X'")
+    overlay = pair(stumbler)
+    body = encode_body(MessageIdSource(0, 1).next(overlay.now_ms), Message.system({"$class": "X", "$text": "(("}, b""))
+    overlay.lie("b", "a", f.Forward("$a", [overlay.now_ms << 16], [body]))
+    assert stumbler.heard[-1] == {"$class": "X", "$text": "(("}
+    assert overlay.brokers["b"].status()["links"] == ["a"]
+    assert overlay.records[-1].event == "malformed-publication"

@@ -75,7 +75,10 @@ def test_silence_is_waited_for_and_then_named(overlay: Overlay) -> None:
     assert desk_of(overlay, "sb")._questions == {}
 
 
-@pytest.mark.parametrize("answer", [b"", b"\xff", msgspec.msgpack.encode([1, 2]), msgspec.msgpack.encode({})])
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"\xff", msgspec.msgpack.encode([1, 2]), msgspec.msgpack.encode({}), b"\x81\xa6broker\xa1\xff"],
+)
 def test_a_malformed_answer_costs_the_neighbour_that_passed_it_on_nothing(overlay: Overlay, answer: bytes) -> None:
     client = asked(overlay, "sb", an_id(overlay))
     (question,) = desk_of(overlay, "sb")._questions
@@ -84,6 +87,12 @@ def test_a_malformed_answer_costs_the_neighbour_that_passed_it_on_nothing(overla
     assert desk_of(overlay, "sb").counts["trace_answers_ignored"] == 1
     overlay.wait(_QUESTION_MS)
     assert replies(client)[0].unreachable == ("pb",)
+
+
+def test_an_answer_to_no_question_is_not_even_looked_into(overlay: Overlay) -> None:
+    from_neighbour(overlay, "sb", "ib", f.TraceAnswer("sb", 5, b"\x81\xa6broker\xa1\xff"))
+    assert overlay.brokers["sb"].status()["links"] == ["ib"]
+    assert desk_of(overlay, "sb").counts["trace_answers_ignored"] == 1
 
 
 def test_nobody_answers_for_another_broker_or_to_another_question(overlay: Overlay) -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.ajil.aup import Aup
 from penstock.ajil.errors import AupError, MalformedError
-from penstock.model.errors import plainly
+from penstock.model.decoding import UnreadableError, decoded
 
 __all__ = [
     "MESSAGE_BYTES_MAX",
@@ -109,9 +109,9 @@ def decode(data: bytes) -> ControlMessage:
     if len(data) > MESSAGE_BYTES_MAX:
         raise MalformedError(f"a control message of {len(data):,} bytes, over the limit of {MESSAGE_BYTES_MAX:,}")
     try:
-        message: ControlMessage = _DECODER.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedError(f"a control message that cannot be read: {plainly(error)}") from None
+        message: ControlMessage = decoded(_DECODER.decode, data)
+    except UnreadableError as error:
+        raise MalformedError(f"a control message that cannot be read: {error}") from None
     if isinstance(message, Policy):
         # A policy that cannot work is refused here, before anybody trusts it.
         assert message.aup is not None

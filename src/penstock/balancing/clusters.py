@@ -18,7 +18,7 @@ from penstock.balancing.mediation import Mediator, Phase, Session
 from penstock.balancing.messages import Done, End, Letter, Refusal, Reply, Request, Watch, address_of
 from penstock.balancing.metrics import Load, Measurement
 from penstock.balancing.peers import Peers
-from penstock.balancing.pie import PIE, MalformedError, Pie, average
+from penstock.balancing.pie import PIE, MalformedError, Pie, average, is_name
 from penstock.balancing.ports import BalancedHost, Command, Note, Publish
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.standing import Standing
@@ -201,11 +201,12 @@ class ClusterHead:
         may = self._may_start(self.edges(now_ms=now_ms))
         overloaded = self.standing.state is not State.OK
         stimulus = Stimulus.OFFLOADS_OVERLOADED if overloaded else Stimulus.OFFLOADS
-        if not may or len(reply.covering) != 1 or not self.standing.apply(stimulus, now_ms=now_ms):
+        names = [each for each in reply.covering if is_name(each)]
+        if not may or len(names) != 1 or not self.standing.apply(stimulus, now_ms=now_ms):
             return self._send(self._mediator.finish(End("not needed any more"))[1])
         session.due_ms = now_ms + self._settings.global_session_ms
         self.counts["sessions"] += 1
-        return self._open(reply.covering[0], now_ms)
+        return self._open(names[0], now_ms)
 
     def _on_unreadable(self, attributes: Attributes, now_ms: int) -> list[Command]:
         try:

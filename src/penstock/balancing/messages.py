@@ -13,7 +13,8 @@ import msgspec
 
 from penstock.balancing.estimators import Figures
 from penstock.balancing.metrics import Load
-from penstock.balancing.pie import MalformedError, number_in, text_in
+from penstock.balancing.pie import MalformedError, is_name, number_in, text_in
+from penstock.model.decoding import UnreadableError, decoded
 from penstock.model.values import Attributes, AttributeValue
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
 
 BALANCING: Final = "BALANCING"
 _SESSION_MAX: Final = 2**53
+_WATCHED_MAX: Final = 8
+"""Clusters that an edge may be told to watch: all of them are in one selector. A head names one."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -103,6 +106,9 @@ Content: TypeAlias = Request | Reply | Refusal | Moving | Done | End | Watch
 _KINDS: Final[dict[str, type[Content]]] = {
     each.kind: each for each in (Request, Reply, Refusal, Moving, Done, End, Watch)
 }
+_DECODERS: Final[dict[str, msgspec.msgpack.Decoder[Content]]] = {
+    name: msgspec.msgpack.Decoder(kind) for name, kind in _KINDS.items()
+}
 
 
 @dataclass(slots=True, frozen=True)
@@ -138,8 +144,8 @@ class Letter:
             raise MalformedError(f"kind {str(attributes.get('$kind'))[:40]!r} does not exist")
         sender, to, session = address_of(attributes)
         try:
-            content = msgspec.msgpack.decode(payload, type=kind)
-        except (msgspec.MsgspecError, RecursionError) as error:
+            content = decoded(_DECODERS[kind.kind].decode, payload)
+        except UnreadableError as error:
             raise MalformedError(f"a {kind.kind} cannot be read: {error}") from None
         _check(content)
         return cls(sender, to, session, content, attributes.get("$scope") == "global")
@@ -156,3 +162,13 @@ def _check(content: Content) -> None:
         raise MalformedError("a reply has figures that no broker can have")
     if isinstance(content, Moving) and (not 0 <= content.total < _SESSION_MAX or not content.estimated.is_finite()):
         raise MalformedError(f"{content.total} subscribers cannot move")
+    if isinstance(content, Watch):
+        _check_watched(content.clusters)
+
+
+def _check_watched(clusters: tuple[str, ...]) -> None:
+    if len(clusters) > _WATCHED_MAX:
+        raise MalformedError(f"{len(clusters):,} clusters cannot be watched at a time, only {_WATCHED_MAX}")
+    for name in clusters:
+        if not is_name(name):
+            raise MalformedError(f"{name[:40]!r} is no name of a cluster")

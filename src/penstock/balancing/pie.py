@@ -17,7 +17,7 @@ from penstock.balancing.states import State
 from penstock.model.errors import PeerError
 from penstock.model.values import Attributes, AttributeValue
 
-__all__ = ["LOAD_MAX", "PIE", "MalformedError", "Pie", "average", "number_in", "text_in"]
+__all__ = ["LOAD_MAX", "PIE", "MalformedError", "Pie", "average", "is_name", "number_in", "text_in"]
 
 PIE: Final = "PIE"
 LOAD_MAX: Final = 1e6
@@ -103,9 +103,14 @@ def number_in(attributes: Mapping[str, object], name: str, *, high: float) -> fl
     return float(value)
 
 
+def is_name(text: str) -> bool:
+    """Whether a broker or a cluster can have this name: it becomes part of a selector, and is shown to operators."""
+    return 0 < len(text) <= _NAME_CHARS_MAX and text.isprintable()
+
+
 def text_in(attributes: Mapping[str, object], name: str) -> str:
     """A name."""
     value = attributes.get(name)
-    if not isinstance(value, str) or not 0 < len(value) <= _NAME_CHARS_MAX:
+    if not isinstance(value, str) or not is_name(value):
         raise MalformedError(f"{name} {str(value)[:40]!r} is no name")
     return value

@@ -13,6 +13,7 @@ from penstock.broker.peers import Peer
 from penstock.broker.rooms import Rooms
 from penstock.broker.subscribers import is_reserved
 from penstock.model.body import decode_attributes, encode_body
+from penstock.model.errors import PenstockError
 from penstock.model.message_id import MessageIdSource
 from penstock.protocol.frames import ControlFrame, MechanismMessage
 from penstock.selectors.selector import Selector
@@ -75,7 +76,13 @@ class Mechanisms:
         while heard:
             connection, body = heard.popleft()
             mechanism = mechanisms[-1 - connection]
-            self._carry_out(mechanism, mechanism.on_publication(decode_attributes(body), body, now_ms=now_ms), now_ms)
+            try:
+                answers = mechanism.on_publication(decode_attributes(body), body, now_ms=now_ms)
+            except PenstockError as error:
+                # Made by any broker or client, and only passed on by the neighbour that it came from.
+                self._rooms.connections.record("malformed-publication", mechanism=mechanism.name, reason=str(error))
+                continue
+            self._carry_out(mechanism, answers, now_ms)
 
     def next_deadline(self) -> int | None:
         """When one of them wants to be woken."""

@@ -16,7 +16,8 @@ from penstock.broker.edges import Edges
 from penstock.broker.effects import Operate, Record
 from penstock.broker.mechanism import Answer, Tell
 from penstock.broker.rooms import Rooms
-from penstock.model.errors import PeerError, plainly
+from penstock.model.decoding import UnreadableError, decoded
+from penstock.model.errors import PeerError
 from penstock.model.ports import Rng
 from penstock.model.values import Attributes
 from penstock.selectors.selector import Selector
@@ -72,9 +73,9 @@ class TokenDesk:
     def on_message(self, neighbour: str, payload: bytes, *, now_ms: int) -> list[Answer]:
         """A letter, for this broker or for another."""
         try:
-            letter = _decoder.decode(payload)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise PeerError(f"{neighbour} sent no letter of a token: {plainly(error)}") from None
+            letter = decoded(_decoder.decode, payload)
+        except UnreadableError as error:
+            raise PeerError(f"{neighbour} sent no letter of a token: {error}") from None
         if letter.to != self._settings.name:
             return self._post(letter) if letter.hops < _HOPS_MAX else []
         answers = self._look(now_ms)

@@ -23,6 +23,7 @@ from penstock.broker.effects import ReadKept
 from penstock.broker.peers import Peer
 from penstock.broker.rooms import Rooms
 from penstock.broker.tracker import Tracker
+from penstock.model.decoding import UnreadableError, decoded
 from penstock.model.message_id import MessageId
 from penstock.protocol.trace_frames import TraceAnswer, TraceQuestion, TraceReply, TraceRequest
 from penstock.tracking.answering import Inquiry
@@ -194,12 +195,8 @@ class TraceDesk:
             return
         number = self._questions.get(frame.number, 0)
         tracing = self._tracings.get(number)
-        try:
-            answer = _decode(frame.answer)
-        except msgspec.DecodeError:
-            # Not the fault of the neighbour that passed it on: whoever sent it is given up in time.
-            tracing = None
-        if tracing is None or tracing.questions.get(frame.number) != answer.broker:
+        answer = None if tracing is None else _answer_in(frame)
+        if tracing is None or answer is None or tracing.questions.get(frame.number) != answer.broker:
             self.counts["trace_answers_ignored"] += 1
             return
         self._settle(tracing, answer.broker)
@@ -341,6 +338,14 @@ class TraceDesk:
         if hop is not None:
             self._rooms.connections.say(hop, frame)
         return hop is not None
+
+
+def _answer_in(frame: TraceAnswer) -> BrokerAnswer | None:
+    try:
+        return decoded(_decode, frame.answer)
+    except UnreadableError:
+        # Not the fault of the neighbour that passed it on: whoever sent it is given up in time.
+        return None
 
 
 def _bounded(answer: BrokerAnswer) -> BrokerAnswer:

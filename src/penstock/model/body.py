@@ -12,6 +12,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from penstock.model.decoding import UNREADABLE
 from penstock.model.errors import LimitError, MisuseError, PeerError, plainly
 from penstock.model.limits import (
     ATTRIBUTES_BYTES_MAX,
@@ -99,7 +100,7 @@ def _split(body: bytes) -> tuple[dict[str, AttributeValue], int]:
             raise MalformedBodyError(f"attributes of {length} bytes do not fit a body of {len(body)}")
         # A copy of a few bytes costs less than a view of them.
         attributes = _decode(body[_HEAD:end])
-    except (struct.error, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (struct.error, *UNREADABLE) as error:
         raise MalformedBodyError(f"body of {len(body)} bytes has no attributes: {plainly(error)}") from None
     if len(attributes) > ATTRIBUTES_MAX:
         raise MalformedBodyError(f"{len(attributes)} attributes are over the limit of {ATTRIBUTES_MAX}")

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.model.decoding import UNREADABLE
 from penstock.model.errors import plainly
 from penstock.model.limits import BODY_BYTES_MAX, PEER_NAME_CHARS_MAX
 from penstock.protocol.control import COUNT_MAX, Name, Version
@@ -89,7 +90,7 @@ def decode_frame(kind: int, content: memoryview) -> Frame:
             return _decode_forward(content)
         if kind == _LOG:
             return _decode_log(content)
-    except (msgspec.DecodeError, struct.error, UnicodeDecodeError, RecursionError) as error:
+    except (*UNREADABLE, struct.error) as error:
         raise ProtocolError(f"malformed frame of kind {kind}: {plainly(error)}") from None
     raise ProtocolError(f"unknown kind of frame {kind}")
 

@@ -10,7 +10,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from penstock.model.errors import PeerError, plainly
+from penstock.model.decoding import UnreadableError, decoded
+from penstock.model.errors import PeerError
 from penstock.token.tokens import Token
 
 __all__ = ["Accept", "Commit", "Offer", "TokenMessage", "TokenMessageError", "decode_message", "encode_message"]
@@ -83,9 +84,9 @@ def decode_message(data: bytes) -> TokenMessage:
     if data[:1] != _VERSION:
         raise TokenMessageError(f"a token message begins with {data[:1]!r}, not with version {_VERSION!r}")
     try:
-        message = _decoder.decode(data[1:])
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise TokenMessageError(f"no token message: {plainly(error)}") from None
+        message = decoded(_decoder.decode, data[1:])
+    except UnreadableError as error:
+        raise TokenMessageError(f"no token message: {error}") from None
     for name in message.__struct_fields__:
         value = getattr(message, name)
         if isinstance(value, str):

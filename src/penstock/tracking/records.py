@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from penstock.model.decoding import UnreadableError, decoded
 from penstock.model.errors import PeerError
 from penstock.tracking.spans import Span
 
@@ -142,6 +143,6 @@ def decode_record(value: bytes, kind: type[_AnyRecord]) -> _AnyRecord:
     if framed[:_HEAD] != _MAGIC + bytes((_KINDS[kind], _VERSION)):
         raise DamagedRecordError(f"a record begins with {framed[:_HEAD]!r}, so it is no {kind.__name__}")
     try:
-        return msgspec.msgpack.decode(framed[_HEAD:], type=kind)
-    except msgspec.DecodeError as error:
+        return decoded(lambda data: msgspec.msgpack.decode(data, type=kind), framed[_HEAD:])
+    except UnreadableError as error:
         raise DamagedRecordError(f"a {kind.__name__} cannot be read: {error}") from None
