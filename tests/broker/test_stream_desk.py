@@ -41,7 +41,7 @@ def owners(overlay: Overlay, name: str = "D") -> list[str]:
 
 def let_clock_run_ahead(overlay: Overlay, broker: str) -> None:
     """Lets a broker claim names with numbers of the far future."""
-    overlay.brokers[broker]._guaranteed.desk.claims.next(above=10**17)
+    overlay.brokers[broker]._guaranteed.desk.claims.next(above=10**16)
 
 
 # --- claims
@@ -336,8 +336,8 @@ HOSTILE: list[f.Frame] = [
     f.StreamOpen("nowhere", "sb", 1, 5, "fail"),
     f.StreamOpen("pb.a", "nobody", 1, 5, "fail"),
     f.StreamOpen("pb.a", "hub", 1, 0, "earliest", "", 2**62),
-    f.StreamOpen("pb.a", "", 2**62, f.LATEST, "latest", "x" * 200, 2**62),
-    f.StreamOpen("pb.a", "pb", 2**62, f.LATEST, "latest", "\0/", 0, resumes=True),
+    f.StreamOpen("pb.a", "nobody", 2**62, f.LATEST, "latest", "x" * 200, 2**62),
+    f.StreamOpen("pb.a", "pb", 2**62, f.LATEST, "latest", "d/", 0, resumes=True),
     f.StreamOpened("pb.a", "sb", 2**62, 5),
     f.StreamOpened("pb.a", "sb", 1, 2**62, 2**62, 2**62, "why"),
     f.StreamOpened("nowhere", "nobody", 1, 5),
@@ -347,7 +347,7 @@ HOSTILE: list[f.Frame] = [
     f.StreamForget("nowhere", "sb", 1, "D"),
     f.StreamForgotten("pb.a", "sb", 2**62, existed=True),
     f.StreamForgotten("nowhere", "nobody", 1, existed=False),
-    f.Positions("pb.a", (), (("E", 2**62, 2**62, "nobody"), ("", 0, 0, ""), ("E", 0, 0, "sb"))),
+    f.Positions("pb.a", (), (("E", 2**62, 2**62, "nobody"), ("d", 0, 0, "hub"), ("E", 0, 0, "sb"))),
     f.Positions("nowhere", (), (("D", 2**62, 2**62, "sb"),)),
 ]
 

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.model.limits import BODY_BYTES_MAX, PAYLOAD_BYTES_MAX, PEER_NAME_CHARS_MAX
+from penstock.model.names import PLAIN_NAME
 from penstock.protocol import frames as f
 from penstock.protocol.codec import FRAME_BYTES_MAX, FrameReader, decode_frame, encode_frame
 from penstock.protocol.errors import ProtocolError
@@ -21,6 +22,7 @@ CONTROL, PUBLISH, FORWARD, DELIVER, KNOWLEDGE, HORIZONS, LOG = range(7)
 HEARTBEAT = f.Heartbeat(7)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+plain_names = st.from_regex(PLAIN_NAME, fullmatch=True).filter(str.isascii)
 integers = st.one_of(st.integers(-2, 300), st.integers(-(2**63), 2**64 - 1))
 unsigned = st.integers(0, 2**64 - 1)
 ticks_in_range = st.integers(0, 2**62)
@@ -40,7 +42,11 @@ def fields_of(kind: type[Any]) -> tuple[msgspec.structs.FieldInfo, ...]:
 
 
 def control_frames(kind: type[Any]) -> st.SearchStrategy[f.ControlFrame]:
-    return st.builds(kind, *(field_values(each.type) for each in fields_of(kind)))
+    return st.builds(kind, *(values_of(each) for each in fields_of(kind)))
+
+
+def values_of(field: msgspec.structs.FieldInfo) -> st.SearchStrategy[Any]:
+    return texts.filter(str.isprintable) if field.name == "client" else field_values(field.type)
 
 
 def field_values(kind: object) -> st.SearchStrategy[Any]:
@@ -58,6 +64,8 @@ def field_values(kind: object) -> st.SearchStrategy[Any]:
     of, meta = get_args(kind)
     if of is bytes:
         return st.binary(min_size=meta.min_length or 0, max_size=meta.max_length)
+    if of is str and meta.pattern:
+        return st.from_regex(meta.pattern)
     if of is str:
         return st.one_of(texts, st.just("x" * meta.max_length))
     return st.one_of(st.sampled_from([meta.ge, meta.le]), st.integers(meta.ge, meta.le))
@@ -67,7 +75,7 @@ control = st.one_of([control_frames(kind) for kind in get_args(f.ControlFrame)])
 publishes = st.builds(f.Publish, ticks_in_range, bodies, texts)
 forwards = st.builds(
     lambda name, pairs: f.Forward(name, [tick for tick, _ in pairs], [body for _, body in pairs]),
-    texts,
+    st.one_of(plain_names, plain_names.map("${}".format)),
     st.lists(st.tuples(ticks_in_range, st.binary(max_size=20)), max_size=4),
 )
 delivers = st.builds(
@@ -77,14 +85,16 @@ delivers = st.builds(
     st.lists(st.integers(0, 2**32 - 1), max_size=4),
     st.binary(max_size=20),
 )
-versions = st.lists(st.tuples(texts, st.integers(-(2**31), 2**62), st.integers(-(2**31), 2**62)), max_size=3).map(tuple)
+versions = st.lists(st.tuples(plain_names, st.integers(-(2**31), 2**62), st.integers(-(2**31), 2**62)), max_size=3).map(
+    tuple
+)
 
 
 @st.composite
 def knowledge(draw: st.DrawFn) -> f.KnowledgeMessage:
     first, *ticks, last = sorted(draw(st.sets(ticks_in_range, min_size=2, max_size=6)))
     return f.KnowledgeMessage(
-        draw(texts),
+        draw(plain_names),
         first,
         last,
         ticks,
@@ -114,8 +124,8 @@ def log_answers(draw: st.DrawFn) -> f.LogAnswer:
     ticks = sorted(draw(st.sets(inside, max_size=4)))
     edges = sorted(draw(st.lists(inside, max_size=6)))
     return f.LogAnswer(
-        draw(texts),
-        draw(texts),
+        draw(plain_names),
+        draw(st.one_of(st.just(""), plain_names)),
         draw(unsigned),
         (first, last),
         ticks,
@@ -191,7 +201,7 @@ def test_every_control_frame_comes_back_as_it_was(kind: type[Any]) -> None:
 @settings(max_examples=tries(300))
 @given(data_frames)
 @example(f.Publish(2**62, [], ""))
-@example(f.Forward("", [], []))
+@example(f.Forward("p", [], []))
 @example(f.Deliver(2**16 - 1, 2**62, b"", b""))
 @example(f.KnowledgeMessage("p", 0, 0, [0], [b""]))
 @example(f.KnowledgeMessage("p", 2**62, 2**62, [2**62], [b"x"]))
@@ -208,6 +218,42 @@ def test_every_data_frame_comes_back_as_it_was_and_is_encoded_once(frame: f.Data
 
 
 LONG = "x" * (PEER_NAME_CHARS_MAX + 1)
+ESCAPED = "\x1b[31msb"
+
+
+def naming(name: str) -> list[f.Frame]:
+    """Every frame between brokers, with something that is no name where a broker or a pubend is named."""
+    return [
+        f.LinkState(name, 1, 1, ()),
+        f.LinkState("pb", 1, 1, (name,)),
+        f.LinkState("pb", 1, 1, (), (name,)),
+        f.LinkState("pb", 1, 1, (), (), (name,)),
+        f.FilterUpdate(1, name, 1, 1, 0),
+        f.FilterProbe(name, 1, 1, "pb.a"),
+        f.FilterProbe("sb", 1, 1, name),
+        f.FilterApplied(name, 1, 1, "pb.a", 1),
+        f.Nack("pb.a", name, 1, 1, ()),
+        f.Nack(name, "sb", 1, 1, ()),
+        f.Positions("pb.a", ((name, 1, True),)),
+        f.Positions("pb.a", (), (("d", 1, 1, name),)),
+        f.StreamOpen("pb.a", name, 1, 1, "fail"),
+        f.StreamOpened("pb.a", name, 1, 1),
+        f.StreamTaken("pb.a", name, "d", 1),
+        f.StreamForget("pb.a", name, 1, "d"),
+        f.StreamForgotten("pb.a", name, 1, existed=True),
+        f.LogRequest("pb.a", name, 1, 1, 1),
+        f.LogSpan("pb.a", name, 1, 1, 1),
+        f.CongestionQuery(name, 1, 1),
+        f.CongestionAlert(name, 1, 0.0, 0.0),
+        f.TraceQuestion(name, "sb", 1, bytes(16), ()),
+        f.TraceQuestion("pb", name, 1, bytes(16), ()),
+        f.TraceAnswer(name, 1, b""),
+        f.Forward(name, [], []),
+        f.Forward(f"${name}", [], []),
+        f.KnowledgeMessage(name, 0, 0, [], []),
+        f.KnowledgeMessage("p", 0, 0, [], [], versions=((name, 1, 1),)),
+        f.LogAnswer(name, "", 0, (0, 1), [], []),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -229,6 +275,17 @@ LONG = "x" * (PEER_NAME_CHARS_MAX + 1)
         f.Nack("pb.a", "sb", 0, 0, tuple((2 * n, 2 * n) for n in range(2_001))),
         f.Positions("pb.a", ((LONG, 1, True),)),
         f.StreamOpen("pb.a", "sb", 1, 1, "fail", LONG),
+        *(frame for name in (ESCAPED, "", "pb\n") for frame in naming(name)),
+        f.StreamOpen("pb.a", "sb", 1, 1, "fail", ESCAPED),
+        f.StreamForget("pb.a", "sb", 1, ESCAPED),
+        f.FilterUpdate(1, "pb", 1, 1, 0, ("x",) * 10_001),
+        f.FilterUpdate(1, "pb", 1, 1, 0, (), ("x",) * 10_001),
+        f.Positions("pb.a", (), (("d", 1, 1, "sb"),) * 10_001),
+        f.Lost(0, 1, 1, (1,) * 10_001),
+        f.PubendNames(((1, "p"),) * 10_001),
+        f.TraceAnswer("pb", 1, bytes(BODY_BYTES_MAX + 1)),
+        f.KnowledgeMessage("p", 0, 0, [], [], versions=(("sb", 1, 1),) * 10_001),
+        f.KnowledgeMessage("p", 0, 1, [0, 1], [bytes(BODY_BYTES_MAX // 2 + 1)] * 2),
         f.Refused("publish", 1, "x" * 5_000),
         f.Publish(2**62 + 1, [b""]),
         f.Publish(2**64 - 1, [b""]),
@@ -251,11 +308,19 @@ def test_what_nobody_can_mean_is_a_protocol_error_wherever_it_stands(frame: f.Fr
     assert error is not None
 
 
+@pytest.mark.parametrize("frame", [f.StreamOpen("p", "sb", 1, 1, "fail"), f.StreamForget("p", "sb", 1, "d")])
+def test_a_client_whose_name_would_be_a_command_is_a_protocol_error(frame: f.ControlFrame) -> None:
+    inside = msgspec.to_builtins(msgspec.structs.replace(frame, client="feed"))
+    bad = msgspec.msgpack.encode([ESCAPED if each == "feed" else each for each in inside])
+    found, error = read(framed(CONTROL, bad))
+    assert (found, error is None) == ([], False)
+
+
 def test_the_largest_message_fits_every_frame_that_can_carry_one() -> None:
-    body, name = bytes(BODY_BYTES_MAX), "ü" * PEER_NAME_CHARS_MAX
-    versions = tuple((f"{number:0200}", 2**62, 2**62) for number in range(1_000))
+    body, name = bytes(BODY_BYTES_MAX), "p" * 100
+    versions = tuple((f"{number:0100}", 2**62, 2**62) for number in range(1_000))
     for frame in (
-        f.Publish(2**62, [body], name),
+        f.Publish(2**62, [body], "ü" * PEER_NAME_CHARS_MAX),
         f.Forward(name, [2**62], [body]),
         f.Deliver(2**16 - 1, 2**62, bytes(4 * 65_535), body),
         f.KnowledgeMessage(name, 0, 2**62, [2**62], [body], versions=versions, is_whole=True),

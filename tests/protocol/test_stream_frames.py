@@ -24,7 +24,7 @@ from penstock.protocol.stream_frames import (
 CONTROL = 0
 FRAMES = [
     Nack("p", "sb", 1, 2, ((3, 4), (6, 6))),
-    Positions("p", (("sb", 5, True),), (("D", 7, 8, "sb"), ("ü/ /\0", 0, COUNT_MAX, ""))),
+    Positions("p", (("sb", 5, True),), (("D", 7, 8, "sb"), ("d:/x", 0, COUNT_MAX, "pb"))),
     StreamOpen("p", "sb", 1, LATEST, "earliest", "D", 9, resumes=True),
     StreamOpened("p", "sb", 1, 5, 10, 11, "why"),
     StreamTaken("p", "sb", "D", 10),

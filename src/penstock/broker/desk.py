@@ -327,6 +327,9 @@ class Desk:
             problem = f"{_FORGETTING_MAX} requests to forget are under way, which is the limit of one client"
             self.refuse(peer, "forget", frame.number, problem)
             return
+        if not is_durable_name(frame.durable):
+            self.refuse(peer, "forget", frame.number, f"there is no durable subscription {frame.durable!r}")
+            return
         pubends = self._guaranteed.known()
         self._guaranteed.desk.forget(peer.connection, frame.number, frame.durable, pubends, by)
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from penstock.broker.access import Claimant
 from penstock.broker.edge import CatchUp, Edge, HostSubscription
 from penstock.broker.heard import Heard
 from penstock.broker.rooms import Rooms
@@ -19,6 +20,7 @@ from penstock.model.body import decode_attributes
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
 from penstock.model.values import AttributeValue
+from penstock.protocol.control import NAMES_MAX
 from penstock.protocol.frames import KnowledgeKind, Lost, Nack
 from penstock.protocol.stream_frames import NACK_RANGES_MAX
 from penstock.selectors.effort import TURN_EFFORT_MAX, effort_with
@@ -142,9 +144,19 @@ class Edges:
             self._begin(edge, subscription, now_ms)
             self._look_after(edge, now_ms)
 
-    def on_taken(self, durable: str, ownership: int) -> tuple[list[HostSubscription], list[HostSubscription]]:
-        """A durable name has another owner, or none; answers with those that end by it, and with those above it."""
-        named = [each for each in self.subscriptions.values() if each.durable == durable]
+    def on_taken(
+        self, durable: str, ownership: int, by: Claimant | None = None
+    ) -> tuple[list[HostSubscription], list[HostSubscription]]:
+        """A durable name has another owner, or none; answers with those that end by it, and with those above it.
+
+        A client that comes later ends those only whose name it may have: its own claim may still be denied elsewhere.
+        """
+        may_have = self._settings.access.may_have
+        named = [
+            each
+            for each in self.subscriptions.values()
+            if each.durable == durable and (by is None or may_have(by, each.claimant.client))
+        ]
         ended = [each for each in named if each.ownership < ownership]
         what = f"durable subscription {durable!r} was taken over or forgotten"
         self.refused += [(subscription, what) for subscription in ended]
@@ -240,7 +252,9 @@ class Edges:
             if (peer := self._connections.peers.get(connection)) is not None:
                 # Range by range: what is known in between will be delivered.
                 for first, last in lost:
-                    self._connections.say(peer, Lost(edge.number, first, last, tuple(numbers)))
+                    for start in range(0, len(numbers), NAMES_MAX):
+                        part = tuple(numbers[start : start + NAMES_MAX])
+                        self._connections.say(peer, Lost(edge.number, first, last, part))
 
     def _deliver(
         self,

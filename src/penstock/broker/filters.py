@@ -27,13 +27,16 @@ from penstock.selectors.errors import SelectorError
 from penstock.selectors.normal_form import Conjunction
 from penstock.selectors.selector import Selector
 
-__all__ = ["Filters", "HostChange"]
+__all__ = ["FILTER_WEIGHT_MAX", "Filters", "HostChange", "filter_weight"]
 
 _TEXTS_PER_UPDATE: Final = 500
 """Conjunctions in one frame; a larger change is sent in parts, and applied when it is complete."""
 _TEXTS_PER_UPDATE_MAX: Final = 1_000
 """Conjunctions in a frame of a neighbour: all of them are read in one turn."""
 _INCARNATION_MAX: Final = 2**61
+FILTER_WEIGHT_MAX: Final = 128 * 1024 * 1024
+"""What the filter of a host may weigh: a million conjunctions of seventy characters."""
+_TEXT_WEIGHT: Final = 64
 _CHARS_PER_UPDATE: Final = 32 * 1024
 """Characters in one frame: it is read in one turn, at some milliseconds per selector of 3 KB."""
 _STEP: Final = 128
@@ -50,6 +53,8 @@ class _Host:
     version: int
     entries: dict[str, int] = field(default_factory=dict)
     """The entry of the index for each conjunction, by its text."""
+    weight: int = 0
+    """Of all of them."""
 
     @property
     def is_known(self) -> bool:
@@ -220,6 +225,8 @@ class Filters:
             return None
         if change.base >= 0 and (host is None or (host.incarnation, host.version) != (change.incarnation, change.base)):
             raise ProtocolError(f"filter of {change.host} jumps from an unknown version to {change.version}")
+        if host is not None and change.base >= 0 and host.weight + filter_weight(change.added) > FILTER_WEIGHT_MAX:
+            raise ProtocolError(f"the filter of {change.host} has more than {FILTER_WEIGHT_MAX:,} bytes")
         known = host.entries if host is not None else {}
         adoption = _Adoption(change, deque(text for text in dict.fromkeys(change.added) if text not in known))
         some = _parsed(change.host, _taken(adoption.adding, self._step))
@@ -227,6 +234,7 @@ class Filters:
             host = self._new_host(change.host)
         for text, selector in some.items():
             host.entries[text] = self._enter(selector, host.number)
+            host.weight += filter_weight((text,))
         self._adoptions[change.host] = adoption
         return self._advance(adoption, host, len(some))
 
@@ -237,6 +245,7 @@ class Filters:
         some = _parsed(name, _taken(adoption.adding, self._step))
         for text, selector in some.items():
             host.entries[text] = self._enter(selector, host.number)
+            host.weight += filter_weight((text,))
         return self._advance(adoption, host, len(some))
 
     def _new_host(self, name: str) -> _Host:
@@ -263,6 +272,7 @@ class Filters:
         for text in list(islice(adoption.removing, max(self._step - added, 0))):
             del adoption.removing[text]
             entry = host.entries.pop(text)
+            host.weight -= filter_weight((text,))
             self._index.remove(entry)
             self._free_entries.append(entry)
         if not adoption.removing:
@@ -350,6 +360,7 @@ class Filters:
             assert adoption.removing.keys() <= entries.keys()
             assert not any(text in entries for text in adoption.adding)
         assert all(host.is_known or name in self._adoptions for name, host in self._hosts.items())
+        assert all(host.weight == filter_weight(host.entries) for host in self._hosts.values())
         self._index.check_invariants()
 
     def _enter(self, selector: Selector, number: int) -> int:
@@ -366,6 +377,11 @@ def _taken(texts: deque[str], room: int) -> list[str]:
         taken.append(texts.popleft())
         room -= 1 + len(taken[-1]) // _CHARS_PER_UNIT
     return taken
+
+
+def filter_weight(texts: Iterable[str]) -> int:
+    """What conjunctions take in memory as texts, about: short ones cost more than their characters."""
+    return sum(len(text) + _TEXT_WEIGHT for text in texts)
 
 
 def _parsed(host: str, texts: Iterable[str]) -> dict[str, Selector]:

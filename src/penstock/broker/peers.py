@@ -10,7 +10,7 @@ from typing import NamedTuple
 from penstock.broker.access import Rule
 from penstock.broker.accounts import Account
 from penstock.broker.effects import Wake
-from penstock.broker.filters import HostChange
+from penstock.broker.filters import FILTER_WEIGHT_MAX, HostChange, filter_weight
 from penstock.broker.outbox import Outbox
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import FilterUpdate, HeldBack, Hello, Publish
@@ -20,7 +20,7 @@ __all__ = ["Batch", "Farewell", "LinkSequence", "Peer", "PeerKind", "Session", "
 
 
 _PARTS_MAX = 4_000
-"""Frames that one change of a filter may come in: two million conjunctions, or 128 MB."""
+"""Frames that one change of a filter may come in."""
 
 
 class PeerKind(Enum):
@@ -131,6 +131,8 @@ class LinkSequence:
     acknowledged: int = 0
     received: int = 0
     _parts: list[FilterUpdate] = field(default_factory=list)
+    _weight: int = 0
+    """What the parts take in memory, about."""
 
     def number(self, change: HostChange) -> list[FilterUpdate]:
         """The frames of a change, numbered for this link."""
@@ -149,12 +151,15 @@ class LinkSequence:
         if update.sequence != self.received + 1:
             raise ProtocolError(f"filter update {update.sequence} follows {self.received}")
         self.received = update.sequence
-        if len(self._parts) >= _PARTS_MAX:
-            raise ProtocolError(f"a change of a filter has more than {_PARTS_MAX:,} parts")
+        self._weight += filter_weight(update.added) + filter_weight(update.removed)
+        if len(self._parts) >= _PARTS_MAX or self._weight > FILTER_WEIGHT_MAX:
+            raise ProtocolError(
+                f"a change of a filter has more than {_PARTS_MAX:,} parts or {FILTER_WEIGHT_MAX:,} bytes"
+            )
         self._parts.append(update)
         if update.version < 0:
             return None
-        parts, self._parts = self._parts, []
+        parts, self._parts, self._weight = self._parts, [], 0
         if any(each.host != update.host for each in parts):
             raise ProtocolError("parts of the filters of different hosts are mixed")
         return HostChange(

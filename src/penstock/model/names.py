@@ -7,10 +7,14 @@ from typing import Final
 
 from penstock.model.limits import PEER_NAME_CHARS_MAX
 
-__all__ = ["is_client_name", "is_durable_name", "is_plain_name"]
+__all__ = ["DURABLE_NAME", "PLAIN_NAME", "is_client_name", "is_durable_name", "is_plain_name"]
 
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
-_DURABLE: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
+PLAIN_NAME: Final = r"[A-Za-z0-9_.-]{1,100}"
+"""What the name of a broker, a pubend or an overlay is like."""
+DURABLE_NAME: Final = r"[A-Za-z0-9_.:/-]{1,200}"
+"""What the name of a durable subscription is like."""
+_PLAIN: Final = re.compile(PLAIN_NAME)
+_DURABLE: Final = re.compile(DURABLE_NAME)
 
 
 def is_plain_name(text: str) -> bool:

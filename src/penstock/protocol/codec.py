@@ -10,14 +10,15 @@ import struct
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from operator import lt
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from penstock.model.decoding import UNREADABLE
 from penstock.model.errors import plainly
 from penstock.model.limits import BODY_BYTES_MAX, PEER_NAME_CHARS_MAX
-from penstock.protocol.control import COUNT_MAX, Name, Version
+from penstock.model.names import is_plain_name
+from penstock.protocol.control import COUNT_MAX, NAMES_MAX, PlainName, Version
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import (
     ControlFrame,
@@ -53,7 +54,8 @@ _NAME_BYTES_MAX: Final = 4 * PEER_NAME_CHARS_MAX
 _WHOLE: Final = 8
 """Set in the first byte of a knowledge message, besides its kind, if its versions are all there are."""
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode_versions: Final = msgspec.msgpack.Decoder(tuple[tuple[Name, Version, Version], ...]).decode
+_Versions = Annotated[tuple[tuple[PlainName, Version, Version], ...], msgspec.Meta(max_length=NAMES_MAX)]
+_decode_versions: Final = msgspec.msgpack.Decoder(_Versions).decode
 _decode: Final[Callable[[memoryview], ControlFrame]] = msgspec.msgpack.Decoder(ControlFrame).decode
 
 
@@ -171,17 +173,21 @@ def _decode_knowledge(content: memoryview) -> KnowledgeMessage:
     ticks_start = versions_start + versions_bytes
     if count * 12 > len(content) - ticks_start:
         raise ProtocolError(f"{count} messages do not fit a frame of {len(content)} bytes")
-    pubend = _name(content, name_start, versions_start)
+    pubend = _plain_name(content, name_start, versions_start)
     ticks = list(struct.unpack_from(f">{count}Q", content, ticks_start))
     kind = flags & ~_WHOLE
     if kind not in _KINDS or not first <= last <= COUNT_MAX or not _ascend(first, ticks, last):
         raise ProtocolError(f"knowledge of {pubend} is not of ascending ticks in a range")
+    bodies = _bodies(content, ticks_start + 8 * count, count)
+    if sum(map(len, bodies)) > BODY_BYTES_MAX:
+        # What is passed on may need room for more versions than it came with.
+        raise ProtocolError(f"knowledge of {pubend} has more data than the largest message")
     return KnowledgeMessage(
         pubend,
         first,
         last,
         ticks,
-        _bodies(content, ticks_start + 8 * count, count),
+        bodies,
         kind=KnowledgeKind(kind),
         versions=_decode_versions(content[versions_start:ticks_start]) if versions_bytes else (),
         is_whole=bool(flags & _WHOLE),
@@ -224,7 +230,9 @@ def _decode_log(content: memoryview) -> LogAnswer:
     bodies_start = lengths_start + 4 * count
     if bodies_start > len(content):
         raise ProtocolError(f"{count} messages do not fit a frame of {len(content)} bytes")
-    pubend, host = _name(content, start, host_start), _name(content, host_start, lost_start)
+    pubend = _plain_name(content, start, host_start)
+    # Without a host on the last leg, to the client itself.
+    host = _plain_name(content, host_start, lost_start) if host_bytes else ""
     edges = struct.unpack_from(f">{2 * losses}Q", content, lost_start)
     ticks = list(struct.unpack_from(f">{count}Q", content, ticks_start))
     # Not below the first: nothing to be known yet is an empty range.
@@ -282,7 +290,7 @@ def _decode_publish(content: memoryview) -> Publish:
 def _decode_forward(content: memoryview) -> Forward:
     name_bytes, count = _FORWARD_CONTENT.unpack_from(content)
     name_end = 6 + name_bytes
-    pubend = _name(content, 6, name_end)
+    pubend = _plain_name(content, 6, name_end, may_be_system=True)
     if count * 12 > len(content):
         raise ProtocolError(f"{count} messages do not fit a frame of {len(content)} bytes")
     ticks = list(struct.unpack_from(f">{count}Q", content, name_end))
@@ -305,6 +313,14 @@ def _name(content: memoryview, start: int, end: int) -> str:
     if end - start > _NAME_BYTES_MAX:
         raise ProtocolError(f"a name of {end - start} bytes is over the limit of {_NAME_BYTES_MAX}")
     return bytes(content[start:end]).decode()
+
+
+def _plain_name(content: memoryview, start: int, end: int, *, may_be_system: bool = False) -> str:
+    """The name of a broker or a pubend; of a system stream, too, if there may be one."""
+    name = _name(content, start, end)
+    if not is_plain_name(name.removeprefix("$") if may_be_system else name):
+        raise ProtocolError(f"{name!r} is no name of a broker or a pubend")
+    return name
 
 
 def _bodies(content: memoryview, start: int, count: int) -> list[bytes]:

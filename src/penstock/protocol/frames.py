@@ -16,6 +16,8 @@ from penstock.protocol.control import (
     Count,
     Name,
     Names,
+    PlainName,
+    PlainNames,
     PubendTick,
     Reason,
     SelectorText,
@@ -119,17 +121,18 @@ PROTOCOL_VERSION: Final = 6
 
 _Ticks = Annotated[tuple[tuple[Name, PubendTick], ...], msgspec.Meta(max_length=NAMES_MAX)]
 """Pubends with a tick of each."""
+_Selectors = Annotated[tuple[SelectorText, ...], msgspec.Meta(max_length=NAMES_MAX)]
 
 
 class LinkState(Control, tag="linkstate", frozen=True, array_like=True):
     """One broker's view of its own links, flooded to all."""
 
-    origin: Name
+    origin: PlainName
     incarnation: Count
     sequence: Count
-    neighbours: Names
-    pubends: Names = ()
-    best_effort: Names = ()
+    neighbours: PlainNames
+    pubends: PlainNames = ()
+    best_effort: PlainNames = ()
     """Those of the pubends that guarantee nothing."""
     number: Count = 0
     """The number of the origin in message identifiers."""
@@ -140,13 +143,13 @@ class FilterUpdate(Control, tag="filter", frozen=True, array_like=True):
 
     sequence: Count
     """Position in this link's ordered sequence of updates."""
-    host: Name
+    host: PlainName
     incarnation: Count
     version: Version
     base: Version
     """The version it changes, or -1 if it is the whole filter."""
-    added: tuple[SelectorText, ...] = ()
-    removed: tuple[SelectorText, ...] = ()
+    added: _Selectors = ()
+    removed: _Selectors = ()
 
 
 class FilterAck(Control, tag="filterack", frozen=True, array_like=True):
@@ -158,19 +161,19 @@ class FilterAck(Control, tag="filterack", frozen=True, array_like=True):
 class FilterProbe(Control, tag="probe", frozen=True, array_like=True):
     """Travels from a host up a pubend's tree: has everybody on the way applied this version?"""
 
-    host: Name
+    host: PlainName
     incarnation: Version
     version: Version
-    pubend: Name
+    pubend: PlainName
 
 
 class FilterApplied(Control, tag="applied", frozen=True, array_like=True):
     """The pubend's answer to a probe, down its tree: from this tick on, the path includes that version."""
 
-    host: Name
+    host: PlainName
     incarnation: Version
     version: Version
-    pubend: Name
+    pubend: PlainName
     tick: Count
 
 
@@ -260,7 +263,7 @@ class Lost(Control, tag="lost", frozen=True, array_like=True):
     pubend: Signed
     first: PubendTick
     last: PubendTick
-    numbers: tuple[Signed, ...]
+    numbers: Annotated[tuple[Signed, ...], msgspec.Meta(max_length=NAMES_MAX)]
     """The client's own numbers of the subscriptions that may miss something."""
 
 
@@ -309,7 +312,7 @@ class SurveyReply(Control, tag="surveyreply", frozen=True, array_like=True):
 class PubendNames(Control, tag="pubends", frozen=True, array_like=True):
     """Which pubends the numbers in deliveries stand for; ``is_guaranteed_number`` tells of which service class."""
 
-    names: Annotated[tuple[tuple[Count, Name], ...], msgspec.Meta(max_length=2 * NAMES_MAX)]
+    names: Annotated[tuple[tuple[Count, Name], ...], msgspec.Meta(max_length=NAMES_MAX)]
 
 
 class MechanismMessage(Control, tag="mechanism", frozen=True, array_like=True):

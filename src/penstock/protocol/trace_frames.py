@@ -6,7 +6,8 @@ from typing import Annotated
 
 import msgspec
 
-from penstock.protocol.control import NAMES_MAX, Control, Count, Name
+from penstock.model.limits import BODY_BYTES_MAX
+from penstock.protocol.control import NAMES_MAX, Control, Count, PlainName
 
 __all__ = ["TraceAnswer", "TraceQuestion", "TraceReply", "TraceRequest"]
 
@@ -31,8 +32,8 @@ class TraceReply(Control, tag="tracereply", frozen=True, array_like=True):
 class TraceQuestion(Control, tag="traceask", frozen=True, array_like=True):
     """A broker asks another one what it knows of a message; passed on by those between."""
 
-    to: Name
-    asker: Name
+    to: PlainName
+    asker: PlainName
     number: Count
     """By which the asker recognises the answer."""
     message_id: _Id
@@ -45,8 +46,8 @@ class TraceQuestion(Control, tag="traceask", frozen=True, array_like=True):
 class TraceAnswer(Control, tag="tracetold", frozen=True, array_like=True):
     """What a broker knows of a message, on its way back."""
 
-    to: Name
+    to: PlainName
     number: Count
-    answer: bytes
+    answer: Annotated[bytes, msgspec.Meta(max_length=BODY_BYTES_MAX)]
     """As msgpack."""
     hops: Count = 0
