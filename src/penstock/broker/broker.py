@@ -126,8 +126,8 @@ class Broker:
             f.Subscribe: only(PeerKind.CLIENT, self._on_subscribe),
             f.StatusRequest: only(PeerKind.CLIENT, View(rooms, self._figures, self._guaranteed).on_request),
             **link_handlers(self._neighbourhood, self._router, self._mechanisms),
-            **stream_handlers(self._guaranteed, self._log_desk, self._congestion),
-            **trace_handlers(self._trace_desk),
+            **stream_handlers(self._guaranteed, self._log_desk, self._congestion, self._router),
+            **trace_handlers(self._trace_desk, self._router),
             **client_handlers(self._desk, self._intake, *asked_by_clients),
         }
 

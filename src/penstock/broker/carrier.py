@@ -2,8 +2,9 @@
 
 Knowledge from the parent goes to all children with somebody behind them who wants anything, narrowed to what they want:
 what is left out becomes silence, of the versions of the filters by which it was left out. Knowledge from anybody else
-is believed and kept, but not passed on, so routes may disagree for a while without loops. A NACK is answered from the
-cache as far as it goes; the rest goes further up, and the answer comes back to those who asked.
+is dropped: it came by a former way, and is asked for again, or it is a lie. So routes may disagree for a while without
+loops. A NACK is answered from the cache as far as it goes; the rest goes further up, and the answer comes back to those
+who asked.
 """
 
 from __future__ import annotations
@@ -94,24 +95,25 @@ class Carrier:
             if len(versions) > LINKS_MAX:
                 raise ProtocolError(f"knowledge of {pubend} was narrowed by more than {LINKS_MAX:,} filters")
             self._heard[key] = versions
+        if self._router.place_in(pubend).parent != peer.name:
+            # A lie, or from before the way changed. Silence would be believed for ever: it is asked for again.
+            self.counts["knowledge_off_tree"] += 1
+            return
         heard = Heard(pubend, frame.first, frame.last, frame.ticks, frame.bodies, versions, frame.kind)
         # Malformed bodies are found here, before anybody keeps them.
         _ = heard.attributes
         if frame.bodies and self._tracker.is_on:
             self._tracker.note_routed(frame.bodies, peer.name)
-        from_parent = self._router.place_in(pubend).parent == peer.name
-        if not from_parent:
-            self.counts["knowledge_off_tree"] += 1
-        self.tell(heard, now_ms=now_ms, is_news=from_parent)
+        self.tell(heard, now_ms=now_ms)
 
-    def tell(self, heard: Heard, *, now_ms: int, is_news: bool = True) -> None:
+    def tell(self, heard: Heard, *, now_ms: int) -> None:
         """Spreads knowledge: to this broker's own streams, its cache, and the neighbours whom it concerns."""
         pubend = heard.pubend
         children = self._children_in(pubend) if self._connections.links else []
         if self._is_worth_keeping(heard, children):
             self._cache_of(pubend).add(heard.first, heard.last, heard.ticks, heard.bodies, heard.versions)
         if heard.kind is KnowledgeKind.LIVE:
-            if is_news and children:
+            if children:
                 self._pass_on(heard, children, now_ms)
             if pubend in self._books:
                 self._books[pubend].answered(heard.first, heard.last)

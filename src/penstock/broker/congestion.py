@@ -13,7 +13,6 @@ from typing import Final, TypeAlias
 
 from penstock.broker.carrier import Carrier
 from penstock.broker.edges import Edges
-from penstock.broker.peers import Peer
 from penstock.broker.pubend_log import PubendLog
 from penstock.broker.rooms import Rooms
 from penstock.congestion.consolidation import UcaConsolidation
@@ -59,11 +58,10 @@ class Congestion:
 
     # --- frames of neighbours
 
-    def on_query(self, peer: Peer, frame: CongestionQuery, *, now_ms: int) -> None:
+    def on_query(self, frame: CongestionQuery, *, now_ms: int) -> None:
         """A pubend asks who is congested."""
-        if self._router.place_in(frame.pubend).parent == peer.name:
-            self.counts["dcqs_passed"] += 1
-            self._spread(frame, now_ms)
+        self.counts["dcqs_passed"] += 1
+        self._spread(frame, now_ms)
 
     def on_alert(self, frame: CongestionAlert, *, now_ms: int) -> None:
         """Somebody below is congested."""

@@ -34,6 +34,7 @@ from penstock.protocol.frames import KnowledgeKind, Nack, Positions, Publish
 __all__ = ["Guaranteed"]
 
 _DURABLES_SHOWN: Final = 100
+_HOSTS_PER_FRAME: Final = 1_000
 _FRAME_BYTES: Final = 64 * 1024
 """Data in one knowledge message; more is said in several."""
 
@@ -224,15 +225,25 @@ class Guaranteed:
         for pubend, tick in self.positions.of_host(now_ms=now_ms):
             self._finality.report(pubend, self._settings.name, tick, is_settled=is_settled, now_ms=now_ms)
         self.desk.report(self.positions)
-        for pubend, hosts in self._finality.take_passing().items():
-            parent = self._connections.links.get(self._router.place_in(pubend).parent or "")
-            if parent is not None:
-                words = tuple((host, *word) for host, word in hosts.items())
-                self._connections.say(parent, Positions(pubend, words))
+        self._pass_on()
         # In one commit: a log that was trimmed goes with the positions that allowed it.
         self.keep_positions()
         for change in self._finality.trims(now_ms=now_ms):
             self._commits.add(change)
+
+    def before_ways_change(self) -> None:
+        """Links are about to change: what was reported to us goes on by the ways on which it will be believed."""
+        self.desk.pass_on()
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        for pubend, hosts in self._finality.take_passing().items():
+            parent = self._connections.links.get(self._router.place_in(pubend).parent or "")
+            if parent is not None:
+                words = [(host, *word) for host, word in hosts.items()]
+                for start in range(0, len(words), _HOSTS_PER_FRAME):
+                    part = tuple(words[start : start + _HOSTS_PER_FRAME])
+                    self._connections.say(parent, Positions(pubend, part))
 
     def keep_positions(self) -> None:
         """Makes the positions of durable subscriptions durable that have moved."""
@@ -246,11 +257,17 @@ class Guaranteed:
 
     # --- neighbours
 
-    def on_positions(self, frame: Positions, *, now_ms: int) -> None:
-        """Positions from further down a tree."""
-        if self._topology.is_guaranteed(frame.pubend):
-            self._finality.on_positions(frame, now_ms=now_ms)
-            self.desk.on_positions(frame)
+    def on_positions(self, peer: Peer, frame: Positions, *, now_ms: int) -> None:
+        """Positions from further down a tree, of hosts that lie there; what is said of others is ignored."""
+        if not self._topology.is_guaranteed(frame.pubend):
+            return
+        behind = self._router.place_in(frame.pubend).below.get(peer.name, frozenset[str]())
+        hosts = tuple(each for each in frame.hosts if each[0] in behind)
+        durables = tuple(each for each in frame.durables if each[3] in behind)
+        self._router.counts["off_path"] += len(frame.hosts) + len(frame.durables) - len(hosts) - len(durables)
+        believed = Positions(frame.pubend, hosts, durables)
+        self._finality.on_positions(believed, now_ms=now_ms)
+        self.desk.on_positions(believed)
 
     def next_tick(self, pubend: str) -> int | None:
         """The first tick that a guaranteed pubend of this broker has not spoken of.

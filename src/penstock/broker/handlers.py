@@ -35,44 +35,62 @@ def link_handlers(neighbourhood: Neighbourhood, router: Router, mechanisms: Mech
             f.LinkState: lambda peer, frame, now_ms: neighbourhood.on_link_state(peer, frame, now_ms=now_ms),
             f.FilterUpdate: lambda peer, frame, now_ms: neighbourhood.on_filter_update(peer, frame, now_ms=now_ms),
             f.FilterAck: lambda peer, frame, _: neighbourhood.on_filter_ack(peer, frame),
-            f.FilterProbe: lambda _, frame, now_ms: neighbourhood.on_probe(frame, now_ms=now_ms),
-            f.FilterApplied: lambda _, frame, now_ms: neighbourhood.on_applied(frame, now_ms=now_ms),
+            f.FilterProbe: _from_host(router, lambda _, frame, now_ms: neighbourhood.on_probe(frame, now_ms=now_ms)),
+            f.FilterApplied: _from_pubend(
+                router, lambda _, frame, now_ms: neighbourhood.on_applied(frame, now_ms=now_ms)
+            ),
             f.Forward: lambda peer, frame, _: router.forward(frame, peer.name),
             f.MechanismMessage: mechanisms.on_message,
         },
     )
 
 
-def stream_handlers(guaranteed: Guaranteed, logs: LogDesk, congestion: Congestion) -> dict[type, Handler]:
-    """What brokers say to each other about guaranteed streams."""
+def stream_handlers(
+    guaranteed: Guaranteed, logs: LogDesk, congestion: Congestion, router: Router
+) -> dict[type, Handler]:
+    """What brokers say to each other about guaranteed streams: hosts up a pubend's tree, the pubend down."""
     carrier, desk = guaranteed.carrier, guaranteed.desk
+    upward: dict[type, Handler] = {
+        f.Nack: lambda peer, frame, now_ms: carrier.on_nack(peer.name, frame, now_ms=now_ms),
+        f.StreamOpen: lambda _, frame, __: desk.on_open(frame),
+        f.StreamForget: lambda _, frame, __: desk.on_forget(frame),
+        f.LogRequest: lambda _, frame, __: logs.on_request(frame),
+        f.CongestionAlert: lambda _, frame, now_ms: congestion.on_alert(frame, now_ms=now_ms),
+    }
+    downward: dict[type, Handler] = {
+        f.StreamOpened: lambda _, frame, __: desk.on_opened(frame),
+        f.StreamTaken: lambda _, frame, __: desk.on_taken(frame),
+        f.StreamForgotten: lambda _, frame, __: desk.on_forgotten(frame),
+        f.LogSpan: lambda _, frame, __: logs.on_span(frame),
+        f.LogAnswer: lambda _, frame, __: logs.on_answer(frame),
+        f.CongestionQuery: lambda _, frame, now_ms: congestion.on_query(frame, now_ms=now_ms),
+    }
     return _all_of(
         PeerKind.LINK,
         {
+            # The two that look for themselves: what a connection says of versions counts whoever is the parent, and
+            # positions of several hosts come together.
             f.KnowledgeMessage: lambda peer, frame, now_ms: carrier.on_message(peer, frame, now_ms=now_ms),
-            f.Nack: lambda peer, frame, now_ms: carrier.on_nack(peer.name, frame, now_ms=now_ms),
-            f.Positions: lambda _, frame, now_ms: guaranteed.on_positions(frame, now_ms=now_ms),
-            f.StreamOpen: lambda _, frame, __: desk.on_open(frame),
-            f.StreamOpened: lambda _, frame, __: desk.on_opened(frame),
-            f.StreamTaken: lambda _, frame, __: desk.on_taken(frame),
-            f.StreamForget: lambda _, frame, __: desk.on_forget(frame),
-            f.StreamForgotten: lambda _, frame, __: desk.on_forgotten(frame),
-            f.LogRequest: lambda _, frame, __: logs.on_request(frame),
-            f.LogSpan: lambda _, frame, __: logs.on_span(frame),
-            f.LogAnswer: lambda _, frame, __: logs.on_answer(frame),
-            f.CongestionQuery: lambda peer, frame, now_ms: congestion.on_query(peer, frame, now_ms=now_ms),
-            f.CongestionAlert: lambda _, frame, now_ms: congestion.on_alert(frame, now_ms=now_ms),
+            f.Positions: lambda peer, frame, now_ms: guaranteed.on_positions(peer, frame, now_ms=now_ms),
+            **{kind: _from_host(router, handler) for kind, handler in upward.items()},
+            **{kind: _from_pubend(router, handler) for kind, handler in downward.items()},
         },
     )
 
 
-def trace_handlers(traces: TraceDesk) -> dict[type, Handler]:
+def trace_handlers(traces: TraceDesk, router: Router) -> dict[type, Handler]:
     """What brokers and clients say about the way of a message."""
+
+    def on_question(peer: Peer, frame: f.TraceQuestion, now_ms: int) -> None:
+        # Questions to a broker travel up the tree of its system stream.
+        if router.is_from_host(peer.name, f"${frame.to}", frame.asker):
+            traces.on_question(frame, now_ms=now_ms)
+
     return {
         f.TraceRequest: only(
             PeerKind.CLIENT, lambda peer, frame, now_ms: traces.on_request(peer, frame, now_ms=now_ms)
         ),
-        f.TraceQuestion: only(PeerKind.LINK, lambda _, frame, now_ms: traces.on_question(frame, now_ms=now_ms)),
+        f.TraceQuestion: only(PeerKind.LINK, on_question),
         f.TraceAnswer: only(PeerKind.LINK, lambda _, frame, now_ms: traces.on_answer(frame, now_ms=now_ms)),
     }
 
@@ -110,6 +128,27 @@ def only(kind: PeerKind, handler: Handler) -> Handler:
         if peer.kind is not kind:
             raise ProtocolError(f"a {type(frame).__name__} from a {peer.kind.value}")
         handler(peer, frame, now_ms)
+
+    return guarded
+
+
+def _from_host(router: Router, handler: Handler) -> Handler:
+    """The handler for what a host says to a pubend: from the neighbour behind which the host is, or not at all."""
+
+    def guarded(peer: Peer, frame: Any, now_ms: int) -> None:
+        # An alert need not name anybody.
+        if router.is_from_host(peer.name, frame.pubend, frame.host or peer.name):
+            handler(peer, frame, now_ms)
+
+    return guarded
+
+
+def _from_pubend(router: Router, handler: Handler) -> Handler:
+    """The handler for what a pubend says: from the neighbour towards it, or not at all."""
+
+    def guarded(peer: Peer, frame: Any, now_ms: int) -> None:
+        if router.is_from_pubend(peer.name, frame.pubend):
+            handler(peer, frame, now_ms)
 
     return guarded
 

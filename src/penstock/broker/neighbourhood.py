@@ -12,7 +12,6 @@ from penstock.broker.link_proof import challenge_for, is_proof, proof_of
 from penstock.broker.peers import LinkSequence, Peer
 from penstock.broker.readiness import Readiness
 from penstock.broker.rooms import Rooms
-from penstock.model.names import is_plain_name
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import (
     PROTOCOL_VERSION,
@@ -142,6 +141,7 @@ class Neighbourhood:
 
     def link_down(self, name: str) -> None:
         """A neighbour is gone: everybody hears of it."""
+        self._guaranteed.before_ways_change()
         self._flood_state(self._topology.neighbour_down(name))
         self._connections.record("link-down", neighbour=name)
 
@@ -154,9 +154,7 @@ class Neighbourhood:
 
     def on_link_state(self, peer: Peer, state: LinkState, *, now_ms: int) -> None:
         """News of somebody's links."""
-        for name in (state.origin, *state.neighbours, *state.pubends):
-            if not is_plain_name(name):
-                raise ProtocolError(f"{name!r} is no name of a broker or a pubend")
+        self._guaranteed.before_ways_change()
         news = self._topology.learn(state)
         if news is not None:
             self._readiness.stir(now_ms=now_ms)

@@ -60,6 +60,7 @@ class Router:
             "system_forwarded": 0,
             "delivered": 0,
             "off_tree": 0,
+            "off_path": 0,
             "repeated": 0,
         }
 
@@ -73,6 +74,21 @@ class Router:
                 # Not remembered: there is no end to the names that nobody has.
                 return _UNREACHED
             found = self._branches[pubend] = branches(self._topology.graph(), origin, pubend, self._name)
+        return found
+
+    def is_from_host(self, neighbour: str, pubend: str, host: str) -> bool:
+        """Whether a host may be speaking to a pubend by this neighbour: it lies behind it in the pubend's tree.
+
+        What comes another way is a lie, or from before the way changed: whoever it was asks or reports again.
+        """
+        found = host in self.place_in(pubend).below.get(neighbour, ())
+        self.counts["off_path"] += not found
+        return found
+
+    def is_from_pubend(self, neighbour: str, pubend: str) -> bool:
+        """Whether a pubend may be speaking by this neighbour: it is the one towards it; see above."""
+        found = self.place_in(pubend).parent == neighbour
+        self.counts["off_path"] += not found
         return found
 
     def publish(

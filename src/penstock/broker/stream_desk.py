@@ -37,6 +37,7 @@ class StreamDesk:
         self, rooms: Rooms, logs: Mapping[str, PubendLog], values: Mapping[str, bytes], commits: Commits
     ) -> None:
         self._name = rooms.settings.name
+        self._durables_max = rooms.settings.durables_max
         self.claims = Claims(rooms.settings.number)
         self._logs = logs
         self._ways = Ways(rooms, logs, self._hear)
@@ -166,13 +167,17 @@ class StreamDesk:
             self._pass(frame.pubend, name, ownership, tick, host)
 
     def report(self, positions: ClientPositions) -> None:
-        """Reports what has moved here, and passes on what was reported to us."""
+        """Reports what has moved here, and passes it on with what was reported to us."""
         self._reports += 1
         if self._reports % _REMARK_EVERY == 0:
             positions.remark()
         for pubend, moved in positions.take_moved().items():
             for name, (ownership, tick) in moved.items():
                 self._pass(pubend, name, ownership, tick, self._name)
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        """Passes on what was reported to us, and has waited."""
         passing, self._passing = self._passing, {}
         for pubend, names in passing.items():
             words = [(name, *word, host) for (name, host), word in names.items()]
@@ -187,8 +192,11 @@ class StreamDesk:
     def _pass(self, pubend: str, name: str, ownership: int, tick: int, host: str) -> None:
         if pubend in self._logs:
             self._pubends.move(pubend, name, ownership, tick, host)
-        else:
-            self._passing.setdefault(pubend, {})[name, host] = (ownership, tick)
+            return
+        passing = self._passing.setdefault(pubend, {})
+        # No pubend keeps more names; whose position is left out is reported again.
+        if len(passing) < self._durables_max or (name, host) in passing:
+            passing[name, host] = (ownership, tick)
 
     # --- time
 
