@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from overlay import Overlay
-from penstock.broker.access import Access
+from penstock.broker.access import Access, Rule
 from penstock.broker.commits import Commits
 from penstock.broker.durable import RecoveredPubend, SetValue
+from penstock.broker.openings import Claims
 from penstock.broker.pubend_desk import PubendDesk
 from penstock.broker.pubend_log import PubendLog
 from penstock.broker.register import Named
@@ -137,7 +138,7 @@ def test_a_first_claim_is_answered_when_it_is_durable() -> None:
     tick = office.desk.open(StreamOpen("p", "sb", 4, LATEST, "fail", "D", 10), now_ms=NOW_MS)
     assert tick == END + 1
     assert office.take() == []
-    assert office.sync() == [StreamOpened("p", "sb", 4, END + 1, 10)]
+    assert office.sync() == [StreamOpened("p", "sb", 4, END + 1, 10, is_new=True)]
     assert office.named == Named(END + 1, 10, "sb")
     assert Office(office.values).named == Named(END + 1, 10, "sb")
 
@@ -189,28 +190,28 @@ def test_a_repeated_question_gets_the_same_answer_and_ends_nobody() -> None:
 def test_a_known_name_goes_on_where_it_was_whatever_is_asked_for() -> None:
     for tick in (LATEST, 0, OLDEST + 9, tick_at(NOW_MS + 3_600_000)):
         office = Office()
-        office.claim(10, tick=OLDEST + 5)
+        office.claim(10, ticket=9, tick=OLDEST + 5)
         assert office.claim(11, tick=tick)[0] == StreamOpened("p", "sb", 1, OLDEST + 5, 11)
 
 
 @pytest.mark.parametrize(("tick", "begins"), [(OLDEST + 9, OLDEST + 9), (OLDEST + 2, OLDEST + 5), (LATEST, OLDEST + 5)])
 def test_who_resumes_a_known_name_begins_where_it_is_if_that_is_ahead(tick: int, begins: int) -> None:
     office = Office()
-    office.claim(10, tick=OLDEST + 5)
+    office.claim(10, ticket=9, tick=OLDEST + 5)
     assert office.claim(11, tick=tick, resumes=True)[0] == StreamOpened("p", "sb", 1, begins, 11)
 
 
 @pytest.mark.parametrize("missing", ["earliest", "latest"])
 def test_a_known_name_whose_position_was_given_up_goes_on_there_and_is_told_what_is_lost(missing: Missing) -> None:
     office = Office()
-    office.claim(10, tick=OLDEST + 5)
+    office.claim(10, ticket=9, tick=OLDEST + 5)
     office.log.trim(OLDEST + 9)
     assert office.claim(12, missing=missing)[0] == StreamOpened("p", "sb", 1, OLDEST + 5, 12)
 
 
 def test_a_new_life_of_a_known_name_may_ask_to_be_refused_where_its_position_was_given_up() -> None:
     office = Office()
-    office.claim(10, tick=OLDEST + 5)
+    office.claim(10, ticket=9, tick=OLDEST + 5)
     office.log.trim(OLDEST + 9)
     (refused,) = office.claim(11)
     assert isinstance(refused, StreamOpened)
@@ -221,7 +222,7 @@ def test_a_new_life_of_a_known_name_may_ask_to_be_refused_where_its_position_was
 def test_a_policy_for_new_subscriptions_never_moves_one_that_resumes(missing: Missing) -> None:
     office = Office()
     assert office.open(OLDEST - 1, missing, resumes=True) == StreamOpened("p", "sb", 1, OLDEST - 1)
-    office.claim(10, tick=OLDEST + 5)
+    office.claim(10, ticket=9, tick=OLDEST + 5)
     office.log.trim(OLDEST + 9)
     assert office.claim(11, tick=OLDEST + 7, missing=missing, resumes=True)[0] == StreamOpened(
         "p", "sb", 1, OLDEST + 7, 11
@@ -308,7 +309,7 @@ def test_a_name_that_was_forgotten_begins_anew_whatever_its_number() -> None:
     office.claim(10, tick=OLDEST)
     office.desk.forget(StreamForget("p", "sb", 5, "D"))
     office.sync()
-    assert office.claim(1) == [StreamOpened("p", "sb", 1, END + 1, 1)]
+    assert office.claim(1) == [StreamOpened("p", "sb", 1, END + 1, 1, is_new=True)]
 
 
 @pytest.mark.parametrize("name", ["", "/", "durable/p/D", "ü \0", "x" * 10_000, "'; --"])
@@ -323,15 +324,17 @@ def test_strange_names_are_names_like_others(name: str) -> None:
 
 # --- whose a name is
 
-PROVED = Access({"alice": "token"})
+PROVED = Access({"alice": "token"}, (Rule("bob", durable="D%"), Rule("%")))
 DENIED = "durable subscription 'D' belongs to another client"
 
 
 def test_a_name_belongs_to_the_client_that_made_it() -> None:
     office = Office(access=PROVED)
     office.claim(10, client="alice")
-    assert office.claim(11, "tb", client="mallory") == [StreamOpened("p", "tb", 1, 0, 11, problem=DENIED)]
-    assert office.claim(9, "tb", client="mallory") == [StreamOpened("p", "tb", 1, 0, 9, problem=DENIED)]
+    assert office.claim(11, "tb", client="mallory") == [
+        StreamOpened("p", "tb", 1, 0, 11, problem=DENIED, is_denied=True)
+    ]
+    assert office.claim(9, "tb", client="mallory") == [StreamOpened("p", "tb", 1, 0, 9, problem=DENIED, is_denied=True)]
     assert office.named == Named(END + 1, 10, "sb", "alice")
     assert office.desk.counts["durables_denied"] == 2
     assert office.claim(12, "tb", client="alice")[0] == StreamOpened("p", "tb", 1, END + 1, 12)
@@ -341,23 +344,23 @@ def test_it_still_does_after_a_restart() -> None:
     values: dict[str, bytes] = {}
     Office(values, PROVED).claim(10, client="alice")
     office = Office(values, PROVED)
-    assert office.claim(11, client="mallory") == [StreamOpened("p", "sb", 1, 0, 11, problem=DENIED)]
+    assert office.claim(11, client="mallory") == [StreamOpened("p", "sb", 1, 0, 11, problem=DENIED, is_denied=True)]
     assert isinstance(office.claim(11, client="alice")[0], StreamOpened)
 
 
 def test_who_shares_a_name_may_have_it_and_does_not_become_its_owner() -> None:
     office = Office(access=PROVED)
     office.claim(10, client="alice")
-    office.claim(11, "tb", client="bob", shares=True)
+    office.claim(11, "tb", client="bob")
     assert office.named == Named(END + 1, 11, "tb", "alice")
-    assert office.claim(12, client="mallory") == [StreamOpened("p", "sb", 1, 0, 12, problem=DENIED)]
+    assert office.claim(12, client="mallory") == [StreamOpened("p", "sb", 1, 0, 12, problem=DENIED, is_denied=True)]
 
 
 def test_a_name_that_nobody_owns_is_the_first_rightful_claimants() -> None:
     office = Office(access=PROVED)
     office.claim(10)
     office.claim(11, client="alice")
-    assert office.claim(12, client="mallory") == [StreamOpened("p", "sb", 1, 0, 12, problem=DENIED)]
+    assert office.claim(12, client="mallory") == [StreamOpened("p", "sb", 1, 0, 12, problem=DENIED, is_denied=True)]
 
 
 def test_where_nobody_proves_a_name_nothing_belongs_to_anybody() -> None:
@@ -369,8 +372,20 @@ def test_where_nobody_proves_a_name_nothing_belongs_to_anybody() -> None:
     assert office.sync()[0] == StreamForgotten("p", "tb", 5, existed=True)
 
 
+@pytest.mark.parametrize("shares", [False, True])
+def test_it_is_the_pubend_that_looks_up_who_shares_a_name(shares: bool) -> None:
+    office = Office(access=PROVED)
+    office.claim(10, client="alice")
+    for client in ("", "mallory"):
+        denial = StreamOpened("p", "tb", 1, 0, 11, problem=DENIED, is_denied=True)
+        assert office.claim(11, "tb", client=client, shares=shares) == [denial]
+    office.claim(12, "tb", client="bob", shares=shares)
+    assert office.named == Named(END + 1, 12, "tb", "alice")
+
+
 @pytest.mark.parametrize(
-    ("client", "shares", "forgets"), [("alice", False, True), ("mallory", False, False), ("bob", True, True)]
+    ("client", "shares", "forgets"),
+    [("alice", False, True), ("mallory", True, False), ("", True, False), ("bob", False, True)],
 )
 def test_only_who_may_have_a_name_has_it_forgotten(client: str, shares: bool, forgets: bool) -> None:
     office = Office(access=PROVED)
@@ -379,6 +394,56 @@ def test_only_who_may_have_a_name_has_it_forgotten(client: str, shares: bool, fo
     problem = "" if forgets else DENIED
     assert (office.take() + office.sync())[0] == StreamForgotten("p", "tb", 5, existed=True, problem=problem)
     assert (office.named is None) is forgets
+
+
+YEAR_MS = 366 * 24 * 3_600_000
+
+
+def number_at(ahead_ms: int) -> int:
+    """The number of a claim that was made so long after now."""
+    return NOW_MS + ahead_ms << 20
+
+
+def test_a_claim_with_a_number_of_a_time_to_come_is_refused() -> None:
+    office = Office()
+    office.claim(10)
+    for ownership in (2**62, 2**61, number_at(2 * YEAR_MS)):
+        (answer,) = office.claim(ownership, "tb")
+        assert isinstance(answer, StreamOpened)
+        assert "with a clock that is" in answer.problem
+    # Another pubend may have accepted a number like this: it is asked again until it will do here, too.
+    assert office.claim(number_at(YEAR_MS + 1), "tb") == []
+    assert office.named == Named(END + 1, 10, "sb")
+
+
+def test_who_holds_a_name_with_a_number_far_ahead_does_not_keep_others_from_claiming_above_it() -> None:
+    office = Office()
+    office.claim(number_at(YEAR_MS), "tb")
+    above = Claims(7).next(above=number_at(YEAR_MS), now_ms=NOW_MS)
+    assert office.claim(above)[0] == StreamOpened("p", "sb", 1, END + 1, above)
+
+
+# --- claims that are withdrawn
+
+
+def test_a_claim_that_is_withdrawn_frees_the_name_if_it_still_holds_it() -> None:
+    office = Office(access=PROVED)
+    assert office.claim(10, client="alice") == [StreamOpened("p", "sb", 1, END + 1, 10, is_new=True)]
+    # The answer got lost, and the number had to be raised: it is as new as before.
+    assert office.claim(10, client="alice") == [StreamOpened("p", "sb", 1, END + 1, 10, is_new=True)]
+    assert office.claim(11, client="alice")[0] == StreamOpened("p", "sb", 1, END + 1, 11, is_new=True)
+    office.desk.forget(StreamForget("p", "sb", 5, "D", "alice", ownership=11))
+    assert office.sync() == [StreamForgotten("p", "sb", 5, existed=True)]
+    assert office.named is None
+
+
+def test_a_claim_that_is_withdrawn_too_late_takes_the_name_from_nobody() -> None:
+    office = Office(access=PROVED)
+    office.claim(10, client="alice")
+    assert office.claim(12, "tb", client="alice")[0] == StreamOpened("p", "tb", 1, END + 1, 12)
+    office.desk.forget(StreamForget("p", "sb", 5, "D", "alice", ownership=10))
+    assert office.take() + office.sync() == [StreamForgotten("p", "sb", 5, existed=False)]
+    assert office.named == Named(END + 1, 12, "tb", "alice")
 
 
 def test_a_client_has_no_more_durable_names_than_its_quota_and_others_still_get_theirs() -> None:

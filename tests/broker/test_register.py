@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,7 +40,7 @@ def test_a_new_name_begins_where_its_first_claim_says() -> None:
 def test_a_later_claim_changes_the_owner_and_not_the_position() -> None:
     register = Register("p", {})
     register.claim("D", 5, "sb", 100)
-    register.move("D", 5, 120)
+    register.move("D", 5, "sb", 120)
     register.claim("D", 6, "tb", 500)
     assert register.get("D") == Named(120, 6, "tb")
 
@@ -47,8 +48,8 @@ def test_a_later_claim_changes_the_owner_and_not_the_position() -> None:
 def test_positions_move_forwards_only() -> None:
     register = Register("p", {})
     register.claim("D", 5, "sb", 100)
-    assert register.move("D", 5, 120)
-    assert register.move("D", 5, 110)
+    assert register.move("D", 5, "sb", 120)
+    assert register.move("D", 5, "sb", 110)
     assert register.get("D") == Named(120, 5, "sb")
 
 
@@ -56,21 +57,23 @@ def test_what_a_former_owner_says_does_not_count() -> None:
     register = Register("p", {})
     register.claim("D", 5, "sb", 100)
     register.claim("D", 6, "tb", 100)
-    assert not register.move("D", 5, 120)
+    assert not register.move("D", 5, "sb", 120)
     assert register.get("D") == Named(100, 6, "tb")
     assert register.take_changes() == []
 
 
-def test_an_owner_that_got_a_higher_number_at_another_pubend_is_believed() -> None:
+@pytest.mark.parametrize(("ownership", "host"), [(7, "sb"), (2**62, "tb"), (5, "tb")])
+def test_only_the_owner_itself_is_believed_with_the_number_that_it_claimed_with(ownership: int, host: str) -> None:
     register = Register("p", {})
     register.claim("D", 5, "sb", 100)
-    assert register.move("D", 7, 120)
-    assert register.get("D") == Named(120, 5, "sb")
+    assert not register.move("D", ownership, host, 120)
+    assert register.get("D") == Named(100, 5, "sb")
+    assert register.take_changes() == []
 
 
 def test_of_an_unknown_name_nothing_is_believed() -> None:
     register = Register("p", {})
-    assert not register.move("D", 5, 120)
+    assert not register.move("D", 5, "sb", 120)
     assert register.forget("D") is None
     assert register.get("D") is None
     assert register.lowest() is None
@@ -81,7 +84,7 @@ def test_claims_and_moves_survive() -> None:
     register = Register("p", {})
     claim = register.claim("D", 5, "sb", 100)
     assert restarted(claim).get("D") == Named(100, 5, "sb")
-    register.move("D", 5, 120)
+    register.move("D", 5, "sb", 120)
     (move,) = register.take_changes()
     assert restarted(claim, move).get("D") == Named(120, 5, "sb")
     assert register.take_changes() == []
@@ -90,7 +93,7 @@ def test_claims_and_moves_survive() -> None:
 def test_a_claim_makes_the_position_durable_that_had_moved_before() -> None:
     register = Register("p", {})
     register.claim("D", 5, "sb", 100)
-    register.move("D", 5, 120)
+    register.move("D", 5, "sb", 120)
     claim = register.claim("D", 6, "tb", 100)
     assert register.take_changes() == []
     assert restarted(claim).get("D") == Named(120, 6, "tb")
@@ -99,7 +102,7 @@ def test_a_claim_makes_the_position_durable_that_had_moved_before() -> None:
 def test_what_is_forgotten_is_gone_for_good_and_begins_anew() -> None:
     register = Register("p", {})
     claim = register.claim("D", 5, "sb", 100)
-    register.move("D", 5, 120)
+    register.move("D", 5, "sb", 120)
     change = forgotten(register, "D")
     assert register.take_changes() == []
     assert "D" not in restarted(claim, change)
@@ -112,7 +115,7 @@ def test_the_furthest_behind_is_named() -> None:
     register.claim("D", 5, "sb", 100)
     register.claim("E", 5, "sb", 90)
     assert register.lowest() == ("E", 90)
-    register.move("E", 5, 110)
+    register.move("E", 5, "sb", 110)
     assert register.lowest() == ("D", 100)
     register.forget("D")
     assert register.lowest() == ("E", 110)
@@ -163,8 +166,8 @@ def test_a_restart_finds_what_the_changes_say(words: list[tuple[str, str, int, i
             changes.append(register.claim(name, ownership, "sb", tick))
             expected[name] = (tick if known is None else known[0], ownership)
         elif what == "move":
-            believed = known is not None and ownership >= known[1]
-            assert register.move(name, ownership, tick) == believed
+            believed = known is not None and ownership == known[1]
+            assert register.move(name, ownership, "sb", tick) == believed
             if believed and known is not None:
                 expected[name] = (max(known[0], tick), known[1])
         else:

@@ -9,17 +9,28 @@ from typing import Any
 
 import pytest
 
-from overlay import Overlay, star
+from overlay import Overlay, TestClient, star
+from penstock.broker.access import Access, Rule
+from penstock.broker.settings import BrokerSettings
 from penstock.protocol import frames as f
 
 PATIENT_MS = 10**9
 WORD = "token"
+PROVED = Access({"victim": WORD, "mallory": WORD}, (Rule("%"),))
+DENIED = "durable subscription 'D' belongs to another client"
 
 
 def around_a_hub(**settings: Any) -> Overlay:
     overlay = star("pb", "qb", "sb", "tb", pubends=("pb", "qb"), silent_ms=PATIENT_MS, **settings)
     overlay.wait(3_000)
     return overlay
+
+
+def durable(overlay: Overlay, broker: str, client: str = "victim") -> TestClient:
+    made = overlay.client(broker, client, token=WORD)
+    made.durable(1, "D")
+    overlay.wait(2_000)
+    return made
 
 
 def publish(overlay: Overlay, *numbers: int, broker: str = "pb") -> None:
@@ -31,6 +42,35 @@ def off_path(overlay: Overlay, broker: str) -> int:
     counts = overlay.brokers[broker].status()["counts"]
     assert isinstance(counts, dict)
     return int(counts["off_path"])
+
+
+@pytest.mark.parametrize("host", ["tb", "sb", "pb", "nobody"])
+@pytest.mark.parametrize(
+    "frame",
+    [
+        f.Positions("pb.a", (), (("D", 2**62, 2**62, "tb"),)),
+        f.StreamForget("pb.a", "tb", 5, "D", "", shares=True),
+        f.StreamOpen("pb.a", "tb", 5, 0, "earliest", "D", 2**62, resumes=False, client="", shares=True),
+        f.StreamOpen("pb.a", "tb", 5, 0, "earliest", "D", 2**62, resumes=False, client="victim", shares=True),
+    ],
+    ids=["moves", "forgets", "claims", "claims-for-it"],
+)
+def test_no_rogue_empties_forgets_or_blocks_a_durable_subscription_with_a_frame(host: str, frame: Any) -> None:
+    overlay = around_a_hub(access=PROVED)
+    overlay.leave(durable(overlay, "sb"))
+    publish(overlay, 1, 2, 3)
+    named = {"durables": (("D", 2**62, 2**62, host),)} if isinstance(frame, f.Positions) else {"host": host}
+    overlay.lie("hub", "tb", *[type(frame)(**{**frame_fields(frame), **named})] * 3)
+    overlay.wait(3_000)
+    back = durable(overlay, "sb")
+    assert back.refusals() == []
+    assert back.numbers() == [1, 2, 3]
+    assert len(overlay.links()) == 4
+    overlay.check_invariants()
+
+
+def frame_fields(frame: Any) -> dict[str, Any]:
+    return {name: getattr(frame, name) for name in frame.__struct_fields__}
 
 
 @pytest.mark.parametrize(
@@ -96,3 +136,47 @@ def test_positions_of_more_hosts_than_fit_a_frame_are_passed_on_in_parts() -> No
         guaranteed._finality.report("pb.a", f"h{number}", 5, is_settled=True, now_ms=overlay.now_ms)
     overlay.wait(2_000)
     assert len(overlay.links()) == 4
+
+
+# --- names that another client has elsewhere
+
+
+def two_pubends_of_one_broker(*pubends: str) -> BrokerSettings:
+    return BrokerSettings("b", pubends=pubends, access=PROVED)
+
+
+def test_a_client_that_is_refused_keeps_no_name_where_it_was_free() -> None:
+    overlay = Overlay(two_pubends_of_one_broker("b.a"))
+    overlay.leave(durable(overlay, "b"))
+    # The operator adds a pubend while the owner is away.
+    overlay.crash("b")
+    overlay.settings["b"] = two_pubends_of_one_broker("b.a", "b.b")
+    overlay.start("b")
+    overlay.wait(2_000)
+    mallory = durable(overlay, "b", "mallory")
+    assert mallory.refusals() == [("subscribe", 1, DENIED)]
+    assert (list(overlay.durables("b.a")), list(overlay.durables("b.b"))) == (["D"], [])
+    victim = durable(overlay, "b")
+    assert victim.refusals() == []
+    assert [overlay.durables(pubend)["D"]["client"] for pubend in ("b.a", "b.b")] == ["victim", "victim"]
+
+
+def test_it_does_not_when_the_answers_come_in_another_order_either() -> None:
+    overlay = around_a_hub(access=PROVED)
+    overlay.cut("hub", "qb")
+    overlay.leave(durable(overlay, "sb"))
+    overlay.link("hub", "qb")
+    # Somebody wants the same already, so that both pubends are asked at once.
+    overlay.client("sb", "mallory", token=WORD).subscribe(1, "")
+    overlay.wait(3_000)
+    # The name is free at qb, whose answer comes after the refusal by pb.
+    overlay.delay("qb", "hub")
+    mallory = durable(overlay, "sb", "mallory")
+    assert mallory.refusals() == [("subscribe", 1, DENIED)]
+    assert list(overlay.durables("qb.a")) == ["D"]
+    overlay.undelay("qb", "hub")
+    overlay.wait(1_000)
+    assert list(overlay.durables("qb.a")) == []
+    victim = durable(overlay, "sb")
+    assert victim.refusals() == []
+    assert [overlay.durables(pubend)["D"]["client"] for pubend in ("pb.a", "qb.a")] == ["victim", "victim"]

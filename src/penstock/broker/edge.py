@@ -68,6 +68,10 @@ class HostSubscription:
     """If it is durable: the ticks of messages that matched, were sent, and are not acknowledged; the latest of them."""
     opened: dict[str, int] = field(default_factory=dict)
     """The ticks that pubends have answered with, where they were asked."""
+    fresh: dict[str, None] = field(default_factory=dict)
+    """If it is durable: the pubends at which nobody had the name before."""
+    is_denied: bool = False
+    """Whether some pubend said that the name belongs to another client."""
     announced: dict[str, None] = field(default_factory=dict)
     """The pubends of whose starts the client was told in order with its deliveries."""
 

@@ -17,15 +17,23 @@ from penstock.broker.access import NOBODY, Claimant
 from penstock.broker.edge import HostSubscription
 from penstock.protocol.frames import LATEST, ControlFrame, StreamForget, StreamForgotten, StreamOpen, StreamOpened
 
-__all__ = ["Claims", "Forgetting", "Opening", "Openings"]
+__all__ = ["Claims", "Forgetting", "Opening", "Openings", "claimed_ms"]
 
 _RETRY_MS: Final = 500
 _FORGET_MS: Final = 3_000
 _CLAIMS_MAX: Final = 8
 """How often a name is claimed anew before its holder is taken to be there to stay."""
+_DENIED_MAX: Final = 10_000
+_NOBODY_ASKED: Final = -1
+"""In place of a connection: this broker withdraws a claim by itself."""
 _BROKER_BITS: Final = 20
 _NUMBER_MAX: Final = 2**61
 """Nobody honest holds a name with a number above this."""
+
+
+def claimed_ms(ownership: int) -> int:
+    """When a number was claimed, by the clock of the broker that did."""
+    return ownership >> _BROKER_BITS
 
 
 class Claims:
@@ -65,6 +73,8 @@ class Forgetting:
     existed: bool = False
     problem: str = ""
     """Why a pubend did not forget it."""
+    ownership: int = 0
+    """If not 0: only if it is held by this claim."""
 
 
 class Openings:
@@ -80,6 +90,8 @@ class Openings:
         """By ticket, in the order in which they are due."""
         self._tickets: dict[int, dict[str, int]] = {}
         """By subscription and pubend."""
+        self._denied: dict[int, Opening] = {}
+        """Questions for subscriptions that were refused meanwhile, since a name in them is another client's."""
         self._forgettings: dict[int, Forgetting] = {}
         self.done: list[Forgetting] = []
         """Requests to forget that have been answered, or waited for long enough."""
@@ -122,7 +134,38 @@ class Openings:
     def leave(self, key: int) -> None:
         """A subscription is gone."""
         for ticket in self._tickets.pop(key, {}).values():
-            del self._openings[ticket]
+            opening = self._openings.pop(ticket)
+            if opening.subscription.is_denied:
+                self._denied[ticket] = opening
+                if len(self._denied) > _DENIED_MAX:
+                    del self._denied[next(iter(self._denied))]
+
+    # --- names that are another client's at some pubends
+
+    def withdraw_if_denied(self, subscription: HostSubscription, frame: StreamOpened, *, now_ms: int) -> None:
+        """Gives names back that were free, if a pubend says that they belong to another client.
+
+        Else a client that is only ever refused would have the name where its owner has not come yet.
+        """
+        if frame.is_new:
+            subscription.fresh[frame.pubend] = None
+        subscription.is_denied = subscription.is_denied or frame.is_denied
+        if subscription.is_denied:
+            fresh, subscription.fresh = subscription.fresh, {}
+            for pubend in fresh:
+                self._withdraw(subscription, pubend, now_ms)
+
+    def on_late(self, frame: StreamOpened, *, now_ms: int) -> None:
+        """An answer that nobody waits for any more: what it grants to somebody who was denied elsewhere goes back."""
+        opening = self._denied.pop(frame.ticket, None)
+        if opening is not None and opening.pubend == frame.pubend:
+            self.withdraw_if_denied(opening.subscription, frame, now_ms=now_ms)
+
+    def _withdraw(self, subscription: HostSubscription, pubend: str, now_ms: int) -> None:
+        name, by = subscription.durable, subscription.claimant
+        self._forget(
+            Forgetting(_NOBODY_ASKED, 0, name, by, 0, 0, {pubend: None}, ownership=subscription.ownership), now_ms
+        )
 
     # --- forgetting
 
@@ -137,9 +180,11 @@ class Openings:
         self, connection: int, number: int, name: str, pubends: list[str], by: Claimant = NOBODY, *, now_ms: int
     ) -> None:
         """Asks these pubends to forget a name."""
+        self._forget(Forgetting(connection, number, name, by, 0, 0, dict.fromkeys(pubends)), now_ms)
+
+    def _forget(self, request: Forgetting, now_ms: int) -> None:
         self._last += 1
-        ends_ms, due_ms = now_ms + _FORGET_MS, now_ms + _RETRY_MS
-        request = Forgetting(connection, number, name, by, ends_ms, due_ms, dict.fromkeys(pubends))
+        request.end_ms, request.due_ms = now_ms + _FORGET_MS, now_ms + _RETRY_MS
         self._forgettings[self._last] = request
         self._say_forget(self._last)
         self._settle(self._last)
@@ -190,7 +235,7 @@ class Openings:
     def _say_forget(self, ticket: int) -> None:
         request = self._forgettings[ticket]
         for pubend in list(request.pending):
-            self._send(pubend, StreamForget(pubend, self._host, ticket, request.name, *request.by))
+            self._send(pubend, StreamForget(pubend, self._host, ticket, request.name, *request.by, request.ownership))
 
     def _say(self, ticket: int) -> None:
         opening = self._openings[ticket]

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from penstock.broker.access import Claimant
 from penstock.broker.commits import Commits
 from penstock.broker.durable import SetValue
+from penstock.broker.openings import claimed_ms
 from penstock.broker.pubend_log import PubendLog
 from penstock.broker.register import Named, Register
 from penstock.broker.settings import BrokerSettings
@@ -24,6 +25,11 @@ __all__ = ["PubendDesk"]
 
 _FORGOTTEN_MAX: Final = 1_000
 """Requests to forget that are recognised when they come again."""
+_AHEAD_MS_MAX: Final = 366 * 24 * 3_600_000
+"""Clocks of brokers may be wrong, but not by more than this."""
+_STEP_MS_MAX: Final = 3_600_000
+_CLOCKS_MS: Final = 24 * 3_600_000
+"""Pubends' clocks differ by less: what one has accepted is not refused by another."""
 _GONE: Final = LATEST
 """The ownership of a name that nobody has any more: higher than all."""
 
@@ -66,7 +72,9 @@ class PubendDesk:
         log, register = self._logs[frame.pubend], self._registers[frame.pubend]
         known = register.get(frame.durable) if frame.durable else None
         if known is not None and not self._may_have(known, frame):
-            self._answer(frame, 0, problem=_not_theirs(frame))
+            self._answer(frame, 0, problem=_not_theirs(frame), is_denied=True)
+            return None
+        if frame.durable and self._is_ahead(frame, 0 if known is None else known.ownership, now_ms):
             return None
         # The same number again is the same claim, whose answer got lost; unless two brokers' numbers are alike.
         if known is not None and (known.ownership, known.host != frame.host) > (frame.ownership, False):
@@ -83,14 +91,19 @@ class PubendDesk:
             return tick
         former = known.host if known is not None and frame.ownership > known.ownership else None
         self.counts["durables_claimed"] += 1
-        answer = StreamOpened(frame.pubend, frame.host, frame.ticket, tick, frame.ownership)
-        self._later(frame, answer, register, former, tick)
+        self._later(frame, register, former, tick)
         return tick
 
-    def _later(
-        self, frame: StreamOpen, answer: StreamOpened, register: Register, former: str | None, tick: int
-    ) -> None:
+    def _later(self, frame: StreamOpen, register: Register, former: str | None, tick: int) -> None:
+        is_first = frame.durable not in register
         commit = self._commits.add(register.claim(frame.durable, frame.ownership, frame.host, tick, frame.client))
+        claimed = register.get(frame.durable)
+        assert claimed is not None
+        if is_first:
+            claimed.made_by = (frame.host, frame.ticket)
+        # Also if it is asked again, with the same number or a higher one, as the answer got lost.
+        is_new = claimed.made_by == (frame.host, frame.ticket)
+        answer = StreamOpened(frame.pubend, frame.host, frame.ticket, tick, frame.ownership, is_new=is_new)
         self._replies.append(_Reply(commit, frame.pubend, frame.host, answer))
         if former is not None:
             self.counts["durables_taken"] += 1
@@ -101,12 +114,15 @@ class PubendDesk:
         """A host says that a durable name is not needed any more."""
         register = self._registers[frame.pubend]
         owner = register.get(frame.durable)
-        if owner is not None and not self._may_have(owner, frame):
+        if frame.ownership and owner is not None and (owner.ownership, owner.host) != (frame.ownership, frame.host):
+            # The claim that is withdrawn does not hold any more.
+            owner = None
+        elif owner is not None and not self._may_have(owner, frame):
             problem = _not_theirs(frame)
             denial = StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True, problem=problem)
             self._send(frame.pubend, frame.host, denial)
             return
-        change = register.forget(frame.durable)
+        change = None if owner is None else register.forget(frame.durable)
         if change is None or owner is None:
             # Asked again because the answer got lost, or because nobody knows the name.
             existed = (frame.host, frame.ticket) in self._forgotten
@@ -118,13 +134,14 @@ class PubendDesk:
         commit = self._commits.add(change)
         answer = StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True)
         self._replies.append(_Reply(commit, frame.pubend, frame.host, answer))
-        taken = StreamTaken(frame.pubend, owner.host, frame.durable, _GONE)
-        self._replies.append(_Reply(commit, frame.pubend, owner.host, taken))
+        if not frame.ownership:
+            taken = StreamTaken(frame.pubend, owner.host, frame.durable, _GONE)
+            self._replies.append(_Reply(commit, frame.pubend, owner.host, taken))
 
     def move(self, pubend: str, name: str, ownership: int, tick: int, host: str) -> None:
         """A host reports the position of a durable subscription."""
         register = self._registers[pubend]
-        if not register.move(name, ownership, min(tick, self._logs[pubend].last_tick + 1)):
+        if not register.move(name, ownership, host, min(tick, self._logs[pubend].last_tick + 1)):
             known = register.get(name)
             self._send(pubend, host, StreamTaken(pubend, host, name, _GONE if known is None else known.ownership))
 
@@ -171,13 +188,36 @@ class PubendDesk:
             return f"{owned}, which is the limit (client_durables_max)"
         return ""
 
+    def _is_ahead(self, frame: StreamOpen, held: int, now_ms: int) -> bool:
+        """Whether a claim has a number of a time to come, with which its owner could not claim the name again.
+
+        Who claims above the present holder is only a step ahead of that one, whatever its clock says.
+        """
+        ahead_ms = claimed_ms(frame.ownership) - now_ms
+        if ahead_ms <= _AHEAD_MS_MAX or claimed_ms(frame.ownership) <= claimed_ms(held) + _STEP_MS_MAX:
+            return False
+        self.counts["durables_denied"] += 1
+        if ahead_ms > _AHEAD_MS_MAX + _CLOCKS_MS:
+            problem = f"broker {frame.host} claims {frame.durable!r} with a clock that is {ahead_ms:,} ms ahead"
+            self._answer(frame, 0, problem=problem)
+        # Else other pubends may have given a number like this: it will do here in a while, and is asked again.
+        return True
+
     def _may_have(self, known: Named, frame: StreamOpen | StreamForget) -> bool:
-        may_have = self._settings.access.may_have(Claimant(frame.client, frame.shares), known.client)
+        access = self._settings.access
+        # By the rules here, not as the host says: its word counts only for who the client is.
+        shares = access.rule_for(frame.client).shares(frame.durable)
+        may_have = access.may_have(Claimant(frame.client, shares), known.client)
         self.counts["durables_denied"] += not may_have
         return may_have
 
-    def _answer(self, frame: StreamOpen, tick: int, *, held: int = 0, problem: str = "") -> None:
-        answer = StreamOpened(frame.pubend, frame.host, frame.ticket, tick, frame.ownership, held, shortened(problem))
+    def _answer(
+        self, frame: StreamOpen, tick: int, *, held: int = 0, problem: str = "", is_denied: bool = False
+    ) -> None:
+        answer = StreamOpened(
+            *(frame.pubend, frame.host, frame.ticket, tick, frame.ownership, held, shortened(problem)),
+            is_denied=is_denied,
+        )
         self._send(frame.pubend, frame.host, answer)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import msgspec
@@ -38,6 +38,8 @@ class Named:
     """Where its owner is."""
     client: str = ""
     """Who made it; empty if nobody had to prove a name then."""
+    made_by: tuple[str, int] = field(default=("", 0), compare=False)
+    """The host and the ticket of the question that made it, until the next restart."""
 
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
@@ -107,10 +109,13 @@ class Register:
         self._dirty.pop(name, None)
         return self._change(name, known)
 
-    def move(self, name: str, ownership: int, tick: int) -> bool:
-        """A position as reported; False if it came from somebody who does not own the name (any more)."""
+    def move(self, name: str, ownership: int, host: str, tick: int) -> bool:
+        """A position as reported; False if it came from somebody who does not own the name (any more).
+
+        With a higher number, too: who has claimed the name is its owner when that has come here, and not before.
+        """
         known = self._names.get(name)
-        if known is None or ownership < known.ownership:
+        if known is None or (known.ownership, known.host) != (ownership, host):
             return False
         if tick > known.tick:
             known.tick = tick

@@ -110,17 +110,20 @@ class StreamDesk:
             return
         opening = self._openings.answer(frame, now_ms=self._now_ms)
         if opening is None:
+            self._openings.on_late(frame, now_ms=self._now_ms)
             return
         assert self._edges is not None
+        self._openings.withdraw_if_denied(opening.subscription, frame, now_ms=self._now_ms)
         problem = frame.problem
         if frame.held:
             problem = f"durable subscription {opening.subscription.durable!r} is in use, and would not be given up"
         if problem:
             self._edges.refused.append((opening.subscription, problem))
-        elif frame.pubend not in opening.subscription.opened:
+        elif frame.pubend not in opening.subscription.opened and not opening.subscription.is_denied:
             if opening.subscription.durable:
                 # Also here: what the pubend said of a former owner may have got lost, and it names only the last one.
-                self._end_below(opening.subscription.durable, opening.subscription.ownership)
+                later = opening.subscription
+                self._end_below(later.durable, later.ownership, later.claimant)
             self._edges.on_opened(opening.subscription, frame.pubend, frame.tick, now_ms=self._now_ms)
 
     def on_taken(self, frame: StreamTaken) -> None:
@@ -132,10 +135,10 @@ class StreamDesk:
                 # The pubend does not know our number yet.
                 self._openings.ask(subscription, frame.pubend, now_ms=self._now_ms)
 
-    def _end_below(self, durable: str, ownership: int) -> list[HostSubscription]:
+    def _end_below(self, durable: str, ownership: int, by: Claimant | None = None) -> list[HostSubscription]:
         """Ends the subscriptions here whose claim to a name is lower; answers with those whose claim is higher."""
         assert self._edges is not None
-        ended, higher = self._edges.on_taken(durable, ownership)
+        ended, higher = self._edges.on_taken(durable, ownership, by)
         for subscription in ended:
             # It must not claim anything any more, not even in answer to what is on its way.
             self._openings.leave(subscription.key)
