@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from penstock.broker.pubends import Pubends
+from penstock.broker.pubends import NUMBERS_MAX, Pubends
 from penstock.model.tick import tick_at
 from penstock.protocol.data_frames import is_guaranteed_number
 from strategies import tries
@@ -105,3 +105,23 @@ def test_a_pubend_of_another_service_class_has_another_number_which_tells_the_cl
     assert len({*numbers}) == 4
     assert [is_guaranteed_number(each) for each in numbers] == [True, False, True, False]
     assert [name for _, name in pubends.numbered()] == ["x", "x", "y", "y"]
+
+
+def test_numbers_are_bounded_and_fit_a_delivery() -> None:
+    pubends = Pubends(())
+    for place in range(NUMBERS_MAX):
+        assert pubends.number_of(f"p{place}", is_guaranteed=False)[1]
+    assert pubends.number_of("one-more", is_guaranteed=False) == (None, False)
+    assert pubends.number_of("p0", is_guaranteed=False) == (1, False)
+    # What a rogue broker makes up as best effort keeps no guaranteed pubend out.
+    assert pubends.number_of("one-more", is_guaranteed=True) == (0, True)
+    assert max(number for number, _ in pubends.numbered()) < 2**16
+
+
+def test_last_ticks_of_pubends_that_are_gone_are_forgotten_when_they_are_many() -> None:
+    pubends = Pubends(("mine",))
+    pubends.next_ticks("mine", 1, now_ms=5)
+    for place in range(50_000):
+        pubends.newer(f"p{place}", [7])
+    pubends.remember(lambda name: name == "p3")
+    assert [pubends.last_tick(name) for name in ("mine", "p3", "p4")] == [tick_at(5), 7, 0]

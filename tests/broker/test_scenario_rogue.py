@@ -11,7 +11,11 @@ import pytest
 
 from overlay import Overlay, TestClient, star
 from penstock.broker.access import Access, Rule
+from penstock.broker.pubends import NUMBERS_MAX
 from penstock.broker.settings import BrokerSettings
+from penstock.model.body import encode_body
+from penstock.model.message import Message
+from penstock.model.message_id import MessageIdSource
 from penstock.protocol import frames as f
 
 PATIENT_MS = 10**9
@@ -136,6 +140,38 @@ def test_positions_of_more_hosts_than_fit_a_frame_are_passed_on_in_parts() -> No
         guaranteed._finality.report("pb.a", f"h{number}", 5, is_settled=True, now_ms=overlay.now_ms)
     overlay.wait(2_000)
     assert len(overlay.links()) == 4
+
+
+# --- pubends that are made up
+
+
+def test_a_new_client_is_served_whatever_pubends_a_rogue_has_made_up() -> None:
+    overlay = around_a_hub()
+    body = encode_body(MessageIdSource(9, 5).next(overlay.now_ms), Message({"x": 1}, b""))
+    watching = overlay.client("hub")
+    watching.subscribe(1, "x = 1")
+    for sequence in range(1, 12):
+        names = tuple(f"p{sequence}-{number}" for number in range(2_000))
+        overlay.lie("hub", "tb", f.LinkState("tb", overlay.now_ms + 1, sequence, ("hub",), names, names))
+        overlay.lie("hub", "tb", *(f.Forward(name, [5], [body]) for name in names))
+    assert len(watching.messages()) == NUMBERS_MAX
+    assert [each.event for each in overlay.records].count("pubends-full") == 1
+    honest = overlay.client("hub")
+    honest.subscribe(1, "number > 0")
+    overlay.wait(3_000)
+    assert max(len(each.names) for each in honest.heard if isinstance(each, f.PubendNames)) == 1_000
+    publish(overlay, 1)
+    assert honest.numbers() == [1]
+
+
+def test_link_states_that_bring_more_pubends_than_an_overlay_may_have_are_ignored() -> None:
+    overlay = around_a_hub()
+    names = tuple(f"p{number}" for number in range(9_999))
+    overlay.lie("hub", "tb", f.LinkState("tb", overlay.now_ms + 1, 1, ("hub",), names))
+    topology = overlay.brokers["hub"].rooms.topology
+    assert topology.origin_of("p1") is None
+    overlay.lie("hub", "tb", f.LinkState("tb", overlay.now_ms + 1, 2, ("hub",), names[:100]))
+    assert topology.origin_of("p1") == "tb"
 
 
 # --- names that another client has elsewhere

@@ -36,6 +36,8 @@ from penstock.selectors.selector import Selector
 __all__ = ["Desk"]
 
 _NUMBER_MAX: Final = 2**32
+_NAMES_PER_FRAME: Final = 1_000
+"""Pubends whose numbers a client is told at a time."""
 _FORGETTING_MAX: Final = 256
 _LET_GO_AT_ONCE: Final = 4
 """Conjunctions that are taken out of the filter in one turn; the dearest take some milliseconds together."""
@@ -120,8 +122,9 @@ class Desk:
                 settings.best_effort,
             ),
         )
-        if self._pubends.numbered():
-            self._connections.say(peer, PubendNames(self._pubends.numbered()))
+        numbered = self._pubends.numbered()
+        for start in range(0, len(numbered), _NAMES_PER_FRAME):
+            self._connections.say(peer, PubendNames(numbered[start : start + _NAMES_PER_FRAME]))
         return None
 
     def subscribe(self, peer: Peer, frame: Subscribe, *, now_ms: int) -> HostChange | None:

@@ -110,6 +110,8 @@ class Edges:
             if not self.subscriptions:
                 return
             number = self._router.introduce(pubend, is_guaranteed=True)
+            if number is None:
+                return
             edge = self.edges[pubend] = Edge(
                 pubend, number, tick, self._settings, self._rng, now_ms=now_ms, group=self._group_of(pubend)
             )

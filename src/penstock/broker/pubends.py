@@ -7,12 +7,20 @@ passed on before, so no change of path can repeat or reorder a message. Guarante
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
 from zlib import crc32
 
 from penstock.model.tick import tick_at
+from penstock.protocol.control import NAMES_MAX
 from penstock.protocol.data_frames import delivery_number
 
-__all__ = ["Pubends"]
+__all__ = ["NUMBERS_MAX", "Pubends"]
+
+NUMBERS_MAX: Final = 2 * NAMES_MAX
+"""Pubends of each service class that clients of a broker can be told of in its life; numbers have 16 bits."""
+_LAST_MAX: Final = 4 * NAMES_MAX
+"""Pubends of which the last tick is remembered, also if they are not in the overlay any more."""
 
 
 class Pubends:
@@ -24,6 +32,8 @@ class Pubends:
         self._chosen = tuple(each for each in names if each not in best_effort) or names
         self._last: dict[str, int] = {}
         self._numbers: dict[tuple[str, bool], int] = {}
+        self._places = {False: 0, True: 0}
+        """How many numbers of each service class are given away."""
 
     def choose(self, wanted: str, publisher: int) -> str | None:
         """The pubend for a publisher's messages: the one it names, or one by hash; None if there is none."""
@@ -50,19 +60,29 @@ class Pubends:
             self._last[pubend] = ticks[-1]
         return fresh
 
+    def remember(self, is_known: Callable[[str], bool]) -> None:
+        """Forgets the last ticks of pubends that nobody knows any more, if there are too many of them."""
+        if len(self._last) > _LAST_MAX:
+            self._last = {name: tick for name, tick in self._last.items() if name in self.names or is_known(name)}
+
     def last_tick(self, pubend: str) -> int:
         """The last tick given out or passed on."""
         return self._last.get(pubend, 0)
 
-    def number_of(self, pubend: str, *, is_guaranteed: bool) -> tuple[int, bool]:
-        """This broker's number for a pubend, and whether it is a new one.
+    def number_of(self, pubend: str, *, is_guaranteed: bool) -> tuple[int | None, bool]:
+        """This broker's number for a pubend, and whether it is a new one; None if all numbers are given away.
 
         A pubend whose service class was changed has two: the ticks of one class say nothing about those of the other.
+        Numbers are not given again: what clients say or were told with a number may still be on its way.
         """
         number = self._numbers.get((pubend, is_guaranteed))
         if number is not None:
             return number, False
-        number = self._numbers[pubend, is_guaranteed] = delivery_number(len(self._numbers), is_guaranteed=is_guaranteed)
+        place = self._places[is_guaranteed]
+        if place >= NUMBERS_MAX:
+            return None, False
+        self._places[is_guaranteed] = place + 1
+        number = self._numbers[pubend, is_guaranteed] = delivery_number(place, is_guaranteed=is_guaranteed)
         return number, True
 
     def numbered(self) -> tuple[tuple[int, str], ...]:

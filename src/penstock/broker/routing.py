@@ -12,7 +12,7 @@ from itertools import pairwise
 from penstock.broker.connections import Connections
 from penstock.broker.filters import Filters
 from penstock.broker.peers import Peer, PeerKind
-from penstock.broker.pubends import Pubends
+from penstock.broker.pubends import NUMBERS_MAX, Pubends
 from penstock.broker.subscribers import Subscribers
 from penstock.broker.topology import Topology
 from penstock.broker.tracker import Tracker
@@ -50,6 +50,7 @@ class Router:
         self._branches: dict[str, Branches] = {}
         self._children: dict[str, list[tuple[Peer, int]]] = {}
         self._stamp = (-1, -1, -1)
+        self._is_full = False
         self.heard: deque[tuple[int, bytes]] = deque()
         """Messages for mechanisms, whose connections have numbers below zero."""
         self.bytes_out = 0
@@ -108,6 +109,7 @@ class Router:
         if any(later <= earlier for earlier, later in pairwise(frame.ticks)):
             raise ProtocolError(f"ticks of {frame.pubend} do not ascend")
         fresh = self._pubends.newer(frame.pubend, frame.ticks)
+        self._pubends.remember(lambda name: self._topology.origin_of(name) is not None)
         ticks, bodies = frame.ticks, frame.bodies
         if fresh < len(ticks):
             # After a change of path both ways may carry the same messages for a moment.
@@ -124,12 +126,23 @@ class Router:
         self, pubend: str, ticks: list[int], bodies: list[bytes], decoded: list[dict[str, AttributeValue]]
     ) -> None:
         number = self.introduce(pubend, is_guaranteed=False)
+        if number is not None:
+            self._deliver(pubend, number, ticks, bodies, decoded)
+        if self._connections.links and (children := self._children_in(pubend)):
+            self._pass_on(pubend, ticks, bodies, decoded, children)
+
+    def _deliver(
+        self,
+        pubend: str,
+        number: int,
+        ticks: list[int],
+        bodies: list[bytes],
+        decoded: list[dict[str, AttributeValue]],
+    ) -> None:
         system = pubend.startswith("$")
         for tick, body, attributes in zip(ticks, bodies, decoded, strict=True):
             for frame, connections in self._subscribers.deliveries(number, tick, attributes, body, system=system):
                 self.deliver(frame, connections)
-        if self._connections.links and (children := self._children_in(pubend)):
-            self._pass_on(pubend, ticks, bodies, decoded, children)
 
     def deliver(self, frame: Deliver, connections: list[int]) -> None:
         """Hands a message to clients, and to mechanisms."""
@@ -181,9 +194,15 @@ class Router:
             found = self._children[pubend] = [each for each in masks if each[1]]
         return found
 
-    def introduce(self, pubend: str, *, is_guaranteed: bool) -> int:
-        """This broker's number for a pubend; clients are told what it stands for."""
+    def introduce(self, pubend: str, *, is_guaranteed: bool) -> int | None:
+        """This broker's number for a pubend; clients are told what it stands for. None if there are no more numbers."""
         number, is_new = self._pubends.number_of(pubend, is_guaranteed=is_guaranteed)
+        if number is None:
+            if not self._is_full:
+                self._is_full = True
+                problem = f"its clients know of {NUMBERS_MAX:,} pubends of a service class, which is the limit"
+                self._connections.record("pubends-full", pubend=pubend, reason=problem)
+            return None
         if is_new:
             for peer in self._connections.peers.values():
                 if peer.kind is PeerKind.CLIENT:

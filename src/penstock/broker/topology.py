@@ -13,10 +13,12 @@ from typing import Final
 
 from penstock.protocol.frames import LinkState
 
-__all__ = ["BROKERS_MAX", "Graph", "Topology"]
+__all__ = ["BROKERS_MAX", "PUBENDS_MAX", "Graph", "Topology"]
 
 BROKERS_MAX: Final = 10_000
 """Brokers that one overlay may have; link states of more are ignored."""
+PUBENDS_MAX: Final = 10_000
+"""Pubends that one overlay may have; link states that bring more are ignored."""
 
 _INCARNATION_MAX: Final = 2**61
 
@@ -74,9 +76,16 @@ class Topology:
             return None
         if known is None and len(self._states) >= BROKERS_MAX:
             return None
+        if len(state.pubends) > (0 if known is None else len(known.pubends)) and self._count(state) > PUBENDS_MAX:
+            return None
         self._states[state.origin] = state
         self._changed()
         return state
+
+    def _count(self, state: LinkState) -> int:
+        """How many pubends there are with these of a broker."""
+        others = sum(len(each.pubends) for each in self._states.values() if each.origin != state.origin)
+        return others + len(state.pubends)
 
     def restrict(self, members: tuple[str, ...]) -> None:
         """These are the brokers of the overlay; none if that is not known."""
