@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import msgspec
 import pytest
 import typer
 
-from penstock.cli.console import console, shown_number
+from penstock.cli.console import console, printable, printable_json, shown_number
 from penstock.model import MisuseError, PeerError
 
 
@@ -70,3 +71,29 @@ def test_tables_are_aligned_and_their_cells_are_not_markup(capsys: pytest.Captur
 )
 def test_numbers_are_shown_for_people(value: float | str | None, shown: str) -> None:
     assert shown_number(value) == shown
+
+
+EVIL = "\x1b[31mEVIL\x1b]0;pwn\x07\x9b2J\u202e"
+WRITTEN_OUT = "\\x1b[31mEVIL\\x1b]0;pwn\\x07\\x9b2J\\u202e"
+
+
+def test_what_would_be_a_command_to_a_terminal_is_written_out_wherever_it_is_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    console.table("Hosts", {"host": "left"}, iter([(EVIL,)]))
+    console.note(f"{EVIL}\nnext line")
+    exit_code_of(PeerError(EVIL))
+    shown = capsys.readouterr()
+    assert WRITTEN_OUT in shown.out
+    assert shown.err == f"{WRITTEN_OUT}\nnext line\nerror: {WRITTEN_OUT}\n"
+    assert printable("Zürich → 東京\n") == "Zürich → 東京\n"
+
+
+def test_json_says_the_same_with_what_cannot_be_printed_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"host": EVIL, "name": "Zürich 🎉\U000e0001"}
+    console.json(value)
+    shown = capsys.readouterr().out
+    assert msgspec.json.decode(shown) == value
+    assert all(each.isprintable() for each in shown.splitlines())
+    assert "Zürich 🎉" in shown
+    assert msgspec.json.decode(printable_json(msgspec.json.encode(value))) == value

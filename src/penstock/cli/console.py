@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 failure, 2 misuse, 130 interrupted from the keyboard, 141 
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,11 +15,13 @@ from typing import Final, NoReturn
 import msgspec
 import typer
 from rich.console import Console as RichConsole
+from rich.console import ConsoleOptions, RenderableType, RenderResult
+from rich.segment import Segment
 from rich.table import Table
 
 from penstock.model.errors import MisuseError, PenstockError
 
-__all__ = ["FAILURE", "MISUSE", "Console", "console", "shown_number"]
+__all__ = ["FAILURE", "MISUSE", "Console", "Printable", "console", "printable", "printable_json", "shown_number"]
 
 FAILURE: Final = 1
 MISUSE: Final = 2
@@ -45,7 +48,7 @@ class Console:
 
     def json(self, value: object) -> None:
         """Put a value on standard output as JSON that people can read, too."""
-        self.line(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+        self.line(printable_json(msgspec.json.format(msgspec.json.encode(value), indent=2)))
 
     def table(self, title: str, columns: Mapping[str, str], rows: Iterator[tuple[str, ...]]) -> None:
         """Put a table on standard output; ``columns`` are headings with left or right."""
@@ -53,7 +56,7 @@ class Console:
         for heading, justify in columns.items():
             table.add_column(heading, justify="right" if justify == "right" else "left", overflow="fold")
         for row in rows:
-            table.add_row(*row)
+            table.add_row(*map(printable, row))
         printer = RichConsole(highlight=False)
         if not printer.is_terminal:
             printer = RichConsole(highlight=False, width=_FILE_COLUMNS)
@@ -61,11 +64,11 @@ class Console:
 
     def note(self, text: str) -> None:
         """Tell something on standard error."""
-        self.errors.print(text, markup=False)
+        self.errors.print(printable(text), markup=False)
 
     def fail(self, message: str, code: int = FAILURE) -> NoReturn:
         """Say what was wrong, and end with that exit code."""
-        self.errors.print(f"error: {message}", markup=False, style="red")
+        self.errors.print(printable(f"error: {message}"), markup=False, style="red")
         raise typer.Exit(code)
 
     @contextmanager
@@ -83,6 +86,35 @@ class Console:
         except BrokenPipeError:
             _forget_standard_output()
             raise typer.Exit(_BROKEN_PIPE) from None
+
+
+class Printable:
+    """Something to be shown, without what would be a command to a terminal: names and reasons come from anybody."""
+
+    def __init__(self, inside: RenderableType) -> None:
+        self._inside = inside
+
+    def __rich_console__(self, console: RichConsole, options: ConsoleOptions) -> RenderResult:
+        """Render what is inside, and replace what cannot be printed."""
+        for each in console.render(self._inside, options):
+            yield each if each.control else Segment(printable(each.text), each.style)
+
+
+def printable(text: str) -> str:
+    """The text with everything that a terminal would not show written out, but for the ends of lines."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each == "\n" else _written_out(each) for each in text)
+
+
+def printable_json(encoded: bytes) -> str:
+    """JSON in which everything is escaped that a terminal would not show."""
+    text = encoded.decode()
+    return "".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
+
+
+def _written_out(character: str) -> str:
+    return character.encode("unicode_escape").decode()
 
 
 def shown_number(value: float | str | None) -> str:

@@ -16,7 +16,7 @@ from penstock.cli import congestion_rows
 from penstock.cli.balancing_rows import BALANCING, balancing_rows
 from penstock.cli.congestion_rows import RATES, STREAMS, rate_rows
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token
-from penstock.cli.console import FAILURE, console
+from penstock.cli.console import FAILURE, console, printable
 from penstock.client import Address, ClientError, parse_addresses
 from penstock.live.config import load_overlay
 from penstock.live.loop import run
@@ -134,7 +134,7 @@ def _show_table(title: str, columns: Mapping[str, str], rows: Sequence[tuple[str
     width = shutil.get_terminal_size().columns
     if sys.stdout.isatty() and _table_width(columns, rows) > width:
         # A table with torn cells is worse than none.
-        console.line(f"{title}\n" + "\n".join(listed(columns, rows, width=width)))
+        console.line(printable(f"{title}\n" + "\n".join(listed(columns, rows, width=width))))
     else:
         console.table(title, columns, iter(rows))
 

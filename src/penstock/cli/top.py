@@ -20,7 +20,7 @@ from rich.live import Live
 
 from penstock.cli.congestion_rows import rate_rows
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token
-from penstock.cli.console import FAILURE, console
+from penstock.cli.console import FAILURE, Printable, console, printable_json
 from penstock.cli.status import targets
 from penstock.cli.top_view import Look, picture
 from penstock.client import Client, ClientError
@@ -196,10 +196,10 @@ def _shower(*, once: bool, as_json: bool) -> Iterator[_Show]:
         yield _show_json
     elif once:
         printer = RichConsole(highlight=False)
-        yield lambda look, before: printer.print(_picture(look, before))
+        yield lambda look, before: printer.print(Printable(_picture(look, before)))
     else:
         with Live(auto_refresh=False, vertical_overflow="crop") as live:
-            yield lambda look, before: live.update(_picture(look, before), refresh=True)
+            yield lambda look, before: live.update(Printable(_picture(look, before)), refresh=True)
 
 
 def _picture(look: Look, before: Look | None) -> RenderableType:
@@ -210,5 +210,5 @@ def _picture(look: Look, before: Look | None) -> RenderableType:
 
 def _show_json(look: Look, _before: Look | None) -> None:
     told = {"time": datetime.now(UTC), "brokers": look.statuses, "problems": look.problems}
-    console.line(msgspec.json.encode(told).decode())
+    console.line(printable_json(msgspec.json.encode(told)))
     sys.stdout.flush()

@@ -15,7 +15,7 @@ from rich.tree import Tree
 
 from penstock.broker.trace_desk import trace_json
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token
-from penstock.cli.console import FAILURE, console
+from penstock.cli.console import FAILURE, Printable, console, printable_json
 from penstock.client import DEFAULT_PORT, ConnectionFailedError
 from penstock.client.tracing import HopNode, hop_trees
 from penstock.live.loop import run
@@ -61,12 +61,12 @@ def trace(
     wanted = MessageId.parse(message_id)
     found = run(_ask(wanted, broker, Party(token, name, ca, certificate, key)))
     if as_json:
-        console.line(msgspec.json.format(trace_json(found), indent=2).decode())
+        console.line(printable_json(msgspec.json.format(trace_json(found), indent=2)))
     else:
         printer = RichConsole(highlight=False)
         if not printer.is_terminal:
             printer = RichConsole(highlight=False, width=_FILE_COLUMNS)
-        printer.print(shown_trace(found))
+        printer.print(Printable(shown_trace(found)))
     for line in _doubts(found):
         console.note(line)
     if not found.routed_by:
