@@ -175,7 +175,7 @@ def test_a_durable_subscription_holds_what_it_has_not_confirmed_for_ever() -> No
     assert keeper.trims() == [keeper.ticks[3]]
     for _ in range(5):
         assert keeper.trims(10 * GRACE_MS) == []
-    keeper.register.move("D", 1, keeper.ticks[5])
+    keeper.register.move("D", 1, "sb", keeper.ticks[5])
     assert keeper.trims() == [keeper.ticks[5]]
     keeper.register.forget("D")
     assert keeper.trims() == [keeper.ticks[-1] + 1]
@@ -235,7 +235,7 @@ def test_a_durable_subscription_that_has_lapsed_holds_what_is_left_for_it() -> N
     keeper.report("sb", keeper.ticks[-1] + 1)
     assert keeper.log.size_bytes < keeper.settings.retain_bytes_max
     assert keeper.trims() == []
-    keeper.register.move("D", 1, keeper.ticks[8])
+    keeper.register.move("D", 1, "sb", keeper.ticks[8])
     assert keeper.trims() == [keeper.ticks[8]]
 
 
