@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from bench.hostile import clients, insiders, strangers
+from bench.hostile import clients, hoarders, insiders, strangers
 from bench.hostile.arena import ArenaPlan
 from bench.hostile.stage import Stage, Told
 from bench.hostile.storm import storm
@@ -68,6 +68,8 @@ _PLAIN: Final = ArenaPlan(_ALONE)
 _LINKED: Final = ArenaPlan(_PAIR, ("b1", "b2"), waits_for_links=True)
 _FULL: Final = ArenaPlan(_ALONE + 'retain_bytes_max = 1_000_000\nretain_policy = "hold"\n')
 _GUARDED: Final = ArenaPlan(_ALONE + _CLOSED)
+_IMPATIENT: Final = ArenaPlan(_ALONE + "heartbeat_ms = 500\nsilent_ms = 2_000\ncredit_bytes = 16_000_000\n")
+_NARROW: Final = ArenaPlan(_ALONE + "silent_ms = 2_000\nheld_back_bytes = 8_000_000\n")
 
 
 @dataclass(slots=True, frozen=True)
@@ -144,6 +146,21 @@ ATTACKS: Final[dict[str, Attack]] = {
         token="honest-token",  # noqa: S106 - of an arena that lives for seconds
     ),
     "positions": Attack("positions at 100,000 invented pubends", clients.many_positions),
+    "slow-line": Attack("a message of 8 MiB at 2 MB/s", hoarders.slow_line, _IMPATIENT),
+    "dribble": Attack("a frame of 8 MiB, 1 KB a second", hoarders.dribbled_frame, _IMPATIENT),
+    "deaf": Attack("three subscribers that never read, and publishers that wait", hoarders.silent_subscribers, _NARROW),
+    "status": Attack("a status of 49 KB, 20,000 times, never read", hoarders.unread_status),
+    "empty": Attack("empty messages behind a refused one", hoarders.empty_messages),
+    "invented": Attack("positions at 300,000 invented pubends, begun and ended", hoarders.invented_positions),
+    "ghosts": Attack("the same by coming and going", hoarders.left_positions),
+    "selectors": Attack("400 subscriptions of 15,500 characters", hoarders.long_selectors, limit_s=150.0),
+    "past": Attack("400 subscriptions of 64 KB, begun and ended", hoarders.past_selectors),
+    "system": Attack(
+        "names of others in the system's publications",
+        hoarders.system_names,
+        _GUARDED,
+        token="honest-token",  # noqa: S106 - of an arena that lives for seconds
+    ),
     "escapes": Attack("terminal escapes in names", insiders.escaped_name),
     "long-name": Attack("a client name of 60,000 characters", clients.long_name),
     "files": Attack("the store's files, for a local user", insiders.open_files),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar, cast
 
 from bench.hostile.arena import OVERLAY
 from penstock.model.body import encode_body
@@ -115,6 +115,16 @@ class Peer:
     def keep_alive(self) -> None:
         """From now on say now and then that one is there."""
         self._beating = asyncio.create_task(self._beat())
+
+    def fall_silent(self) -> None:
+        """Say nothing by itself any more."""
+        if self._beating is not None:
+            self._beating.cancel()
+            self._beating = None
+
+    def turn_deaf(self) -> None:
+        """Read nothing any more."""
+        cast("asyncio.ReadTransport", self._writer.transport).pause_reading()
 
     async def drain(self, seconds: float = 10.0) -> bool:
         """Wait until the broker has taken what was said; whether it did in time."""
