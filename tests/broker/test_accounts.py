@@ -83,6 +83,21 @@ def test_a_selector_counts_as_it_is_kept_if_that_is_longer_than_it_was_said() ->
     assert "more than 100 bytes" in client.refusals()[0][2]
 
 
+def test_conditions_that_no_index_answers_are_counted_by_name_and_given_back() -> None:
+    overlay = chain("pb", client_effort_max=10)
+    one, two = overlay.client("pb", "feed"), overlay.client("pb", "feed")
+    for number in range(100):
+        one.subscribe(number, f"symbol = 'X{number}' AND price > {number}")
+    assert one.refusals() == [], "what is looked up costs nothing"
+    one.subscribe(100, "x + 1 = y * 2 OR x + 2 = y * 3")
+    two.subscribe(1, "x + 1 = y * 5 OR x + 2 = y * 6")
+    problem = "client feed has conditions that no index answers, of more than 10 operations (client_effort_max)"
+    assert two.refusals() == [("subscribe", 1, problem)]
+    one.say(f.Unsubscribe(100))
+    two.subscribe(2, "x + 1 = y * 5 OR x + 2 = y * 6")
+    assert len(two.refusals()) == 1
+
+
 def test_names_that_a_terminal_would_obey_are_refused() -> None:
     overlay = chain("pb")
     client = overlay.client("pb", "\x1b[2Jfeed")

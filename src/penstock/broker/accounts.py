@@ -20,6 +20,8 @@ class Account:
     """Pubends for which its subscriptions state where they begin, and unknown ones that are kept while it is away."""
     selector_bytes: int = 0
     """Of the selectors of its subscriptions."""
+    effort: int = 0
+    """Operations that its subscriptions add to the matching of a message, at most (``selectors.effort``)."""
     ghosts: int = 0
     """Connections of its that vanished, and whose positions are kept."""
 
@@ -55,8 +57,8 @@ class Accounts:
         if not account.connections and not account.ghosts:
             del self._accounts[account.client]
 
-    def problem(self, account: Account, positions: int, selector_bytes: int) -> str:
-        """Why a client may not have another subscription with so many positions and bytes; empty if it may."""
+    def problem(self, account: Account, positions: int, selector_bytes: int, effort: int = 0) -> str:
+        """Why a client may not have another subscription that needs so much; empty if it may."""
         settings = self._settings
         if account.subscriptions >= settings.client_subscriptions_max:
             limit = settings.client_subscriptions_max
@@ -67,4 +69,8 @@ class Accounts:
         if account.selector_bytes + selector_bytes > settings.client_selector_bytes_max:
             limit = settings.client_selector_bytes_max
             return f"client {account.client} has selectors of more than {limit:,} bytes (client_selector_bytes_max)"
+        if account.effort + effort > settings.client_effort_max:
+            limit = settings.client_effort_max
+            problem = f"client {account.client} has conditions that no index answers, of more than {limit:,} operations"
+            return f"{problem} (client_effort_max)"
         return ""

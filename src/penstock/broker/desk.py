@@ -15,6 +15,7 @@ from penstock.broker.peers import Peer, PeerKind, Session, Subscription
 from penstock.broker.readiness import Readiness, Waiting
 from penstock.broker.rooms import Rooms
 from penstock.broker.selecting import Selecting
+from penstock.matching.plan import effort_in_index
 from penstock.model.names import is_client_name, is_durable_name
 from penstock.protocol.control import shortened
 from penstock.protocol.frames import (
@@ -136,7 +137,8 @@ class Desk:
             return None
         key = self._subscribers.add(peer.connection, frame.number, selector)
         size = _selector_bytes(frame, selector)
-        session.begin(frame.number, Subscription(key, selector, len(frame.positions), size))
+        subscription = Subscription(key, selector, len(frame.positions), size, effort_in_index(selector))
+        session.begin(frame.number, subscription)
         change = self._filters.want(selector)
         version = self._filters.version
         self._readiness.wait(peer.connection, frame.number, version, now_ms=now_ms)
@@ -384,7 +386,7 @@ class Desk:
         problem, selector = self._selecting.select(session, frame.selector)
         if selector is not None:
             size = _selector_bytes(frame, selector)
-            problem = self._accounts.problem(session.account, len(frame.positions), size)
+            problem = self._accounts.problem(session.account, len(frame.positions), size, effort_in_index(selector))
         return problem, None if problem else selector
 
     def _problem_with_positions(self, frame: Subscribe) -> str:

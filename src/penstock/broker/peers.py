@@ -41,6 +41,8 @@ class Subscription:
     """Pubends for which it states where it begins."""
     selector_bytes: int = 0
     """What its selector counts for."""
+    effort: int = 0
+    """What it adds to the matching of a message."""
     is_confirmed: bool = False
     """Whether the client was told that it is in force."""
 
@@ -112,6 +114,7 @@ class Session:
         self.account.subscriptions += 1
         self.account.positions += subscription.positions
         self.account.selector_bytes += subscription.selector_bytes
+        self.account.effort += subscription.effort
 
     def end(self, number: int) -> Subscription | None:
         """The client has this subscription no more, if it had it."""
@@ -120,6 +123,7 @@ class Session:
             self.account.subscriptions -= 1
             self.account.positions -= subscription.positions
             self.account.selector_bytes -= subscription.selector_bytes
+            self.account.effort -= subscription.effort
         return subscription
 
 

@@ -123,6 +123,11 @@ class BrokerSettings:
     """Subscriptions that one client, by its name, may have on all its connections together."""
     client_selector_bytes_max: int = 4 * _MEBIBYTE
     """Selectors of all subscriptions of one client together; in memory each takes some twenty times as much."""
+    client_effort_max: int = 20_000
+    """Comparisons, operations and searches that subscriptions of one client may add to the matching of a message.
+
+    Only of what no index answers, such as LIKE, <> or arithmetic. It takes about ten milliseconds, at most.
+    """
     client_positions_max: int = 10_000
     """Pubends for which all subscriptions of one client together may state where they begin."""
 
@@ -152,6 +157,7 @@ class BrokerSettings:
             "client_waiting_bytes_max",
             "client_subscriptions_max",
             "client_selector_bytes_max",
+            "client_effort_max",
             "client_positions_max",
             "report_ms",
             "silence_ms",

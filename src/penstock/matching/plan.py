@@ -21,8 +21,21 @@ from penstock.model.values import Attributes
 from penstock.selectors.constraint import Constraint, Exists, Key, Range, Values, key_of
 from penstock.selectors.effort import effort_of
 from penstock.selectors.normal_form import Conjunction, Residual
+from penstock.selectors.selector import Selector
 
-__all__ = ["PRESENT", "SPREAD_MAX", "Bound", "ClusterKey", "GroupKey", "Plan", "Probe", "Test", "Threshold", "plan_of"]
+__all__ = [
+    "PRESENT",
+    "SPREAD_MAX",
+    "Bound",
+    "ClusterKey",
+    "GroupKey",
+    "Plan",
+    "Probe",
+    "Test",
+    "Threshold",
+    "effort_in_index",
+    "plan_of",
+]
 
 SPREAD_MAX: Final = 64
 """Clusters one conjunction may be put into; lists of values beyond that are tested instead."""
@@ -170,6 +183,11 @@ def _plan(conjunction: Conjunction, group_of: Callable[..., GroupKey], *, repeat
     found = _spread_keys(probes, values, tests) if several else [_single_key(values)]
     group = group_of(tuple(bounds), tuple(tests), len(found) > 1, repeated)
     return Plan(tuple(probes), found, group, tuple(thresholds))
+
+
+def effort_in_index(selector: Selector) -> int:
+    """How many operations a selector adds to the matching of one message, at most; what is looked up costs none."""
+    return sum(plan_of(each).group.effort * len(plan_of(each).keys) for each in selector.conjunctions)
 
 
 def _required(bounds: list[Bound], tests: list[Test | Residual]) -> str:
