@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from bench.hostile import clients, hoarders, insiders, strangers
+from bench.hostile import clients, hoarders, insiders, rogues, strangers
 from bench.hostile.arena import ArenaPlan
 from bench.hostile.stage import Stage, Told
 from bench.hostile.storm import storm
@@ -64,7 +64,18 @@ key = "{name}.key"
 mutual = true
 """
 
+_CHAIN: Final = (
+    _PAIR
+    + """
+[brokers.b3]
+port = $b3
+[[links]]
+between = ["b3", "b2"]
+"""
+)
 _PLAIN: Final = ArenaPlan(_ALONE)
+_CHAINED: Final = ArenaPlan(_CHAIN + _SHARED, ("b1", "b2"), waits_for_links=True)
+_NEIGHBOURED: Final = ArenaPlan(_PAIR + _SHARED, ("b1",))
 _LINKED: Final = ArenaPlan(_PAIR, ("b1", "b2"), waits_for_links=True)
 _FULL: Final = ArenaPlan(_ALONE + 'retain_bytes_max = 1_000_000\nretain_policy = "hold"\n')
 _GUARDED: Final = ArenaPlan(_ALONE + _CLOSED)
@@ -181,8 +192,19 @@ ATTACKS: Final[dict[str, Attack]] = {
     "rogue": Attack(
         "a neighbour with the right token that lies",
         insiders.rogue_knowledge,
-        ArenaPlan(_PAIR + _SHARED, ("b1",)),
+        _NEIGHBOURED,
     ),
+    "rogue-durable": Attack(
+        "a rogue neighbour moves, forgets and claims another's durable subscription",
+        rogues.stolen_subscription,
+        ArenaPlan(_PAIR + _CLOSED + _SHARED, ("b1",)),
+        token="honest-token",  # noqa: S106 - of an arena that lives for seconds
+    ),
+    "rogue-silence": Attack("silence for ever from a rogue beside the way", rogues.false_silence, _CHAINED),
+    "rogue-hosts": Attack("a rogue's positions of 30,000 invented hosts", rogues.invented_hosts, _CHAINED),
+    "rogue-answers": Attack("a rogue's answers that are not UTF-8, passed on", rogues.unreadable_answers, _CHAINED),
+    "rogue-pubends": Attack("24,600 pubends that a rogue makes up", rogues.invented_pubends, _NEIGHBOURED),
+    "rogue-filter": Attack("a rogue's filter that never ends", rogues.endless_filter, _NEIGHBOURED),
     STORM: Attack(
         "1,000 strangers, 50 hostile clients, a subscriber that never reads, all at once",
         storm,

@@ -28,11 +28,13 @@ SHORT = (
     *("number", "content-type", "identifier", "forged", "payload", "long-name", "positions", "nameless"),
     *("drain", "admin", "takeover", "files", "escapes", "replay", "readable", "link-token"),
     *("dribble", "deaf", "empty", "invented", "ghosts", "system"),
+    *("rogue-durable", "rogue-silence", "rogue-hosts", "rogue-answers"),
 )
 UNSTARTABLE = ("no-link-token", "claim")
 LONG = (
     *("body", "idle", "handshakes", "credit", "hold", "heartbeat", "subscriptions", "patterns"),
-    *("quota", "names", "rogue", "slow-line", "status", "selectors", "past", STORM),
+    *("quota", "names", "rogue", "slow-line", "status", "selectors", "past"),
+    *("rogue-pubends", "rogue-filter", STORM),
 )
 STALLING = ("handshakes", "subscriptions", "quota", "rogue", "selectors")
 """Attacks that still keep a broker busy for seconds: on a slow machine the honest may have to connect anew."""
