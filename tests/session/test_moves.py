@@ -6,6 +6,7 @@ from penstock.protocol.frames import (
     Horizons,
     Moved,
     MoveFailed,
+    PubendNames,
     Refused,
     StatusReply,
     StatusRequest,
@@ -143,3 +144,18 @@ def test_answers_about_what_is_not_there_change_nothing() -> None:
     subscribing.on_refused(Refused("subscribe", 7, "no"), changes)
     subscribing.end(7, changes)
     assert changes == Changes()
+
+
+def test_what_waited_for_a_subscription_to_be_named_wakes_it_and_nobody_else_gets_theirs() -> None:
+    resident, one = connected()
+    two = resident.subscribe(wanted("TRUE"))
+    told(resident, Subscribed(2, "TRUE"))
+    newcomer = moving(resident)
+    told(newcomer, Subscribed(1, "TRUE", (), (("quotes", 10),)), Subscribed(2, "TRUE"))
+    resident.take_over()
+    told(resident, PubendNames(((4, "trades"),)), message(20, 4, 1, 2))
+    assert numbers(one, "trades") == numbers(two, "trades") == []
+    changes = told(resident, horizon(20, 4, 1))
+    assert (numbers(one, "trades"), [*changes.inboxes]) == ([20], [1])
+    assert numbers(two, "trades") == [], "the old broker may still have something before that"
+    assert [*told(resident, horizon(20, 4, 2)).inboxes] == [2]

@@ -84,7 +84,8 @@ class Shell:
 
     def pump_soon(self) -> None:
         """Write at the end of this turn what many calls have queued."""
-        if not self._is_pumping_soon:
+        # Without a connection there is nothing to write, and before the first one there may be no loop.
+        if self._connections and not self._is_pumping_soon:
             self._is_pumping_soon = True
             asyncio.get_running_loop().call_soon(self._pump_later)
 

@@ -114,11 +114,13 @@ class Moves:
         if self.newcomer is not None:
             self.newcomer.withdraw(inbox)
 
-    def begins(self, inboxes: list[Inbox], pubend: str, tick: int) -> None:
-        """The new connection, when it is the session's, names subscriptions on a pubend."""
-        if self.is_final and self.overlap is not None:
-            for inbox in inboxes:
-                self.overlap.begins(inbox, pubend, tick, is_final=True)
+    def begins(self, inboxes: list[Inbox], pubend: str, tick: int) -> dict[int, Inbox]:
+        """The new connection, when it is the session's, names subscriptions on a pubend; who got something by that."""
+        if not self.is_final or self.overlap is None:
+            return {}
+        for inbox in inboxes:
+            self.overlap.begins(inbox, pubend, tick, is_final=True)
+        return self.overlap.flush(pubend)
 
 
 class Subscribing:
@@ -127,10 +129,10 @@ class Subscribing:
     def __init__(self, inboxes: Inboxes, moves: Moves) -> None:
         self._inboxes, self._moves = inboxes, moves
 
-    def on_horizons(self, frame: Horizons, pubend: str) -> None:
+    def on_horizons(self, frame: Horizons, pubend: str, changes: Changes) -> None:
         """The broker has delivered everything of a pubend up to a tick."""
         if frame.is_only:
-            self._moves.begins(self._inboxes.named(frame.numbers), pubend, frame.tick)
+            changes.inboxes |= self._moves.begins(self._inboxes.named(frame.numbers), pubend, frame.tick)
         self._inboxes.on_horizons(frame, pubend)
 
     def on_subscribed(self, frame: Subscribed, changes: Changes) -> None:

@@ -278,6 +278,8 @@ class Newcomer:
                 continue
             inbox.positions.on_horizon(pubend, frame.tick)
             changes.inboxes[number] = inbox
+        if frame.is_only:
+            changes.inboxes |= self._overlap.flush(pubend)
         self.has_news = True
 
     def _pubend(self, number: int) -> str:

@@ -56,7 +56,6 @@ class Overlap:
             self._streams[inbox.number, pubend] = None
             inbox.starts.setdefault(pubend, tick)
             inbox.positions.on_start(pubend, tick)
-            self.flush(pubend)
         return True
 
     def covers(self, inbox: Inbox) -> bool:
@@ -87,11 +86,11 @@ class Overlap:
                 self._held_bytes += len(received.body) + MESSAGE_BYTES
 
     def flush(self, pubend: str) -> dict[int, Inbox]:
-        """A pubend has positions after all: what waited of it is its next messages."""
+        """Some subscriptions have positions at a pubend after all: what waited for those is next; who got something."""
         waiting: list[tuple[int, Received]] = []
         others: deque[tuple[int, Received]] = deque()
         for number, received in self._held:
-            is_next = received.is_guaranteed and received.pubend == pubend
+            is_next = received.is_guaranteed and received.pubend == pubend and (number, pubend) in self._streams
             (waiting if is_next else others).append((number, received))
         if not waiting:
             return {}

@@ -338,7 +338,7 @@ class Resident:
                 self._pubends.update(names)
                 self._inboxes.on_names(names)
             case f.Horizons():
-                self._subscribing.on_horizons(frame, self._pubend(frame.pubend))
+                self._subscribing.on_horizons(frame, self._pubend(frame.pubend), changes)
             case f.HeldBack(reason, window_bytes):
                 self.held_back, self.publishing.window_bytes = reason, window_bytes
                 changes.publishing = True
