@@ -88,7 +88,7 @@ class Peer:
             challenge = b"challenge of the attacker"
             peer.send(f.Hello(f.PROTOCOL_VERSION, "broker", name, OVERLAY, life, challenge=challenge))
             if (greeting := await peer.hear(f.Hello, 15.0)) is not None:
-                proofs: Any = import_module("penstock.broker.link_proof")
+                proofs: Any = import_module("penstock.broker.neighbours.link_proof")
                 own = SimpleNamespace(name=name, overlay=OVERLAY, link_credential=secret)
                 seen = SimpleNamespace(dialled="b1", challenge=challenge, greeting=greeting)
                 peer.send(f.LinkProof(proofs.proof_of(seen, own)))

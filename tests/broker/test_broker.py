@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from overlay import Overlay, chain, ring
 from penstock.broker import BrokerSettings, Record
-from penstock.broker.mechanism import Answer, PublishSystem, Tell
+from penstock.broker.mechanisms.interface import Answer, PublishSystem, Tell
 from penstock.model.body import decode_attributes
 from penstock.model.message import Message
 from penstock.model.values import Attributes

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.broker.filters import FILTER_WEIGHT_MAX, HostChange, filter_weight
+from penstock.broker.neighbours.filters import FILTER_WEIGHT_MAX, HostChange, filter_weight
 from penstock.broker.outbox import Outbox
 from penstock.broker.peers import LinkSequence, Peer, PeerKind
 from penstock.protocol.errors import ProtocolError

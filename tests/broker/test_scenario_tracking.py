@@ -8,7 +8,7 @@ import pytest
 
 from overlay import Overlay, TestClient, chain, ring, star
 from penstock.broker.access import Access, Rule
-from penstock.broker.trace_desk import _BURST, _TRACES_OF_ONE_MAX
+from penstock.broker.clients.trace_desk import _BURST, _TRACES_OF_ONE_MAX
 from penstock.client.tracing import read_trace
 from penstock.model.message_id import MessageId
 from penstock.protocol import frames as f

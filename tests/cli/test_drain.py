@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from commands import running
-from penstock.broker.operating import Pin
+from penstock.broker.mechanisms.operating import Pin
 from penstock.cli.app import app
 from penstock.client import SyncClient, connect_sync
 from penstock.lab.demo_overlay import free_ports

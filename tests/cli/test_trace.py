@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from client.scripted import ScriptedBroker, broker_in_a_thread
 from client.test_tracing import ID, TRACE, hop
 from commands import running
-from penstock.broker.trace_desk import trace_json
+from penstock.broker.clients.trace_desk import trace_json
 from penstock.cli.app import app
 from penstock.cli.trace import shown_trace
 from penstock.client import connect_sync

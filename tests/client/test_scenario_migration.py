@@ -13,8 +13,8 @@ import pytest
 
 from live.support import FAST, until
 from live.support import run as run_live
-from penstock.broker.draining import Target
-from penstock.broker.operating import Drain
+from penstock.broker.mechanisms.draining import Target
+from penstock.broker.mechanisms.operating import Drain
 from penstock.client import Client, ClientSettings, Received, Subscription, connect, connect_sync
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import BrokerPlace, Overlay

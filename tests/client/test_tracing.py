@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from client.scripted import ScriptedBroker, broker_in_a_thread, run
-from penstock.broker.trace_desk import trace_json
+from penstock.broker.clients.trace_desk import trace_json
 from penstock.client import RefusedError, connect, connect_sync
 from penstock.client.tracing import hop_trees, read_trace
 from penstock.model.message_id import InvalidMessageIdError, MessageId

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 from penstock.balancing.metrics import HostFigures
 from penstock.broker.effects import Close, Effect, Record, Wake
-from penstock.broker.operating import Operation
+from penstock.broker.mechanisms.operating import Operation
 from penstock.broker.outbox import Outbox
 from penstock.broker.settings import BrokerSettings
 from penstock.live.loop import run as run_on_loop

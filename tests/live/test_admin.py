@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from live.support import FakeBroker, guaranteed, lone, run
-from penstock.broker.operating import Operation
+from penstock.broker.mechanisms.operating import Operation
 from penstock.congestion import CongestionSettings
 from penstock.live import admin as admin_module
 from penstock.live.admin import AdminServer

@@ -8,8 +8,8 @@ import pytest
 from starlette.requests import Request
 
 from live.support import row
-from penstock.broker.draining import Target
-from penstock.broker.operating import Drain, Operation, Pin, Unpin
+from penstock.broker.mechanisms.draining import Target
+from penstock.broker.mechanisms.operating import Drain, Operation, Pin, Unpin
 from penstock.live.operations import operation_pages
 from penstock.model.errors import MisuseError
 

@@ -11,7 +11,7 @@ import pytest
 from penstock.balancing.metrics import HostFigures
 from penstock.broker.durable import Append, KeepRecord, Recovered, SetValue
 from penstock.broker.effects import Close, Commit, Effect, ReadKept, ReadLog, Record, Wake
-from penstock.broker.operating import Operation
+from penstock.broker.mechanisms.operating import Operation
 from penstock.broker.outbox import Outbox
 from penstock.broker.settings import BrokerSettings
 from penstock.model import MisuseError

@@ -32,9 +32,9 @@ def test_a_mutant_fits_one_place(mutant: Mutant, tmp_path: Path) -> None:
 
 
 def test_a_mutant_that_fits_nowhere_is_refused(tmp_path: Path) -> None:
-    copied("broker/edge.py", tmp_path)
+    copied("broker/host/edge.py", tmp_path)
     with pytest.raises(MisuseError, match="mutant lost fits 0 places"):
-        mutate(Mutant("lost", "", "broker/edge.py", "no such line", ""), tmp_path)
+        mutate(Mutant("lost", "", "broker/host/edge.py", "no such line", ""), tmp_path)
 
 
 def test_mutants_have_names_of_their_own() -> None:

@@ -1,7 +1,8 @@
 """One broker, without I/O: stimuli in, effects out; the shells in ``live`` and ``sim`` run it.
 
-Read ``broker`` (what comes in), ``desk`` (clients), ``topology``, ``trees`` and ``filters`` (what all brokers know),
-``routing`` (messages on their way), ``outbox`` and ``effects`` (what goes out), ``mechanism`` (how more plugs in).
+Packages by role: ``clients`` (who connects, and what they ask), ``pubend`` (logs, ticks, durable names), ``transit``
+(messages and knowledge on their way), ``host`` (streams of this broker's own subscribers), ``neighbours`` (what all
+brokers know of the overlay), ``mechanisms`` (what the papers add). Beside them is what all share; ``broker`` composes.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from penstock.broker.access import Access, Rule
 from penstock.broker.broker import Broker
 from penstock.broker.effects import Close, Effect, Record, Wake
-from penstock.broker.mechanism import Mechanism
+from penstock.broker.mechanisms.interface import Mechanism
 from penstock.broker.settings import BrokerSettings, SettingsError
 from penstock.protocol.errors import ProtocolError
 

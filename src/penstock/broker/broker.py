@@ -12,33 +12,33 @@ from typing import Any
 
 from penstock.ajil.settings import LimitSettings
 from penstock.balancing.metrics import HostFigures
-from penstock.broker.admission import Admission
-from penstock.broker.congestion import Congestion
+from penstock.broker.clients.admission import Admission
+from penstock.broker.clients.desk import Desk
+from penstock.broker.clients.intake import CREDIT_CHECK_MS, Intake
+from penstock.broker.clients.log_desk import LogDesk
+from penstock.broker.clients.strangers import Strangers
+from penstock.broker.clients.trace_desk import TraceDesk
+from penstock.broker.clients.viewing import View
 from penstock.broker.connections import Connections
 from penstock.broker.deadlines import earliest
-from penstock.broker.desk import Desk
 from penstock.broker.durable import Recovered
 from penstock.broker.effects import Effect
 from penstock.broker.figures import Figures
 from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.handlers import Handler, client_handlers, link_handlers, only, stream_handlers, trace_handlers
-from penstock.broker.intake import CREDIT_CHECK_MS, Intake
-from penstock.broker.limiter import Limiter
-from penstock.broker.log_desk import LogDesk
-from penstock.broker.mechanism import Mechanism
-from penstock.broker.membership import Membership
-from penstock.broker.migration import Migrations
-from penstock.broker.neighbourhood import Neighbourhood
-from penstock.broker.operating import Operation, Operator
+from penstock.broker.host.readiness import Readiness
+from penstock.broker.mechanisms.congestion import Congestion
+from penstock.broker.mechanisms.interface import Mechanism
+from penstock.broker.mechanisms.limiter import Limiter
+from penstock.broker.mechanisms.migration import Migrations
+from penstock.broker.mechanisms.operating import Operation, Operator
+from penstock.broker.mechanisms.own import OwnMechanisms
+from penstock.broker.neighbours.membership import Membership
+from penstock.broker.neighbours.neighbourhood import Neighbourhood
 from penstock.broker.outbox import Outbox
-from penstock.broker.own_mechanisms import OwnMechanisms
 from penstock.broker.peers import Farewell, Peer, PeerKind
-from penstock.broker.readiness import Readiness
 from penstock.broker.rooms import Rooms
 from penstock.broker.settings import BrokerSettings
-from penstock.broker.strangers import Strangers
-from penstock.broker.trace_desk import TraceDesk
-from penstock.broker.viewing import View
 from penstock.model.errors import PeerError
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange

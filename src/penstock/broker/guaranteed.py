@@ -10,22 +10,22 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.broker.carrier import SELF, Carrier
 from penstock.broker.commits import Commits
 from penstock.broker.deadlines import earliest
 from penstock.broker.durable import Append, Recovered
-from penstock.broker.edge import HostSubscription
-from penstock.broker.edges import Edges
 from penstock.broker.effects import Effect
-from penstock.broker.finality import Finality
 from penstock.broker.heard import Heard
-from penstock.broker.log_reader import LogReader
+from penstock.broker.host.edge import HostSubscription
+from penstock.broker.host.edges import Edges
+from penstock.broker.host.positions import ClientPositions
 from penstock.broker.peers import Peer
-from penstock.broker.positions import ClientPositions
-from penstock.broker.pubend_log import PubendLog, Spoken
-from penstock.broker.register import MaySee
+from penstock.broker.pubend.finality import Finality
+from penstock.broker.pubend.log import PubendLog, Spoken
+from penstock.broker.pubend.reader import LogReader
+from penstock.broker.pubend.register import MaySee
 from penstock.broker.rooms import Rooms
 from penstock.broker.stream_desk import StreamDesk
+from penstock.broker.transit.carrier import SELF, Carrier
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
 from penstock.model.values import AttributeValue

@@ -10,16 +10,16 @@ from penstock.protocol import frames as f
 from penstock.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from penstock.broker.congestion import Congestion
-    from penstock.broker.desk import Desk
+    from penstock.broker.clients.desk import Desk
+    from penstock.broker.clients.intake import Intake
+    from penstock.broker.clients.log_desk import LogDesk
+    from penstock.broker.clients.trace_desk import TraceDesk
     from penstock.broker.guaranteed import Guaranteed
-    from penstock.broker.intake import Intake
-    from penstock.broker.log_desk import LogDesk
-    from penstock.broker.mechanisms import Mechanisms
-    from penstock.broker.migration import Migrations
-    from penstock.broker.neighbourhood import Neighbourhood
-    from penstock.broker.routing import Router
-    from penstock.broker.trace_desk import TraceDesk
+    from penstock.broker.mechanisms.carrying import Mechanisms
+    from penstock.broker.mechanisms.congestion import Congestion
+    from penstock.broker.mechanisms.migration import Migrations
+    from penstock.broker.neighbours.neighbourhood import Neighbourhood
+    from penstock.broker.transit.routing import Router
 
 __all__ = ["Handler", "client_handlers", "link_handlers", "only", "stream_handlers", "trace_handlers"]
 

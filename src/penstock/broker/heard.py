@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from penstock.broker.lanes import Versions
+from penstock.broker.transit.lanes import Versions
 from penstock.model.body import decode_attributes
 from penstock.model.values import AttributeValue
 from penstock.protocol.frames import KnowledgeKind

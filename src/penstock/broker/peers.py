@@ -10,7 +10,7 @@ from typing import NamedTuple
 from penstock.broker.access import Rule
 from penstock.broker.accounts import Account
 from penstock.broker.effects import Wake
-from penstock.broker.filters import FILTER_WEIGHT_MAX, HostChange, filter_weight
+from penstock.broker.neighbours.filters import FILTER_WEIGHT_MAX, HostChange, filter_weight
 from penstock.broker.outbox import Outbox
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import FilterUpdate, HeldBack, Hello, Publish

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from penstock.balancing.metrics import HostFigures
 from penstock.broker.effects import Effect
-from penstock.broker.operating import Operation
+from penstock.broker.mechanisms.operating import Operation
 from penstock.broker.outbox import Outbox
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import TickRange

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from penstock.broker.accounts import Accounts
 from penstock.broker.connections import Connections
-from penstock.broker.filters import Filters
+from penstock.broker.host.subscribers import Subscribers
+from penstock.broker.mechanisms.tracker import Tracker
+from penstock.broker.neighbours.filters import Filters
+from penstock.broker.neighbours.topology import Topology
 from penstock.broker.pubends import Pubends
-from penstock.broker.routing import Router
 from penstock.broker.settings import BrokerSettings, SettingsInForce
-from penstock.broker.subscribers import Subscribers
-from penstock.broker.topology import Topology
-from penstock.broker.tracker import Tracker
+from penstock.broker.transit.routing import Router
 
 __all__ = ["Rooms"]
 

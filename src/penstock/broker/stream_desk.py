@@ -9,17 +9,18 @@ from collections.abc import Mapping
 from typing import Final
 
 from penstock.broker.access import Claimant
+from penstock.broker.claims import Claims
 from penstock.broker.commits import Commits
-from penstock.broker.edge import HostSubscription
-from penstock.broker.edges import Edges
-from penstock.broker.finality import Finality
-from penstock.broker.openings import Claims, Forgetting, Openings
-from penstock.broker.positions import ClientPositions
-from penstock.broker.pubend_desk import PubendDesk
-from penstock.broker.pubend_log import PubendLog
-from penstock.broker.register import Register
+from penstock.broker.host.edge import HostSubscription
+from penstock.broker.host.edges import Edges
+from penstock.broker.host.openings import Forgetting, Openings
+from penstock.broker.host.positions import ClientPositions
+from penstock.broker.neighbours.ways import Ways
+from penstock.broker.pubend.desk import PubendDesk
+from penstock.broker.pubend.finality import Finality
+from penstock.broker.pubend.log import PubendLog
+from penstock.broker.pubend.register import Register
 from penstock.broker.rooms import Rooms
-from penstock.broker.ways import Ways
 from penstock.protocol.frames import ControlFrame, Positions
 from penstock.protocol.stream_frames import StreamForget, StreamForgotten, StreamOpen, StreamOpened, StreamTaken
 

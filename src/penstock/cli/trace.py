@@ -13,7 +13,7 @@ from rich.console import Console as RichConsole
 from rich.text import Text
 from rich.tree import Tree
 
-from penstock.broker.trace_desk import trace_json
+from penstock.broker.clients.trace_desk import trace_json
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token
 from penstock.cli.console import FAILURE, Printable, console, printable_json
 from penstock.client import DEFAULT_PORT, ConnectionFailedError

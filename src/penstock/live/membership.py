@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from pathlib import Path
 
-from penstock.broker.membership import needs_restart
+from penstock.broker.neighbours.membership import needs_restart
 from penstock.broker.settings import SettingsError
 from penstock.live.config import load_overlay
 from penstock.live.errors import ConfigError, RestartError, TlsError

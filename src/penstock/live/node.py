@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from penstock.balancing.metrics import HostFigures
 from penstock.broker.broker import Broker
 from penstock.broker.effects import Close, Effect, Hold, Operate, Record, Resume, Wake
-from penstock.broker.operating import Operation
+from penstock.broker.mechanisms.operating import Operation
 from penstock.broker.ports import BrokerPort
 from penstock.live.clock import Clock
 from penstock.live.connection import Connection

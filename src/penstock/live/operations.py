@@ -14,8 +14,8 @@ from typing import Any, Final, Protocol
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from penstock.broker.draining import Target
-from penstock.broker.operating import Drain, Operation, Pin, Unpin
+from penstock.broker.mechanisms.draining import Target
+from penstock.broker.mechanisms.operating import Drain, Operation, Pin, Unpin
 from penstock.live.errors import ConfigError
 from penstock.live.overlay import Overlay
 from penstock.model.errors import MisuseError

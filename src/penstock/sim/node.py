@@ -14,7 +14,7 @@ from typing import Final
 
 from penstock.balancing.metrics import HostFigures
 from penstock.broker.effects import Close, Commit, Effect, Hold, Operate, ReadKept, ReadLog, Record, Resume, Wake
-from penstock.broker.operating import Operation
+from penstock.broker.mechanisms.operating import Operation
 from penstock.broker.outbox import Outbox
 from penstock.broker.ports import BrokerPort
 from penstock.broker.settings import BrokerSettings

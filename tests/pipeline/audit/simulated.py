@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from live.shipping.lakes import Fuse, breaking_writer
-from penstock.broker.register import decode_named
+from penstock.broker.pubend.register import decode_named
 from penstock.live.shipping.cargo import day_of
 from penstock.live.shipping.ledger import Event
 from penstock.live.shipping.rows import MARK, POSITION_PREFIX, is_shipped

@@ -20,8 +20,8 @@ from penstock.balancing.balancer import Balancer
 from penstock.balancing.metrics import Load
 from penstock.balancing.reporting import Estimate
 from penstock.balancing.settings import BalancingSettings
-from penstock.broker.balancing import Balancing
 from penstock.broker.broker import Broker
+from penstock.broker.mechanisms.balancing import Balancing
 from penstock.broker.settings import BrokerSettings
 from penstock.congestion.settings import CongestionSettings
 from penstock.matching.index import MatchIndex

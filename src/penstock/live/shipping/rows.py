@@ -14,7 +14,7 @@ from zlib import crc32
 
 import numpy as np
 
-from penstock.broker.register import decode_named
+from penstock.broker.pubend.register import decode_named
 from penstock.live.shipping.cargo import Cargo, micros
 from penstock.model import lake_tables as tables
 from penstock.tracking.hashing import subscriber_key

@@ -1,0 +1,420 @@
+"""What clients ask of a broker: to be let in, to subscribe, to be told."""
+
+from __future__ import annotations
+
+from collections import deque
+from hashlib import blake2b
+from typing import Final
+from zlib import crc32
+
+from penstock.broker.access import Claimant
+from penstock.broker.clients.selecting import Selecting
+from penstock.broker.guaranteed import Guaranteed
+from penstock.broker.host.edge import HostSubscription
+from penstock.broker.host.readiness import Readiness, Waiting
+from penstock.broker.neighbours.filters import HostChange
+from penstock.broker.peers import Peer, PeerKind, Session, Subscription
+from penstock.broker.rooms import Rooms
+from penstock.matching.plan import effort_in_index
+from penstock.model.names import is_client_name, is_durable_name
+from penstock.protocol.control import shortened
+from penstock.protocol.frames import (
+    PROTOCOL_VERSION,
+    Forget,
+    Forgotten,
+    Hello,
+    PubendNames,
+    Refused,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+    Unsubscribed,
+    Welcome,
+)
+from penstock.selectors.normal_form import Conjunction
+from penstock.selectors.selector import Selector
+
+__all__ = ["Desk"]
+
+_NUMBER_MAX: Final = 2**32
+_NAMES_PER_FRAME: Final = 1_000
+"""Pubends whose numbers a client is told at a time."""
+_FORGETTING_MAX: Final = 256
+_LET_GO_AT_ONCE: Final = 4
+"""Conjunctions that are taken out of the filter in one turn; the dearest take some milliseconds together."""
+_END_AT_ONCE: Final = 128
+"""Conjunctions of clients that have left that are taken out of the index in one turn; but one subscription at least."""
+_RECOGNISED_MAX: Final = 100_000
+"""Publishers whose numbers are kept for them."""
+
+
+class Desk:
+    """Serves the clients of one broker."""
+
+    def __init__(
+        self,
+        rooms: Rooms,
+        readiness: Readiness,
+        guaranteed: Guaranteed,
+        *,
+        incarnation: int,
+    ) -> None:
+        self._settings = rooms.settings
+        self._connections = rooms.connections
+        self._filters, self._tracker = rooms.filters, rooms.tracker
+        self._subscribers = rooms.subscribers
+        self._pubends = rooms.pubends
+        self._readiness = readiness
+        self._guaranteed = guaranteed
+        self._accounts = rooms.accounts
+        self._selecting = Selecting(rooms.settings)
+        self._unwanted: deque[Conjunction] = deque()
+        """What clients wanted that have left, and is still in the filter."""
+        self._ending: deque[tuple[int, int, Subscription]] = deque()
+        """Subscriptions of clients that have left, silent but still in the index; by connection and number."""
+        self._let_go_ms: int | None = None
+        # Not from 1 at every start: the identifiers of a new life should not look like those of the last one.
+        self._publishers = crc32(incarnation.to_bytes(8))
+        self.refused = 0
+        self._recognised: dict[bytes, Peer] = {}
+        """Publishers that can be recognised, by their identities."""
+        self._taken: dict[int, bytes] = {}
+        """The numbers of recognised publishers; kept, so that nobody else gets the number of one that is away."""
+
+    def admit(self, peer: Peer, hello: Hello, *, now_ms: int) -> str | None:
+        """Lets a client in, or says why not."""
+        settings = self._settings
+        if hello.overlay not in {"", settings.overlay}:
+            return f"this is overlay {settings.overlay}, not {hello.overlay}"
+        client = settings.access.identify(hello.name, hello.credential, peer.certificate)
+        if client is None:
+            return "authentication failed"
+        if not is_client_name(client):
+            return "the name of a client has at most 200 characters, and only those that can be printed"
+        account = self._accounts.open(client)
+        if isinstance(account, str):
+            return account
+        # Bound to who it proved to be: nobody can pass for somebody else's publisher.
+        publisher = _bound(client, hello.publisher)
+        number = self._publisher_number(publisher)
+        peer.kind, peer.name = PeerKind.CLIENT, client
+        peer.session = Session(
+            account,
+            number,
+            settings.access.rule_for(client),
+            number.to_bytes(4) + settings.number.to_bytes(4),
+            credit_bytes=settings.credit_bytes,
+            publisher_id=publisher,
+        )
+        peer.session.is_pinned, peer.session.migration = hello.pinned, hello.migration
+        self._tracker.connect(peer.connection, client)
+        self._connections.say(
+            peer,
+            Welcome(
+                PROTOCOL_VERSION,
+                settings.name,
+                settings.overlay,
+                number,
+                settings.number,
+                now_ms,
+                settings.heartbeat_ms,
+                settings.credit_bytes,
+                settings.pubends,
+                settings.best_effort,
+            ),
+        )
+        numbered = self._pubends.numbered()
+        for start in range(0, len(numbered), _NAMES_PER_FRAME):
+            self._connections.say(peer, PubendNames(numbered[start : start + _NAMES_PER_FRAME]))
+        return None
+
+    def subscribe(self, peer: Peer, frame: Subscribe, *, now_ms: int) -> HostChange | None:
+        """A client wants messages; answers with the change of this broker's filter."""
+        session = _session(peer)
+        problem, selector = self._selector(session, frame)
+        if selector is None:
+            self.refuse(peer, "subscribe", frame.number, problem)
+            return None
+        key = self._subscribers.add(peer.connection, frame.number, selector)
+        size = _selector_bytes(frame, selector)
+        subscription = Subscription(key, selector, len(frame.positions), size, effort_in_index(selector))
+        session.begin(frame.number, subscription)
+        change = self._filters.want(selector)
+        version = self._filters.version
+        self._readiness.wait(peer.connection, frame.number, version, now_ms=now_ms)
+        hosted = self._hosted(peer.connection, key, version, frame, now_ms)
+        hosted.claimant = self._claimant(session, frame.durable)
+        hosted.selector = str(selector)
+        subscriber = frame.durable or session.client
+        durable = bool(frame.durable)
+        self._tracker.attach(peer.connection, frame.number, subscriber, durable=durable, selector=hosted.selector)
+        if not hosted.durable:
+            self._guaranteed.positions.hold(session, hosted.positions)
+        if hosted.resumes:
+            self._guaranteed.positions.go_on(session, frame.number)
+        self._guaranteed.edges.subscribe(hosted, now_ms=now_ms)
+        self._guaranteed.confirm_own(version, now_ms=now_ms)
+        return change
+
+    def unsubscribe(self, peer: Peer, frame: Unsubscribe) -> HostChange | None:
+        """A client wants no more; answers with the change of this broker's filter."""
+        subscription = _session(peer).end(frame.number)
+        if subscription is None:
+            self.refuse(peer, "unsubscribe", frame.number, f"there is no subscription {frame.number}")
+            return None
+        self._remove(subscription)
+        self._tracker.detach(peer.connection, frame.number)
+        self._guaranteed.positions.let_go(_session(peer))
+        self._readiness.drop(peer.connection, frame.number)
+        self._connections.say(peer, Unsubscribed(frame.number))
+        return self._filters.unwant([subscription.selector])
+
+    def refuse_all_late(self) -> list[HostChange | None]:
+        """Refuses the subscriptions that turned out to be impossible in this turn; answers as above, for each."""
+        edges = self._guaranteed.edges
+        refused, edges.refused = edges.refused, []
+        return [self.refuse_late(subscription, reason) for subscription, reason in refused]
+
+    def refuse_late(self, hosted: HostSubscription, reason: str) -> HostChange | None:
+        """A subscription turns out to be impossible; answers with the change of this broker's filter."""
+        peer = self._connections.peers.get(hosted.connection)
+        subscription = _session(peer).subscriptions.get(hosted.number) if peer else None
+        if peer is None or subscription is None:
+            return None
+        if self._guaranteed.edges.subscriptions.get(subscription.key) is not hosted:
+            # Another one of the same number, made since.
+            return None
+        _session(peer).end(hosted.number)
+        self._remove(subscription)
+        self._tracker.detach(hosted.connection, hosted.number)
+        self._guaranteed.positions.let_go(_session(peer))
+        self._readiness.drop(hosted.connection, hosted.number)
+        self.refuse(peer, "subscribe", hosted.number, reason)
+        return self._filters.unwant([subscription.selector])
+
+    def leave(self, peer: Peer, *, now_ms: int) -> HostChange | None:
+        """A client has gone; answers with the change of this broker's filter."""
+        session = _session(peer)
+        if self._recognised.get(session.publisher_id) is peer:
+            del self._recognised[session.publisher_id]
+        ended = self._end_all(peer, now_ms=now_ms)
+        self._accounts.close(session.account)
+        self._tracker.leave(peer.connection)
+        for number, subscription in ended.items():
+            self._end_streams(subscription)
+            self._ending.append((peer.connection, number, subscription))
+        self._subscribers.silence(each.key for each in ended.values())
+        return self.let_go(now_ms=now_ms)
+
+    def release(self, peer: Peer, *, now_ms: int) -> HostChange | None:
+        """All subscriptions of a client end, since it has them elsewhere; answers as above."""
+        for number, subscription in self._end_all(peer, now_ms=now_ms).items():
+            self._remove(subscription)
+            self._tracker.detach(peer.connection, number)
+        return self.let_go(now_ms=now_ms)
+
+    def _end_all(self, peer: Peer, *, now_ms: int) -> dict[int, Subscription]:
+        session = _session(peer)
+        self._readiness.drop(peer.connection)
+        # Also for one that has them elsewhere: until the host there has reported, nobody else holds the logs for it.
+        is_complete = self._guaranteed.knows_all()
+        self._guaranteed.positions.leave(session, is_complete=is_complete, now_ms=now_ms)
+        ended = dict(session.subscriptions)
+        for number in ended:
+            session.end(number)
+        for subscription in ended.values():
+            self._unwanted.extend(subscription.selector.conjunctions)
+        return ended
+
+    def next_deadline(self) -> int | None:
+        """When to go on with the subscriptions of those who left."""
+        return self._let_go_ms
+
+    def let_go(self, *, now_ms: int) -> HostChange | None:
+        """Takes some of what nobody wants any more out of the index and this broker's filter; answers with the change.
+
+        Not all of it at once: a client with many subscriptions that leaves would keep everybody waiting. Meanwhile the
+        broker gets messages that it has no use for.
+        """
+        room = _END_AT_ONCE
+        while self._ending and room > 0:
+            connection, number, subscription = self._ending.popleft()
+            self._subscribers.remove(subscription.key)
+            self._tracker.detach(connection, number)
+            room -= max(1, len(subscription.selector.conjunctions))
+        some = [self._unwanted.popleft() for _ in range(min(_LET_GO_AT_ONCE, len(self._unwanted)))]
+        self._let_go_ms = now_ms + 1 if self._unwanted or self._ending else None
+        return self._filters.let_go(some)
+
+    def confirm(self, connection: int, number: int, pending: tuple[str, ...]) -> None:
+        """Tells a client that its subscription is in force."""
+        peer = self._connections.peers.get(connection)
+        subscription = _session(peer).subscriptions.get(number) if peer else None
+        if peer and subscription:
+            subscription.is_confirmed = True
+            hosted = self._guaranteed.edges.subscriptions.get(subscription.key)
+            starts = tuple(hosted.starts.items()) if hosted else ()
+            unbegun = self._guaranteed.pending(hosted) if hosted else ()
+            pending = tuple(dict.fromkeys((*pending, *unbegun)))
+            self._connections.say(peer, Subscribed(number, str(subscription.selector), pending, starts))
+
+    def confirm_ready(self, awaited: list[str], out_of_reach: list[str], *, now_ms: int) -> None:
+        """Tells clients which of their subscriptions need not wait any longer."""
+        ready = self._readiness.take_ready(
+            awaited, now_ms=now_ms, has_begun=lambda each: self.has_begun(each, out_of_reach)
+        )
+        for waiting, pending in ready:
+            self.confirm(waiting.connection, waiting.number, (*pending, *out_of_reach))
+
+    def has_begun(self, waiting: Waiting, out_of_reach: list[str]) -> bool:
+        """Whether a subscription has begun on all guaranteed pubends that can be reached."""
+        peer = self._connections.peers.get(waiting.connection)
+        subscription = _session(peer).subscriptions.get(waiting.number) if peer else None
+        hosted = self._guaranteed.edges.subscriptions.get(subscription.key) if subscription else None
+        return hosted is None or all(pubend in out_of_reach for pubend in self._guaranteed.pending(hosted))
+
+    def tell_begun(self) -> None:
+        """Tells clients of the pubends on which subscriptions have begun since they were confirmed."""
+        edges = self._guaranteed.edges
+        begun, edges.begun = edges.begun, {}
+        for hosted in begun.values():
+            peer = self._connections.peers.get(hosted.connection)
+            subscription = _session(peer).subscriptions.get(hosted.number) if peer else None
+            if peer is None or subscription is None or subscription.key != hosted.key:
+                continue
+            self._guaranteed.positions.begin(peer, hosted)
+            self._tracker.start(hosted.connection, hosted.number, hosted.starts)
+            if subscription.is_confirmed:
+                self.confirm(hosted.connection, hosted.number, ())
+
+    def succeed(self, peer: Peer) -> Peer | None:
+        """A client was let in; answers with the connection that its publisher had before, if it seems to be there."""
+        publisher = _session(peer).publisher_id
+        if not publisher:
+            return None
+        former = self._recognised.get(publisher)
+        self._recognised[publisher] = peer
+        return former
+
+    def _remove(self, subscription: Subscription) -> None:
+        self._subscribers.remove(subscription.key)
+        self._end_streams(subscription)
+
+    def _end_streams(self, subscription: Subscription) -> None:
+        hosted = self._guaranteed.edges.subscriptions.get(subscription.key)
+        if hosted is not None and hosted.durable:
+            # What it has acknowledged must be known before anybody claims its name again.
+            self._guaranteed.desk.report(self._guaranteed.positions)
+        self._guaranteed.edges.unsubscribe(subscription.key)
+        self._guaranteed.desk.leave(subscription.key)
+
+    def _hosted(self, connection: int, key: int, version: int, frame: Subscribe, now_ms: int) -> HostSubscription:
+        return HostSubscription(
+            key,
+            connection,
+            frame.number,
+            version,
+            dict(frame.positions),
+            resumes=frame.resumes,
+            otherwise=frame.otherwise,
+            missing=frame.missing,
+            durable=frame.durable,
+            ownership=self._guaranteed.desk.claims.next(now_ms=now_ms) if frame.durable else 0,
+        )
+
+    def forget(self, peer: Peer, frame: Forget) -> None:
+        """A client asks to forget a durable subscription."""
+        if _session(peer).rule.subscribe is None:
+            self.refuse(peer, "forget", frame.number, f"client {_session(peer).client} may not subscribe")
+            return
+        by = self._claimant(_session(peer), frame.durable)
+        if self._guaranteed.desk.forgetting(peer.connection, by.client) >= _FORGETTING_MAX:
+            problem = f"{_FORGETTING_MAX} requests to forget are under way, which is the limit of one client"
+            self.refuse(peer, "forget", frame.number, problem)
+            return
+        if not is_durable_name(frame.durable):
+            self.refuse(peer, "forget", frame.number, f"there is no durable subscription {frame.durable!r}")
+            return
+        pubends = self._guaranteed.known()
+        self._guaranteed.desk.forget(peer.connection, frame.number, frame.durable, pubends, by)
+
+    def _claimant(self, session: Session, durable: str) -> Claimant:
+        return self._settings.access.claimant(session.client, session.rule, durable)
+
+    def tell_forgotten(self) -> None:
+        """Answers requests to forget that all pubends have answered, or that waited for long enough."""
+        for request in self._guaranteed.desk.take_done():
+            peer = self._connections.peers.get(request.connection)
+            if peer is None:
+                continue
+            if request.problem:
+                self.refuse(peer, "forget", request.number, request.problem)
+            elif request.existed or request.pending:
+                self._connections.say(peer, Forgotten(request.number, tuple(request.pending)))
+            else:
+                self.refuse(peer, "forget", request.number, f"there is no durable subscription {request.name!r}")
+
+    def _publisher_number(self, publisher: bytes) -> int:
+        """The number for a publisher's message identifiers: the same each time, if it can be recognised."""
+        if not publisher:
+            self._publishers = (self._publishers + 1) % _NUMBER_MAX
+            return self._publishers
+        number = crc32(publisher)
+        while self._taken.get(number, publisher) != publisher:
+            number = (number + 1) % _NUMBER_MAX
+        self._taken[number] = publisher
+        if len(self._taken) > _RECOGNISED_MAX:
+            del self._taken[next(iter(self._taken))]
+        return number
+
+    def _selector(self, session: Session, frame: Subscribe) -> tuple[str, Selector | None]:
+        if not 0 <= frame.number < _NUMBER_MAX:
+            return f"subscription number {frame.number} has more than 32 bits", None
+        if frame.number in session.subscriptions:
+            return f"subscription {frame.number} exists already", None
+        if session.rule.subscribe is None:
+            return f"client {session.client} may not subscribe", None
+        if problem := self._problem_with_positions(frame):
+            return problem, None
+        if frame.durable and not is_durable_name(frame.durable):
+            return f"durable name {frame.durable!r} is not 1 to 200 letters, digits, - _ . : or /", None
+        # Before it is parsed, and again when its canonical form is known, which may be longer.
+        if problem := self._accounts.problem(session.account, len(frame.positions), _selector_bytes(frame)):
+            return problem, None
+        if len(self._subscribers) >= self._settings.subscriptions_max:
+            return f"this broker has {self._settings.subscriptions_max:,} subscriptions, which is its limit", None
+        problem, selector = self._selecting.select(session, frame.selector)
+        if selector is not None:
+            size = _selector_bytes(frame, selector)
+            problem = self._accounts.problem(session.account, len(frame.positions), size, effort_in_index(selector))
+        return problem, None if problem else selector
+
+    def _problem_with_positions(self, frame: Subscribe) -> str:
+        """Why a client cannot begin where it wants to; who comes back is believed."""
+        if frame.resumes or not frame.positions or not self._guaranteed.knows_all():
+            return ""
+        unknown = [pubend for pubend, _ in frame.positions if not self._guaranteed.knows(pubend)]
+        if not unknown:
+            return ""
+        known = ", ".join(self._guaranteed.known()) or "none"
+        return f"no guaranteed pubend {unknown[0]!r} in this overlay; there are: {known}"
+
+    def refuse(self, peer: Peer, request: str, number: int, reason: str, count: int = 1) -> None:
+        """Tells a client that something could not be granted; of messages, how many from that number on."""
+        self.refused += count
+        self._connections.say(peer, Refused(request, number, shortened(reason), count))
+
+
+def _selector_bytes(frame: Subscribe, selector: Selector | None = None) -> int:
+    """What a selector counts for: as it was said or as it is kept, whichever is longer."""
+    return max(len(frame.selector.encode()), len(str(selector).encode()) if selector is not None else 0)
+
+
+def _bound(client: str, publisher: bytes) -> bytes:
+    """A publisher's identity as this broker knows it; none for a client that has none."""
+    return blake2b(client.encode() + b"\0" + publisher, digest_size=16).digest() if publisher else b""
+
+
+def _session(peer: Peer) -> Session:
+    assert peer.session is not None
+    return peer.session

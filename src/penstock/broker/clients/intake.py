@@ -1,0 +1,369 @@
+"""What publishers bring: checked, given to its pubend, acknowledged when it is durable, held back by credit.
+
+An acknowledgement costs a write of its own. Nobody waits for it unless the window is getting small, or the client says
+so by an empty batch; so it can wait for others. What is durable is always acknowledged; it is the credit that is
+withheld when publishers have to wait, and then they are told why.
+
+Messages are refused one by one. The client is told which, and what it sent behind them waits until it says that it
+knows: so a message that was refused is never mistaken for one that was taken, over however many connections.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from penstock.broker.clients.judging import Judge, parts
+from penstock.broker.clients.turnstile import Turnstile
+from penstock.broker.guaranteed import Guaranteed
+from penstock.broker.mechanisms.congestion import Congestion
+from penstock.broker.mechanisms.limiter import Limiter
+from penstock.broker.peers import Batch, Peer, Session
+from penstock.broker.pubend.gate import Gate, Held
+from penstock.broker.rooms import Rooms
+from penstock.model.body import BODY_BYTES_MIN, take_in
+from penstock.model.values import AttributeValue
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import HeldBack, Publish, PublishAck, RefusedAck
+
+__all__ = ["CREDIT_CHECK_MS", "Intake"]
+
+CREDIT_CHECK_MS: Final = 10
+"""How often a broker that holds publishers back looks whether it may stop doing so."""
+
+_WAITING_BYTES_MIN: Final = 64
+"""What a batch that waits counts for at least: it takes some hundred bytes, however small its messages are."""
+_WINDOW_S: Final = 0.5
+"""Of what a publisher that is slowed down may publish in so much time, it may have some on its way."""
+_RATE_S_MAX: Final = 1e9
+_WINDOW_BYTES_MIN: Final = 2_000
+"""And so much in any case."""
+
+
+class Intake:
+    """Serves the publishers among the clients of one broker."""
+
+    def __init__(
+        self,
+        rooms: Rooms,
+        guaranteed: Guaranteed,
+        congestion: Congestion,
+        limiter: Limiter,
+        *,
+        refuse: Callable[[Peer, str, int, str, int], None],
+    ) -> None:
+        self._settings = rooms.settings
+        self._connections = rooms.connections
+        self._router = rooms.router
+        self._pubends = rooms.pubends
+        self._judge = Judge(rooms.pubends)
+        self._guaranteed = guaranteed
+        self._congestion = congestion
+        self._refuse = refuse
+        self._now_ms = 0
+        self._gate = Gate(congestion.controls, self._admit)
+        self._limiter, self._turnstile = limiter, Turnstile(limiter)
+        self._release_ms: int | None = None
+        self._unsettled: deque[tuple[int, int, Batch]] = deque()
+        """Commit, connection and batch of what is not durable yet, in the order of commits."""
+        self._due: dict[int, None] = {}
+        """Publishers to be acknowledged in this turn."""
+        self._withheld: dict[int, None] = {}
+        """Publishers whose credit waits until little enough waits to be sent."""
+        self._later: dict[int, int] = {}
+        """Publishers to be acknowledged at a time."""
+        self._told: dict[int, None] = {}
+        """Publishers that were told why they wait."""
+        self._reason = ""
+        """Why publishers have to wait, as it was when somebody asked last."""
+
+    def publish(self, peer: Peer, frame: Publish, *, now_ms: int) -> None:
+        """A client's messages, each taken over or refused; an empty batch asks for an acknowledgement."""
+        session = _session(peer)
+        self._check_sequence(session, frame)
+        if not frame.bodies:
+            if session.outstanding or session.waiting:
+                session.asks = True
+            else:
+                self._acknowledge(peer.connection)
+            return
+        if session.unpaid_bytes > session.credit_bytes:
+            raise ProtocolError(
+                f"{session.unpaid_bytes:,} bytes are published beyond the credit of {session.credit_bytes:,}"
+            )
+        size = sum(map(len, frame.bodies))
+        if size < BODY_BYTES_MIN * len(frame.bodies):
+            # Else what costs no credit could be sent without end.
+            raise ProtocolError(f"{len(frame.bodies):,} messages have {size:,} bytes, but each has {BODY_BYTES_MIN}")
+        session.unpaid_bytes += size
+        session.published = frame.first + len(frame.bodies) - 1
+        if session.waiting or session.refused > session.confirmed:
+            if len(session.waiting) * _WAITING_BYTES_MIN >= session.credit_bytes:
+                raise ProtocolError(f"{len(session.waiting):,} batches wait behind a refused message")
+            session.waiting.append((frame, False))
+        else:
+            self._take(peer, session, frame, now_ms)
+
+    def confirm(self, peer: Peer, frame: RefusedAck, *, now_ms: int) -> None:
+        """A client knows which of its messages were refused, up to a number: what came behind them may go on."""
+        session = _session(peer)
+        if frame.sequence > session.told:
+            raise ProtocolError(f"message {frame.sequence} is said to be refused, but the last was {session.told}")
+        session.confirmed = max(session.confirmed, frame.sequence)
+        self._go_on(peer, session, now_ms)
+
+    def _take(self, peer: Peer, session: Session, frame: Publish, now_ms: int) -> None:
+        """Takes a batch over, or tells the client at once what of it is refused, and takes the rest part by part."""
+        decoded = [take_in(body) for body in frame.bodies]
+        pubend = self._pubends.choose(frame.pubend, session.publisher)
+        problems = self._judge.problems(session, frame, pubend, decoded)
+        if not problems:
+            assert pubend is not None, "a problem of all messages"
+            self._admit_batch(peer, frame, pubend, decoded, now_ms)
+            return
+        found = parts(frame, problems)
+        for part in found:
+            if part.reason:
+                self._refuse(peer, "publish", part.frame.first, part.reason, len(part.frame.bodies))
+                session.told = _last(part.frame)
+        session.waiting.extendleft((part.frame, bool(part.reason)) for part in reversed(found))
+        self._go_on(peer, session, now_ms)
+
+    def _go_on(self, peer: Peer, session: Session, now_ms: int) -> None:
+        """Takes what waits, up to the first good message behind a refused one that the client does not know of.
+
+        A pubend knows the highest number of a publisher, and takes all lower ones for repetitions. If it had a message
+        behind a refused one, and the client came back without having heard of that, the refused one would be sent
+        again, and might by then be allowed: it would be acknowledged, and nobody would ever get it.
+        """
+        waiting = session.waiting
+        while waiting and (waiting[0][1] or session.refused <= session.confirmed):
+            frame, is_refused = waiting.popleft()
+            if is_refused:
+                session.refused = _last(frame)
+                self._on_taken(peer.connection, self._outstanding(session, frame), 0, now_ms)
+            else:
+                self._take(peer, session, frame, now_ms)
+
+    @staticmethod
+    def _outstanding(session: Session, frame: Publish) -> Batch:
+        batch = Batch(_last(frame), sum(map(len, frame.bodies)))
+        session.outstanding.append(batch)
+        return batch
+
+    def _admit_batch(
+        self, peer: Peer, frame: Publish, pubend: str, decoded: list[dict[str, AttributeValue]], now_ms: int
+    ) -> None:
+        session = _session(peer)
+        batch = self._outstanding(session, frame)
+        commit: int | None = 0
+        if self._limiter.is_active or not self._turnstile.is_open:
+            held = Held(batch, peer.connection, session.publisher_id, pubend, frame.first, frame.bodies, decoded)
+            keeps_order = self._guaranteed.hosts(pubend)
+            sender = self._sender(session)
+            self._let_on(self._turnstile.offer(held, sender, keeps_order=keeps_order, now_ms=now_ms), now_ms)
+            return
+        if self._guaranteed.hosts(pubend):
+            held = Held(batch, peer.connection, session.publisher_id, pubend, frame.first, frame.bodies, decoded)
+            self._now_ms = now_ms
+            commit = self._gate.offer(held, now_ms=now_ms)
+        else:
+            self._router.publish(pubend, frame.bodies, decoded, now_ms=now_ms)
+        if commit is None:
+            self._plan_release(now_ms)
+        else:
+            self._on_taken(peer.connection, batch, commit, now_ms)
+
+    def _sender(self, session: Session) -> str:
+        """The publisher as a sender of groups: unique in the overlay, and to be read by people."""
+        return f"{session.client}@{self._settings.name}/{session.publisher}"
+
+    def _let_on(self, parts: list[Held], now_ms: int) -> None:
+        """What has passed the turnstile goes on to the gate of its pubend, or away."""
+        self._now_ms = now_ms
+        for part in parts:
+            commit: int | None = 0
+            if self._guaranteed.hosts(part.pubend):
+                commit = self._gate.offer(part, now_ms=now_ms)
+            else:
+                self._router.publish(part.pubend, part.bodies, part.decoded, now_ms=now_ms)
+            if commit is not None:
+                self._on_taken(part.connection, part.batch, commit, now_ms)
+        self._plan_release(now_ms)
+
+    def _plan_release(self, now_ms: int) -> None:
+        wishes = (self._gate.next_deadline(now_ms=now_ms), self._turnstile.next_deadline(now_ms=now_ms))
+        self._release_ms = min([each for each in wishes if each is not None], default=None)
+
+    def _admit(self, pubend: str, publisher: bytes, frame: Publish, decoded: list[dict[str, AttributeValue]]) -> int:
+        return self._guaranteed.publish(pubend, publisher, frame, decoded, now_ms=self._now_ms)
+
+    def _on_taken(self, connection: int, batch: Batch, commit: int, now_ms: int) -> None:
+        """A batch has its ticks: it waits for its commit, or is settled."""
+        if commit:
+            self._unsettled.append((commit, connection, batch))
+            if self._guaranteed.full:
+                self._tell({connection: None}, HeldBack(self._guaranteed.full))
+        else:
+            batch.is_durable = True
+            self._settle(connection, now_ms)
+
+    def on_committed(self, number: int, *, now_ms: int) -> None:
+        """Commits are durable: the batches in them are settled."""
+        unsettled = self._unsettled
+        while unsettled and unsettled[0][0] <= number:
+            _, connection, batch = unsettled.popleft()
+            batch.is_durable = True
+            self._settle(connection, now_ms)
+
+    def _settle(self, connection: int, now_ms: int) -> None:
+        """Settles what is durable with all that came before it."""
+        peer = self._connections.peers.get(connection)
+        if peer is None or peer.session is None:
+            return
+        session = peer.session
+        outstanding = session.outstanding
+        while outstanding and outstanding[0].is_durable:
+            batch = outstanding.popleft()
+            session.settled = batch.sequence
+            session.withheld_bytes += batch.size
+        if not session.withheld_bytes:
+            return
+        if session.asks and not outstanding and not session.waiting:
+            session.asks = False
+            self._acknowledge(connection)
+        elif session.held_back.window_bytes or session.withheld_bytes >= self._settings.credit_bytes // 4:
+            # Who may send only little at a time waits for it.
+            self._acknowledge(connection)
+        elif connection not in self._later and connection not in self._due:
+            self._later[connection] = now_ms + self._settings.acknowledge_ms
+
+    def before_rates(self) -> None:
+        """The rates of pubends are about to be looked at: they must know who waits."""
+        self._gate.remind()
+
+    def leave(self, connection: int) -> None:
+        """A client has gone."""
+        for each in (self._due, self._withheld, self._later, self._told):
+            each.pop(connection, None)
+        self._gate.leave(connection)
+        self._turnstile.leave(connection)
+
+    # --- acknowledgements and credit
+
+    def next_deadline(self) -> int | None:
+        """When an acknowledgement has waited long enough, or a message may pass the gate."""
+        # All acknowledgements wait equally long, so the first is the earliest.
+        later = next(iter(self._later.values()), None)
+        if later is None or self._release_ms is None:
+            return self._release_ms if later is None else later
+        return min(later, self._release_ms)
+
+    def on_deadline(self, *, now_ms: int) -> None:
+        """Gives the acknowledgements that have waited long enough, and lets in what may go on."""
+        if self._release_ms is not None and now_ms >= self._release_ms:
+            self._now_ms = now_ms
+            for held, commit in self._gate.release(now_ms=now_ms):
+                self._on_taken(held.connection, held.batch, commit, now_ms)
+            self._let_on(self._turnstile.release(now_ms=now_ms), now_ms)
+        for connection in [connection for connection, due_ms in self._later.items() if due_ms <= now_ms]:
+            self._acknowledge(connection)
+
+    def _acknowledge(self, connection: int) -> None:
+        self._later.pop(connection, None)
+        self._due[connection] = None
+
+    def acknowledge_all(self) -> None:
+        """Acknowledges everything that is settled: the broker stops, and publishers should not think it lost."""
+        for connection in list(self._later):
+            self._acknowledge(connection)
+        self.give_credit()
+
+    def give_credit(self) -> bool:
+        """Acknowledges what is settled, with credit unless publishers have to wait; False while they do."""
+        is_open = self._gate.is_open and self._turnstile.is_open
+        if not self._due and not self._withheld and not self._told and is_open:
+            return True
+        reason = self._reason_to_wait()
+        if bool(reason) != bool(self._reason):
+            self._connections.record("publishers-held-back" if reason else "publishers-go-on", reason=reason)
+        self._reason = reason
+        peers = self._connections.peers
+        for connection in [*self._due, *(() if reason else self._withheld)]:
+            peer = peers.get(connection)
+            if peer is None:
+                continue
+            session = _session(peer)
+            if reason:
+                self._withheld[connection] = None
+                self._connections.say(peer, PublishAck(session.settled, 0))
+            else:
+                self._connections.say(peer, PublishAck(session.settled, session.withheld_bytes))
+                session.unpaid_bytes -= session.withheld_bytes
+                session.withheld_bytes = 0
+        self._due = {}
+        if reason:
+            self._tell(self._withheld, HeldBack(reason))
+            return False
+        self._withheld = {}
+        self._tell_limited()
+        return True
+
+    def _tell_limited(self) -> None:
+        """Who waits for the rate of a pubend is told so, and all others that they need not wait any more."""
+        waiting = {} if self._gate.is_open else self._gate.waiting()
+        limited: dict[int, None] = {}
+        for pubend, connections in waiting.items():
+            self._tell(connections, self._congestion.limit(pubend, len(connections)))
+            limited |= connections
+        for connection, (reason, rate_s) in self._turnstile.reasons().items():
+            window_bytes = max(int(min(rate_s, _RATE_S_MAX) * _WINDOW_S), _WINDOW_BYTES_MIN) if reason else 0
+            self._tell({connection: None}, HeldBack(reason, window_bytes))
+            limited[connection] = None
+        self._tell({each: None for each in self._told if each not in limited}, HeldBack(""))
+
+    def hold_back(self, reason: str) -> None:
+        """The log is full: whoever waits for a commit is told why."""
+        self._tell({connection: None for _, connection, _ in self._unsettled}, HeldBack(reason))
+
+    def _tell(self, connections: dict[int, None], held_back: HeldBack) -> None:
+        for connection in list(connections):
+            peer = self._connections.peers.get(connection)
+            if peer is None or peer.session is None or peer.session.held_back == held_back:
+                continue
+            peer.session.held_back = held_back
+            self._connections.say(peer, held_back)
+            if held_back.reason:
+                self._told[connection] = None
+            else:
+                self._told.pop(connection, None)
+
+    def _reason_to_wait(self) -> str:
+        limit = self._settings.held_back_bytes
+        if self._connections.waiting_bytes() > limit:
+            return f"broker {self._settings.name} has more than {limit:,} bytes waiting to be sent"
+        return self._guaranteed.hold_reason(names=self._settings.access.is_open)
+
+    # --- checks
+
+    def _check_sequence(self, session: Session, frame: Publish) -> None:
+        if session.published < 0:
+            # A publisher that can be recognised goes on where it was in its former connection.
+            is_good = frame.first >= 1 if session.publisher_id else frame.first == 1
+            session.settled = frame.first - 1
+        elif session.publisher_id:
+            is_good = frame.first > session.published
+        else:
+            is_good = frame.first == session.published + 1
+        if not is_good:
+            raise ProtocolError(f"message {frame.first} follows {max(session.published, 0)}")
+
+
+def _last(frame: Publish) -> int:
+    return frame.first + len(frame.bodies) - 1
+
+
+def _session(peer: Peer) -> Session:
+    assert peer.session is not None
+    return peer.session

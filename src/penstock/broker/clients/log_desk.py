@@ -1,0 +1,259 @@
+"""Reading logs between two ticks, for clients that want to read the same again: batch jobs and archives.
+
+A client asks its host, the host asks the pubend up its tree, the answer comes down the same way. A request is small and
+an answer bounded; whoever gets none in time asks again. Nothing here holds a log: what was trimmed is said to be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock.broker.effects import ReadLog
+from penstock.broker.neighbours.ways import Ways
+from penstock.broker.peers import Peer, Session
+from penstock.broker.pubend.log import PubendLog
+from penstock.broker.pubend.serving import LogServing
+from penstock.broker.rooms import Rooms
+from penstock.model.tick import TickRange
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import (
+    ControlFrame,
+    LogAnswer,
+    LogRequest,
+    LogSpan,
+    ReadRequest,
+    SurveyReply,
+    SurveyRequest,
+)
+from penstock.selectors.errors import SelectorError
+from penstock.selectors.selector import EVERYTHING, Selector
+
+__all__ = ["LogDesk"]
+
+_ANSWER_MS: Final = 15_000
+"""For so long an answer is expected; who still wants it has asked again by then."""
+_SURVEY_MS: Final = 2_000
+"""Pubends that have not answered by then are out of reach."""
+_PENDING_MAX: Final = 16
+"""Requests of one connection that may be under way."""
+_CLIENT_PENDING_MAX: Final = 256
+"""The same of one client, by its name: a job reads with many connections at a time."""
+
+
+@dataclass(slots=True, frozen=True)
+class _Reading:
+    """A request of a client."""
+
+    connection: int
+    frame: ReadRequest
+    end_ms: int
+
+    def is_answered_by(self, frame: LogAnswer) -> bool:
+        asked = self.frame
+        return frame.pubend == asked.pubend and frame.first == asked.first and frame.last <= asked.last
+
+
+@dataclass(slots=True)
+class _Survey:
+    """A client that wants to know of all pubends."""
+
+    connection: int
+    number: int
+    end_ms: int
+    pending: dict[str, None]
+    away: tuple[str, ...]
+    spans: list[tuple[str, int, int]] = field(default_factory=list)
+
+
+class LogDesk:
+    """One broker's part in reading logs."""
+
+    def __init__(
+        self, rooms: Rooms, logs: Mapping[str, PubendLog], *, refuse: Callable[[Peer, str, int, str], None]
+    ) -> None:
+        self._name = rooms.settings.name
+        self._rooms, self._logs, self._refuse = rooms, logs, refuse
+        self._ways = Ways(rooms, logs, self._hear)
+        self._serving = LogServing(logs, send=self._answer)
+        # Answers to the questions of an earlier life must not be taken for answers to ours.
+        self._last = rooms.filters.incarnation << 20
+        self._readings: dict[int, _Reading] = {}
+        self._surveys: dict[int, _Survey] = {}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How often what happened."""
+        return self._serving.counts
+
+    # --- clients ask
+
+    def on_read_request(self, peer: Peer, frame: ReadRequest, *, now_ms: int) -> None:
+        """A client asks for a part of a log."""
+        assert peer.session is not None
+        problem, selector = self._problem(peer, peer.session, frame)
+        if problem:
+            self._refuse(peer, "read", frame.number, problem)
+            return
+        number = self._same(peer.connection, frame)
+        if number is None:
+            self._last = number = self._last + 1
+        self._readings[number] = _Reading(peer.connection, frame, now_ms + _ANSWER_MS)
+        size = max(frame.bytes_max, 1)
+        self._ways.up(
+            frame.pubend, LogRequest(frame.pubend, self._name, number, frame.first, frame.last, size, selector)
+        )
+
+    def on_survey_request(self, peer: Peer, frame: SurveyRequest, *, now_ms: int) -> None:
+        """A client asks what there is."""
+        assert peer.session is not None
+        if peer.session.rule.subscribe is None:
+            self._refuse(peer, "read", frame.number, f"client {peer.session.client} may not subscribe")
+            return
+        if problem := self._too_many(peer):
+            self._refuse(peer, "read", frame.number, problem)
+            return
+        pubends = list(self._rooms.topology.guaranteed())
+        self._last += 1
+        number = self._last
+        # Those that no way leads to need not be waited for.
+        away = [each for each in pubends if not self._ways.leads_to(each)]
+        asked = [each for each in pubends if each not in away]
+        end_ms = now_ms + _SURVEY_MS
+        self._surveys[number] = _Survey(peer.connection, frame.number, end_ms, dict.fromkeys(asked), tuple(away))
+        for pubend in asked:
+            self._ways.up(pubend, LogRequest(pubend, self._name, number, 0, 0))
+        self._settle(number)
+
+    def _problem(self, peer: Peer, session: Session, frame: ReadRequest) -> tuple[str, str]:
+        """Why a client cannot read, or nothing and what it may see of what it asked for."""
+        if session.rule.subscribe is None:
+            return f"client {session.client} may not subscribe", ""
+        if frame.first > frame.last:
+            return f"ticks {frame.first} to {frame.last} are no range", ""
+        topology, links = self._rooms.topology, self._rooms.connections.links
+        if not topology.is_guaranteed(frame.pubend) and all(each in links for each in self._rooms.settings.neighbours):
+            known = ", ".join(topology.guaranteed()) or "none"
+            return f"no guaranteed pubend {frame.pubend!r} in this overlay; there are: {known}", ""
+        if (problem := self._too_many(peer)) and self._same(peer.connection, frame) is None:
+            return problem, ""
+        try:
+            selector = Selector.parse(frame.selector)
+            allowed = session.rule.subscribe
+            return "", str(selector if allowed == EVERYTHING else selector & allowed)
+        except SelectorError as error:
+            return str(error), ""
+
+    def _same(self, connection: int, frame: ReadRequest) -> int | None:
+        """The number of a request that a client repeats: a late answer to the first one will do."""
+        for number, each in self._readings.items():
+            if each.connection == connection and each.frame == frame:
+                return number
+        return None
+
+    def _too_many(self, peer: Peer) -> str:
+        """Why a client may not ask for more at present; empty if it may."""
+        asking = [each.connection for each in self._readings.values()]
+        asking += [each.connection for each in self._surveys.values()]
+        if asking.count(peer.connection) >= _PENDING_MAX:
+            return f"{_PENDING_MAX} requests are under way, which is the limit of one connection"
+        client_of = self._rooms.connections.client_of
+        if sum(client_of(each) == peer.name for each in asking) >= _CLIENT_PENDING_MAX:
+            return f"{_CLIENT_PENDING_MAX} requests are under way, which is the limit of one client"
+        return ""
+
+    # --- frames of neighbours, and of this broker itself
+
+    def on_request(self, frame: LogRequest) -> None:
+        """A host asks."""
+        if frame.first > frame.last:
+            raise ProtocolError(f"a request for the log of {frame.pubend} names no range")
+        if frame.pubend in self._logs:
+            self._serving.ask(frame)
+        else:
+            self._ways.up(frame.pubend, frame)
+
+    def on_span(self, frame: LogSpan) -> None:
+        """A pubend says what there is."""
+        if frame.host != self._name:
+            self._ways.down(frame.pubend, frame.host, frame)
+            return
+        survey = self._surveys.get(frame.number)
+        if survey is not None and frame.pubend in survey.pending:
+            del survey.pending[frame.pubend]
+            survey.spans.append((frame.pubend, frame.earliest, frame.latest))
+            self._settle(frame.number)
+
+    def on_answer(self, frame: LogAnswer) -> None:
+        """A pubend has read; the answer goes on to who asked."""
+        if frame.host != self._name:
+            child = self._ways.child(frame.pubend, frame.host)
+            if child is not None:
+                self._rooms.connections.carry(child, frame)
+            return
+        reading = self._readings.get(frame.number)
+        if reading is None or not reading.is_answered_by(frame):
+            return
+        del self._readings[frame.number]
+        peer = self._rooms.connections.peers.get(reading.connection)
+        if peer is not None:
+            number, ticks = reading.frame.number, (frame.first, frame.last)
+            answer = LogAnswer(frame.pubend, "", number, ticks, frame.ticks, frame.bodies, frame.lost)
+            self._rooms.connections.carry(peer, answer)
+
+    # --- the shell, time
+
+    def on_read(self, number: int, messages: list[tuple[int, bytes]], last: int, damaged: TickRange | None) -> bool:
+        """A read of a log has ended; False if it was for somebody else."""
+        return self._serving.on_read(number, messages, last, damaged)
+
+    def take_effects(self) -> list[ReadLog]:
+        """What the shell must read."""
+        return self._serving.take_effects()
+
+    def next_deadline(self) -> int | None:
+        """When somebody has waited for long enough."""
+        if not self._surveys and not self._readings:
+            return None
+        wishes = [each.end_ms for each in self._surveys.values()] + [each.end_ms for each in self._readings.values()]
+        return min(wishes, default=None)
+
+    def on_deadline(self, *, now_ms: int) -> None:
+        """Surveys are answered without those who did not answer."""
+        for number in [number for number, each in self._readings.items() if each.end_ms <= now_ms]:
+            del self._readings[number]
+        for number, survey in list(self._surveys.items()):
+            if survey.end_ms <= now_ms:
+                self._settle(number, is_over=True)
+
+    def forget(self, connection: int) -> None:
+        """A client is gone."""
+        self._readings = {number: each for number, each in self._readings.items() if each.connection != connection}
+        self._surveys = {number: each for number, each in self._surveys.items() if each.connection != connection}
+
+    # --- inside
+
+    def _settle(self, number: int, *, is_over: bool = False) -> None:
+        survey = self._surveys.get(number)
+        # Pubends of this broker answer at once, so it may be settled already.
+        if survey is None or (survey.pending and not is_over):
+            return
+        del self._surveys[number]
+        peer = self._rooms.connections.peers.get(survey.connection)
+        if peer is not None:
+            reply = SurveyReply(survey.number, tuple(sorted(survey.spans)), (*survey.away, *survey.pending))
+            self._rooms.connections.say(peer, reply)
+
+    def _answer(self, frame: LogSpan | LogAnswer) -> None:
+        if isinstance(frame, LogAnswer):
+            self.on_answer(frame)
+        else:
+            self._ways.down(frame.pubend, frame.host, frame)
+
+    def _hear(self, frame: ControlFrame) -> None:
+        """What this broker says to itself."""
+        if isinstance(frame, LogRequest):
+            self.on_request(frame)
+        elif isinstance(frame, LogSpan):
+            self.on_span(frame)

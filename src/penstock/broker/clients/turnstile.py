@@ -1,0 +1,140 @@
+"""Where messages wait for the quota of their publisher in their group, each publisher for itself ([Ajil] section 4.2).
+
+The paper lets senders drop or delay; on the overlay they are delayed, and nothing is lost. A publisher's messages to a
+guaranteed pubend keep their order, since the pubend recognises repetitions by their numbers: behind one that waits, all
+later ones of the same publisher to the same pubend wait. To a best-effort pubend the groups of a publisher do not wait
+for each other. Other publishers never wait. What waits is bounded by the credit of its publisher, who is told why.
+Behind the turnstile is the gate: the lower of both rates counts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from penstock.broker.mechanisms.limiter import Limiter
+from penstock.broker.peers import Batch
+from penstock.broker.pubend.gate import Held
+from penstock.model.values import Attributes
+
+__all__ = ["Turnstile"]
+
+_Queue: TypeAlias = tuple[int, str, str | None]
+"""A connection, a pubend, and a group if groups do not wait for each other."""
+
+
+@dataclass(slots=True)
+class _Whole:
+    """A batch as it came; it is settled when the last of its pieces has passed."""
+
+    batch: Batch
+    pieces: int
+
+
+class Turnstile:
+    """The messages that wait for quotas."""
+
+    def __init__(self, limiter: Limiter) -> None:
+        self._limiter = limiter
+        self._waiting: dict[_Queue, deque[tuple[Held, _Whole]]] = {}
+        self._senders: dict[int, str] = {}
+
+    def offer(self, held: Held, sender: str, *, keeps_order: bool = True, now_ms: int) -> list[Held]:
+        """A publisher's batch: what of it may go on now; the rest waits."""
+        self._senders[held.connection] = sender
+        self._limiter.want(sender, held.bodies, held.decoded)
+        pieces: Mapping[str | None, Held] = {None: held} if keeps_order else self._by_group(held)
+        whole = _Whole(held.batch, len(pieces))
+        passed: list[Held] = []
+        for group, piece in pieces.items():
+            queue = (held.connection, held.pubend, group)
+            waiting = self._waiting.get(queue)
+            if waiting is None:
+                passed += self._pass(piece, whole, now_ms)
+            if piece.bodies:
+                self._limiter.hold(sender, piece.decoded)
+                self._waiting.setdefault(queue, deque()).append((piece, whole))
+        return passed
+
+    def release(self, *, now_ms: int) -> list[Held]:
+        """What may go on by now."""
+        passed: list[Held] = []
+        for queue in list(self._waiting):
+            waiting = self._waiting[queue]
+            while waiting:
+                passed += self._pass(*waiting[0], now_ms)
+                if waiting[0][0].bodies:
+                    break
+                waiting.popleft()
+            if not waiting:
+                del self._waiting[queue]
+        return passed
+
+    def leave(self, connection: int) -> None:
+        """A publisher is gone: what it has sent and was never acknowledged, it sends again when it comes back."""
+        self._waiting = {queue: waiting for queue, waiting in self._waiting.items() if queue[0] != connection}
+        sender = self._senders.pop(connection, None)
+        if sender is not None:
+            self._limiter.leave(sender)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody waits."""
+        return not self._waiting
+
+    def reasons(self) -> dict[int, tuple[str, float]]:
+        """Who waits, why, and how many bytes per second it may send."""
+        # Of several reasons the first one is told: it has waited longest.
+        return {
+            queue[0]: self._reason(queue, waiting[0][0].decoded[0])
+            for queue, waiting in reversed(self._waiting.items())
+        }
+
+    def _reason(self, queue: _Queue, first: Attributes) -> tuple[str, float]:
+        connection, pubend, group = queue
+        reason, rate_s = self._limiter.reason(self._senders[connection], first)
+        if reason and group is None:
+            # Messages of groups that are not slowed down wait, too: that would be a riddle otherwise.
+            reason += f"; what it sends later to pubend {pubend!r} waits behind, in order"
+        return reason, rate_s
+
+    def next_deadline(self, *, now_ms: int) -> int | None:
+        """When the next message may go on."""
+        return self._limiter.next_ms(now_ms=now_ms) if self._waiting else None
+
+    def _by_group(self, held: Held) -> dict[str | None, Held]:
+        """A batch in pieces, each of one group; what they are numbered does not matter where nobody counts."""
+        pieces: dict[str | None, Held] = {}
+        for body, attributes in zip(held.bodies, held.decoded, strict=True):
+            group = self._limiter.group_of(attributes)
+            if group not in pieces:
+                pieces[group] = Held(held.batch, held.connection, held.publisher, held.pubend, held.first, [], [])
+            pieces[group].bodies.append(body)
+            pieces[group].decoded.append(attributes)
+        return pieces
+
+    def _pass(self, held: Held, whole: _Whole, now_ms: int) -> list[Held]:
+        """As much of a piece as may go on; the batch itself is settled with the last of all its pieces."""
+        limiter, sender = self._limiter, self._senders[held.connection]
+        # A limit that was lifted meanwhile lets everything through.
+        count = len(held.bodies)
+        if limiter.is_active:
+            count = limiter.admit(sender, held.bodies, held.decoded, now_ms=now_ms)
+        if not count:
+            return []
+        if count == len(held.bodies):
+            whole.pieces -= 1
+        part = Held(
+            whole.batch if whole.pieces == 0 else Batch(held.first + count - 1, 0),
+            held.connection,
+            held.publisher,
+            held.pubend,
+            held.first,
+            held.bodies[:count],
+            held.decoded[:count],
+        )
+        held.first += count
+        held.bodies, held.decoded = held.bodies[count:], held.decoded[count:]
+        return [part]

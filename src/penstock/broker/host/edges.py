@@ -1,0 +1,351 @@
+"""Guaranteed delivery to this broker's own clients: an edge per pubend, subscriptions that begin, deliveries in order.
+
+A subscription begins on a pubend when the pubend has confirmed the version of the filter that includes it: at the tick
+that the pubend named, or at the position that the client stated. What is delivered lies below the doubt horizon of the
+stream it comes by; so it is in order and complete, whatever happened on the way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from penstock.broker.access import Claimant
+from penstock.broker.heard import Heard
+from penstock.broker.host.edge import CatchUp, Edge, HostSubscription
+from penstock.broker.rooms import Rooms
+from penstock.congestion.sdcc import NackGroup
+from penstock.model.body import decode_attributes
+from penstock.model.ports import Rng
+from penstock.model.tick import TickRange
+from penstock.model.values import AttributeValue
+from penstock.protocol.control import NAMES_MAX
+from penstock.protocol.frames import KnowledgeKind, Lost, Nack
+from penstock.protocol.stream_frames import NACK_RANGES_MAX
+from penstock.selectors.effort import TURN_EFFORT_MAX, effort_with
+from penstock.streams.knowledge import COMPLETE, Knowledge
+
+__all__ = ["Edges"]
+
+_CHUNK_BYTES_MAX: Final = 64 * 1024
+_PENDING_MAX: Final = 100_000
+"""Messages that are counted as pending for one durable subscription and pubend; more are not told apart."""
+_PAUSE_MS: Final = 100
+"""How long a catch-up waits for clients that do not read."""
+
+
+class Edges:
+    """The edges of one host."""
+
+    def __init__(
+        self,
+        rooms: Rooms,
+        rng: Rng,
+        *,
+        ask: Callable[[Nack], None],
+        open_at: Callable[[HostSubscription, str], None],
+    ) -> None:
+        self._settings, self._rng = rooms.settings, rng
+        self._filters = rooms.filters
+        self._subscribers = rooms.subscribers
+        self._connections = rooms.connections
+        self._router = rooms.router
+        self._ask, self._open_at = ask, open_at
+        self.edges: dict[str, Edge] = {}
+        self.subscriptions: dict[int, HostSubscription] = {}
+        self.durables: dict[tuple[int, int], HostSubscription] = {}
+        """Those that are durable, by connection and the client's number."""
+        self._paused_ms: int | None = None
+        self._is_spent = False
+        """Whether catch-ups have more to deliver than fits one turn."""
+        self._groups: dict[str, NackGroup] = {}
+        self.begun: dict[int, HostSubscription] = {}
+        """Subscriptions that have begun on another pubend, of which their clients must be told."""
+        self.refused: list[tuple[HostSubscription, str]] = []
+        """Subscriptions that cannot begin where they want to."""
+        self._chunk_bytes = min(_CHUNK_BYTES_MAX, self._settings.client_outbox_bytes // 8)
+        """What a catch-up delivers before it looks again whether its members have read what they got."""
+        self._troubled: dict[str, Edge] = {}
+        """Edges that have gaps, or had when they were last looked at."""
+        self.counts = {
+            "edge_deliveries": 0,
+            "nacks_sent": 0,
+            "catch_ups": 0,
+            "catch_ups_met": 0,
+            "catch_ups_paused": 0,
+            "joined_at_once": 0,
+            "old_silence_doubted": 0,
+            "lost_ticks": 0,
+        }
+
+    # --- subscriptions
+
+    def subscribe(self, subscription: HostSubscription, *, now_ms: int) -> None:
+        """A client's subscription: it begins now where its version is confirmed, elsewhere later."""
+        self.subscriptions[subscription.key] = subscription
+        if subscription.durable:
+            self.durables[subscription.connection, subscription.number] = subscription
+        for edge in self.edges.values():
+            edge.expect(subscription)
+            if edge.version >= subscription.version:
+                self._begin(edge, subscription, now_ms)
+                self._look_after(edge, now_ms)
+
+    def unsubscribe(self, key: int) -> None:
+        """A subscription is gone; without any, the host has no business with any pubend."""
+        gone = self.subscriptions.pop(key, None)
+        if gone is not None:
+            self.durables.pop((gone.connection, gone.number), None)
+        self.begun.pop(key, None)
+        for edge in self.edges.values():
+            edge.leave(key)
+        if not self.subscriptions:
+            self.edges, self._troubled, self._groups = {}, {}, {}
+
+    def confirm(self, pubend: str, version: int, tick: int, *, now_ms: int) -> None:
+        """From this tick on, the path from a pubend includes this version of the filter."""
+        edge = self.edges.get(pubend)
+        if edge is None:
+            if not self.subscriptions:
+                return
+            number = self._router.introduce(pubend, is_guaranteed=True)
+            if number is None:
+                return
+            edge = self.edges[pubend] = Edge(
+                pubend, number, tick, self._settings, self._rng, now_ms=now_ms, group=self._group_of(pubend)
+            )
+            for subscription in self.subscriptions.values():
+                edge.expect(subscription)
+        for subscription in edge.confirm(version, tick):
+            self._begin(edge, subscription, now_ms)
+        self._look_after(edge, now_ms)
+
+    def _group_of(self, pubend: str) -> NackGroup:
+        """The NACK windows of the streams that come by the same neighbour."""
+        parent = self._router.place_in(pubend).parent or ""
+        return self._groups.setdefault(parent, NackGroup())
+
+    def _begin(self, edge: Edge, subscription: HostSubscription, now_ms: int) -> None:
+        if subscription.must_ask(edge.pubend):
+            self._open_at(subscription, edge.pubend)
+            return
+        tick = max(edge.confirmed_tick, edge.stream.horizon)
+        wanted = subscription.wanted(edge.pubend)
+        if edge.begin(subscription, tick if wanted is None else wanted, now_ms=now_ms):
+            self.counts["catch_ups"] += 1
+        else:
+            self.counts["joined_at_once"] += 1
+        self.begun[subscription.key] = subscription
+
+    def on_opened(self, subscription: HostSubscription, pubend: str, tick: int, *, now_ms: int) -> None:
+        """A pubend has said where a subscription begins."""
+        subscription.opened[pubend] = tick
+        edge = self.edges.get(pubend)
+        if edge is not None and subscription.key in edge.awaiting and edge.version >= subscription.version:
+            self._begin(edge, subscription, now_ms)
+            self._look_after(edge, now_ms)
+
+    def on_taken(
+        self, durable: str, ownership: int, by: Claimant | None = None
+    ) -> tuple[list[HostSubscription], list[HostSubscription]]:
+        """A durable name has another owner, or none; answers with those that end by it, and with those above it.
+
+        A client that comes later ends those only whose name it may have: its own claim may still be denied elsewhere.
+        """
+        may_have = self._settings.access.may_have
+        named = [
+            each
+            for each in self.subscriptions.values()
+            if each.durable == durable and (by is None or may_have(by, each.claimant.client))
+        ]
+        ended = [each for each in named if each.ownership < ownership]
+        what = f"durable subscription {durable!r} was taken over or forgotten"
+        self.refused += [(subscription, what) for subscription in ended]
+        return ended, [each for each in named if each.ownership > ownership]
+
+    # --- knowledge
+
+    def hear(self, heard: Heard, *, now_ms: int) -> None:
+        """Knowledge of a pubend: delivers what it makes deliverable, asks for what is in doubt."""
+        edge = self.edges.get(heard.pubend)
+        if edge is None:
+            return
+        knowledge = Knowledge(heard.first, heard.last, heard.ticks, heard.bodies, self._version_of(heard))
+        if heard.kind is KnowledgeKind.LOST:
+            self._lose(edge, heard)
+        ticks, bodies = edge.learn(knowledge)
+        if ticks:
+            # Usually just what has come, so its attributes are known.
+            is_same = len(ticks) == len(heard.ticks) and ticks[0] == heard.ticks[0] and ticks[-1] == heard.ticks[-1]
+            attributes = heard.attributes if is_same else [decode_attributes(body) for body in bodies]
+            self._deliver(edge, ticks, bodies, attributes, None)
+        edge.settle()
+        if edge.catch_ups:
+            self._hear_behind(edge, knowledge)
+        if edge.catch_ups or edge.stream.heard >= edge.stream.horizon or edge.pubend in self._troubled:
+            self._look_after(edge, now_ms)
+
+    def _hear_behind(self, edge: Edge, knowledge: Knowledge) -> None:
+        for catch_up in edge.catch_ups:
+            catch_up.stream.learn(knowledge)
+            ticks, bodies = catch_up.stream.take()
+            catch_up.ready.extend(zip(ticks, bodies, strict=True))
+        self._serve(edge)
+
+    def _serve(self, edge: Edge) -> None:
+        """Delivers what catch-ups have, as fast as their members read; they end where they meet the shared stream."""
+        effort_left = TURN_EFFORT_MAX
+        for catch_up in edge.catch_ups:
+            ready = catch_up.ready
+            while ready and effort_left > 0 and self._has_room(catch_up):
+                ticks, bodies, room = [], [], self._chunk_bytes
+                while ready and room > 0 and effort_left > 0:
+                    tick, body = ready.popleft()
+                    ticks.append(tick)
+                    bodies.append(body)
+                    room -= len(body)
+                    effort_left -= effort_with(catch_up.effort, body)
+                self._deliver_behind(edge, catch_up, ticks, bodies)
+        if effort_left <= 0:
+            # The rest at once, but others are heard in between.
+            self._is_spent = True
+            self._paused_ms = 0
+        for catch_up in list(edge.catch_ups):
+            self.counts["catch_ups_met"] += edge.join(catch_up)
+
+    def _deliver_behind(self, edge: Edge, catch_up: CatchUp, ticks: list[int], bodies: list[bytes]) -> None:
+        attributes = [decode_attributes(body) for body in bodies]
+        if catch_up.tests:
+            tests = catch_up.tests
+            chosen = [place for place, found in enumerate(attributes) if any(test(found) is True for test in tests)]
+            if len(chosen) < len(ticks):
+                self.counts["edge_deliveries"] += len(ticks) - len(chosen)
+                ticks, bodies = [ticks[place] for place in chosen], [bodies[place] for place in chosen]
+                attributes = [attributes[place] for place in chosen]
+        self._deliver(edge, ticks, bodies, attributes, catch_up)
+
+    def _version_of(self, heard: Heard) -> int:
+        """The version of this host's filter by which knowledge was narrowed."""
+        if heard.versions is None or heard.kind is KnowledgeKind.LOST:
+            return COMPLETE
+        incarnation, version = heard.versions.get(self._settings.name, (-1, -1))
+        # Of an earlier life only data can be believed; there is no later one.
+        if incarnation == self._filters.incarnation and version >= self.edges[heard.pubend].version:
+            return version
+        self.counts["old_silence_doubted"] += 1
+        return version if incarnation == self._filters.incarnation else -1
+
+    def _lose(self, edge: Edge, heard: Heard) -> None:
+        """Ticks that nobody will ever know: the clients concerned are told, and the stream goes on."""
+        if lost := edge.stream.unknown(heard.first, heard.last):
+            self._tell_lost(edge, lost, [key for key in self.subscriptions if edge.later.get(key, 0) <= heard.last])
+        for catch_up in edge.catch_ups:
+            if lost := catch_up.stream.unknown(heard.first, heard.last):
+                self._tell_lost(edge, lost, [key for key, start in catch_up.members.items() if start <= heard.last])
+
+    def _tell_lost(self, edge: Edge, lost: list[TickRange], keys: list[int]) -> None:
+        self.counts["lost_ticks"] += 1
+        self._connections.record("lost", pubend=edge.pubend, first=lost[0].first, last=lost[-1].last)
+        concerned: dict[int, list[int]] = {}
+        for key in keys:
+            concerned.setdefault(self.subscriptions[key].connection, []).append(self.subscriptions[key].number)
+        for connection, numbers in concerned.items():
+            if (peer := self._connections.peers.get(connection)) is not None:
+                # Range by range: what is known in between will be delivered.
+                for first, last in lost:
+                    for start in range(0, len(numbers), NAMES_MAX):
+                        part = tuple(numbers[start : start + NAMES_MAX])
+                        self._connections.say(peer, Lost(edge.number, first, last, part))
+
+    def _deliver(
+        self,
+        edge: Edge,
+        ticks: Sequence[int],
+        bodies: Sequence[bytes],
+        attributes: Sequence[dict[str, AttributeValue]],
+        catch_up: CatchUp | None,
+    ) -> None:
+        deliveries, deliver, number = self._subscribers.deliveries, self._router.deliver, edge.number
+        later = edge.later or None
+        members = None if catch_up is None else catch_up.members
+        for tick, body, found in zip(ticks, bodies, attributes, strict=True):
+            for frame, connections in deliveries(number, tick, found, body, later=later, members=members):
+                deliver(frame, connections)
+                if self.durables:
+                    self._note_pending(edge.pubend, tick, frame.numbers, connections)
+        self.counts["edge_deliveries"] += len(ticks)
+
+    def _note_pending(self, pubend: str, tick: int, numbers: bytes, connections: list[int]) -> None:
+        durables = self.durables
+        for connection in connections:
+            for start in range(0, len(numbers), 4):
+                hosted = durables.get((connection, int.from_bytes(numbers[start : start + 4])))
+                if hosted is not None:
+                    hosted.pending.setdefault(pubend, deque(maxlen=_PENDING_MAX)).append(tick)
+
+    # --- doubt
+
+    def lift(self, floor_ms: int, *, now_ms: int) -> None:
+        """The least NACK window of catch-ups, while a token allows bulk recovery; 0 for none."""
+        for edge in self.edges.values():
+            edge.lift(floor_ms)
+            if floor_ms and edge.catch_ups:
+                self._look_after(edge, now_ms)
+
+    def _look_after(self, edge: Edge, now_ms: int) -> None:
+        """Asks for what is in doubt, as far as it has not been asked for lately."""
+        asking = edge.questions(now_ms=now_ms, may_ask=self._may_ask)
+        if edge.next_deadline() is None:
+            self._troubled.pop(edge.pubend, None)
+        else:
+            self._troubled[edge.pubend] = edge
+        for start in range(0, len(asking), NACK_RANGES_MAX):
+            self.counts["nacks_sent"] += 1
+            ranges = tuple((int(each.first), int(each.last)) for each in asking[start : start + NACK_RANGES_MAX])
+            version = max(edge.version, 0)
+            self._ask(Nack(edge.pubend, self._settings.name, self._filters.incarnation, version, ranges))
+
+    def _may_ask(self, catch_up: CatchUp) -> bool:
+        return not catch_up.ready and self._has_room(catch_up)
+
+    def _has_room(self, catch_up: CatchUp) -> bool:
+        """Not while some member has not read what it has been sent: its outbox would overflow."""
+        peers, limit = self._connections.peers, self._settings.client_outbox_bytes // 2
+        for key in catch_up.members:
+            peer = peers.get(self.subscriptions[key].connection)
+            if peer is not None and peer.outbox.data_bytes > limit:
+                self.counts["catch_ups_paused"] += 1
+                if self._paused_ms is None:
+                    # At once: whoever comes by then sets the time.
+                    self._paused_ms = 0
+                return False
+        return True
+
+    def next_deadline(self) -> int | None:
+        """When to ask again, or to start a catch-up."""
+        if not self._troubled and self._paused_ms is None:
+            return None
+        wishes = [edge.next_deadline() for edge in self._troubled.values()]
+        return min([each for each in [*wishes, self._paused_ms] if each is not None], default=None)
+
+    def on_deadline(self, *, now_ms: int) -> None:
+        """Asks again, starts catch-ups."""
+        paused = self._paused_ms is not None and now_ms >= self._paused_ms
+        if paused:
+            self._paused_ms = None
+        for edge in list(self.edges.values()):
+            due_ms = edge.next_deadline()
+            if paused or (due_ms is not None and due_ms <= now_ms):
+                edge.start_catch_up(now_ms=now_ms, selector_of=lambda key: self.subscriptions[key].selector)
+                self._serve(edge)
+                self._look_after(edge, now_ms)
+        if self._paused_ms is not None:
+            self._paused_ms = now_ms + (1 if self._is_spent else _PAUSE_MS)
+            self._is_spent = False
+
+    def check_invariants(self) -> None:
+        """Fails if an edge is not sound, or speaks of subscriptions that are gone."""
+        for edge in self.edges.values():
+            edge.check_invariants()
+            assert edge.later.keys() <= self.subscriptions.keys()

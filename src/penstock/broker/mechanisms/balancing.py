@@ -1,0 +1,194 @@
+"""Balancing in one broker: what the room asks of it, and how its messages travel ([PADRES]).
+
+Plugged in as a mechanism: PIE messages and letters are publications of the reserved space, addressed by attribute. The
+unit that moves is a client connection with all its subscriptions. What becomes of moves is noted in the middle of a
+turn and looked at in the next.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from penstock.balancing.balancer import Balancer
+from penstock.balancing.clusters import ClusterHead
+from penstock.balancing.metrics import HostFigures, Measurement
+from penstock.balancing.offload.instance import Profile
+from penstock.balancing.ports import Command, MayGo, Publish
+from penstock.broker.effects import Record
+from penstock.broker.host.subscribers import is_reserved
+from penstock.broker.mechanisms.interface import Answer, PublishSystem, Select
+from penstock.broker.mechanisms.migration import Migrations
+from penstock.broker.mechanisms.sampling import Sampling
+from penstock.broker.rooms import Rooms
+from penstock.model.body import decode_message
+from penstock.model.errors import PeerError
+from penstock.model.message import Message
+from penstock.model.ports import Rng
+from penstock.model.values import Attributes
+from penstock.selectors.selector import Selector
+
+__all__ = ["Balancing"]
+
+
+class Balancing:
+    """One broker's part in balancing."""
+
+    name = "balancing"
+
+    def __init__(self, rooms: Rooms, migrations: Migrations, rng: Rng) -> None:
+        settings = rooms.settings
+        self._rooms, self._migrations, self._settings = rooms, migrations, settings
+        neighbours = settings.neighbours
+        self.role = settings.balancing.role_of(len(neighbours))
+        self.cluster = settings.balancing.cluster_of(settings.name, neighbours)
+        self._sampling = Sampling(rooms.subscribers, rooms.connections, migrations)
+        self.balancer: Balancer | ClusterHead
+        if self.role == "head":
+            self.balancer = ClusterHead(
+                settings.name, self.cluster, settings.balancing, self, rng, neighbours=neighbours
+            )
+        else:
+            self.balancer = Balancer(settings.name, self.cluster, settings.balancing, self, rng)
+        self.selector: Selector | None = self._selector(())
+        self._selects: Select | None = None
+        self._heard: deque[Callable[[int], list[Command]]] = deque()
+        migrations.listeners.append(self)
+
+    # --- what the broker tells it
+
+    def measured(self, figures: HostFigures, *, now_ms: int) -> None:
+        """The shell has measured."""
+        subscribers, router = self._rooms.subscribers, self._rooms.router
+        is_timed = figures.matching_ns is None or figures.matched is None
+        self.balancer.measure(
+            Measurement(
+                now_ms,
+                subscribers.matched if figures.messages_in is None else figures.messages_in,
+                router.bytes_out,
+                subscribers.timed if is_timed else figures.matched or 0,
+                subscribers.timed_ns if is_timed else figures.matching_ns or 0,
+                subscribers.ordinary,
+                figures.cpu,
+                figures.memory,
+                figures.memory_per_subscription,
+                None if figures.messages_in is None else figures.matched,
+            )
+        )
+
+    def on_neighbour(self, _neighbour: str, *, up: bool, now_ms: int) -> list[Answer]:  # noqa: ARG002
+        """Links that come and go are no business of balancing: roles are configured."""
+        return []
+
+    def on_message(self, _neighbour: str, _payload: bytes, *, now_ms: int) -> list[Answer]:  # noqa: ARG002
+        """Balancing speaks by publications only."""
+        return []
+
+    def on_publication(self, attributes: Attributes, body: bytes, *, now_ms: int) -> list[Answer]:
+        """A PIE message or a letter."""
+        try:
+            payload = decode_message(body)[1].payload
+        except PeerError as error:
+            return [Record("balancing-malformed", (("problem", str(error)),))]
+        return self._answers(self.balancer.on_publication(attributes, payload, now_ms=now_ms))
+
+    def next_deadline(self) -> int | None:
+        """When it wants to be woken: at once if moves have ended."""
+        return 0 if self._heard else self.balancer.next_deadline()
+
+    def on_deadline(self, *, now_ms: int) -> list[Answer]:
+        """It is that time."""
+        commands: list[Command] = []
+        while self._heard:
+            commands += self._heard.popleft()(now_ms)
+        due_ms = self.balancer.next_deadline()
+        if due_ms is not None and now_ms >= due_ms:
+            commands += self.balancer.on_deadline(now_ms=now_ms)
+        return self._answers(commands)
+
+    def status(self) -> dict[str, object]:
+        """Figures for the operator."""
+        return self.balancer.status()
+
+    # --- what becomes of moves
+
+    def arrived(self, session: int, client: str) -> None:  # noqa: ARG002
+        """A client of this session has come here."""
+        if isinstance(self.balancer, Balancer):
+            on_arrived = self.balancer.on_arrived
+            self._heard.append(lambda now_ms: on_arrived(session, now_ms=now_ms))
+
+    def left(self, session: int, client: str) -> None:  # noqa: ARG002
+        """A client of this session has gone."""
+        if isinstance(self.balancer, Balancer):
+            self.balancer.on_left()
+
+    def failed(self, session: int, client: str, reason: str) -> None:
+        """A client of this session stays."""
+        if isinstance(self.balancer, Balancer):
+            on_failed = self.balancer.on_failed
+            self._heard.append(lambda _: on_failed(session, client, reason))
+
+    # --- what balancing asks of the broker
+
+    @property
+    def address(self) -> str:
+        """Where clients find it."""
+        return self._settings.reached_at
+
+    def covering_set(self, count_max: int) -> tuple[str, ...]:
+        """The covering set of what its clients want, without the reserved space."""
+        return tuple(self._rooms.filters.covering(is_reserved, count_max))
+
+    def begin_sampling(self, covering: Sequence[Selector], samples_max: int, may_go: MayGo) -> None:
+        """Record from now on which interests want which publications."""
+        self._sampling.begin(covering, samples_max, may_go)
+
+    def is_sampled(self) -> bool:
+        """Whether all samples are taken."""
+        return self._sampling.is_full
+
+    def end_sampling(self) -> Profile:
+        """What was recorded."""
+        return self._sampling.end()
+
+    def client_of(self, connection: int) -> str:
+        """The client of a connection."""
+        peer = self._rooms.connections.peers.get(connection)
+        return peer.name if peer else ""
+
+    def move(self, connections: Sequence[int], broker: str, address: str, session: int, *, now_ms: int) -> int:
+        """Tell these clients to move; answers with how many were told."""
+        move, total = self._migrations.move, len(connections)
+        return sum(
+            not move(each, broker=broker, address=address, session=session, total=total, now_ms=now_ms)
+            for each in connections
+        )
+
+    def watch(self, clusters: Sequence[str]) -> None:
+        """Hear the local PIE messages of these clusters, besides those of its own."""
+        self._selects = Select(self._selector(clusters))
+
+    def _selector(self, clusters: Sequence[str]) -> Selector:
+        name, own = _quoted(self._settings.name), [self.cluster, *clusters]
+        every = ", ".join(map(_quoted, dict.fromkeys(own)))
+        text = f"$class = 'PIE' AND $scope = 'local' AND $cluster IN ({every})"
+        if self.role == "head":
+            text += f" OR $class = 'PIE' AND $scope = 'global' AND $to = {name}"
+        return Selector.parse(f"{text} OR $class = 'BALANCING' AND $to = {name}")
+
+    def _answers(self, commands: Sequence[Command]) -> list[Answer]:
+        answers: list[Answer] = []
+        if self._selects is not None:
+            answers.append(self._selects)
+            self._selects = None
+        for command in commands:
+            if isinstance(command, Publish):
+                answers.append(PublishSystem(Message.system(command.attributes, command.payload)))
+            else:
+                answers.append(Record(command.event, command.fields))
+        return answers
+
+
+def _quoted(name: str) -> str:
+    return "'" + name.replace("'", "''") + "'"

@@ -1,0 +1,133 @@
+"""The mechanisms of one broker: who hears of what, and what becomes of their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from penstock.broker.effects import Operate, Record
+from penstock.broker.host.edge import HostSubscription
+from penstock.broker.host.edges import Edges
+from penstock.broker.host.subscribers import is_reserved
+from penstock.broker.mechanisms.interface import Answer, Mechanism, PublishSystem, Select, Tell
+from penstock.broker.neighbours.filters import HostChange
+from penstock.broker.peers import Peer
+from penstock.broker.rooms import Rooms
+from penstock.model.body import decode_attributes, encode_body
+from penstock.model.errors import PenstockError
+from penstock.model.message_id import MessageIdSource
+from penstock.protocol.frames import ControlFrame, MechanismMessage
+from penstock.selectors.selector import Selector
+
+__all__ = ["Mechanisms"]
+
+
+class Mechanisms:
+    """Brings stimuli to mechanisms, and carries out their answers."""
+
+    def __init__(
+        self,
+        rooms: Rooms,
+        mechanisms: Sequence[Mechanism],
+        edges: Edges,
+        *,
+        say_to: Callable[[str | None, ControlFrame], None],
+        flood: Callable[[HostChange | None], None] = lambda _: None,
+    ) -> None:
+        self._rooms, self._edges, self._say_to, self._flood = rooms, edges, say_to, flood
+        self._selected: dict[str, tuple[int, int, Selector]] = {}
+        """By mechanism: key and connection of its subscription, and what it selects."""
+        self._by_name: dict[str, Mechanism] = {}
+        self._system_ids = MessageIdSource(publisher=0, broker=rooms.settings.number)
+        for mechanism in mechanisms:
+            self.add(mechanism)
+
+    def add(self, mechanism: Mechanism) -> HostChange | None:
+        """One more, unless it is there; answers with what must be flooded of the filter, if that changed."""
+        if mechanism.name in self._by_name:
+            return None
+        # Connections of mechanisms are numbered downwards from -1: no shell ever sees them.
+        connection = -1 - len(self._by_name)
+        self._by_name[mechanism.name] = mechanism
+        if mechanism.selector is None:
+            return None
+        key = self._rooms.subscribers.add(connection, 0, mechanism.selector)
+        change = self._rooms.filters.want(mechanism.selector)
+        self._selected[mechanism.name] = (key, connection, mechanism.selector)
+        if not all(map(is_reserved, mechanism.selector.conjunctions)):
+            self._edges.subscribe(HostSubscription(key, connection, 0, self._rooms.filters.version), now_ms=0)
+        return change
+
+    def on_neighbour(self, name: str, *, up: bool, now_ms: int) -> None:
+        """A link came up or went down."""
+        for mechanism in self._by_name.values():
+            self._carry_out(mechanism, mechanism.on_neighbour(name, up=up, now_ms=now_ms), now_ms)
+
+    def on_message(self, peer: Peer, frame: MechanismMessage, now_ms: int) -> None:
+        """The same mechanism at a neighbour said something."""
+        mechanism = self._by_name.get(frame.mechanism)
+        # A neighbour may run mechanisms that we do not.
+        if mechanism is not None:
+            self._carry_out(mechanism, mechanism.on_message(peer.name, frame.payload, now_ms=now_ms), now_ms)
+
+    def hear(self, *, now_ms: int) -> None:
+        """Publications that mechanisms selected have arrived."""
+        mechanisms = list(self._by_name.values())
+        heard = self._rooms.router.heard
+        while heard:
+            connection, body = heard.popleft()
+            mechanism = mechanisms[-1 - connection]
+            try:
+                answers = mechanism.on_publication(decode_attributes(body), body, now_ms=now_ms)
+            except PenstockError as error:
+                # Made by any broker or client, and only passed on by the neighbour that it came from.
+                self._rooms.connections.record("malformed-publication", mechanism=mechanism.name, reason=str(error))
+                continue
+            self._carry_out(mechanism, answers, now_ms)
+
+    def next_deadline(self) -> int | None:
+        """When one of them wants to be woken."""
+        if not self._by_name:
+            return None
+        wishes = [each.next_deadline() for each in self._by_name.values()]
+        return min([each for each in wishes if each is not None], default=None)
+
+    def on_deadline(self, *, now_ms: int) -> None:
+        """Wakes those whose time it is."""
+        for mechanism in self._by_name.values():
+            due_ms = mechanism.next_deadline()
+            if due_ms is not None and now_ms >= due_ms:
+                self._carry_out(mechanism, mechanism.on_deadline(now_ms=now_ms), now_ms)
+
+    def status(self) -> dict[str, dict[str, object]]:
+        """The figures of each that has any."""
+        return {name: figures for name, each in self._by_name.items() if (figures := each.status())}
+
+    def carry_out(self, name: str, answers: list[Answer], *, now_ms: int) -> None:
+        """What a mechanism answers to what the broker itself told it."""
+        self._carry_out(self._by_name[name], answers, now_ms)
+
+    def _carry_out(self, mechanism: Mechanism, answers: list[Answer], now_ms: int) -> None:
+        rooms = self._rooms
+        for answer in answers:
+            if isinstance(answer, Tell):
+                self._say_to(answer.neighbour, MechanismMessage(mechanism.name, answer.payload))
+            elif isinstance(answer, PublishSystem):
+                body = encode_body(self._system_ids.next(now_ms), answer.message)
+                rooms.router.publish(f"${rooms.settings.name}", [body], [decode_attributes(body)], now_ms=now_ms)
+            elif isinstance(answer, Operate):
+                rooms.connections.add_effect(answer)
+            elif isinstance(answer, Select):
+                self._select(mechanism, answer.selector)
+            else:
+                assert isinstance(answer, Record)
+                rooms.connections.record(answer.event, **dict(answer.fields))
+
+    def _select(self, mechanism: Mechanism, selector: Selector) -> None:
+        """Another selector instead of the one that a mechanism had; the new one is in force before the old one goes."""
+        assert all(map(is_reserved, selector.conjunctions)), f"{mechanism.name} selects outside of the reserved space"
+        rooms = self._rooms
+        key, connection, former = self._selected[mechanism.name]
+        self._selected[mechanism.name] = (rooms.subscribers.add(connection, 0, selector), connection, selector)
+        self._flood(rooms.filters.want(selector))
+        rooms.subscribers.remove(key)
+        self._flood(rooms.filters.unwant([former]))

@@ -1,0 +1,171 @@
+"""Empties a broker of its clients before it stops: they move to others by the machinery of balancing.
+
+A few are asked at a time, each to go to the target that has the fewest clients; who could not go there is asked to go
+to the next one. Nobody is let in meanwhile. Who publishes or is pinned stays, and so does who cannot go anywhere; the
+operator is told of them, and decides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from penstock.broker.mechanisms.migration import Migrations
+from penstock.broker.peers import Peer, PeerKind
+from penstock.broker.rooms import Rooms
+from penstock.model.errors import MisuseError
+
+__all__ = ["Draining", "Target"]
+
+_AT_ONCE_MAX: Final = 50
+"""Clients that are on their way at a time."""
+_TRIES_MAX: Final = 3
+"""How often a client is asked before it is one that stays."""
+_PAUSE_MS: Final = 500
+"""How long it rests before it is asked again, and how often it is looked who is there."""
+_SHOWN_MAX: Final = 20
+"""Clients that stay of which the reason is told."""
+
+
+class Target(NamedTuple):
+    """Another broker that can take clients."""
+
+    broker: str
+    address: str
+    clients: int = 0
+    """How many it has."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What became of one client."""
+
+    tries: int = 0
+    reason: str = ""
+    """Why it has not gone so far."""
+    due_ms: int = 0
+
+
+class Draining:
+    """Whether a broker is being emptied, and how far that is."""
+
+    def __init__(self, rooms: Rooms, migrations: Migrations) -> None:
+        self._settings, self._connections, self._migrations = rooms.settings, rooms.connections, migrations
+        migrations.listeners.append(self)
+        self._targets: dict[str, Target] = {}
+        self._asked: dict[int, _Asked] = {}
+        self._sessions: dict[int, tuple[int, str]] = {}
+        """Connection and target of those that are on their way: each has a session of its own."""
+        self._last_session = 0
+        self._due_ms: int | None = None
+        self.left_count = 0
+
+    @property
+    def is_on(self) -> bool:
+        """Whether nobody is let in, and all are asked to go."""
+        return bool(self._targets)
+
+    def start(self, targets: Sequence[Target], *, now_ms: int) -> None:
+        """Ask all clients to go to these; raises ``MisuseError`` if that is nowhere."""
+        others = [target for target in targets if target.broker != self._settings.name]
+        if not others:
+            raise MisuseError(f"there is no other broker that could take the clients of {self._settings.name}")
+        self._targets = {target.broker: target for target in others}
+        self._asked, self.left_count = {}, 0
+        self._last_session = max(self._last_session, now_ms << 10)
+        self._connections.record("draining", clients=len(self._clients()), to=", ".join(self._targets))
+        self.on_deadline(now_ms=now_ms)
+
+    def stop(self) -> None:
+        """Let clients in again, and ask no more of them to go."""
+        self._targets, self._asked, self._due_ms = {}, {}, None
+
+    # --- what becomes of those that were asked
+
+    def arrived(self, session: int, client: str) -> None:
+        """Somebody has come: not by this."""
+
+    def left(self, session: int, client: str) -> None:  # noqa: ARG002 - the session tells who it is
+        """A client has gone."""
+        if (asked := self._sessions.pop(session, None)) is not None:
+            self._asked.pop(asked[0], None)
+            self.left_count += 1
+
+    def failed(self, session: int, client: str, reason: str) -> None:
+        """A client has stayed."""
+        connection, broker = self._sessions.pop(session, (0, ""))
+        if (asked := self._asked.get(connection)) is not None and broker in self._targets:
+            asked.reason = f"{client}: {reason}"
+            target = self._targets[broker]
+            self._targets[broker] = target._replace(clients=target.clients - 1)
+
+    # --- time
+
+    def next_deadline(self) -> int | None:
+        """When to look who is there."""
+        return self._due_ms
+
+    def on_deadline(self, *, now_ms: int) -> None:
+        """Asks those who have not been asked, or not often enough."""
+        if not self.is_on or (self._due_ms is not None and now_ms < self._due_ms):
+            return
+        self._due_ms = now_ms + _PAUSE_MS
+        clients = self._clients()
+        present = {peer.connection for peer in clients}
+        self._asked = {connection: each for connection, each in self._asked.items() if connection in present}
+        for peer in clients:
+            if len(self._sessions) >= _AT_ONCE_MAX:
+                break
+            self._ask(peer, now_ms)
+
+    def _ask(self, peer: Peer, now_ms: int) -> None:
+        connection = peer.connection
+        asked = self._asked.get(connection) or _Asked()
+        if self._migrations.obstacle(connection) or asked.tries >= _TRIES_MAX or now_ms < asked.due_ms:
+            return
+        # Another one each time: the fewest clients first, and of equals the first one named.
+        choice = sorted(self._targets.values(), key=lambda target: target.clients)
+        target = choice[asked.tries % len(choice)]
+        self._last_session += 1
+        self._sessions[self._last_session] = (connection, target.broker)
+        asked.tries, asked.due_ms = asked.tries + 1, now_ms + _PAUSE_MS
+        self._asked[connection] = asked
+        self._targets[target.broker] = target._replace(clients=target.clients + 1)
+        self._migrations.move(
+            connection,
+            broker=target.broker,
+            address=target.address,
+            session=self._last_session,
+            total=1,
+            now_ms=now_ms,
+        )
+
+    # --- for the operator
+
+    def status(self) -> dict[str, object]:
+        """How far it is; done if everybody has gone that can."""
+        staying: Counter[str] = Counter()
+        reasons: list[str] = []
+        going = 0
+        for peer in self._clients():
+            asked, obstacle = self._asked.get(peer.connection), self._migrations.obstacle(peer.connection)
+            if "pinned" in obstacle or "publishes" in obstacle:
+                staying["pinned" if "pinned" in obstacle else "publishing"] += 1
+                reasons.append(obstacle)
+            elif asked is not None and asked.tries >= _TRIES_MAX and not obstacle:
+                staying["refusing"] += 1
+                reasons.append(asked.reason)
+            else:
+                going += 1
+        return {
+            "on": self.is_on,
+            "left": self.left_count,
+            "going": going,
+            "staying": dict(staying),
+            "reasons": reasons[:_SHOWN_MAX],
+        }
+
+    def _clients(self) -> list[Peer]:
+        return [peer for peer in self._connections.peers.values() if peer.kind is PeerKind.CLIENT]

@@ -1,0 +1,217 @@
+"""Moves clients to other brokers ([Balancing] section on subscriber migration), for balancing or for a drain.
+
+The broker where a client is asks it to go. The client opens its subscriptions at the other broker with the positions it
+has, and tells both when they are in force; or it says why it stays. Then what waits for it here and is guaranteed is
+thrown away, as it gets that there; what is best effort is still sent, and the connection ends.
+
+Deviations: the paper's subscriber leaves when the session of the two brokers is done; here each client leaves for
+itself, as soon as it has everything elsewhere, so that nobody waits for the slowest. Nothing is lost on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from penstock.broker.host.edges import Edges
+from penstock.broker.peers import Peer, PeerKind, Session
+from penstock.broker.rooms import Rooms
+from penstock.model.errors import MisuseError
+from penstock.protocol.frames import DataFrame, Deliver, Horizons, Migrate, Moved, MoveFailed
+
+__all__ = ["Migrations", "MoveListener"]
+
+_DRAIN_MS: Final = 10_000
+"""How long the last data for a client that has moved may take to be sent."""
+_LOOK_MS: Final = 50
+"""How often it is looked whether it has been sent."""
+_PINS_MAX: Final = 10_000
+
+
+class MoveListener(Protocol):
+    """Who wants to know what becomes of moves; called in the middle of a turn, and so must only take note."""
+
+    def arrived(self, session: int, client: str) -> None:
+        """A client of this session has come here, with its subscriptions in force."""
+
+    def left(self, session: int, client: str) -> None:
+        """A client of this session has its subscriptions elsewhere now."""
+
+    def failed(self, session: int, client: str, reason: str) -> None:
+        """A client of this session stays, or has vanished, or did not answer in time."""
+
+
+@dataclass(slots=True)
+class _Move:
+    """A client that was asked to go."""
+
+    session: int
+    client: str
+    broker: str
+    due_ms: int
+    """When it counts as one that stays; if it has moved, when its connection is cut."""
+    has_moved: bool = False
+    is_given_up: bool = False
+    """Whether it did not answer in time; it may still go."""
+
+
+class Migrations:
+    """The moves from and to one broker."""
+
+    def __init__(
+        self,
+        rooms: Rooms,
+        edges: Edges,
+        *,
+        release: Callable[[Peer, int], None],
+        end: Callable[[Peer, str, str, int], None],
+        tell: Callable[[Peer], None] = lambda _: None,
+    ) -> None:
+        """Have clients told how far they are, released, and their connections ended, by whoever can do that."""
+        self._settings, self._connections, self._edges = rooms.settings, rooms.connections, edges
+        self._release, self._end, self._tell = release, end, tell
+        self._moves: dict[int, _Move] = {}
+        self._look_ms: int | None = None
+        self.listeners: list[MoveListener] = []
+        self.pins: dict[str, None] = {}
+        """Clients that the operator wants to stay where they are."""
+        self.counts = {"moves_asked": 0, "moves_left": 0, "moves_arrived": 0, "moves_failed": 0, "moves_unknown": 0}
+
+    # --- what others want
+
+    def obstacle(self, connection: int) -> str:
+        """Why a client cannot be moved; empty if it can."""
+        peer = self._connections.peers.get(connection)
+        if peer is None or peer.kind is not PeerKind.CLIENT:
+            return f"there is no client on connection {connection}"
+        session, move = _session(peer), self._moves.get(connection)
+        if move is not None and not move.is_given_up:
+            return f"client {session.client} is moving already"
+        if session.is_pinned or session.client in self.pins:
+            return f"client {session.client} is pinned"
+        # What it has on the wire to a pubend here could not be recognised anywhere else.
+        return f"client {session.client} publishes here" if session.published >= 0 else ""
+
+    def move(self, connection: int, *, broker: str, address: str, session: int, total: int, now_ms: int) -> str:
+        """Asks a client to go to another broker; says why that cannot be, if so."""
+        if not session > 0 or broker == self._settings.name:
+            raise MisuseError(f"session {session} to broker {broker} is none to another broker than this one")
+        if obstacle := self.obstacle(connection):
+            return obstacle
+        peer = self._connections.peers[connection]
+        client = _session(peer).client
+        self._moves[connection] = _Move(session, client, broker, now_ms + self._settings.migration_ms)
+        self.counts["moves_asked"] += 1
+        # First how far it is: the other broker need not ask again for what is known to be silence.
+        self._tell(peer)
+        self._connections.say(peer, Migrate(session, total, broker, address))
+        self._connections.record("move-asked", client=client, to=broker, session=session)
+        return ""
+
+    def pin(self, client: str) -> None:
+        """Let a client stay where it is; raises ``MisuseError`` if too many do."""
+        if len(self.pins) >= _PINS_MAX and client not in self.pins:
+            raise MisuseError(f"{_PINS_MAX:,} clients are pinned, which is the limit")
+        self.pins[client] = None
+
+    def unpin(self, client: str) -> bool:
+        """Let it be moved again; whether it was pinned."""
+        return self.pins.pop(client, "") is None
+
+    # --- what clients say
+
+    def on_moved(self, peer: Peer, frame: Moved, *, now_ms: int) -> None:
+        """A client has its subscriptions elsewhere, or has come from elsewhere."""
+        session, move = _session(peer), self._moves.get(peer.connection)
+        if move is not None and move.session == frame.session and not move.has_moved:
+            self._let_go(peer, move, now_ms)
+        elif session.migration and session.migration == frame.session:
+            session.migration = 0
+            self.counts["moves_arrived"] += 1
+            self._connections.record("client-arrived", client=session.client, session=frame.session)
+            for listener in self.listeners:
+                listener.arrived(frame.session, session.client)
+        else:
+            self.counts["moves_unknown"] += 1
+
+    def on_failed(self, peer: Peer, frame: MoveFailed) -> None:
+        """A client stays."""
+        move = self._moves.get(peer.connection)
+        if move is None or move.session != frame.session or move.has_moved:
+            self.counts["moves_unknown"] += 1
+            return
+        del self._moves[peer.connection]
+        self._tell_failed(move, frame.reason)
+
+    def forget(self, connection: int) -> None:
+        """A client is gone."""
+        move = self._moves.pop(connection, None)
+        if move is not None and not move.has_moved:
+            self._tell_failed(move, "its connection was lost")
+
+    # --- time
+
+    def next_deadline(self) -> int | None:
+        """When to look again at those who move."""
+        if not self._moves:
+            return None
+        return min([each.due_ms for each in self._moves.values() if not each.is_given_up] + self._looks(), default=None)
+
+    def on_deadline(self, *, now_ms: int) -> None:
+        """Ends connections whose last data has been sent, and gives up on those who do not answer."""
+        for connection, move in list(self._moves.items()):
+            is_late, peer = now_ms >= move.due_ms, self._connections.peers[connection]
+            if move.has_moved and (is_late or not peer.outbox.data_bytes):
+                self._end(peer, "moved", f"goes on at {move.broker}", now_ms)
+            elif is_late and not move.has_moved:
+                self._tell_failed(move, f"did not answer within {self._settings.migration_ms} ms")
+                move.is_given_up = True
+        has_leavers = any(each.has_moved for each in self._moves.values())
+        self._look_ms = now_ms + _LOOK_MS if has_leavers else None
+
+    # --- for the operator
+
+    def status(self) -> dict[str, object]:
+        """Who is on the way, and who stays."""
+        asked = [each for each in self._moves.values() if not each.has_moved and not each.is_given_up]
+        return {
+            "moving": len(asked),
+            "leaving": sum(each.has_moved for each in self._moves.values()),
+            "pinned": sorted(self.pins),
+            **self.counts,
+        }
+
+    # --- inside
+
+    def _looks(self) -> list[int]:
+        return [] if self._look_ms is None else [self._look_ms]
+
+    def _let_go(self, peer: Peer, move: _Move, now_ms: int) -> None:
+        guaranteed = {edge.number for edge in self._edges.edges.values()}
+        self._release(peer, now_ms)
+        peer.outbox.discard_data(lambda frame: _is_elsewhere(frame, guaranteed))
+        move.has_moved, move.due_ms = True, now_ms + _DRAIN_MS
+        self._look_ms = now_ms if self._look_ms is None else self._look_ms
+        self.counts["moves_left"] += 1
+        self._connections.record("client-left", client=move.client, to=move.broker, session=move.session)
+        for listener in self.listeners:
+            listener.left(move.session, move.client)
+
+    def _tell_failed(self, move: _Move, reason: str) -> None:
+        if move.is_given_up:
+            # That is known.
+            return
+        self.counts["moves_failed"] += 1
+        self._connections.record("move-failed", client=move.client, to=move.broker, reason=reason)
+        for listener in self.listeners:
+            listener.failed(move.session, move.client, reason)
+
+
+def _is_elsewhere(frame: DataFrame, guaranteed: set[int]) -> bool:
+    return isinstance(frame, Horizons) or (isinstance(frame, Deliver) and frame.pubend in guaranteed)
+
+
+def _session(peer: Peer) -> Session:
+    assert peer.session is not None
+    return peer.session

@@ -1,0 +1,116 @@
+"""PRESS at a broker: while a session runs, every publication is held against all interests ([PADRES] section 4.1).
+
+The partner's covering set is subscribed to locally: it is in an index of its own, and nobody is told. When nobody
+samples, the way of a message has one comparison more, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from penstock.balancing.offload.instance import Interest, Profile
+from penstock.balancing.ports import MayGo
+from penstock.balancing.press import Press
+from penstock.broker.connections import Connections
+from penstock.broker.host.subscribers import Subscribers, is_reserved
+from penstock.broker.mechanisms.migration import Migrations
+from penstock.broker.peers import Peer, PeerKind
+from penstock.matching.chain import Ids
+from penstock.matching.index import MatchIndex
+from penstock.model.values import Attributes
+from penstock.selectors.selector import Selector
+
+__all__ = ["Sampling"]
+
+_FRAME_BYTES: Final = 23
+"""What a delivery takes besides the body, for one subscription."""
+
+
+class _Gathered:
+    """The clients that have one interest."""
+
+    __slots__ = ("column", "movable", "selectors", "stays")
+
+    def __init__(self, column: int, selectors: tuple[Selector, ...]) -> None:
+        self.column, self.selectors = column, selectors
+        self.movable: list[int] = []
+        self.stays = False
+
+
+class Sampling:
+    """One profile in the making."""
+
+    def __init__(self, subscribers: Subscribers, connections: Connections, migrations: Migrations) -> None:
+        self._subscribers, self._connections, self._migrations = subscribers, connections, migrations
+        self._covering = MatchIndex()
+        self._interests: list[Interest] = []
+        self._press = Press(0, samples_max=1)
+        self._column_of = np.zeros(0, np.int64)
+        self._bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all samples are taken."""
+        return self._press.is_full
+
+    def begin(self, covering: Sequence[Selector], samples_max: int, may_go: MayGo) -> None:
+        """Record from now on."""
+        self._covering = MatchIndex()
+        for number, selector in enumerate(covering):
+            self._covering.add(number, selector)
+        self._bytes = 0
+        self._gather(may_go)
+        self._press = Press(len(self._interests), samples_max=samples_max)
+        self._subscribers.sampler = self._record
+
+    def end(self) -> Profile:
+        """What was recorded; nobody samples any more."""
+        self._subscribers.sampler = None
+        mean = self._bytes / self._press.taken if self._press.taken else 0.0
+        return Profile(self._interests, self._press, mean)
+
+    def _record(self, attributes: Attributes, keys: Ids, size: int) -> None:
+        # Subscriptions that came since have no column: they are not there to be moved yet.
+        columns = self._column_of[keys[keys < len(self._column_of)]]
+        self._press.record(columns[columns >= 0], is_covered=bool(self._covering.find(attributes)))
+        self._bytes += size + _FRAME_BYTES
+        if self._press.is_full:
+            self._subscribers.sampler = None
+
+    def _gather(self, may_go: MayGo) -> None:
+        """One column for each set of subscriptions that some client has."""
+        gathered: dict[tuple[str, ...], _Gathered] = {}
+        column_of: dict[int, int] = {}
+        for peer in self._connections.peers.values():
+            wanted = _ordinary(peer)
+            if not wanted:
+                continue
+            name = tuple(sorted(str(selector) for selector in wanted.values()))
+            found = gathered.get(name)
+            if found is None:
+                found = gathered[name] = _Gathered(len(gathered), tuple(wanted.values()))
+            column_of |= dict.fromkeys(wanted, found.column)
+            if not self._migrations.obstacle(peer.connection) and may_go(peer.name):
+                found.movable.append(peer.connection)
+            else:
+                found.stays = True
+        self._interests = [
+            Interest(" | ".join(name), tuple(each.movable), each.stays, len(each.selectors), each.selectors)
+            for name, each in gathered.items()
+        ]
+        self._column_of = np.full(max(column_of, default=-1) + 1, -1, np.int64)
+        self._column_of[list(column_of)] = list(column_of.values())
+
+
+def _ordinary(peer: Peer) -> dict[int, Selector]:
+    """The subscriptions of a client that see what applications publish, by key."""
+    if peer.kind is not PeerKind.CLIENT or peer.session is None:
+        return {}
+    return {
+        each.key: each.selector
+        for each in peer.session.subscriptions.values()
+        if not all(map(is_reserved, each.selector.conjunctions))
+    }

@@ -1,0 +1,189 @@
+"""The wandering token in one broker: it walks over the brokers of the overlay as control traffic ([Token] section 3).
+
+Brokers that are not neighbours reach each other through those in between, one step along the system stream's tree at a
+time, ahead of data. Members are the brokers that can be reached, so that each side of a partition has a group, and its
+constants, of its own. While a broker is enabled its shell does what heavy work waits, and its bulk catch-ups may ask
+for more at a time; delivery never waits for the token.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from penstock.broker.effects import Operate, Record
+from penstock.broker.host.edges import Edges
+from penstock.broker.mechanisms.interface import Answer, Tell
+from penstock.broker.rooms import Rooms
+from penstock.model.decoding import UnreadableError, decoded
+from penstock.model.errors import PeerError
+from penstock.model.ports import Rng
+from penstock.model.values import Attributes
+from penstock.selectors.selector import Selector
+from penstock.token.member import Enabled, Member, Output, Send
+from penstock.token.messages import TokenMessageError
+from penstock.token.tokens import Fence
+
+__all__ = ["TokenDesk"]
+
+_LOOK_MS: Final = 1_000
+"""How often a broker looks who can be reached."""
+_HOPS_MAX: Final = 64
+_RETRY_MS_MIN: Final = 50
+_LIFT: Final = 10
+"""While enabled, a bulk catch-up may ask for at least so many initial NACK windows at a time."""
+
+
+class _Letter(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What members say to each other, on its way."""
+
+    to: str
+    sender: str
+    hops: int
+    payload: bytes
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Letter)
+
+
+class TokenDesk:
+    """One broker as a member of the group of all brokers; does nothing without a plan in the settings."""
+
+    name = "token"
+    selector: Selector | None = None
+
+    def __init__(self, rooms: Rooms, edges: Edges, *, life: int, rng: Rng) -> None:
+        self._rooms, self._settings, self._edges = rooms, rooms.settings, edges
+        self._life, self._rng = life, rng
+        self._member: Member | None = None
+        self._operation: Fence | None = None
+        self._look_ms = 0
+        self.malformed = 0
+        """Messages that were none."""
+
+    # --- as a mechanism
+
+    def on_neighbour(self, neighbour: str, *, up: bool, now_ms: int) -> list[Answer]:
+        """A link came up or went down: others can be reached, or not any more."""
+        del neighbour, up
+        return self._look(now_ms)
+
+    def on_message(self, neighbour: str, payload: bytes, *, now_ms: int) -> list[Answer]:
+        """A letter, for this broker or for another."""
+        try:
+            letter = decoded(_decoder.decode, payload)
+        except UnreadableError as error:
+            raise PeerError(f"{neighbour} sent no letter of a token: {error}") from None
+        if letter.to != self._settings.name:
+            return self._post(letter) if letter.hops < _HOPS_MAX else []
+        answers = self._look(now_ms)
+        if self._member is None:
+            return answers
+        try:
+            return answers + self._carried_out(
+                self._member.on_message(letter.sender, letter.payload, now_ms=now_ms), now_ms
+            )
+        except TokenMessageError as error:
+            # The neighbour only passed it on.
+            self.malformed += 1
+            return [*answers, Record("malformed", (("sender", letter.sender), ("reason", str(error))))]
+
+    def on_publication(self, attributes: Attributes, body: bytes, *, now_ms: int) -> list[Answer]:
+        """It selects none."""
+        del attributes, body, now_ms
+        return []
+
+    def next_deadline(self) -> int | None:
+        """When a hold ends, a timeout is over, or it is time to look for others."""
+        if self._settings.token is None:
+            return None
+        if self._member is None:
+            return 0
+        due_ms = self._member.next_deadline()
+        return self._look_ms if due_ms is None else min(due_ms, self._look_ms)
+
+    def on_deadline(self, *, now_ms: int) -> list[Answer]:
+        """It is that time."""
+        answers = self._look(now_ms)
+        if self._member is None:
+            return answers
+        return answers + self._carried_out(self._member.on_deadline(now_ms=now_ms), now_ms)
+
+    def status(self) -> dict[str, object]:
+        """Figures for the operator; empty without a token."""
+        return {} if self._member is None else {**self._member.status(), "malformed": self.malformed}
+
+    # --- from the broker
+
+    def tune(self, *, now_ms: int) -> list[Answer]:
+        """The operator has changed settings."""
+        plan = self._settings.token
+        if plan is None:
+            self._member = None
+            self._end()
+            return []
+        if self._member is None or plan == self._member.plan:
+            return self._look(now_ms)
+        return self._carried_out(self._member.set_plan(plan, now_ms=now_ms), now_ms)
+
+    def on_operated(self, fence: str, *, now_ms: int) -> list[Answer]:
+        """The shell has done what waited."""
+        operation = self._operation
+        if self._member is None or operation is None or str(operation) != fence:
+            return []
+        self._end()
+        return self._carried_out(self._member.done(operation, now_ms=now_ms), now_ms)
+
+    # --- inside
+
+    def _look(self, now_ms: int) -> list[Answer]:
+        """Who can be reached now; the first look is also the start."""
+        settings = self._settings
+        if settings.token is None:
+            return []
+        if self._member is None:
+            skip_ms = settings.token.constants(1).skip_ms
+            self._member = Member(
+                settings.name,
+                settings.token,
+                life=self._life,
+                rng=self._rng,
+                now_ms=now_ms,
+                retry_ms=max(skip_ms // 2, _RETRY_MS_MIN),
+            )
+        self._look_ms = now_ms + _LOOK_MS
+        graph, reached = self._rooms.topology.graph(), {settings.name: None}
+        for name in (waiting := [settings.name]):
+            fresh = [other for other in graph.get(name, ()) if other not in reached]
+            reached |= dict.fromkeys(fresh)
+            waiting += fresh
+        return self._carried_out(self._member.set_members(reached, now_ms=now_ms), now_ms)
+
+    def _carried_out(self, outputs: list[Output], now_ms: int) -> list[Answer]:
+        answers: list[Answer] = []
+        for output in outputs:
+            if isinstance(output, Send):
+                answers += self._post(_Letter(output.to, self._settings.name, 0, output.payload))
+            elif isinstance(output, Enabled):
+                self._operation = output.fence
+                self._edges.lift(_LIFT * self._settings.congestion.nack_window_ms, now_ms=now_ms)
+                answers.append(Operate(str(output.fence), output.until_ms))
+            else:
+                answers.append(Record(output.event, output.fields))
+        if self._operation is not None and self._member is not None and not self._member.is_operating:
+            self._end()
+        return answers
+
+    def _end(self) -> None:
+        self._operation = None
+        self._edges.lift(0, now_ms=0)
+
+    def _post(self, letter: _Letter) -> list[Answer]:
+        """One step towards its receiver; it is lost if there is no way."""
+        hop = self._rooms.router.place_in(f"${letter.to}").parent
+        if not hop:
+            return []
+        passed = _Letter(letter.to, letter.sender, letter.hops + 1, letter.payload)
+        return [Tell(hop, _encoder.encode(passed))]

@@ -1,0 +1,301 @@
+"""What brokers tell their neighbours: who they are, their links, the filters of all hosts, and probes of paths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.broker.effects import Hold, Resume
+from penstock.broker.guaranteed import Guaranteed
+from penstock.broker.host.readiness import Readiness
+from penstock.broker.neighbours.filters import HostChange
+from penstock.broker.neighbours.link_proof import challenge_for, is_proof, proof_of
+from penstock.broker.peers import LinkSequence, Peer
+from penstock.broker.rooms import Rooms
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import (
+    PROTOCOL_VERSION,
+    ControlFrame,
+    FilterAck,
+    FilterApplied,
+    FilterProbe,
+    FilterUpdate,
+    Frame,
+    Hello,
+    LinkProof,
+    LinkState,
+)
+
+__all__ = ["Held", "Neighbourhood"]
+
+_UNPROVEN: Final = "authentication failed"
+
+
+@dataclass(slots=True)
+class Held:
+    """A link whose frames wait until a change of a host's filter is in force.
+
+    What follows the change on the link may rely on it: a probe that is passed on says that the change is known here.
+    """
+
+    peer: Peer
+    host: str
+    change: HostChange | None
+    """What it has brought, if it is that which takes several steps; none if it brings the next change of that host."""
+    frames: list[Frame]
+    """What has come since, in order."""
+
+
+class Neighbourhood:
+    """Speaks with the neighbours of one broker."""
+
+    def __init__(
+        self,
+        rooms: Rooms,
+        readiness: Readiness,
+        guaranteed: Guaranteed,
+        *,
+        incarnation: int,
+    ) -> None:
+        settings = self._settings = rooms.settings
+        self._incarnation = incarnation
+        self._connections = rooms.connections
+        self._topology = rooms.topology
+        self._filters = rooms.filters
+        self._router = rooms.router
+        self._pubends = rooms.pubends
+        self._readiness = readiness
+        self._guaranteed = guaranteed
+        self._unacknowledged: dict[int, Peer] = {}
+        self.held: dict[int, Held] = {}
+        """Links whose frames wait until a change of a filter is in force, by connection."""
+        self._step_ms: int | None = None
+        self._never_met = dict.fromkeys(settings.neighbours)
+
+    # --- links come and go
+
+    def expect(self, added: list[str], removed: list[str]) -> None:
+        """The neighbours are others from now on: subscriptions wait for the new ones, and not for those removed."""
+        for name in removed:
+            self._never_met.pop(name, None)
+        self._never_met.update(dict.fromkeys(added))
+
+    def say_hello(self, peer: Peer) -> None:
+        """The first frame of this broker on a link."""
+        settings = self._settings
+        if settings.link_credential:
+            peer.challenge = challenge_for(peer, settings, self._incarnation)
+        hello = Hello(
+            PROTOCOL_VERSION, "broker", settings.name, settings.overlay, self._incarnation, challenge=peer.challenge
+        )
+        self._connections.say(peer, hello)
+
+    def greet(self, peer: Peer, hello: Hello) -> str | None:
+        """Somebody says that it is a broker: why it is not a neighbour, or None; it may still have to prove it."""
+        problem = self._problem_with(peer, hello)
+        if problem is None and self._settings.link_credential:
+            peer.greeting = hello
+            if peer.dialled:
+                self._connections.say(peer, LinkProof(proof_of(peer, self._settings)))
+            else:
+                self.say_hello(peer)
+        return problem
+
+    def on_proof(self, peer: Peer, frame: LinkProof) -> str | None:
+        """Somebody proves that it is a neighbour: why that is none, or None; who called is answered in kind."""
+        if peer.greeting is None or not peer.challenge:
+            raise ProtocolError("a proof before a hello")
+        if not is_proof(frame.proof, peer, self._settings):
+            return _UNPROVEN
+        if not peer.dialled:
+            self._connections.say(peer, LinkProof(proof_of(peer, self._settings)))
+        return None
+
+    def _problem_with(self, peer: Peer, hello: Hello) -> str | None:
+        settings = self._settings
+        if hello.overlay != settings.overlay:
+            return f"this is overlay {settings.overlay}, not {hello.overlay}"
+        if hello.name not in settings.neighbours:
+            return f"broker {settings.name} has no link with {hello.name}"
+        if peer.dialled and peer.dialled != hello.name:
+            return f"this should be {peer.dialled}, not {hello.name}"
+        if (settings.access.certificates or peer.certificate) and peer.certificate != hello.name:
+            return f"the certificate is for {peer.certificate or 'nobody'}, not {hello.name}"
+        # One of the two has a link token, and the other none.
+        return None if bool(hello.challenge) == bool(settings.link_credential) else _UNPROVEN
+
+    def link_up(self, peer: Peer, name: str) -> None:
+        """A neighbour is there: it gets all that is known, and everybody hears of the link."""
+        peer.name, peer.sequence = name, LinkSequence()
+        peer.outbox.data_bytes_max = self._settings.link_outbox_bytes
+        self._connections.link_up(peer)
+        self._never_met.pop(name, None)
+        if not peer.dialled and not peer.challenge:
+            self.say_hello(peer)
+        self._flood_state(self._topology.neighbour_up(name), but=name)
+        for state in self._topology.states:
+            self._connections.say(peer, state)
+        for change in self._filters.whole():
+            self._say_change(peer, change)
+        self._connections.record("link-up", neighbour=name)
+
+    def link_down(self, name: str) -> None:
+        """A neighbour is gone: everybody hears of it."""
+        self._guaranteed.before_ways_change()
+        self._flood_state(self._topology.neighbour_down(name))
+        self._connections.record("link-down", neighbour=name)
+
+    def forget(self, peer: Peer) -> None:
+        """A connection is gone."""
+        self._unacknowledged.pop(peer.connection, None)
+        self.held.pop(peer.connection, None)
+
+    # --- what neighbours say
+
+    def on_link_state(self, peer: Peer, state: LinkState, *, now_ms: int) -> None:
+        """News of somebody's links."""
+        self._guaranteed.before_ways_change()
+        news = self._topology.learn(state)
+        if news is not None:
+            self._readiness.stir(now_ms=now_ms)
+            # What contradicts old words about ourselves goes back to where they came from, too.
+            self._flood_state(news, but=peer.name if news is state else "")
+
+    def on_filter_update(self, peer: Peer, update: FilterUpdate, *, now_ms: int) -> None:
+        """News of somebody's filter."""
+        assert peer.sequence is not None
+        if update.version >= 0 and self._filters.is_changing(update.host):
+            self._hold(Held(peer, update.host, None, [update]), now_ms)
+            return
+        self._filters.read_ahead(update)
+        change = peer.sequence.take(update)
+        if change is not None:
+            news = self._filters.learn(change)
+            if news is None and self._filters.is_changing(change.host):
+                self._hold(Held(peer, change.host, change, []), now_ms)
+                return
+            # What contradicts old words about ourselves goes back to where they came from, too.
+            self.flood(news, but=peer.name if news is change else "")
+            self._step_later(now_ms)
+        self._unacknowledged[peer.connection] = peer
+
+    def next_deadline(self) -> int | None:
+        """When to go on with changes of filters that take several steps."""
+        return self._step_ms
+
+    def on_deadline(self, *, now_ms: int) -> list[Held]:
+        """Goes on with changes of filters; answers with the links that need not wait any longer."""
+        if self._step_ms is None or now_ms < self._step_ms:
+            return []
+        news = self._filters.step() if self._filters.has_steps else None
+        if news is not None:
+            bringer = next((each.peer for each in self.held.values() if each.change is news), None)
+            self.flood(news, but=bringer.name if bringer is not None else "")
+            if bringer is not None:
+                self._unacknowledged[bringer.connection] = bringer
+        resumed = [each for each in self.held.values() if not self._waits(each, news)]
+        for each in resumed:
+            del self.held[each.peer.connection]
+            self._connections.add_effect(Resume(each.peer.connection))
+        for each in self.held.values():
+            # It is not heard because it is held, and not because it is silent.
+            each.peer.heard_ms = now_ms
+        self._step_later(now_ms)
+        return resumed
+
+    def _waits(self, held: Held, news: HostChange | None) -> bool:
+        if held.change is not None and held.change is news:
+            # In force; what has to be removed from the index is nothing that anybody relies on.
+            return False
+        return self._filters.is_changing(held.host)
+
+    def _hold(self, held: Held, now_ms: int) -> None:
+        self.held[held.peer.connection] = held
+        self._unacknowledged.pop(held.peer.connection, None)
+        self._connections.add_effect(Hold(held.peer.connection))
+        self._step_later(now_ms)
+
+    def _step_later(self, now_ms: int) -> None:
+        self._step_ms = now_ms + 1 if self._filters.has_steps or self.held else None
+
+    def on_filter_ack(self, peer: Peer, frame: FilterAck) -> None:
+        """The neighbour has applied what it was told."""
+        assert peer.sequence is not None
+        peer.sequence.acknowledge(frame.sequence)
+
+    def on_probe(self, probe: FilterProbe, *, now_ms: int) -> None:
+        """A host asks whether the path from a pubend knows its filter: pass it on, or answer at the pubend."""
+        if self._topology.origin_of(probe.pubend) != self._settings.name:
+            self.say_to(self._router.place_in(probe.pubend).parent, probe)
+            return
+        incarnation, version = self._filters.version_of(probe.host)
+        if (incarnation, version) >= (probe.incarnation, probe.version):
+            tick = self._guaranteed.next_tick(probe.pubend) or self._pubends.last_tick(probe.pubend) + 1
+            self._guaranteed.expect(probe.pubend, probe.host, tick, now_ms=now_ms)
+            self.on_applied(FilterApplied(probe.host, incarnation, version, probe.pubend, tick), now_ms=now_ms)
+
+    def on_applied(self, frame: FilterApplied, *, now_ms: int) -> None:
+        """The answer to a probe, on its way down the tree."""
+        if frame.host != self._settings.name:
+            self.say_to(self._router.place_in(frame.pubend).towards(frame.host), frame)
+        elif frame.incarnation == self._filters.incarnation:
+            self._readiness.confirm(frame.pubend, frame.version, frame.tick)
+            if self._guaranteed.knows(frame.pubend):
+                self._guaranteed.edges.confirm(frame.pubend, frame.version, frame.tick, now_ms=now_ms)
+
+    # --- what neighbours are told
+
+    def acknowledge(self) -> None:
+        """Acknowledges the filter updates of this turn, once per link."""
+        if not self._unacknowledged:
+            return
+        for peer in self._unacknowledged.values():
+            assert peer.sequence is not None
+            self._connections.say(peer, FilterAck(peer.sequence.received))
+        self._unacknowledged = {}
+
+    def flood(self, change: HostChange | None, but: str = "") -> None:
+        """Tells all neighbours but one of a change of a filter."""
+        if change is not None:
+            for name, peer in self._connections.links.items():
+                if name != but:
+                    self._say_change(peer, change)
+
+    def probe(self) -> None:
+        """Asks the pubends that have not confirmed yet what some subscription waits for."""
+        awaited = self.awaited()
+        asking = dict(self._readiness.unconfirmed(awaited))
+        asking |= dict.fromkeys(self._guaranteed.unopened(awaited), self._filters.version)
+        for pubend, version in asking.items():
+            probe = FilterProbe(self._settings.name, self._filters.incarnation, version, pubend)
+            self.say_to(self._router.place_in(pubend).parent, probe)
+        if not asking and not self.out_of_reach():
+            self._readiness.rest()
+
+    def awaited(self) -> list[str]:
+        """What a subscription has to wait for: pubends within reach, and neighbours not heard of since the start."""
+        names = [pubend for pubend in self._others_pubends() if self._router.place_in(pubend).reached]
+        return names + [f"whatever is behind {name}" for name in self._never_met]
+
+    def out_of_reach(self) -> list[str]:
+        """The pubends that exist but cannot be reached now: nobody waits for them, but subscribers are told."""
+        return [pubend for pubend in self._others_pubends() if not self._router.place_in(pubend).reached]
+
+    def _others_pubends(self) -> list[str]:
+        return self._topology.pubends_within(frozenset(self._topology.graph()) - {self._settings.name})
+
+    def say_to(self, neighbour: str | None, frame: ControlFrame) -> None:
+        """Tells a neighbour, if there is a link with it."""
+        peer = self._connections.links.get(neighbour or "")
+        if peer is not None:
+            self._connections.say(peer, frame)
+
+    def _say_change(self, peer: Peer, change: HostChange) -> None:
+        assert peer.sequence is not None
+        for update in peer.sequence.number(change):
+            self._connections.say(peer, update)
+
+    def _flood_state(self, state: LinkState, but: str = "") -> None:
+        for name, peer in self._connections.links.items():
+            if name != but:
+                self._connections.say(peer, state)

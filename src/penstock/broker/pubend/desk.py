@@ -1,0 +1,225 @@
+"""What hosts ask of this broker's pubends: where a subscription may begin, durable names, and to forget them.
+
+Whatever changes the durable register is answered when it is durable.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from penstock.broker.access import Claimant
+from penstock.broker.claims import claimed_ms
+from penstock.broker.commits import Commits
+from penstock.broker.durable import SetValue
+from penstock.broker.pubend.log import PubendLog
+from penstock.broker.pubend.register import Named, Register
+from penstock.broker.settings import BrokerSettings
+from penstock.model.tick import Tick, format_tick, tick_at
+from penstock.protocol.control import shortened
+from penstock.protocol.frames import LATEST, ControlFrame, StreamForget, StreamForgotten, StreamOpen, StreamOpened
+from penstock.protocol.stream_frames import StreamTaken
+
+__all__ = ["PubendDesk"]
+
+_FORGOTTEN_MAX: Final = 1_000
+"""Requests to forget that are recognised when they come again."""
+_AHEAD_MS_MAX: Final = 366 * 24 * 3_600_000
+"""Clocks of brokers may be wrong, but not by more than this."""
+_STEP_MS_MAX: Final = 3_600_000
+_CLOCKS_MS: Final = 24 * 3_600_000
+"""Pubends' clocks differ by less: what one has accepted is not refused by another."""
+_GONE: Final = LATEST
+"""The ownership of a name that nobody has any more: higher than all."""
+
+
+class _Reply(NamedTuple):
+    """An answer that waits for a commit."""
+
+    commit: int
+    pubend: str
+    host: str
+    frame: ControlFrame
+
+
+class PubendDesk:
+    """Serves hosts at the pubends of one broker."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        logs: Mapping[str, PubendLog],
+        values: Mapping[str, bytes],
+        commits: Commits,
+        *,
+        send: Callable[[str, str, ControlFrame], None],
+    ) -> None:
+        self._settings, self._logs, self._commits, self._send = settings, logs, commits, send
+        self._registers = {name: Register(name, dict(values)) for name in logs}
+        self._replies: deque[_Reply] = deque()
+        self._forgotten: deque[tuple[str, int]] = deque(maxlen=_FORGOTTEN_MAX)
+        names = ("opened", "durables_claimed", "durables_taken", "durables_forgotten", "durables_denied")
+        self.counts = dict.fromkeys(names, 0)
+
+    def register(self, pubend: str) -> Register:
+        """The durable subscriptions of a pubend."""
+        return self._registers[pubend]
+
+    def open(self, frame: StreamOpen, *, now_ms: int) -> int | None:
+        """A host asks where a subscription may begin; answers with the tick, if it may."""
+        self.counts["opened"] += 1
+        log, register = self._logs[frame.pubend], self._registers[frame.pubend]
+        known = register.get(frame.durable) if frame.durable else None
+        if known is not None and not self._may_have(known, frame):
+            self._answer(frame, 0, problem=_not_theirs(frame), is_denied=True)
+            return None
+        if frame.durable and self._is_ahead(frame, 0 if known is None else known.ownership, now_ms):
+            return None
+        # The same number again is the same claim, whose answer got lost; unless two brokers' numbers are alike.
+        if known is not None and (known.ownership, known.host != frame.host) > (frame.ownership, False):
+            self._answer(frame, 0, held=known.ownership)
+            return None
+        tick, problem = self._beginning(log, frame, None if known is None else known.tick, now_ms)
+        if not problem and frame.durable and known is None:
+            problem = self._problem_with_new(register, frame)
+        if problem:
+            self._answer(frame, 0, problem=problem)
+            return None
+        if not frame.durable:
+            self._answer(frame, tick)
+            return tick
+        former = known.host if known is not None and frame.ownership > known.ownership else None
+        self.counts["durables_claimed"] += 1
+        self._later(frame, register, former, tick)
+        return tick
+
+    def _later(self, frame: StreamOpen, register: Register, former: str | None, tick: int) -> None:
+        is_first = frame.durable not in register
+        commit = self._commits.add(register.claim(frame.durable, frame.ownership, frame.host, tick, frame.client))
+        claimed = register.get(frame.durable)
+        assert claimed is not None
+        if is_first:
+            claimed.made_by = (frame.host, frame.ticket)
+        # Also if it is asked again, with the same number or a higher one, as the answer got lost.
+        is_new = claimed.made_by == (frame.host, frame.ticket)
+        answer = StreamOpened(frame.pubend, frame.host, frame.ticket, tick, frame.ownership, is_new=is_new)
+        self._replies.append(_Reply(commit, frame.pubend, frame.host, answer))
+        if former is not None:
+            self.counts["durables_taken"] += 1
+            taken = StreamTaken(frame.pubend, former, frame.durable, frame.ownership)
+            self._replies.append(_Reply(commit, frame.pubend, former, taken))
+
+    def forget(self, frame: StreamForget) -> None:
+        """A host says that a durable name is not needed any more."""
+        register = self._registers[frame.pubend]
+        owner = register.get(frame.durable)
+        if frame.ownership and owner is not None and (owner.ownership, owner.host) != (frame.ownership, frame.host):
+            # The claim that is withdrawn does not hold any more.
+            owner = None
+        elif owner is not None and not self._may_have(owner, frame):
+            problem = _not_theirs(frame)
+            denial = StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True, problem=problem)
+            self._send(frame.pubend, frame.host, denial)
+            return
+        change = None if owner is None else register.forget(frame.durable)
+        if change is None or owner is None:
+            # Asked again because the answer got lost, or because nobody knows the name.
+            existed = (frame.host, frame.ticket) in self._forgotten
+            answer = StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=existed)
+            self._send(frame.pubend, frame.host, answer)
+            return
+        self._forgotten.append((frame.host, frame.ticket))
+        self.counts["durables_forgotten"] += 1
+        commit = self._commits.add(change)
+        answer = StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True)
+        self._replies.append(_Reply(commit, frame.pubend, frame.host, answer))
+        if not frame.ownership:
+            taken = StreamTaken(frame.pubend, owner.host, frame.durable, _GONE)
+            self._replies.append(_Reply(commit, frame.pubend, owner.host, taken))
+
+    def move(self, pubend: str, name: str, ownership: int, tick: int, host: str) -> None:
+        """A host reports the position of a durable subscription."""
+        register = self._registers[pubend]
+        if not register.move(name, ownership, host, min(tick, self._logs[pubend].last_tick + 1)):
+            known = register.get(name)
+            self._send(pubend, host, StreamTaken(pubend, host, name, _GONE if known is None else known.ownership))
+
+    def on_committed(self, number: int) -> None:
+        """Commits are durable: what waited for them can be said."""
+        while self._replies and self._replies[0].commit <= number:
+            reply = self._replies.popleft()
+            self._send(reply.pubend, reply.host, reply.frame)
+
+    def changes(self) -> list[SetValue]:
+        """The positions that have moved, to be made durable."""
+        return [change for register in self._registers.values() for change in register.take_changes()]
+
+    def _beginning(self, log: PubendLog, frame: StreamOpen, known: int | None, now_ms: int) -> tuple[int, str]:
+        """The tick where a subscription begins, or why it cannot."""
+        following = log.promised + 1
+        stated = following if frame.tick == LATEST else frame.tick
+        tick = stated
+        if known is not None:
+            tick = max(known, stated) if frame.resumes and frame.tick != LATEST else known
+        elif tick > max(following, tick_at(log.stream_ms(now_ms) + self._settings.lease_ms)):
+            return 0, f"position {tick} ({format_tick(Tick(tick))}) of pubend {log.name} is in the future"
+        if tick >= log.trimmed_below:
+            return tick, ""
+        is_going_on = frame.resumes or (known is not None and frame.missing != "fail")
+        if is_going_on:
+            # Not at what is kept: asking for the ticks that are gone is what brings the subscriber its Lost notice.
+            return tick, ""
+        if frame.missing == "earliest" or (known is None and not frame.tick):
+            return log.trimmed_below, ""
+        if frame.missing == "latest":
+            return following, ""
+        oldest = format_tick(Tick(log.trimmed_below))
+        where = f"position {tick} ({format_tick(Tick(tick))}) of pubend {log.name}"
+        return 0, f"{where} is not kept any more; the oldest available is {log.trimmed_below} ({oldest})"
+
+    def _problem_with_new(self, register: Register, frame: StreamOpen) -> str:
+        """Why a pubend cannot keep another name; empty if it can."""
+        limit, own_limit = self._settings.durables_max, self._settings.client_durables_max
+        if len(register) >= limit:
+            return f"pubend {frame.pubend} keeps {limit:,} durable subscriptions, which is its limit (durables_max)"
+        if frame.client and register.names_of(frame.client) >= own_limit:
+            owned = f"client {frame.client} has {own_limit:,} durable subscriptions at pubend {frame.pubend}"
+            return f"{owned}, which is the limit (client_durables_max)"
+        return ""
+
+    def _is_ahead(self, frame: StreamOpen, held: int, now_ms: int) -> bool:
+        """Whether a claim has a number of a time to come, with which its owner could not claim the name again.
+
+        Who claims above the present holder is only a step ahead of that one, whatever its clock says.
+        """
+        ahead_ms = claimed_ms(frame.ownership) - now_ms
+        if ahead_ms <= _AHEAD_MS_MAX or claimed_ms(frame.ownership) <= claimed_ms(held) + _STEP_MS_MAX:
+            return False
+        self.counts["durables_denied"] += 1
+        if ahead_ms > _AHEAD_MS_MAX + _CLOCKS_MS:
+            problem = f"broker {frame.host} claims {frame.durable!r} with a clock that is {ahead_ms:,} ms ahead"
+            self._answer(frame, 0, problem=problem)
+        # Else other pubends may have given a number like this: it will do here in a while, and is asked again.
+        return True
+
+    def _may_have(self, known: Named, frame: StreamOpen | StreamForget) -> bool:
+        access = self._settings.access
+        # By the rules here, not as the host says: its word counts only for who the client is.
+        shares = access.rule_for(frame.client).shares(frame.durable)
+        may_have = access.may_have(Claimant(frame.client, shares), known.client)
+        self.counts["durables_denied"] += not may_have
+        return may_have
+
+    def _answer(
+        self, frame: StreamOpen, tick: int, *, held: int = 0, problem: str = "", is_denied: bool = False
+    ) -> None:
+        answer = StreamOpened(
+            *(frame.pubend, frame.host, frame.ticket, tick, frame.ownership, held, shortened(problem)),
+            is_denied=is_denied,
+        )
+        self._send(frame.pubend, frame.host, answer)
+
+
+def _not_theirs(frame: StreamOpen | StreamForget) -> str:
+    return f"durable subscription {frame.durable!r} belongs to another client"

@@ -1,0 +1,181 @@
+"""Positions on their way up, and what pubends make of them: which messages need not be kept any longer.
+
+Hosts say how far their clients are; each broker passes the last word of every host on, about once a second. The pubend
+keeps that last word: a host that is absent holds what it has not confirmed, until it lapses. The log keeps more than
+that for replay, by age or size, and less only at its maximum size, where a policy decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock.broker.connections import Connections
+from penstock.broker.durable import Change, ForgetPublishers, Trim
+from penstock.broker.pubend.log import PubendLog
+from penstock.broker.pubend.register import MaySee, Register
+from penstock.broker.settings import BrokerSettings
+from penstock.model.tick import Tick, tick_at
+from penstock.protocol.frames import Positions
+
+__all__ = ["Finality"]
+
+_TRIM_MS: Final = 1_000
+"""How often logs are looked at."""
+_BATCHES_MAX: Final = 2_000
+"""Stored batches that go at a time: more than are added in the same time, and few enough to hold up nobody."""
+_FORGET_MS: Final = 24 * 3_600_000
+"""A publisher that was silent for so long is not expected to repeat itself any more."""
+_LAPSE: Final = 8
+"""When the oldest is given up, an eighth of the maximum is: not a little at every message."""
+
+
+@dataclass(slots=True)
+class _Word:
+    """What a host said last."""
+
+    tick: int
+    heard_ms: int
+
+
+@dataclass(slots=True)
+class _Register:
+    """The hosts of one of this broker's own pubends."""
+
+    hosts: dict[str, _Word] = field(default_factory=dict)
+
+
+class Finality:
+    """Positions that pass through a broker, or end at its pubends."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        connections: Connections,
+        logs: dict[str, PubendLog],
+        register: Callable[[str], Register],
+    ) -> None:
+        self._settings = settings
+        self._connections = connections
+        self._logs, self._register = logs, register
+        self._registers = {name: _Register() for name in logs}
+        self._passing: dict[str, dict[str, tuple[int, bool]]] = {}
+        self._started_ms: int | None = None
+        self._trim_ms = 0
+        self.counts = {"trims": 0, "hosts_lapsed": 0, "log_lapsed": 0}
+
+    # --- reports
+
+    def report(self, pubend: str, host: str, tick: int, *, is_settled: bool, now_ms: int) -> None:
+        """A host has everything below a tick; one that has just started may not know all its clients yet."""
+        register, log = self._registers.get(pubend), self._logs.get(pubend)
+        if register is None or log is None:
+            self._passing.setdefault(pubend, {})[host] = (tick, is_settled)
+            return
+        # The tick may fall: a client has come back that is further behind.
+        tick = min(tick, log.last_tick + 1)
+        if not is_settled:
+            # Clients of the host's former life may still come back. They are as far as it said then; if this pubend
+            # has not heard that, because it was restarted too, they may be anywhere.
+            before = register.hosts.get(host)
+            tick = min(tick, log.trimmed_below if before is None else before.tick)
+        register.hosts[host] = _Word(tick, now_ms)
+
+    def on_positions(self, frame: Positions, *, now_ms: int) -> None:
+        """Positions from further down a tree."""
+        for host, tick, is_settled in frame.hosts:
+            self.report(frame.pubend, host, tick, is_settled=is_settled, now_ms=now_ms)
+
+    def take_passing(self) -> dict[str, dict[str, tuple[int, bool]]]:
+        """The positions to be passed on: by pubend, then by host."""
+        passing, self._passing = self._passing, {}
+        return passing
+
+    # --- trimming
+
+    def trims(self, *, now_ms: int) -> list[Change]:
+        """What must be changed in the logs, if it is time to look."""
+        if self._started_ms is None:
+            self._started_ms = now_ms
+        if now_ms < self._trim_ms:
+            return []
+        self._trim_ms = now_ms + _TRIM_MS
+        changes: list[Change] = []
+        for log in self._logs.values():
+            below = self._final_below(log, now_ms)
+            if below > log.trimmed_below:
+                log.trim(below)
+                self.counts["trims"] += 1
+                changes.append(Trim(log.name, Tick(below), _BATCHES_MAX))
+                forgotten = tick_at(max(0, log.stream_ms(now_ms) - _FORGET_MS))
+                changes.append(ForgetPublishers(log.name, forgotten))
+        return changes
+
+    def hold_reason(self, *, names: bool = True) -> str:
+        """Why publishers must wait, if a log has reached its maximum; with the name of who is behind, if wanted."""
+        if self._settings.retain_policy != "hold":
+            return ""
+        for log in self._logs.values():
+            if log.size_bytes >= self._settings.retain_bytes_max:
+                whom = self._furthest_behind(log, names=names)
+                limit = self._settings.retain_bytes_max
+                return f"the log of pubend {log.name} has reached its maximum of {limit:,} bytes{whom}"
+        return ""
+
+    def _furthest_behind(self, log: PubendLog, *, names: bool) -> str:
+        behind = min(self._registers[log.name].hosts.items(), key=lambda each: each[1].tick, default=None)
+        durable = self._register(log.name).lowest()
+        if durable is not None and (behind is None or durable[1] <= behind[1].tick):
+            who = f"durable subscription {durable[0]!r}" if names else "a durable subscription"
+            return f"; the furthest behind is {who}"
+        return f"; the furthest behind is {behind[0]}" if behind else ""
+
+    def _final_below(self, log: PubendLog, now_ms: int) -> int:
+        settings, hosts = self._settings, self._registers[log.name].hosts
+        assert self._started_ms is not None
+        for host, word in list(hosts.items()):
+            # A report later: whoever was lost right before the host's next word has its full time, too.
+            if now_ms - word.heard_ms > settings.grace_ms + settings.report_ms:
+                del hosts[host]
+                self.counts["hosts_lapsed"] += 1
+                self._connections.record("host-lapsed", pubend=log.name, host=host, tick=word.tick)
+        # After a start nobody has reported yet: that must not look as if nobody cared.
+        is_heard = now_ms - self._started_ms >= settings.grace_ms
+        final = min((word.tick for word in hosts.values()), default=log.promised + 1) if is_heard else 0
+        furthest = self._register(log.name).lowest()
+        if furthest is not None:
+            # One that has lapsed holds what is left for it: it may be on its way back.
+            final = min(final, max(furthest[1], log.trimmed_below))
+        kept = min(tick_at(max(0, log.stream_ms(now_ms) - settings.retain_ms)), log.tick_keeping(settings.retain_bytes))
+        if log.size_bytes >= settings.retain_bytes_max:
+            if settings.retain_policy == "lapse":
+                return self._lapse(log, final)
+            # Replay gives way before publishers have to.
+            return min(final, log.promised + 1)
+        return min(final, kept, log.promised + 1)
+
+    def _lapse(self, log: PubendLog, final: int) -> int:
+        below = log.tick_keeping(self._settings.retain_bytes_max - self._settings.retain_bytes_max // _LAPSE)
+        if below > final:
+            self.counts["log_lapsed"] += 1
+            furthest = self._register(log.name).lowest()
+            durable = furthest[0] if furthest is not None and furthest[1] < below else ""
+            self._connections.record("log-lapsed", pubend=log.name, below=below, durable=durable)
+        return min(below, log.promised + 1)
+
+    def status(self, may_see: MaySee | None = None) -> dict[str, dict[str, object]]:
+        """Figures by pubend, with the durable subscriptions that may be seen."""
+        return {
+            log.name: {
+                "last_tick": log.last_tick,
+                "promised": log.promised,
+                "trimmed_below": log.trimmed_below,
+                "size_bytes": log.size_bytes,
+                "repeated": log.repeated,
+                "hosts": {host: word.tick for host, word in self._registers[log.name].hosts.items()},
+                "durables": self._register(log.name).status(may_see),
+                "durable_count": len(self._register(log.name)),
+            }
+            for log in self._logs.values()
+        }

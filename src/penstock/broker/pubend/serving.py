@@ -1,0 +1,137 @@
+"""Reads the logs of this broker's pubends for clients anywhere in the overlay that ask for ranges of ticks.
+
+Every request is answered on its own, with as much as one bounded read finds, and the one who asked goes on from there:
+nothing has to be remembered between two requests, and what gets lost on the way is simply asked for again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from penstock.broker.effects import ReadLog
+from penstock.broker.pubend.log import PubendLog
+from penstock.model.body import decode_attributes
+from penstock.model.tick import TickRange
+from penstock.protocol.frames import LogAnswer, LogRequest, LogSpan
+from penstock.selectors.effort import TURN_EFFORT_MAX, effort_of, effort_with
+from penstock.selectors.errors import SelectorError
+from penstock.selectors.evaluate import Evaluation, compile_condition
+from penstock.selectors.selector import EVERYTHING, Selector
+
+__all__ = ["READ_BYTES_MAX", "LogServing"]
+
+READ_BYTES_MAX: Final = 1024 * 1024
+"""What is read at once, at most; the frame of the answer must hold it."""
+_WAITING_MAX: Final = 1_000
+_READS_MAX: Final = 2
+"""Reads under way: one for the disk, while the other one is answered."""
+_FIRST_NUMBER: Final = 1 << 62
+"""Far from the numbers of the reads for subscribers."""
+
+
+class LogServing:
+    """The requests for the logs of one broker's pubends."""
+
+    def __init__(self, logs: Mapping[str, PubendLog], *, send: Callable[[LogSpan | LogAnswer], None]) -> None:
+        self._logs, self._send = logs, send
+        self._waiting: deque[LogRequest] = deque()
+        self._under_way: dict[int, tuple[LogRequest, ReadLog]] = {}
+        self._keys: set[tuple[str, int]] = set()
+        """Host and number of all requests that wait or are under way."""
+        self._last = _FIRST_NUMBER
+        self._effects: list[ReadLog] = []
+        self.counts = Counter(log_requests=0, log_requests_dropped=0, log_rows_read=0, log_rows_sent=0)
+
+    def ask(self, frame: LogRequest) -> None:
+        """A host asks; who waits for too long, or is one too many, asks again, which makes no second request."""
+        self.counts["log_requests"] += 1
+        log = self._logs[frame.pubend]
+        if not frame.bytes_max:
+            self._send(LogSpan(frame.pubend, frame.host, frame.number, log.trimmed_below, log.promised))
+        elif (frame.host, frame.number) in self._keys or len(self._waiting) >= _WAITING_MAX:
+            self.counts["log_requests_dropped"] += 1
+        else:
+            self._keys.add((frame.host, frame.number))
+            self._waiting.append(frame)
+            self._begin()
+
+    def take_effects(self) -> list[ReadLog]:
+        """What the shell must read."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def on_read(self, number: int, messages: list[tuple[int, bytes]], last: int, damaged: TickRange | None) -> bool:
+        """A read has ended; False if it was none of ours."""
+        frame, read = self._under_way.pop(number, (None, None))
+        if frame is None or read is None:
+            return False
+        # What was trimmed while the read was under way must not look like silence. What was promised meanwhile was not
+        # read: a message may be there.
+        first, last = max(frame.first, self._logs[frame.pubend].trimmed_below), min(last, read.last)
+        first = min(first, frame.last + 1)
+        lost = [(frame.first, first - 1)] if first > frame.first else []
+        if damaged is not None and damaged.last >= first and damaged.first <= read.last:
+            last = min(damaged.last, read.last)
+            lost.append((max(damaged.first, first), last))
+        kept = [each for each in messages if first <= each[0] <= last]
+        found, looked_at = _matching(frame.selector, kept)
+        if looked_at < len(kept):
+            # The rest is for the next request: looking through all of it would keep everybody waiting.
+            last = kept[looked_at][0] - 1
+            lost = [each for each in lost if each[1] <= last]
+        self.counts["log_rows_read"] += looked_at
+        self._answer(frame, max(last, first - 1), found, tuple(lost))
+        self._begin()
+        return True
+
+    def _begin(self) -> None:
+        while self._waiting and len(self._under_way) < _READS_MAX:
+            frame = self._waiting.popleft()
+            log = self._logs[frame.pubend]
+            first, last = max(frame.first, log.trimmed_below), min(frame.last, log.promised)
+            if first > last:
+                # All of it was trimmed, or all of it is yet to come.
+                trimmed = min(frame.last, log.trimmed_below - 1)
+                lost = ((frame.first, trimmed),) if trimmed >= frame.first else ()
+                self._answer(frame, max(trimmed, frame.first - 1), [], lost)
+                continue
+            self._last += 1
+            read = ReadLog(self._last, frame.pubend, first, last, min(frame.bytes_max, READ_BYTES_MAX))
+            self._under_way[self._last] = frame, read
+            self._effects.append(read)
+
+    def _answer(
+        self, frame: LogRequest, last: int, messages: list[tuple[int, bytes]], lost: tuple[tuple[int, int], ...]
+    ) -> None:
+        self._keys.discard((frame.host, frame.number))
+        self.counts["log_rows_sent"] += len(messages)
+        ticks, bodies = [tick for tick, _ in messages], [body for _, body in messages]
+        self._send(LogAnswer(frame.pubend, frame.host, frame.number, (frame.first, last), ticks, bodies, lost))
+
+
+def _matching(text: str, messages: list[tuple[int, bytes]]) -> tuple[list[tuple[int, bytes]], int]:
+    """Those of the first messages that match, and how many were looked at: at least one, if there is one."""
+    if text == str(EVERYTHING):
+        return messages, len(messages)
+    test, effort = _test(text)
+    found: list[tuple[int, bytes]] = []
+    left = TURN_EFFORT_MAX
+    for looked_at, each in enumerate(messages):
+        if left <= 0:
+            return found, looked_at
+        left -= effort_with(effort, each[1])
+        if test(decode_attributes(each[1])) is True:
+            found.append(each)
+    return found, len(messages)
+
+
+def _test(text: str) -> tuple[Evaluation, int]:
+    """The test of a message, and its effort."""
+    try:
+        condition = Selector.parse(text).condition
+    except SelectorError:
+        # The host has parsed it before: a neighbour that sends something else gets nothing.
+        return lambda _attributes: False, 1
+    return compile_condition(condition), effort_of(condition)

@@ -1,0 +1,357 @@
+"""Knowledge on its way down the trees, and NACKs on their way up ([Gryphon] section 2; decision record 5).
+
+Knowledge from the parent goes to all children with somebody behind them who wants anything, narrowed to what they want:
+what is left out becomes silence, of the versions of the filters by which it was left out. Knowledge from anybody else
+is dropped: it came by a former way, and is asked for again, or it is a lie. So routes may disagree for a while without
+loops. A NACK is answered from the cache as far as it goes; the rest goes further up, and the answer comes back to those
+who asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.broker.heard import Heard
+from penstock.broker.peers import Peer, PeerKind
+from penstock.broker.rooms import Rooms
+from penstock.broker.transit.lanes import NOBODY, Lane, Narrowed, Versions, heard_versions
+from penstock.matching.index import LINKS_MAX
+from penstock.model.tick import TickRange
+from penstock.protocol.errors import ProtocolError
+from penstock.protocol.frames import KnowledgeKind, KnowledgeMessage, Nack
+from penstock.protocol.stream_frames import NACK_RANGES_MAX
+from penstock.streams.cache import KnowledgeCache
+from penstock.streams.consolidation import NackBook
+
+__all__ = ["SELF", "Carrier"]
+
+SELF: Final = ""
+"""In place of a child's name: this broker itself asked."""
+_ANSWER_BYTES: Final = 32 * 1024
+"""Data in one answer: control must not wait for long behind it on a slow link."""
+
+
+@dataclass(slots=True, frozen=True)
+class _Child:
+    """A neighbour further down a tree, with those behind it that want anything."""
+
+    peer: Peer
+    mask: int
+    versions: Versions
+
+
+class Carrier:
+    """Passes knowledge and NACKs of guaranteed pubends on."""
+
+    def __init__(
+        self,
+        rooms: Rooms,
+        *,
+        hear: Callable[[Heard], None],
+        look_up: Callable[[Nack, str, TickRange], None],
+    ) -> None:
+        self._settings = rooms.settings
+        self._topology = rooms.topology
+        self._filters = rooms.filters
+        self._router = rooms.router
+        self._connections = rooms.connections
+        self._tracker = rooms.tracker
+        self._hear = hear
+        self._look_up = look_up
+        self._children: dict[str, list[_Child]] = {}
+        self._stamp = (-1, -1, -1)
+        self._lanes: dict[int, dict[str, Lane]] = {}
+        self._silent: dict[tuple[int, str], Lane] = {}
+        self._flush_ms: int | None = None
+        self._heard: dict[tuple[int, str], Versions] = {}
+        self._narrowed: dict[tuple[str, int], tuple[Versions, Versions, Versions]] = {}
+        self._caches: dict[str, KnowledgeCache] = {}
+        self._books: dict[str, NackBook] = {}
+        self.counts = {
+            "knowledge_off_tree": 0,
+            "knowledge_dropped": 0,
+            "nacks_heard": 0,
+            "nacks_forwarded": 0,
+            "nacks_suppressed": 0,
+            "answered_from_cache": 0,
+            "answers_passed_on": 0,
+            "versions_changed": 0,
+        }
+
+    # --- knowledge
+
+    def on_message(self, peer: Peer, frame: KnowledgeMessage, *, now_ms: int) -> None:
+        """A neighbour tells what it knows of a pubend."""
+        pubend = frame.pubend
+        if not self._topology.is_guaranteed(pubend) or self._topology.origin_of(pubend) == self._settings.name:
+            self.counts["knowledge_off_tree"] += 1
+            return
+        key = (peer.connection, pubend)
+        before = self._heard.get(key, NOBODY)
+        versions = heard_versions(before, frame)
+        if versions is not before:
+            if len(versions) > LINKS_MAX:
+                raise ProtocolError(f"knowledge of {pubend} was narrowed by more than {LINKS_MAX:,} filters")
+            self._heard[key] = versions
+        if self._router.place_in(pubend).parent != peer.name:
+            # A lie, or from before the way changed. Silence would be believed for ever: it is asked for again.
+            self.counts["knowledge_off_tree"] += 1
+            return
+        heard = Heard(pubend, frame.first, frame.last, frame.ticks, frame.bodies, versions, frame.kind)
+        # Malformed bodies are found here, before anybody keeps them.
+        _ = heard.attributes
+        if frame.bodies and self._tracker.is_on:
+            self._tracker.note_routed(frame.bodies, peer.name)
+        self.tell(heard, now_ms=now_ms)
+
+    def tell(self, heard: Heard, *, now_ms: int) -> None:
+        """Spreads knowledge: to this broker's own streams, its cache, and the neighbours whom it concerns."""
+        pubend = heard.pubend
+        children = self._children_in(pubend) if self._connections.links else []
+        if self._is_worth_keeping(heard, children):
+            self._cache_of(pubend).add(heard.first, heard.last, heard.ticks, heard.bodies, heard.versions)
+        if heard.kind is KnowledgeKind.LIVE:
+            if children:
+                self._pass_on(heard, children, now_ms)
+            if pubend in self._books:
+                self._books[pubend].answered(heard.first, heard.last)
+        elif pubend in self._books:
+            for child, ranges in self._books[pubend].answered(heard.first, heard.last).items():
+                for part in ranges:
+                    self.answer(child, heard.within(part.first, part.last))
+        self._hear(heard)
+
+    @staticmethod
+    def _is_worth_keeping(heard: Heard, children: list[_Child]) -> bool:
+        if heard.versions is None:
+            # The pubend's own: what was read from the log can be read from there again.
+            return heard.kind is KnowledgeKind.LIVE
+        return bool(children) and heard.kind is not KnowledgeKind.LOST
+
+    def answer(self, child: str, heard: Heard, host: str = "") -> None:
+        """Tells one neighbour, or this broker itself, what it asked for."""
+        if child == SELF:
+            return
+        peer = self._connections.links.get(child)
+        if peer is None:
+            return
+        self.counts["answers_passed_on"] += 1
+        behind = self._router.place_in(heard.pubend).below.get(child, frozenset((host,) if host else ()))
+        mask, in_force = self._filters.interested(behind)
+        wanted = map(self._filters.hosts_wanting, heard.attributes)
+        chosen = [place for place, hosts in enumerate(wanted) if hosts & mask]
+        versions = _oldest(heard.versions, in_force)
+        kind = KnowledgeKind.LOST if heard.kind is KnowledgeKind.LOST else KnowledgeKind.ANSWER
+        ticks, bodies = [heard.ticks[place] for place in chosen], [heard.bodies[place] for place in chosen]
+        lane = self._lane(peer, heard.pubend)
+        for part in Narrowed(heard.first, heard.last, ticks, bodies, versions, kind).parts(_ANSWER_BYTES):
+            self._send(peer, lane, part)
+
+    # --- NACKs
+
+    def on_nack(self, child: str, nack: Nack, *, now_ms: int) -> None:
+        """Somebody does not know some ticks: answer what is known here, ask for the rest further up."""
+        self.counts["nacks_heard"] += 1
+        pubend = nack.pubend
+        if any(first > last for first, last in nack.ranges):
+            raise ProtocolError(f"a nack of {pubend} names a range that ends before it begins")
+        if not self._topology.is_guaranteed(pubend):
+            return
+        is_here = self._topology.origin_of(pubend) == self._settings.name
+        upward: list[TickRange] = []
+        for first, last in nack.ranges:
+            for gap in self._answer_from_cache(child, nack, first, last):
+                if is_here:
+                    self._look_up(nack, child, gap)
+                else:
+                    upward += self.asked(pubend, child, gap, now_ms=now_ms)
+        if upward:
+            self._ask_parent(nack, upward)
+
+    def asked(self, pubend: str, child: str, gap: TickRange, *, now_ms: int) -> list[TickRange]:
+        """Remembers who asked; answers with what has not been asked for lately."""
+        book = self._books.get(pubend)
+        if book is None:
+            book = self._books[pubend] = NackBook()
+        news = book.ask(child, gap.first, gap.last, now_ms=now_ms)
+        self.counts["nacks_suppressed"] += not news
+        return news
+
+    def _answer_from_cache(self, child: str, nack: Nack, first: int, last: int) -> list[TickRange]:
+        cache = self._caches.get(nack.pubend)
+        if cache is None:
+            return [TickRange._make((first, last))]
+        found, gaps = cache.answer(first, last, host=nack.host, version=(nack.incarnation, nack.version))
+        for part in found:
+            self.counts["answered_from_cache"] += 1
+            kind = KnowledgeKind.ANSWER
+            heard = Heard(nack.pubend, part.first, part.last, part.ticks, part.bodies, part.versions, kind)
+            if child == SELF:
+                self._hear(heard)
+            else:
+                self.answer(child, heard, nack.host)
+        return gaps
+
+    def _ask_parent(self, nack: Nack, ranges: list[TickRange]) -> None:
+        parent = self._connections.links.get(self._router.place_in(nack.pubend).parent or "")
+        if parent is None:
+            return
+        self.counts["nacks_forwarded"] += 1
+        for start in range(0, len(ranges), NACK_RANGES_MAX):
+            part = tuple((int(first), int(last)) for first, last in ranges[start : start + NACK_RANGES_MAX])
+            self._connections.say(parent, Nack(nack.pubend, nack.host, nack.incarnation, nack.version, part))
+
+    # --- time, links, figures
+
+    def next_deadline(self) -> int | None:
+        """When silence has waited long enough for data to go with."""
+        return self._flush_ms
+
+    def on_deadline(self, *, now_ms: int) -> None:
+        """Sends the silence that has waited."""
+        if self._flush_ms is None or now_ms < self._flush_ms:
+            return
+        self._flush_ms = None
+        silent, self._silent = self._silent, {}
+        for (connection, _), lane in silent.items():
+            narrowed = lane.take_silence()
+            peer = self._connections.peers.get(connection)
+            if narrowed is not None and peer is not None:
+                self._send_one(peer, lane, narrowed)
+
+    def forget(self, peer: Peer) -> None:
+        """A connection is gone, and with it what was said and asked on it."""
+        self._lanes.pop(peer.connection, None)
+        for key in [key for key in self._silent if key[0] == peer.connection]:
+            del self._silent[key]
+        for key in [key for key in self._heard if key[0] == peer.connection]:
+            del self._heard[key]
+        if peer.kind is PeerKind.LINK and peer.name not in self._connections.links:
+            for book in self._books.values():
+                book.leave(peer.name)
+
+    def children(self, pubend: str) -> list[Peer]:
+        """The neighbours further down a pubend's tree with somebody behind them who wants anything."""
+        return [each.peer for each in self._children_in(pubend)]
+
+    def pubends(self) -> list[str]:
+        """The pubends of which something is kept."""
+        return [*self._caches, *(each for each in self._books if each not in self._caches)]
+
+    def forget_pubend(self, pubend: str) -> None:
+        """A pubend is no longer in the overlay."""
+        self._caches.pop(pubend, None)
+        self._books.pop(pubend, None)
+
+    def cached_bytes(self) -> int:
+        """What the caches hold."""
+        return sum(cache.size_bytes for cache in self._caches.values())
+
+    def check_invariants(self) -> None:
+        """Fails if a cache is."""
+        for cache in self._caches.values():
+            cache.check_invariants()
+
+    # --- inside
+
+    @property
+    def _silence_ms(self) -> int:
+        """For so long silence may wait for data: a host that few messages are for must not seem to lag."""
+        return min(self._settings.silence_ms, max(self._settings.congestion.alert_lag_ms // 2, 10))
+
+    def _pass_on(self, heard: Heard, children: list[_Child], now_ms: int) -> None:
+        hosts_wanting = self._filters.hosts_wanting
+        wanted = [hosts_wanting(attributes) for attributes in heard.attributes]
+        frames: dict[tuple[int, ...], KnowledgeMessage] = {}
+        for child in children:
+            chosen = [place for place, hosts in enumerate(wanted) if hosts & child.mask]
+            versions = self._versions_for(heard, child)
+            lane = self._lane(child.peer, heard.pubend)
+            if wanted and not chosen:
+                before = lane.wait(Narrowed(heard.first, heard.last, [], [], versions))
+                if before is not None:
+                    self._send_one(child.peer, lane, before)
+                self._silent[child.peer.connection, heard.pubend] = lane
+                if self._flush_ms is None:
+                    self._flush_ms = now_ms + self._silence_ms
+                continue
+            key = tuple(chosen)
+            if key in frames and not lane.has_silence and lane.says_nothing_new(versions):
+                # Whoever gets the same gets the same frame, which is encoded once.
+                self._carry(child.peer, frames[key])
+                continue
+            ticks, bodies = [heard.ticks[place] for place in chosen], [heard.bodies[place] for place in chosen]
+            is_plain = not lane.has_silence and lane.says_nothing_new(versions)
+            sent = self._send(child.peer, lane, Narrowed(heard.first, heard.last, ticks, bodies, versions))
+            if is_plain:
+                frames[key] = sent
+
+    def _send(self, peer: Peer, lane: Lane, narrowed: Narrowed) -> KnowledgeMessage:
+        *before, last = lane.join(narrowed)
+        for each in before:
+            self._send_one(peer, lane, each)
+        return self._send_one(peer, lane, last)
+
+    def _send_one(self, peer: Peer, lane: Lane, narrowed: Narrowed) -> KnowledgeMessage:
+        frame = lane.frame(narrowed)
+        if self._carry(peer, frame):
+            lane.sent()
+            self.counts["versions_changed"] += bool(frame.versions)
+        else:
+            lane.dropped()
+        return frame
+
+    def _carry(self, peer: Peer, frame: KnowledgeMessage) -> bool:
+        is_sent = self._connections.carry(peer, frame)
+        self.counts["knowledge_dropped"] += not is_sent
+        return is_sent
+
+    def _lane(self, peer: Peer, pubend: str) -> Lane:
+        lanes = self._lanes.setdefault(peer.connection, {})
+        lane = lanes.get(pubend)
+        if lane is None:
+            lane = lanes[pubend] = Lane(pubend)
+        return lane
+
+    def _versions_for(self, heard: Heard, child: _Child) -> Versions:
+        """The minimum of what the knowledge was narrowed by before, and is narrowed by here."""
+        if heard.versions is None:
+            return child.versions
+        key = (heard.pubend, child.peer.connection)
+        known = self._narrowed.get(key)
+        if known is not None and known[0] is heard.versions and known[1] is child.versions:
+            return known[2]
+        versions = _oldest(heard.versions, child.versions)
+        self._narrowed[key] = (heard.versions, child.versions, versions)
+        return versions
+
+    def _children_in(self, pubend: str) -> list[_Child]:
+        """The links further down the tree with somebody behind them who wants anything."""
+        stamp = (self._topology.version, self._filters.stamp, self._connections.links_version)
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._children, self._narrowed = {}, {}
+        found = self._children.get(pubend)
+        if found is None:
+            links = self._connections.links
+            found = []
+            for name, behind in self._router.place_in(pubend).below.items():
+                mask, versions = self._filters.interested(behind)
+                if mask and name in links:
+                    found.append(_Child(links[name], mask, versions))
+            self._children[pubend] = found
+        return found
+
+    def _cache_of(self, pubend: str) -> KnowledgeCache:
+        cache = self._caches.get(pubend)
+        if cache is None:
+            cache = self._caches[pubend] = KnowledgeCache(bytes_max=self._settings.cache_bytes)
+        return cache
+
+
+def _oldest(upstream: Versions | None, here: Versions) -> Versions:
+    if upstream is None:
+        return here
+    return {host: min(upstream[host], version) for host, version in here.items() if host in upstream}

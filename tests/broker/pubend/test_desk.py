@@ -1,0 +1,473 @@
+"""What a pubend answers hosts: where to begin, who owns a durable name, and nothing before it is durable."""
+
+from __future__ import annotations
+
+import pytest
+
+from overlay import Overlay
+from penstock.broker.access import Access, Rule
+from penstock.broker.claims import Claims
+from penstock.broker.commits import Commits
+from penstock.broker.durable import RecoveredPubend, SetValue
+from penstock.broker.pubend.desk import PubendDesk
+from penstock.broker.pubend.log import PubendLog
+from penstock.broker.pubend.register import Named
+from penstock.broker.settings import BrokerSettings
+from penstock.model.tick import tick_at
+from penstock.protocol.frames import ControlFrame, Missing
+from penstock.protocol.stream_frames import (
+    LATEST,
+    StreamForget,
+    StreamForgotten,
+    StreamOpen,
+    StreamOpened,
+    StreamTaken,
+)
+
+WORD = "token"
+NOW_MS = 1_000_000
+END = tick_at(NOW_MS)
+"""The last tick of the pubend's log."""
+OLDEST = tick_at(NOW_MS - 500)
+"""Below it the log was trimmed."""
+
+
+class Office:
+    """The desk of a pubend that has existed for a while, with what it has said and what is durable."""
+
+    def __init__(self, values: dict[str, bytes] | None = None, access: Access | None = None) -> None:
+        settings = BrokerSettings("pb", pubends=("p",), access=access or Access())
+        former = RecoveredPubend(lease=END, last_tick=END, first_tick=OLDEST, trimmed_below=OLDEST)
+        self.log = PubendLog("p", settings, former)
+        self.values = values if values is not None else {}
+        self.commits = Commits()
+        self.said: list[tuple[str, ControlFrame]] = []
+        self.desk = PubendDesk(settings, {"p": self.log}, self.values, self.commits, send=self._send)
+
+    def _send(self, pubend: str, host: str, frame: ControlFrame) -> None:
+        assert pubend == "p"
+        self.said.append((host, frame))
+
+    def take(self) -> list[ControlFrame]:
+        said, self.said = self.said, []
+        assert all(getattr(frame, "host", None) == host for host, frame in said)
+        return [frame for _, frame in said]
+
+    def sync(self) -> list[ControlFrame]:
+        """Makes everything durable that waits for it; what is said then."""
+        commit = self.commits.take()
+        if commit is not None:
+            for change in commit.changes:
+                assert isinstance(change, SetValue)
+                if change.value is None:
+                    self.values.pop(change.name, None)
+                else:
+                    self.values[change.name] = change.value
+            self.commits.on_committed(commit.number)
+            self.desk.on_committed(commit.number)
+        return self.take()
+
+    def open(self, tick: int = LATEST, missing: Missing = "fail", *, resumes: bool = False) -> ControlFrame:
+        """Asks for a subscription that is not durable."""
+        self.desk.open(StreamOpen("p", "sb", 1, tick, missing, resumes=resumes), now_ms=NOW_MS)
+        (answer,) = self.take()
+        return answer
+
+    def claim(self, ownership: int, host: str = "sb", ticket: int = 1, **wishes: object) -> list[ControlFrame]:
+        """Claims the name D and makes that durable; what is said by then."""
+        wishes = {"tick": LATEST, "missing": "fail"} | wishes
+        frame = StreamOpen("p", host, ticket, durable="D", ownership=ownership, **wishes)  # type: ignore[arg-type]
+        self.desk.open(frame, now_ms=NOW_MS)
+        return self.take() + self.sync()
+
+    @property
+    def named(self) -> Named | None:
+        return self.desk.register("p").get("D")
+
+
+# --- where to begin
+
+
+@pytest.mark.parametrize(
+    ("tick", "begins"), [(LATEST, END + 1), (0, OLDEST), (OLDEST, OLDEST), (OLDEST + 7, OLDEST + 7), (END + 1, END + 1)]
+)
+def test_a_subscription_begins_where_it_wants_if_that_is_kept(tick: int, begins: int) -> None:
+    assert Office().open(tick) == StreamOpened("p", "sb", 1, begins)
+
+
+@pytest.mark.parametrize("missing", ["fail", "earliest", "latest"])
+def test_the_policy_does_not_matter_where_nothing_is_missing(missing: Missing) -> None:
+    assert Office().open(OLDEST + 7, missing) == StreamOpened("p", "sb", 1, OLDEST + 7)
+
+
+@pytest.mark.parametrize(("missing", "begins"), [("earliest", OLDEST), ("latest", END + 1)])
+def test_where_something_is_missing_the_policy_decides(missing: Missing, begins: int) -> None:
+    assert Office().open(OLDEST - 1, missing) == StreamOpened("p", "sb", 1, begins)
+
+
+def test_what_is_not_kept_is_refused_and_the_oldest_is_named() -> None:
+    answer = Office().open(OLDEST - 1)
+    assert isinstance(answer, StreamOpened)
+    assert answer.problem.startswith(f"position {OLDEST - 1} (")
+    assert f"of pubend p is not kept any more; the oldest available is {OLDEST} (" in answer.problem
+
+
+def test_who_resumes_is_told_later_what_is_lost() -> None:
+    assert Office().open(OLDEST - 1, resumes=True) == StreamOpened("p", "sb", 1, OLDEST - 1)
+
+
+@pytest.mark.parametrize("missing", ["fail", "earliest", "latest"])
+def test_the_future_is_refused(missing: Missing) -> None:
+    answer = Office().open(tick_at(NOW_MS + 3_600_000), missing)
+    assert isinstance(answer, StreamOpened)
+    assert answer.problem.endswith("of pubend p is in the future")
+
+
+def test_what_is_not_durable_is_answered_at_once_and_leaves_nothing() -> None:
+    office = Office()
+    office.open()
+    assert office.commits.take() is None
+    assert len(office.desk.register("p")) == 0
+
+
+# --- claims
+
+
+def test_a_first_claim_is_answered_when_it_is_durable() -> None:
+    office = Office()
+    tick = office.desk.open(StreamOpen("p", "sb", 4, LATEST, "fail", "D", 10), now_ms=NOW_MS)
+    assert tick == END + 1
+    assert office.take() == []
+    assert office.sync() == [StreamOpened("p", "sb", 4, END + 1, 10, is_new=True)]
+    assert office.named == Named(END + 1, 10, "sb")
+    assert Office(office.values).named == Named(END + 1, 10, "sb")
+
+
+def test_what_was_not_durable_is_not_known_after_a_crash() -> None:
+    office = Office()
+    office.desk.open(StreamOpen("p", "sb", 4, LATEST, "fail", "D", 10), now_ms=NOW_MS)
+    assert Office(office.values).named is None
+
+
+def test_a_claim_that_cannot_begin_leaves_nothing() -> None:
+    office = Office()
+    (answer,) = office.claim(10, tick=OLDEST - 1)
+    assert isinstance(answer, StreamOpened)
+    assert "not kept any more" in answer.problem
+    assert office.named is None
+    assert office.values == {}
+
+
+def test_a_higher_claim_takes_a_name_over_where_it_is_and_ends_the_former_owner() -> None:
+    office = Office()
+    office.claim(10, tick=OLDEST)
+    office.desk.move("p", "D", 10, OLDEST + 5, "sb")
+    said = office.claim(11, "tb", 2)
+    assert said == [StreamOpened("p", "tb", 2, OLDEST + 5, 11), StreamTaken("p", "sb", "D", 11)]
+    assert office.named == Named(OLDEST + 5, 11, "tb")
+
+
+@pytest.mark.parametrize("ownership", [0, 9])
+def test_a_claim_that_is_lower_learns_the_number_that_it_has_to_beat(ownership: int) -> None:
+    office = Office()
+    office.claim(10)
+    (answer,) = office.claim(ownership, "tb", 2)
+    assert isinstance(answer, StreamOpened)
+    assert (answer.claimed, answer.held) == (ownership, 10)
+    assert office.named == Named(END + 1, 10, "sb")
+    said = office.claim(11, "tb", 2)
+    assert said[0] == StreamOpened("p", "tb", 2, END + 1, 11)
+
+
+def test_a_repeated_question_gets_the_same_answer_and_ends_nobody() -> None:
+    office = Office()
+    first = office.claim(10)
+    office.log.last_tick += 1_000
+    again = office.claim(10)
+    assert again == first
+
+
+def test_a_known_name_goes_on_where_it_was_whatever_is_asked_for() -> None:
+    for tick in (LATEST, 0, OLDEST + 9, tick_at(NOW_MS + 3_600_000)):
+        office = Office()
+        office.claim(10, ticket=9, tick=OLDEST + 5)
+        assert office.claim(11, tick=tick)[0] == StreamOpened("p", "sb", 1, OLDEST + 5, 11)
+
+
+@pytest.mark.parametrize(("tick", "begins"), [(OLDEST + 9, OLDEST + 9), (OLDEST + 2, OLDEST + 5), (LATEST, OLDEST + 5)])
+def test_who_resumes_a_known_name_begins_where_it_is_if_that_is_ahead(tick: int, begins: int) -> None:
+    office = Office()
+    office.claim(10, ticket=9, tick=OLDEST + 5)
+    assert office.claim(11, tick=tick, resumes=True)[0] == StreamOpened("p", "sb", 1, begins, 11)
+
+
+@pytest.mark.parametrize("missing", ["earliest", "latest"])
+def test_a_known_name_whose_position_was_given_up_goes_on_there_and_is_told_what_is_lost(missing: Missing) -> None:
+    office = Office()
+    office.claim(10, ticket=9, tick=OLDEST + 5)
+    office.log.trim(OLDEST + 9)
+    assert office.claim(12, missing=missing)[0] == StreamOpened("p", "sb", 1, OLDEST + 5, 12)
+
+
+def test_a_new_life_of_a_known_name_may_ask_to_be_refused_where_its_position_was_given_up() -> None:
+    office = Office()
+    office.claim(10, ticket=9, tick=OLDEST + 5)
+    office.log.trim(OLDEST + 9)
+    (refused,) = office.claim(11)
+    assert isinstance(refused, StreamOpened)
+    assert f"the oldest available is {OLDEST + 9} (" in refused.problem
+
+
+@pytest.mark.parametrize("missing", ["fail", "earliest", "latest"])
+def test_a_policy_for_new_subscriptions_never_moves_one_that_resumes(missing: Missing) -> None:
+    office = Office()
+    assert office.open(OLDEST - 1, missing, resumes=True) == StreamOpened("p", "sb", 1, OLDEST - 1)
+    office.claim(10, ticket=9, tick=OLDEST + 5)
+    office.log.trim(OLDEST + 9)
+    assert office.claim(11, tick=OLDEST + 7, missing=missing, resumes=True)[0] == StreamOpened(
+        "p", "sb", 1, OLDEST + 7, 11
+    )
+
+
+# --- positions
+
+
+def test_positions_of_the_owner_count_and_become_durable() -> None:
+    office = Office()
+    office.claim(10, tick=OLDEST)
+    office.desk.move("p", "D", 10, OLDEST + 5, "sb")
+    assert office.named == Named(OLDEST + 5, 10, "sb")
+    for change in office.desk.changes():
+        office.commits.add(change)
+    assert office.sync() == []
+    assert Office(office.values).named == Named(OLDEST + 5, 10, "sb")
+    assert office.desk.changes() == []
+
+
+def test_a_former_owner_is_told_so_and_its_positions_do_not_count() -> None:
+    office = Office()
+    office.claim(10, tick=OLDEST)
+    office.claim(11, "tb")
+    office.desk.move("p", "D", 10, OLDEST + 5, "sb")
+    assert office.take() == [StreamTaken("p", "sb", "D", 11)]
+    assert office.named == Named(OLDEST, 11, "tb")
+
+
+def test_who_reports_a_name_that_is_not_known_is_ended() -> None:
+    office = Office()
+    office.desk.move("p", "D", 10, OLDEST + 5, "sb")
+    (taken,) = office.take()
+    assert isinstance(taken, StreamTaken)
+    assert taken.ownership > 10
+    assert office.named is None
+
+
+def test_nobody_has_more_than_there_is() -> None:
+    office = Office()
+    office.claim(10, tick=OLDEST)
+    office.desk.move("p", "D", 10, 2**62, "sb")
+    assert office.named == Named(END + 1, 10, "sb")
+
+
+# --- forgetting
+
+
+def test_forgetting_is_answered_when_it_is_durable_and_ends_the_owner() -> None:
+    office = Office()
+    office.claim(10)
+    office.desk.forget(StreamForget("p", "tb", 5, "D"))
+    assert office.take() == []
+    assert office.named is None
+    said = office.sync()
+    assert said[0] == StreamForgotten("p", "tb", 5, existed=True)
+    assert isinstance(said[1], StreamTaken)
+    assert (said[1].host, said[1].durable) == ("sb", "D")
+    assert said[1].ownership > 10
+    assert office.values == {}
+
+
+def test_who_asks_again_to_forget_learns_that_it_was_known() -> None:
+    office = Office()
+    office.claim(10)
+    office.desk.forget(StreamForget("p", "tb", 5, "D"))
+    office.sync()
+    office.desk.forget(StreamForget("p", "tb", 5, "D"))
+    assert office.take() == [StreamForgotten("p", "tb", 5, existed=True)]
+    office.desk.forget(StreamForget("p", "tb", 6, "D"))
+    assert office.take() == [StreamForgotten("p", "tb", 6, existed=False)]
+
+
+def test_what_is_not_known_is_forgotten_at_once() -> None:
+    office = Office()
+    office.desk.forget(StreamForget("p", "tb", 5, "D"))
+    assert office.take() == [StreamForgotten("p", "tb", 5, existed=False)]
+    assert office.commits.take() is None
+
+
+def test_a_name_that_was_forgotten_begins_anew_whatever_its_number() -> None:
+    office = Office()
+    office.claim(10, tick=OLDEST)
+    office.desk.forget(StreamForget("p", "sb", 5, "D"))
+    office.sync()
+    assert office.claim(1) == [StreamOpened("p", "sb", 1, END + 1, 1, is_new=True)]
+
+
+@pytest.mark.parametrize("name", ["", "/", "durable/p/D", "ü \0", "x" * 10_000, "'; --"])
+def test_strange_names_are_names_like_others(name: str) -> None:
+    office = Office()
+    office.claim(10)
+    office.desk.forget(StreamForget("p", "tb", 5, name))
+    assert office.take() == [StreamForgotten("p", "tb", 5, existed=False)]
+    assert office.named is not None
+    assert not office.desk.changes()
+
+
+# --- whose a name is
+
+PROVED = Access({"alice": "token"}, (Rule("bob", durable="D%"), Rule("%")))
+DENIED = "durable subscription 'D' belongs to another client"
+
+
+def test_a_name_belongs_to_the_client_that_made_it() -> None:
+    office = Office(access=PROVED)
+    office.claim(10, client="alice")
+    assert office.claim(11, "tb", client="mallory") == [
+        StreamOpened("p", "tb", 1, 0, 11, problem=DENIED, is_denied=True)
+    ]
+    assert office.claim(9, "tb", client="mallory") == [StreamOpened("p", "tb", 1, 0, 9, problem=DENIED, is_denied=True)]
+    assert office.named == Named(END + 1, 10, "sb", "alice")
+    assert office.desk.counts["durables_denied"] == 2
+    assert office.claim(12, "tb", client="alice")[0] == StreamOpened("p", "tb", 1, END + 1, 12)
+
+
+def test_it_still_does_after_a_restart() -> None:
+    values: dict[str, bytes] = {}
+    Office(values, PROVED).claim(10, client="alice")
+    office = Office(values, PROVED)
+    assert office.claim(11, client="mallory") == [StreamOpened("p", "sb", 1, 0, 11, problem=DENIED, is_denied=True)]
+    assert isinstance(office.claim(11, client="alice")[0], StreamOpened)
+
+
+def test_who_shares_a_name_may_have_it_and_does_not_become_its_owner() -> None:
+    office = Office(access=PROVED)
+    office.claim(10, client="alice")
+    office.claim(11, "tb", client="bob")
+    assert office.named == Named(END + 1, 11, "tb", "alice")
+    assert office.claim(12, client="mallory") == [StreamOpened("p", "sb", 1, 0, 12, problem=DENIED, is_denied=True)]
+
+
+def test_a_name_that_nobody_owns_is_the_first_rightful_claimants() -> None:
+    office = Office(access=PROVED)
+    office.claim(10)
+    office.claim(11, client="alice")
+    assert office.claim(12, client="mallory") == [StreamOpened("p", "sb", 1, 0, 12, problem=DENIED, is_denied=True)]
+
+
+def test_where_nobody_proves_a_name_nothing_belongs_to_anybody() -> None:
+    values: dict[str, bytes] = {}
+    Office(values, PROVED).claim(10, client="alice")
+    office = Office(values)
+    assert office.claim(11)[0] == StreamOpened("p", "sb", 1, END + 1, 11)
+    office.desk.forget(StreamForget("p", "tb", 5, "D"))
+    assert office.sync()[0] == StreamForgotten("p", "tb", 5, existed=True)
+
+
+@pytest.mark.parametrize("shares", [False, True])
+def test_it_is_the_pubend_that_looks_up_who_shares_a_name(shares: bool) -> None:
+    office = Office(access=PROVED)
+    office.claim(10, client="alice")
+    for client in ("", "mallory"):
+        denial = StreamOpened("p", "tb", 1, 0, 11, problem=DENIED, is_denied=True)
+        assert office.claim(11, "tb", client=client, shares=shares) == [denial]
+    office.claim(12, "tb", client="bob", shares=shares)
+    assert office.named == Named(END + 1, 12, "tb", "alice")
+
+
+@pytest.mark.parametrize(
+    ("client", "shares", "forgets"),
+    [("alice", False, True), ("mallory", True, False), ("", True, False), ("bob", False, True)],
+)
+def test_only_who_may_have_a_name_has_it_forgotten(client: str, shares: bool, forgets: bool) -> None:
+    office = Office(access=PROVED)
+    office.claim(10, client="alice")
+    office.desk.forget(StreamForget("p", "tb", 5, "D", client, shares))
+    problem = "" if forgets else DENIED
+    assert (office.take() + office.sync())[0] == StreamForgotten("p", "tb", 5, existed=True, problem=problem)
+    assert (office.named is None) is forgets
+
+
+YEAR_MS = 366 * 24 * 3_600_000
+
+
+def number_at(ahead_ms: int) -> int:
+    """The number of a claim that was made so long after now."""
+    return NOW_MS + ahead_ms << 20
+
+
+def test_a_claim_with_a_number_of_a_time_to_come_is_refused() -> None:
+    office = Office()
+    office.claim(10)
+    for ownership in (2**62, 2**61, number_at(2 * YEAR_MS)):
+        (answer,) = office.claim(ownership, "tb")
+        assert isinstance(answer, StreamOpened)
+        assert "with a clock that is" in answer.problem
+    # Another pubend may have accepted a number like this: it is asked again until it will do here, too.
+    assert office.claim(number_at(YEAR_MS + 1), "tb") == []
+    assert office.named == Named(END + 1, 10, "sb")
+
+
+def test_who_holds_a_name_with_a_number_far_ahead_does_not_keep_others_from_claiming_above_it() -> None:
+    office = Office()
+    office.claim(number_at(YEAR_MS), "tb")
+    above = Claims(7).next(above=number_at(YEAR_MS), now_ms=NOW_MS)
+    assert office.claim(above)[0] == StreamOpened("p", "sb", 1, END + 1, above)
+
+
+# --- claims that are withdrawn
+
+
+def test_a_claim_that_is_withdrawn_frees_the_name_if_it_still_holds_it() -> None:
+    office = Office(access=PROVED)
+    assert office.claim(10, client="alice") == [StreamOpened("p", "sb", 1, END + 1, 10, is_new=True)]
+    # The answer got lost, and the number had to be raised: it is as new as before.
+    assert office.claim(10, client="alice") == [StreamOpened("p", "sb", 1, END + 1, 10, is_new=True)]
+    assert office.claim(11, client="alice")[0] == StreamOpened("p", "sb", 1, END + 1, 11, is_new=True)
+    office.desk.forget(StreamForget("p", "sb", 5, "D", "alice", ownership=11))
+    assert office.sync() == [StreamForgotten("p", "sb", 5, existed=True)]
+    assert office.named is None
+
+
+def test_a_claim_that_is_withdrawn_too_late_takes_the_name_from_nobody() -> None:
+    office = Office(access=PROVED)
+    office.claim(10, client="alice")
+    assert office.claim(12, "tb", client="alice")[0] == StreamOpened("p", "tb", 1, END + 1, 12)
+    office.desk.forget(StreamForget("p", "sb", 5, "D", "alice", ownership=10))
+    assert office.take() + office.sync() == [StreamForgotten("p", "sb", 5, existed=False)]
+    assert office.named == Named(END + 1, 12, "tb", "alice")
+
+
+def test_a_client_has_no_more_durable_names_than_its_quota_and_others_still_get_theirs() -> None:
+    access = Access({"alice": WORD, "bob": WORD})
+    overlay = Overlay(BrokerSettings("pb", pubends=("pb.a",), access=access, client_durables_max=2))
+    alice = overlay.client("pb", "alice", token=WORD)
+    for number in range(4):
+        alice.durable(number, f"name-{number}")
+    overlay.wait(2_000)
+    assert [(number, reason) for _, number, reason in alice.refusals()] == [
+        (number, "client alice has 2 durable subscriptions at pubend pb.a, which is the limit (client_durables_max)")
+        for number in (2, 3)
+    ]
+    bob = overlay.client("pb", "bob", token=WORD)
+    bob.durable(1, "other")
+    overlay.wait(2_000)
+    assert bob.refusals() == []
+
+
+def test_a_pubend_keeps_no_more_durable_names_than_it_may() -> None:
+    overlay = Overlay(BrokerSettings("pb", pubends=("pb.a",), durables_max=1))
+    client = overlay.client("pb")
+    client.durable(1, "one")
+    client.durable(2, "two")
+    overlay.wait(2_000)
+    ((_, number, reason),) = client.refusals()
+    assert (number, "which is its limit (durables_max)" in reason) == (2, True)
