@@ -45,6 +45,8 @@ class Asked:
 
     def next_deadline(self) -> int | None:
         """When to ask something again."""
+        if not self._open:
+            return None
         return min((each.due_ms for each in self._open.values() if each.due_ms is not None), default=None)
 
     def take(self, *, now_ms: int) -> list[Frame]:

@@ -62,10 +62,11 @@ class Line:
 
     def next_deadline(self) -> int | None:
         """When to look at it."""
-        endpoint_ms = self.endpoint.next_deadline() if self.state in ("greeting", "up") else None
-        if self.due_ms is None or endpoint_ms is None:
-            return endpoint_ms if self.due_ms is None else self.due_ms
-        return min(self.due_ms, endpoint_ms)
+        if self.state == "up":
+            return self.endpoint.next_deadline()
+        if self.state == "greeting" and (endpoint_ms := self.endpoint.next_deadline()) is not None:
+            return endpoint_ms if self.due_ms is None else min(self.due_ms, endpoint_ms)
+        return self.due_ms
 
     def is_due(self, now_ms: int) -> bool:
         """Whether the attempt, or saying the last words, has taken too long."""
@@ -79,7 +80,8 @@ class Lines:
         self._settings = settings
         self._last_number = 0
         self._lines: dict[int, Line] = {}
-        self._effects: list[Effect] = []
+        self.effects: list[Effect] = []
+        """What the shell has to do, in this order."""
 
     def __iter__(self) -> Iterator[Line]:
         return iter(list(self._lines.values()))
@@ -94,20 +96,20 @@ class Lines:
         self._last_number += 1
         line = Line(self._last_number, address, endpoint, due_ms=now_ms + self._settings.connect_ms)
         self._lines[line.number] = line
-        self._effects.append(Dial(line.number, address))
+        self.effects.append(Dial(line.number, address))
         return line
 
     def hang_up(self, line: Line, *last_words: Frame, now_ms: int) -> None:
         """End a line when the last words are out; whoever does not take them in time is cut off."""
         line.state, line.due_ms = "ended", now_ms + self._settings.close_ms
         if line.number in self._lines:
-            self._effects.append(HangUp(line.number, last_words))
+            self.effects.append(HangUp(line.number, last_words))
 
     def abort(self, line: Line) -> None:
         """Cut a line, which may be saying its last words; if it is gone already, that is as good."""
         line.state, line.due_ms = "ended", None
         if line.number in self._lines:
-            self._effects.append(Abort(line.number))
+            self.effects.append(Abort(line.number))
 
     def forget(self, number: int) -> Line | None:
         """Nothing is left of a line."""
@@ -115,14 +117,18 @@ class Lines:
 
     def clear(self) -> None:
         """Forget all lines without a word, as somebody else has them."""
-        self._lines, self._effects = {}, []
+        self._lines, self.effects = {}, []
 
     def take_effects(self) -> list[Effect]:
-        """What the shell has to do now, in this order."""
-        effects, self._effects = self._effects, []
+        """The effects, which are the shell's from now on."""
+        effects, self.effects = self.effects, []
         return effects
 
     def next_deadline(self) -> int | None:
         """When to look at one of them."""
-        deadlines = [each for line in self._lines.values() if (each := line.next_deadline()) is not None]
-        return min(deadlines, default=None)
+        earliest_ms: int | None = None
+        for line in self._lines.values():
+            deadline_ms = line.next_deadline()
+            if deadline_ms is not None and (earliest_ms is None or deadline_ms < earliest_ms):
+                earliest_ms = deadline_ms
+        return earliest_ms

@@ -119,6 +119,8 @@ class Moving:
 
     def next_deadline(self) -> int | None:
         """When to look again."""
+        if self._newcomer is None and self.leaving is None:
+            return self._trail_until_ms
         deadlines: list[int] = []
         if self._newcomer is not None:
             deadlines.append(self._arrive_by_ms)

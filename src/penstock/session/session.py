@@ -210,8 +210,12 @@ class Session:
 
     def next_deadline(self) -> int | None:
         """When to call ``on_deadline``."""
-        deadlines = (self._lines.next_deadline(), self._connecting.next_deadline(), self._moving.next_deadline())
-        return min((each for each in deadlines if each is not None), default=None)
+        # Plain comparisons: this is asked after everything that comes or goes.
+        earliest_ms = self._lines.next_deadline()
+        for deadline_ms in (self._connecting.next_deadline(), self._moving.next_deadline()):
+            if deadline_ms is not None and (earliest_ms is None or deadline_ms < earliest_ms):
+                earliest_ms = deadline_ms
+        return earliest_ms
 
     def on_deadline(self, *, now_ms: int) -> Changes:
         """Time has passed: give up who is late or silent, try again, go on with a move."""
@@ -314,7 +318,8 @@ class Session:
             changes.join(looked)
         if changes.must_come_back:
             self._come_back(changes, now_ms=now_ms)
-        changes.effects += self._lines.take_effects()
+        if self._lines.effects:
+            changes.effects += self._lines.take_effects()
         if self._connecting.end is not None and not self._has_told_end:
             self._has_told_end = True
             changes.end = self._connecting.end
