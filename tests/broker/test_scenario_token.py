@@ -11,8 +11,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from broker.mechanisms.test_token_desk import PLAN, chain, operations, token_of
 
+from broker.mechanisms.test_token_desk import PLAN, chain, operations, token_of
 from penstock.sim.world import World
 
 BAND_MS = 2_000 * PLAN.skip_ms
