@@ -71,7 +71,7 @@ async def attacked(data: bytes, overlay: Overlay | None = None) -> tuple[Goodbye
         (HELLO + encode_frame(Forward("b1.a", [1], [b"x"])), "Forward from a client"),
         (HELLO + encode_frame(LinkState("b2", 1, 1, ())), "LinkState from a client"),
         (HELLO + encode_frame(Publish(5, [])), "message 5 follows 0"),
-        (HELLO + encode_frame(Publish(1, [b"not a body"])), "body of 10 bytes"),
+        (HELLO + encode_frame(Publish(1, [b"not a body"])), "bodies of 10 bytes together are too small"),
         (encode_frame(Heartbeat()) + struct.pack(">IB", 9_000_000, 0), "Heartbeat from a stranger"),
         (encode_frame(Publish(1, [])), "Publish from a stranger"),
         (encode_frame(Subscribe(1, "x > 1")), "Subscribe from a stranger"),

@@ -365,7 +365,7 @@ def test_messages_that_cost_no_credit_break_the_protocol() -> None:
         client = overlay.client("pb")
         client.say(f.Publish(1, bodies))
         assert client.closed is not None
-        assert client.closed.reason.endswith(f"bytes, but each has {BODY_BYTES_MIN}")
+        assert client.closed.reason.endswith(f"are too small for {len(bodies):,} messages")
 
 
 def test_small_batches_that_wait_behind_a_refused_message_are_bounded_in_number() -> None:

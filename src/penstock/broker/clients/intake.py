@@ -95,7 +95,7 @@ class Intake:
         size = sum(map(len, frame.bodies))
         if size < BODY_BYTES_MIN * len(frame.bodies):
             # Else what costs no credit could be sent without end.
-            raise ProtocolError(f"{len(frame.bodies):,} messages have {size:,} bytes, but each has {BODY_BYTES_MIN}")
+            raise ProtocolError(f"bodies of {size:,} bytes together are too small for {len(frame.bodies):,} messages")
         session.unpaid_bytes += size
         session.published = frame.first + len(frame.bodies) - 1
         if session.waiting or session.refused > session.confirmed:
