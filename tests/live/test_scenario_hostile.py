@@ -62,7 +62,7 @@ async def attacked(data: bytes, overlay: Overlay | None = None) -> tuple[Goodbye
         (HELLO + framed(0, b"\xc1"), "malformed frame of kind 0"),
         (HELLO + framed(0, b"\x91\xa4what"), "malformed frame of kind 0"),
         (HELLO + framed(1, b"short"), "malformed frame of kind 1"),
-        (HELLO + framed(2, struct.pack(">H1sI", 1, b"p", 2**32 - 1)), "do not fit"),
+        (HELLO + framed(2, struct.pack(">HI1s", 1, 2**32 - 1, b"p")), "do not fit"),
         (HELLO + framed(3, struct.pack(">HQH", 0, 0, 9)), "do not fit"),
         (HELLO + framed(1, struct.pack(">QHII", 1, 0, 1, 99)), "does not fit its frame"),
         (HELLO + framed(1, struct.pack(">QHIB", 1, 0, 0, 0)), "left over"),
