@@ -6,19 +6,36 @@ import re
 import tomllib
 from pathlib import Path
 
+from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-LOCKED = re.compile(r"([a-z0-9-]+)==([0-9][0-9a-z.]*)")
+ENTRY = re.compile(
+    r"(?P<name>[a-z0-9-]+)==(?P<version>[0-9][0-9a-z.]*)(?: ; (?P<marker>[^\\]+?))?"
+    r"(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n"
+)
+
+
+def entries() -> list[re.Match[str]]:
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    lock = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
+    found = list(ENTRY.finditer(lock))
+    # Nothing but versions and hashes: where packages come from is each machine's own business.
+    assert "".join(each[0] for each in found) == lock
+    return found
 
 
 def locked() -> dict[str, str]:
-    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
-    found = [LOCKED.fullmatch(line) for line in lines if not line.startswith("#")]
-    # Nothing but names and versions: where packages come from is each machine's own business.
-    assert all(found)
-    return {each[1]: each[2] for each in found if each is not None}
+    return {each["name"]: each["version"] for each in entries()}
+
+
+def locked_here() -> dict[str, str]:
+    return {
+        each["name"]: each["version"]
+        for each in entries()
+        if each["marker"] is None or Marker(each["marker"]).evaluate()
+    }
 
 
 def requirements() -> list[Requirement]:
@@ -38,7 +55,7 @@ def test_every_requirement_has_a_version_in_the_lock_and_it_fits() -> None:
 
 def test_every_version_in_the_lock_is_on_the_page_of_dependencies() -> None:
     page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
-    assert dict(re.findall(r"^\| `([^`]+)` \| (\S+) \|", page, re.MULTILINE)) == locked()
+    assert dict(re.findall(r"^\| `([^`]+)` \| (\S+) \|", page, re.MULTILINE)) == locked_here()
 
 
 def test_the_archive_of_the_sources_has_what_a_clone_needs() -> None:

@@ -75,7 +75,7 @@ def test_a_crash_is_told_with_the_place_where_it_happened() -> None:
 
 
 def test_a_broker_that_keeps_no_promise_breaks_a_law() -> None:
-    assert DeliveryCampaign(3, make_broker=Hasty).run(blows_max=8).failure == Failure.BROKEN_LAW
+    assert DeliveryCampaign(5, make_broker=Hasty).run(blows_max=8).failure == Failure.BROKEN_LAW
 
 
 def test_an_overlay_that_cannot_recover_makes_no_progress() -> None:
