@@ -23,11 +23,13 @@ demo: $(STAMP) ## the story of all mechanisms on real processes, judged message 
 	$(BIN)/penstock demo $(if $(filter-out 0,$(FAST)),--fast) --report build/demo.html
 
 test: $(STAMP) ## run all tests but the longest
-	$(BIN)/python -m pytest -n 2 -m 'not live' --ignore tests/pipeline tests src
+	@# Three processes on two cores: some tests wait for processes that they started.
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not live and not long' --ignore tests/pipeline tests src
 	@# One process: the Spark tests share a session, which has both cores. What was skipped, and why, comes last.
-	$(BIN)/python -m pytest -rs tests/pipeline
+	$(BIN)/python -m pytest -rs -m 'not live and not long' tests/pipeline
 
-test-live: $(STAMP) ## run the long tests on real processes, one after the other
+test-live: $(STAMP) ## run the long tests: simulations, then those on real processes, one after the other
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m long tests
 	$(BIN)/python -m pytest -m live tests
 
 coverage: $(STAMP) ## how much of the code the tests run, Spark aside: the 30 lowest files and the total

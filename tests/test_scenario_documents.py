@@ -70,6 +70,7 @@ def run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.live
 def test_the_quick_start_does_what_it_says(tmp_path: Path) -> None:
     done = run(script_of((ROOT / "docs" / "quick-start.md").read_text(encoding="utf-8")), tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

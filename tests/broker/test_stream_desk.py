@@ -98,6 +98,7 @@ races = st.lists(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(races, st.sampled_from(["", "sb", "tb"]))
 @example([("claim", 0), ("delay", 6)], "sb")

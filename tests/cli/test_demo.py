@@ -30,6 +30,7 @@ def children(pid: int) -> list[int]:
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+@pytest.mark.live
 def test_the_story_is_played_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     1. With less patience than usual, and without Spark, all chapters are told.
@@ -108,6 +109,7 @@ def test_a_report_that_cannot_be_is_refused_before_anything_starts(tmp_path: Pat
         assert str(path.parent if path != tmp_path else path) in result.stderr
 
 
+@pytest.mark.live
 def test_a_signal_ends_all_processes(tmp_path: Path) -> None:
     command_line = [sys.executable, "-c", "from penstock.cli import main; main()", "demo", "--no-spark"]
     command_line += ["--subscribers", "8", "--report", str(tmp_path / "x.html")]

@@ -28,6 +28,8 @@ from pipeline.trace.recorded import SLACK_MS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.live
+
 PLAN = OverlayPlan({"b1": ("b1.a", "b1.b", "b1.here", "b1.there")}, defaults={"heartbeat_ms": 50})
 TESTS = Path(__file__).resolve().parents[1]
 LIMIT_S = 300.0

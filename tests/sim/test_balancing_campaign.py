@@ -9,6 +9,7 @@ import pytest
 from penstock.sim.balancing_campaign import BalancingCampaign
 
 
+@pytest.mark.long
 def test_clients_of_brokers_that_balance_themselves_get_everything_once_and_in_order() -> None:
     counts: Counter[str] = Counter()
     for seed in (1, 2, 3):
@@ -21,6 +22,7 @@ def test_clients_of_brokers_that_balance_themselves_get_everything_once_and_in_o
     assert counts["harmed"] > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "seed",
     [
@@ -33,6 +35,7 @@ def test_what_did_not_come_to_rest_once_does_now(seed: int) -> None:
     assert run.is_sound, run.story()
 
 
+@pytest.mark.long
 def test_who_goes_on_where_somebody_else_had_got_to_misses_nothing() -> None:
     """The old broker of a durable name was lost when the new one had said where it goes on, and not confirmed it."""
     run = BalancingCampaign(1015789391).run()

@@ -18,6 +18,7 @@ def test_clients_that_move_while_brokers_crash_and_links_break_get_everything_on
     assert moved["failed"] > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "seed",
     [

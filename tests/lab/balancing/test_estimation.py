@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from penstock.lab.balancing.estimation import BALANCING_ESTIMATION, SweepPoint, error_at
 from penstock.lab.frame.experiment import run_experiment
 
 
+@pytest.mark.long
 def test_errors_are_found_for_each_number_of_samples(tmp_path: Path) -> None:
     settings = ["subscribers=20", "seconds=100", "sweep=2", "sweep_seconds=40"]
     measured = run_experiment(BALANCING_ESTIMATION, settings, seed=1, quick=True, figures=tmp_path).measured

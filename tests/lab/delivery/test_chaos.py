@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from penstock.lab import run_experiment
 from penstock.lab.delivery.chaos import DELIVERY_CHAOS
 
@@ -13,6 +15,7 @@ PROMISED = [
 ]
 
 
+@pytest.mark.long
 def test_a_campaign_is_measured_and_can_be_repeated(tmp_path: Path) -> None:
     first = run_experiment(DELIVERY_CHAOS, ["runs=2"], seed=3, figures=tmp_path)
     assert [name for name in first.measured if name in PROMISED] == PROMISED

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from penstock.lab import run_experiment
 from penstock.lab.gryphon.cpu import BUSY_PHB, SLOW_SHB
 
 
+@pytest.mark.long
 def test_a_slow_host_is_followed_and_forgiven(tmp_path: Path) -> None:
     measured = run_experiment(SLOW_SHB, ["slow_s=25", "after_s=20", "profile=swift"], seed=1, figures=tmp_path).measured
     assert measured["capacity_msg_s"] == 250
@@ -18,6 +21,7 @@ def test_a_slow_host_is_followed_and_forgiven(tmp_path: Path) -> None:
     assert measured["lag_end_s"] < 1
 
 
+@pytest.mark.long
 def test_a_broker_busy_with_nacks_still_serves_publishers_and_recovery(tmp_path: Path) -> None:
     settings = ["down_s=15", "after_s=20", "profile=swift"]
     measured = run_experiment(BUSY_PHB, settings, seed=1, figures=tmp_path).measured

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from penstock.lab import run_experiment
 from penstock.lab.gryphon.e1 import E1, E1_WINDOW
 
@@ -14,6 +16,7 @@ PROMISED = [
 ]
 
 
+@pytest.mark.long
 def test_e1_without_control_is_measured_and_drawn(tmp_path: Path) -> None:
     result = run_experiment(E1, ["down_s=15", "limit_s=10", "pdcc=off"], seed=1, figures=tmp_path)
     assert [name for name in result.measured if name in PROMISED] == PROMISED

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from penstock.lab import run_experiment
 from penstock.lab.gryphon.e2 import E2
 
 
+@pytest.mark.long
 def test_the_rate_follows_the_bottleneck(tmp_path: Path) -> None:
     measured = run_experiment(E2, ["phase_s=20", "profile=swift"], seed=1, figures=tmp_path).measured
     for number in (1, 2, 3):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from penstock.lab import run_experiment
 from penstock.lab.gryphon.e3 import COMPLEX, E3
 from penstock.lab.gryphon.overlay import TOPICS
@@ -16,6 +18,7 @@ def test_the_hosts_want_everything_together_and_two_fifths_each() -> None:
     assert COMPLEX.publisher == "PB"
 
 
+@pytest.mark.long
 def test_a_short_run_is_measured_and_drawn(tmp_path: Path) -> None:
     settings = ["phase_s=30", "limit_s=20", "after_s=12", "profile=swift"]
     measured = run_experiment(E3, settings, seed=1, figures=tmp_path).measured

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from penstock.congestion import CongestionSettings
 from penstock.lab import run_experiment
 from penstock.lab.gryphon.e4 import E4
@@ -11,6 +13,7 @@ from penstock.lab.gryphon.recovery import recover
 from penstock.model.reporting import QuietReporter
 
 
+@pytest.mark.long
 def test_two_demands_are_compared(tmp_path: Path) -> None:
     settings = ["settings=2", "down_s=15", "limit_s=60", "processes=1"]
     measured = run_experiment(E4, settings, seed=1, figures=tmp_path).measured

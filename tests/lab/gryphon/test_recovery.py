@@ -13,6 +13,7 @@ def run(settings: CongestionSettings, *, limit_s: int, after_s: int) -> Recovery
     return recover(settings, QuietReporter(), seed=1, kbytes_s=250, down_s=15, limit_s=limit_s, after_s=after_s)
 
 
+@pytest.mark.long
 def test_a_recovery_ends_at_a_reduced_rate_that_is_restored() -> None:
     found = run(CongestionSettings.swift(), limit_s=60, after_s=30)
     figures = recovery_figures(found)
@@ -27,6 +28,7 @@ def test_a_recovery_ends_at_a_reduced_rate_that_is_restored() -> None:
     assert found.overlay.delivered().missing == 0
 
 
+@pytest.mark.long
 def test_a_recovery_that_does_not_end_counts_as_long_as_it_was_watched() -> None:
     found = run(CongestionSettings.paper(pdcc=False), limit_s=15, after_s=0)
     figures = recovery_figures(found)

@@ -22,6 +22,7 @@ def test_sizes_up_to_the_limit_are_measured_and_larger_ones_are_absent(tmp_path:
     assert Path(result.figure).stat().st_size > 10_000
 
 
+@pytest.mark.long
 def test_at_full_size_every_promised_metric_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The same run with every size divided by a hundred or more.
     monkeypatch.setattr(scale, "_SIZES", (10, 100, 1_000))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from penstock.lab import run_experiment
 from penstock.lab.token.shipping import TOKEN_SHIPPING, Shipment, judge_lake, shipments
@@ -54,6 +55,7 @@ def test_the_newest_state_of_a_block_counts_and_what_is_missing_or_twice_is_noti
     assert judge_lake(tmp_path, [one, two]) == (0, 2)
 
 
+@pytest.mark.live
 def test_brokers_ship_in_turn_and_nothing_is_lost_when_the_holder_is_killed(tmp_path: Path) -> None:
     settings = ["brokers=2", "kills=1", "interval_ms=400", "turn_ms=100"]
     measured = run_experiment(TOKEN_SHIPPING, settings, seed=1, figures=tmp_path).measured

@@ -19,6 +19,7 @@ POINT = Driven(messages=10, cpu_us=40.0, seconds=1.0, p50_ms=0.5, p99_ms=2.0, me
 ROUNDS = {"null": [POINT, POINT], "exact": [POINT, POINT], "bloom": [POINT, POINT]}
 
 
+@pytest.mark.live
 def test_strategies_take_turns_and_rows_are_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = partial(TopicWorkload, publishers=2, subscribers=4, topics=3)
     rows = [Configuration("bloom", 10_000, 1, "64K-99")]

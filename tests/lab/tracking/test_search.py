@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from penstock.lab import run_experiment
 from penstock.lab.tracking.search import TRACKING_SEARCH, SearchField
 from penstock.tracking import FilterShape, choose_shape
@@ -23,6 +25,7 @@ def test_filters_that_never_err_lead_to_no_unnecessary_search() -> None:
     assert (tally.searches, tally.receivers, tally.missed) == (0, 0, 0)
 
 
+@pytest.mark.long
 def test_searches_in_vain_are_as_many_as_the_formula_says(tmp_path: Path) -> None:
     result = run_experiment(TRACKING_SEARCH, ["fields=4", "messages=60"], seed=2, figures=tmp_path)
     measured = result.measured

@@ -50,6 +50,7 @@ def test_exact_records_take_16_bytes_and_deliveries_8_more() -> None:
     assert 24 < delivered.kept / 2_500 < 24.4
 
 
+@pytest.mark.long
 def test_every_configuration_is_measured_and_full_filters_are_as_published(tmp_path: Path) -> None:
     result = run_experiment(TRACKING_STORAGE, ["seconds=30"], figures=tmp_path)
     measured = result.measured

@@ -38,6 +38,7 @@ def small_plan(blows: Sequence[Blow] = ()) -> RoundPlan:
     )
 
 
+@pytest.mark.live
 def test_a_real_round_with_a_kill_and_a_cut_is_clean_and_leaves_no_process(tmp_path: Path) -> None:
     before = descendants(os.getpid())
     plan = small_plan(

@@ -8,6 +8,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from live.shipping.lakes import parquet_files, rows_of
 from live.support import run
 from penstock.client import connect
@@ -80,6 +82,7 @@ def stored_filters(folder: Path) -> tuple[list[StoredFilter], list[str]]:
     return filters, names
 
 
+@pytest.mark.live
 def test_nothing_is_shipped_twice_and_nothing_is_lost_however_often_it_is_killed() -> None:
     async def interrupted(overlay: DemoOverlay, lake: Path) -> None:
         await trade(overlay)

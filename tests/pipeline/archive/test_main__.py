@@ -19,7 +19,8 @@ NOWHERE = "penstock://127.0.0.1:1"
     [
         (["--every", "soon"], 2, "'soon' is not a time such as 10s"),
         (["--master", "moon"], 2, "master 'moon' is none of"),
-        (["--once"], 1, "127.0.0.1:1"),
+        # It tries for half a minute.
+        pytest.param(["--once"], 1, "127.0.0.1:1", marks=pytest.mark.live),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(

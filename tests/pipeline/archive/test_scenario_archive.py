@@ -45,6 +45,7 @@ def numbers_in(lake: Path) -> list[int]:
     return sorted(int(dict(row)["n"]) for table in tables for row in table.column("attributes").to_pylist())
 
 
+@pytest.mark.live
 def test_what_was_published_is_in_the_lake_once(brokers: Commands, tmp_path: Path, spark: SparkSession) -> None:
     """
     1. Messages are published, and those that match are archived up to now.

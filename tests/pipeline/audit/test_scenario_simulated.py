@@ -58,6 +58,7 @@ def assert_clean(summary: AuditSummary, run: SimulatedRun) -> None:
     assert 0 < summary.counts["in-gap"] < everything / 2
 
 
+@pytest.mark.live
 def test_exact_records_prove_that_a_run_with_crashes_is_clean(
     spark: SparkSession, run: SimulatedRun, lake: Path
 ) -> None:
@@ -66,6 +67,7 @@ def test_exact_records_prove_that_a_run_with_crashes_is_clean(
     assert summary.is_exact
 
 
+@pytest.mark.live
 def test_filters_find_nothing_wrong_with_a_run_with_crashes(spark: SparkSession, tmp_path: Path) -> None:
     run = SimulatedRun(SEED + 1, **SHARP)
     run.live()
@@ -75,6 +77,7 @@ def test_filters_find_nothing_wrong_with_a_run_with_crashes(spark: SparkSession,
     assert 0 < summary.unexpected_by_chance < 1e-2
 
 
+@pytest.mark.live
 def test_faults_planted_in_the_tables_of_a_run_are_found(
     spark: SparkSession, run: SimulatedRun, lake: Path, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LIMIT_S = 60
 
 
+@pytest.mark.live
 def test_what_is_published_to_one_pubend_is_repeated_at_the_other(
     spark: SparkSession, overlay: DemoOverlay, tmp_path: Path
 ) -> None:

@@ -50,6 +50,7 @@ def run_stream(spark: SparkSession, overlay: DemoOverlay, folder: Path) -> None:
     assert query.awaitTermination(LIMIT_S)
 
 
+@pytest.mark.live
 def test_a_stream_goes_on_exactly_where_it_was(spark: SparkSession, overlay: DemoOverlay, tmp_path: Path) -> None:
     with connect_sync(overlay.url("b1")) as client:
         for first in (0, 500):

@@ -183,6 +183,7 @@ def written(spark: SparkSession, folder: Path) -> list[str]:
     )
 
 
+@pytest.mark.live
 def test_a_stream_continues_from_its_checkpoint_in_bounded_steps(
     spark: SparkSession, overlay: DemoOverlay, published: dict[str, tuple[str, Message]], tmp_path: Path
 ) -> None:
@@ -220,6 +221,7 @@ def test_a_selective_stream_moves_on_in_silence_and_tells_its_lag(
     assert all(ms is not None and 0 <= ms < 60_000 for ms in lag.values())
 
 
+@pytest.mark.live
 def test_a_broker_that_goes_away_fails_the_stream_which_then_resumes(
     spark: SparkSession, overlay: DemoOverlay, published: dict[str, tuple[str, Message]], tmp_path: Path
 ) -> None:

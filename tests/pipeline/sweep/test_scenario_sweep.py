@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.app import app
@@ -54,6 +55,7 @@ def swept(seeds: str, out: Path) -> dict[str, Any]:
     return summary
 
 
+@pytest.mark.live
 def test_an_interruption_ends_cleanly_and_loses_nothing(spark: SparkSession, tmp_path: Path) -> None:
     out = tmp_path / "sweep"
     endless = ["--seeds", "1..500", "--master", "local[2]", "--out", str(out)]

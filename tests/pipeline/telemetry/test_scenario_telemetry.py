@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from penstock.cli.app import app
@@ -20,6 +21,7 @@ def run(*options: str) -> Result:
     return CliRunner().invoke(app, ["pipeline", "telemetry", *options])
 
 
+@pytest.mark.live
 def test_a_page_and_tables_are_written(spark: SparkSession, tmp_path: Path) -> None:
     telemetry_lake(tmp_path / "lake")
     result = run(

@@ -10,6 +10,7 @@ from penstock.lab.demo_overlay import free_ports
 from penstock.lab.frame.experiment import run_experiment
 
 
+@pytest.mark.live
 def test_a_surge_over_real_sockets_loses_nothing_and_a_late_joiner_learns_the_policy(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     measured = run_experiment(AJIL_LIVE_MULTICAST, [f"port={port}"], quick=True, figures=tmp_path).measured

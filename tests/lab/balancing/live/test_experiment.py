@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from matplotlib.figure import Figure
 
 from penstock.balancing.metrics import Load
@@ -24,6 +25,7 @@ def has_spread(market: Market) -> bool:
     return bool(market.samples) and all(market.samples[-1].subscribers[edge] > 0 for edge in ("B2", "B3"))
 
 
+@pytest.mark.live
 def test_subscribers_are_moved_to_both_other_edges_and_notice_nothing(tmp_path: Path) -> None:
     parameters = parameter_values(BALANCING_LIVE.parameters, SETTINGS, quick=True)
     context = Context(1, parameters, QuietReporter(), tmp_path / "chart.png")

@@ -23,6 +23,7 @@ def children() -> set[str]:
     return {pid for thread in threads for pid in (thread / "children").read_text().split()}
 
 
+@pytest.mark.live
 def test_a_short_run_loses_nothing_and_leaves_no_process_behind(tmp_path: Path) -> None:
     before = children()
     result = run_experiment(DELIVERY_KILL9, ["seconds=6", "rate=100"], seed=1, figures=tmp_path)
@@ -34,6 +35,7 @@ def test_a_short_run_loses_nothing_and_leaves_no_process_behind(tmp_path: Path) 
     assert result.figure is not None
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_who_interrupts_it_finds_no_process_left(tmp_path: Path, number: signal.Signals) -> None:
     class Impatient(QuietReporter):

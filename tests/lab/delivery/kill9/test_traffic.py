@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
+import pytest
+
 from penstock.client import Received
 from penstock.lab.delivery.kill9.oracle import Ledger
 from penstock.lab.delivery.kill9.plan import HOSTS, PLAN, SELECTORS, SOURCES
@@ -16,6 +18,7 @@ from penstock.model.message import Message
 from penstock.model.message_id import MessageId
 
 
+@pytest.mark.live
 def test_undisturbed_everybody_gets_what_is_right() -> None:
     heard: list[tuple[str, str, float]] = []
 

@@ -16,6 +16,7 @@ SHORT_E1 = ("before_seconds=1", "down_seconds=1", "recovery_seconds=2", "after_s
 SHORT_E2 = ("before_seconds=1", "phase_seconds=1")
 
 
+@pytest.mark.live
 @pytest.mark.parametrize(
     ("experiment", "settings", "metric"),
     [
