@@ -34,6 +34,8 @@ FIRST_SENTENCE_WORDS_MIN = 4
 
 Check = Callable[[Path], list[str]]
 
+# A module of so many lines needs no test file of its own.
+SMALL_LINES = 60
 # Folders of tests that do not mirror one module each, but try the system as a whole.
 UNMIRRORED = ("live", "spark", "browser", "bench", "hostile")
 
@@ -218,8 +220,10 @@ def imported_names(tree: ast.Module) -> list[str]:
 
 
 def lacks_test(module: Path, package: Path, tests: Path) -> bool:
-    """Rule 13: whether a module has no test file at the same place."""
-    return module.name not in ("__init__.py", "__main__.py") and not mirror(module, package, tests).is_file()
+    """Rule 13: whether a module has no test file at the same place; a small one may be tested with its neighbours."""
+    if module.name in ("__init__.py", "__main__.py") or mirror(module, package, tests).is_file():
+        return False
+    return len(module.read_text(encoding="utf-8").splitlines()) > SMALL_LINES
 
 
 def lacks_source(test: Path, package: Path, tests: Path) -> bool:
@@ -404,7 +408,10 @@ def make_tree(root: Path, *names: str) -> tuple[Path, Path]:
 
 
 def test_a_module_without_test_and_a_test_without_module_are_noticed(tmp_path: Path) -> None:
-    package, tests = make_tree(tmp_path, "src/a/__init__.py", "src/a/b.py", "tests/a/test_c.py", "tests/test_d.py")
+    names = ["src/a/__init__.py", "src/a/b.py", "src/a/small.py", "tests/a/test_c.py", "tests/test_d.py"]
+    package, tests = make_tree(tmp_path, *names)
+    (package / "a" / "b.py").write_text("\n" * (SMALL_LINES + 1), encoding="utf-8")
+    (package / "a" / "small.py").write_text("\n" * SMALL_LINES, encoding="utf-8")
     assert [path.name for path in sources(package) if lacks_test(path, package, tests)] == ["b.py"]
     assert [path.name for path in mirrors(tests) if lacks_source(path, package, tests)] == ["test_c.py", "test_d.py"]
 

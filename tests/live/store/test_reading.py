@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from live.store.support import append, opened
-from penstock.live.store import StoreFailedError
+from penstock.live.store import StoreFailedError, StoreFullError
 from penstock.model.limits import BODY_BYTES_MAX
 from penstock.model.tick import TICK_MAX, Tick, TickRange
 
@@ -64,3 +66,41 @@ def test_a_message_that_no_frame_can_carry_is_named_as_damaged_and_those_behind_
         assert part.damaged is not None
         assert part.damaged.ticks == (2, 2)
         assert [tick for tick, _ in store.read_part("p", Tick(3), TICK_MAX, bytes_max=1_000).messages] == [3]
+
+
+class Starving:
+    """A database that has no memory or descriptors when messages are asked for."""
+
+    def __init__(self, database: Any, at: str, error: Exception) -> None:
+        self._database, self._at, self._error = database, at, error
+
+    def execute(self, statement: str, *parameters: Any) -> Any:
+        if self._at in statement:
+            raise self._error
+        return self._database.execute(statement, *parameters)
+
+
+def lacking(code: int) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("unable to open database file")
+    error.sqlite_errorcode = code
+    return error
+
+
+@pytest.mark.parametrize("at", ["FROM bodies", "FROM batches"])
+@pytest.mark.parametrize(
+    "error", [lacking(sqlite3.SQLITE_CANTOPEN), lacking(sqlite3.SQLITE_IOERR_NOMEM), MemoryError()], ids=repr
+)
+def test_a_lack_of_descriptors_or_memory_is_neither_damage_nor_a_failed_disk(
+    tmp_path: Path, at: str, error: Exception
+) -> None:
+    with opened(tmp_path) as store:
+        append(store, 1, 5)
+        database = store._database
+        starving: Any = Starving(database, at, error)
+        store._database = starving
+        with pytest.raises(StoreFullError, match="lacks descriptors or memory"):
+            store.read_part("p", Tick(1), TICK_MAX, bytes_max=1_000)
+        with pytest.raises(StoreFullError, match="lacks descriptors or memory"):
+            store.damaged("p")
+        store._database = database
+        assert len(store.read_part("p", Tick(1), TICK_MAX, bytes_max=1_000).messages) == 5

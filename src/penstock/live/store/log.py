@@ -22,6 +22,7 @@ from penstock.live.store.publishers import Publishers
 from penstock.live.store.reading import LogPart, LogReader
 from penstock.live.store.reserve import RESERVE_BYTES, Reserve
 from penstock.live.store.sealed import unseal
+from penstock.live.store.starvation import DATABASE_ERRORS, is_starved
 from penstock.live.store.totals import ROW_ERRORS, publisher_checksum
 from penstock.live.store.writing import Writing
 from penstock.model.tick import Tick, TickRange
@@ -150,7 +151,7 @@ class LogStore:
         try:
             busy, frames, moved = self._database.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
         except sqlite3.Error as error:
-            if _is_full(error) or self._is_starved(error):
+            if _is_full(error) or is_starved(error, self._folder):
                 return False
             raise self._failed(error) from error
         return not busy and bool(frames == moved)
@@ -178,15 +179,13 @@ class LogStore:
         if isinstance(error, StoreFailedError):
             self._failure = f"store {self._folder} failed: {error}"
             raise StoreFailedError(self._failure) from error
-        if isinstance(error, MemoryError):
-            raise StoreFullError(f"store {self._folder} has no memory: nothing of the commit was written") from error
+        if is_starved(error, self._folder):
+            problem = f"store {self._folder} lacks descriptors or memory: {error}; nothing of the commit was written"
+            raise StoreFullError(problem) from error
         if not isinstance(error, sqlite3.Error):
             return
         if _is_full(error):
             raise StoreFullError(f"store {self._folder} is full: {error}; nothing of the commit was written") from error
-        if self._is_starved(error):
-            problem = f"store {self._folder} lacks descriptors or memory: {error}; nothing of the commit was written"
-            raise StoreFullError(problem) from error
         raise self._failed(error) from error
 
     def _failed(self, error: sqlite3.Error) -> StoreFailedError:
@@ -251,7 +250,7 @@ class LogStore:
         values = {name: value for name, value in self._values() if value is not None}
         try:
             self.kept_found = self._kept.at_start()
-        except sqlite3.DatabaseError as error:
+        except DATABASE_ERRORS as error:
             raise self._unreadable(error) from error
         return Recovered(pubends, values, self.kept_found.records)
 
@@ -326,26 +325,19 @@ class LogStore:
     def _query(self, statement: str, *parameters: int | str | bytes) -> sqlite3.Cursor:
         try:
             return self._database.execute(statement, parameters)
-        except sqlite3.DatabaseError as error:
+        except DATABASE_ERRORS as error:
             raise self._unreadable(error) from error
 
     def _all(self, statement: str, *parameters: int | str | bytes) -> list[tuple[Any, ...]]:
         try:
             return self._database.execute(statement, parameters).fetchall()
-        except sqlite3.DatabaseError as error:
+        except DATABASE_ERRORS as error:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: Exception) -> StoreFailedError | StoreFullError:
-        if isinstance(error, sqlite3.Error) and self._is_starved(error):
+        if is_starved(error, self._folder):
             return StoreFullError(f"store {self._folder} lacks descriptors or memory: {error}")
         return StoreFailedError(f"store {self._folder} cannot be read: {error}")
-
-    def _is_starved(self, error: sqlite3.Error) -> bool:
-        """Whether the process or the system had no descriptor or memory left: the disk is as good as before."""
-        code = getattr(error, "sqlite_errorcode", 0)
-        if code & 0xFF == sqlite3.SQLITE_CANTOPEN:
-            return (self._folder / FILE_NAME).exists()
-        return code in {sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_IOERR_NOMEM}
 
 
 def _is_full(error: sqlite3.Error) -> bool:

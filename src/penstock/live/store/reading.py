@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.live.store.batch import BatchDamagedError, unpack_batch
-from penstock.live.store.errors import CorruptRecordError, StoreFailedError
+from penstock.live.store.errors import CorruptRecordError, StoreFailedError, StoreFullError
 from penstock.live.store.pubend_state import signed, unsigned
+from penstock.live.store.starvation import DATABASE_ERRORS, is_starved
 from penstock.live.store.totals import ROW_ERRORS, batch_checksum
 from penstock.model.limits import BODY_BYTES_MAX
 from penstock.model.tick import TICK_MAX, TICK_MIN, Tick, TickRange
@@ -135,22 +136,26 @@ class LogReader:
                 # An older broker took it in. No frame can carry it, and all that follows would wait behind it for ever.
                 raise BatchDamagedError("a message in it is larger than any may be")
             return messages
-        except (BatchDamagedError, sqlite3.DatabaseError, TypeError) as error:
+        except (BatchDamagedError, *DATABASE_ERRORS, TypeError) as error:
+            if is_starved(error, self._folder):
+                raise self._unreadable(error) from error
             # A row that is missing counts like one whose page SQLite cannot follow: the index says what was there.
             raise CorruptRecordError(self._pubend, batch.ticks, batch.message_count) from error
 
     def _query(self, statement: str, *parameters: int) -> sqlite3.Cursor:
         try:
             return self._database.execute(statement, parameters)
-        except sqlite3.DatabaseError as error:
+        except DATABASE_ERRORS as error:
             raise self._unreadable(error) from error
 
     def _row(self, rows: sqlite3.Cursor) -> tuple[int, ...] | None:
         try:
             row: tuple[int, ...] | None = rows.fetchone()
-        except sqlite3.DatabaseError as error:
+        except DATABASE_ERRORS as error:
             raise self._unreadable(error) from error
         return row
 
-    def _unreadable(self, reason: object) -> StoreFailedError:
+    def _unreadable(self, reason: object) -> StoreFailedError | StoreFullError:
+        if isinstance(reason, Exception) and is_starved(reason, self._folder):
+            return StoreFullError(f"store {self._folder} lacks descriptors or memory: {reason}")
         return StoreFailedError(f"store {self._folder} cannot be read: {reason}")
