@@ -6,6 +6,9 @@ STAMP := $(VENV)/.ready
 SEEDS ?= 100
 EDGE_SEEDS ?= 100
 
+# Tests and the demo start many processes: each would compile all of Penstock anew.
+export PYTHONDONTWRITEBYTECODE =
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-live coverage check format bench soak mutants audit docs lock dist clean
 

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from bench.report import Report
 from penstock.model.reporting import Reporter
-from penstock.tracking import BloomFilter, FilterShape, choose_shape
 from penstock.tracking.accuracy import message_columns
+from penstock.tracking.bloom import BloomFilter
 from penstock.tracking.hashing import Column
+from penstock.tracking.sizing import FilterShape, choose_shape
 
 __all__ = ["run"]
 

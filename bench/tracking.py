@@ -16,9 +16,12 @@ import numpy as np
 from bench.report import Report
 from penstock.cli.progress import ProgressReporter
 from penstock.model.reporting import Reporter
-from penstock.tracking import BloomFilter, FilterShape, Recorder, TrackingSettings, subscriber_key
 from penstock.tracking.accuracy import message_columns
-from penstock.tracking.hashing import Column, mixed_columns
+from penstock.tracking.bloom import BloomFilter
+from penstock.tracking.hashing import Column, mixed_columns, subscriber_key
+from penstock.tracking.recorder import Recorder
+from penstock.tracking.settings import TrackingSettings
+from penstock.tracking.sizing import FilterShape
 
 __all__ = ["main", "run"]
 

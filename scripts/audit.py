@@ -32,8 +32,8 @@ ROW = re.compile(
 HEAD = """# Dependencies
 
 What `make setup` installs from `requirements.lock`, on Linux with CPython. `make lock` writes this page, `make audit`
-checks it. Who installs Penstock as a package gets what `penstock` needs; `lab` and `spark` are its extras, `dev` is for
-those who work on it.
+checks it. Who installs Penstock as a package gets what `penstock` needs, which is enough for a client; `server`, `lab`
+and `spark` are its extras, `dev` is for those who work on it.
 
 The lock is made by uv, for all platforms and for every Python from 3.11 on. It has the hashes of all files of each
 version, and pip installs nothing with another hash. Not locked is only what builds packages that come as source:

@@ -17,6 +17,16 @@ rm -rf "$out"
 for made in "$out"/*.whl "$out"/*.tar.gz; do
     "$python" -m venv --clear "$work/try"
     "$work/try/bin/python" -m pip install --quiet --disable-pip-version-check "$made"
+    # A client alone: one package besides, and a command that says what it lacks.
+    (
+        cd "$work"
+        try/bin/python -c 'import penstock; penstock.connect; penstock.connect_sync'
+        packages=$(try/bin/python -m pip list --disable-pip-version-check --format freeze | grep -vcE '^(pip|setuptools)=')
+        [ "$packages" = 2 ] || { say "$made brings $packages packages instead of 2"; exit 1; }
+        ! try/bin/penstock --version 2>told || { say "the command works without its extra"; exit 1; }
+        grep -q "penstock\[server\]" told
+    )
+    "$work/try/bin/python" -m pip install --quiet --disable-pip-version-check "$made[server]"
     (
         cd "$work"
         PATH="$work/try/bin:$PATH"

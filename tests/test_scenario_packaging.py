@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -41,8 +44,10 @@ def locked_here() -> dict[str, str]:
 def requirements() -> list[Requirement]:
     told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     project = told["project"]
-    extras = [one for name, some in project["optional-dependencies"].items() if name != "all" for one in some]
-    return [Requirement(each) for each in (*project["dependencies"], *extras, *told["dependency-groups"]["dev"])]
+    extras = [one for some in project["optional-dependencies"].values() for one in some]
+    found = [Requirement(each) for each in (*project["dependencies"], *extras, *told["dependency-groups"]["dev"])]
+    # Extras name each other by Penstock's own name.
+    return [each for each in found if each.name != "penstock"]
 
 
 def test_every_requirement_has_a_version_in_the_lock_and_it_fits() -> None:
@@ -68,3 +73,35 @@ def test_the_archive_of_the_sources_has_what_a_clone_needs() -> None:
 def test_a_wheel_of_python_files_alone_is_complete() -> None:
     others = [path.name for path in (ROOT / "src").rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
     assert others == ["py.typed"]
+
+
+def test_a_client_needs_nothing_but_msgspec_and_loads_nothing_of_a_broker() -> None:
+    code = "import sys, penstock; penstock.connect; penstock.connect_sync; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[0] for name in done.stdout.split()} - set(sys.stdlib_module_names)
+    # msgspec looks for typing_extensions, and does without it. Loaders of editable packages are of this environment.
+    assert {name for name in loaded if not name.startswith("_")} <= {"msgspec", "penstock", "typing_extensions"}
+    rooms = {name.split(".")[1] for name in done.stdout.split() if name.startswith("penstock.")}
+    assert rooms <= {"client", "live", "model", "protocol", "selectors", "session"}
+    assert {name for name in done.stdout.split() if name.startswith("penstock.live.")} == {
+        "penstock.live.forking",
+        "penstock.live.loop",
+    }
+
+
+def test_the_package_shows_its_public_names() -> None:
+    import penstock
+
+    assert dir(penstock) == sorted(penstock.__all__)
+    assert [name for name in dir(penstock) if getattr(penstock, name) is None] == []
+    errors = [getattr(penstock, name) for name in dir(penstock) if name.endswith("Error")]
+    assert [each for each in errors if not issubclass(each, penstock.PenstockError)] == []
+
+
+@pytest.mark.parametrize("missing", ["typer", "numpy"])
+def test_a_command_without_its_packages_names_the_extra(missing: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; from penstock.cli import main; main()"
+    command = [sys.executable, "-c", code, "match", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"error: {missing} is not installed; install it with: pip install 'penstock[server]'\n"

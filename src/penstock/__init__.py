@@ -1,7 +1,8 @@
 """Penstock: content-based publish/subscribe with guaranteed delivery, balancing and an audit trail.
 
-Applications need ``connect`` (asyncio) or ``connect_sync``, and maybe ``attr`` to write selectors in Python. They are
-loaded when they are first used, so that importing a part of Penstock does not load all of it.
+Applications need ``connect`` (asyncio) or ``connect_sync``, and maybe ``attr`` to write selectors in Python. Whatever
+Penstock raises on purpose is a ``PenstockError``. Names are loaded when they are first used, so that importing a part
+of Penstock does not load all of it.
 """
 
 from __future__ import annotations
@@ -9,18 +10,57 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.client import Client, Received, Subscription, SyncClient, connect, connect_sync
-    from penstock.model import Message, MessageId
-    from penstock.selectors import Selector, attr
+    from penstock.client.client import Client, connect
+    from penstock.client.subscription import Subscription
+    from penstock.client.sync import SyncClient, connect_sync
+    from penstock.client.sync_subscription import SyncSubscription
+    from penstock.model.errors import InvalidMessageError, LimitError, MisuseError, PeerError, PenstockError
+    from penstock.model.message import Message
+    from penstock.model.message_id import MessageId
+    from penstock.model.values import Attributes
+    from penstock.selectors.builder import attr
+    from penstock.selectors.errors import SelectorError
+    from penstock.selectors.selector import Selector
+    from penstock.session.errors import (
+        AddressError,
+        ClientClosedError,
+        ClientError,
+        ConnectionFailedError,
+        ForkedError,
+        RefusedError,
+        TakenOverError,
+        WouldBlockError,
+    )
+    from penstock.session.positions import LostTicks
+    from penstock.session.received import Received
+    from penstock.session.settings import ClientSettings
 
 __all__ = [
+    "AddressError",
+    "Attributes",
     "Client",
+    "ClientClosedError",
+    "ClientError",
+    "ClientSettings",
+    "ConnectionFailedError",
+    "ForkedError",
+    "InvalidMessageError",
+    "LimitError",
+    "LostTicks",
     "Message",
     "MessageId",
+    "MisuseError",
+    "PeerError",
+    "PenstockError",
     "Received",
+    "RefusedError",
     "Selector",
+    "SelectorError",
     "Subscription",
     "SyncClient",
+    "SyncSubscription",
+    "TakenOverError",
+    "WouldBlockError",
     "__version__",
     "attr",
     "connect",
@@ -29,17 +69,42 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_ROOMS = {
-    "penstock.model": ("Message", "MessageId"),
-    "penstock.selectors": ("Selector", "attr"),
-    "penstock.client": ("Client", "Received", "Subscription", "SyncClient", "connect", "connect_sync"),
+_HOMES = {
+    "penstock.client.client": ("Client", "connect"),
+    "penstock.client.subscription": ("Subscription",),
+    "penstock.client.sync": ("SyncClient", "connect_sync"),
+    "penstock.client.sync_subscription": ("SyncSubscription",),
+    "penstock.model.errors": ("InvalidMessageError", "LimitError", "MisuseError", "PeerError", "PenstockError"),
+    "penstock.model.message": ("Message",),
+    "penstock.model.message_id": ("MessageId",),
+    "penstock.model.values": ("Attributes",),
+    "penstock.selectors.builder": ("attr",),
+    "penstock.selectors.errors": ("SelectorError",),
+    "penstock.selectors.selector": ("Selector",),
+    "penstock.session.errors": (
+        "AddressError",
+        "ClientClosedError",
+        "ClientError",
+        "ConnectionFailedError",
+        "ForkedError",
+        "RefusedError",
+        "TakenOverError",
+        "WouldBlockError",
+    ),
+    "penstock.session.positions": ("LostTicks",),
+    "penstock.session.received": ("Received",),
+    "penstock.session.settings": ("ClientSettings",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    for room, names in _ROOMS.items():
+    for module, names in _HOMES.items():
         if name in names:
             from importlib import import_module
 
-            return getattr(import_module(room), name)
+            return getattr(import_module(module), name)
     raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

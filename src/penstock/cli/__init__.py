@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
+from typing import Final
 
 __all__ = ["main"]
+
+_SERVER_PACKAGES: Final = frozenset({"numpy", "prometheus_client", "rich", "starlette", "typer", "uvicorn"})
+"""What ``penstock[server]`` adds to the client; no command does without all of them."""
 
 
 def main() -> None:
@@ -14,7 +18,13 @@ def main() -> None:
         from penstock.live.signals import early
 
         early.install()
-    # Imported here: who needs a single command of it should not wait for all.
-    from penstock.cli.app import main as run
+    try:
+        # Imported here: who needs a single command of it should not wait for all.
+        from penstock.cli.app import main as run
 
-    run()
+        run()
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _SERVER_PACKAGES:
+            raise
+        sys.exit(f"error: {missing} is not installed; install it with: pip install 'penstock[server]'")

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from random import Random
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
 from penstock.client.closing import Closing
@@ -23,7 +23,6 @@ from penstock.client.reading import READ_BYTES, LogPart, LogReading, Survey
 from penstock.client.reports import Reports, who_calls
 from penstock.client.shell import Shell
 from penstock.client.subscription import Subscription
-from penstock.client.tracing import trace
 from penstock.client.wanted import Acknowledging, Missing, Start, checked_durable, wanted
 from penstock.live.forking import tell_after_fork, where_opened
 from penstock.model.message import Message, Payload
@@ -42,7 +41,9 @@ from penstock.session.errors import (
 from penstock.session.inbox import Inbox, Lag
 from penstock.session.session import Session
 from penstock.session.settings import ClientSettings
-from penstock.tracking.answers import Trace
+
+if TYPE_CHECKING:
+    from penstock.tracking.answers import Trace
 
 __all__ = ["Client", "connect"]
 
@@ -289,6 +290,9 @@ class Client:
 
     async def trace(self, message_id: MessageId | str) -> Trace:
         """Where a message came from, which way it went, who received it; ``RefusedError`` if that is not told."""
+        # Imported here: few applications trace messages.
+        from penstock.client.tracing import trace
+
         return await trace(self._ask, message_id)
 
     # What subscriptions need.

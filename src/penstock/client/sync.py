@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.client.client import Client, connect
 from penstock.client.counters import ClientCounters
@@ -28,7 +28,9 @@ from penstock.model.values import Attributes
 from penstock.selectors.selector import EVERYTHING, Selector
 from penstock.session.errors import ClientClosedError, ForkedError
 from penstock.session.settings import ClientSettings
-from penstock.tracking.answers import Trace
+
+if TYPE_CHECKING:
+    from penstock.tracking.answers import Trace
 
 __all__ = ["SyncClient", "connect_sync"]
 

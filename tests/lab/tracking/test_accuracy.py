@@ -6,7 +6,7 @@ from pathlib import Path
 
 from penstock.lab import run_experiment
 from penstock.lab.tracking.accuracy import TRACKING_ACCURACY
-from penstock.tracking import TABLE_2
+from penstock.tracking.sizing import TABLE_2
 
 ROWS = ("64k_99_999", "64k_99", "64k_95", "1m_99_999", "1m_99", "1m_95")
 

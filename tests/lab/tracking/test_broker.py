@@ -9,7 +9,7 @@ from penstock.client import connect
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
 from penstock.lab.tracking.broker import broker_command, tracked_overlay
 from penstock.lab.tracking.table import Configuration
-from penstock.tracking import TrackingSettings
+from penstock.tracking.settings import TrackingSettings
 
 PLAN = OverlayPlan({"b1": ("b1.a",)})
 

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.lab import run_experiment
 from penstock.lab.tracking.search import TRACKING_SEARCH, SearchField
-from penstock.tracking import FilterShape, choose_shape
+from penstock.tracking.sizing import FilterShape, choose_shape
 
 
 def test_two_filters_of_every_neighbour_match_any_time_in_the_window() -> None:

@@ -10,7 +10,9 @@ from penstock.lab import run_experiment
 from penstock.lab.tracking import storage
 from penstock.lab.tracking.storage import TRACKING_STORAGE, Weighed, recorded
 from penstock.lab.tracking.table import FULL_BYTES, Configuration, metric_of
-from penstock.tracking import TABLE_2, Keep, TrackingSettings
+from penstock.tracking.records import Keep
+from penstock.tracking.settings import TrackingSettings
+from penstock.tracking.sizing import TABLE_2
 
 
 def ids(count: int) -> bytes:

@@ -13,7 +13,7 @@ from penstock.lab.demo_overlay import BrokerProcessError, DemoOverlay, OverlayPl
 from penstock.lab.tracking.broker import broker_command
 from penstock.lab.tracking.swarm import Load, Swarm, cpu_s
 from penstock.sim.workloads import TopicWorkload
-from penstock.tracking import TrackingSettings
+from penstock.tracking.settings import TrackingSettings
 
 PLAN = OverlayPlan({"b1": ("b1.a",)}, service="best-effort")
 SMALL = TopicWorkload(Random(4), publishers=3, subscribers=6, topics=4)

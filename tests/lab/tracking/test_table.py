@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.lab.tracking.table import FULL_BYTES, ROW_EFPP, Configuration, configurations, metric_of, row_label
-from penstock.tracking import TABLE_2, Phase
+from penstock.tracking.keys import Phase
+from penstock.tracking.sizing import TABLE_2
 
 
 def test_every_row_of_the_paper_is_there_with_its_buffer_and_interval() -> None:

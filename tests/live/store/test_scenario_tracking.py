@@ -14,7 +14,13 @@ from live.store.support import tamper
 from penstock.broker.durable import KeepRecord, Recovered
 from penstock.live.store import LogStore
 from penstock.sim.disk import Disk
-from penstock.tracking import AliasBook, AttachmentMap, HistoryKey, Keep, Phase, Recorder, TrackingSettings, recover
+from penstock.tracking.aliases import AliasBook
+from penstock.tracking.attachment import AttachmentMap
+from penstock.tracking.keys import HistoryKey, Phase
+from penstock.tracking.recorder import Recorder
+from penstock.tracking.records import Keep
+from penstock.tracking.recovery import recover
+from penstock.tracking.settings import TrackingSettings
 from penstock.tracking.stored import decode_filter
 from tracking.ids import joined, make_id, make_ids
 

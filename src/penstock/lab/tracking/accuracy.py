@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
 from penstock.lab.tracking.table import ROW_EFPP, metric_of, row_label
-from penstock.tracking import TABLE_2, FppMeasurement, fpp, measure_fpp
+from penstock.tracking.accuracy import FppMeasurement, measure_fpp
+from penstock.tracking.sizing import TABLE_2, fpp
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

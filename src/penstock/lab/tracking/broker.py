@@ -13,7 +13,7 @@ from penstock.broker.settings import BrokerSettings
 from penstock.live.config import load_overlay
 from penstock.live.overlay import Overlay
 from penstock.live.serving import run_broker
-from penstock.tracking import TrackingSettings
+from penstock.tracking.settings import TrackingSettings
 
 __all__ = ["TrackedOverlay", "broker_command", "main", "tracked_overlay"]
 

@@ -32,7 +32,7 @@ from penstock.lab.tracking.broker import broker_command
 from penstock.lab.tracking.swarm import Load, Swarm, cpu_s
 from penstock.lab.tracking.table import Configuration, configurations
 from penstock.sim.workloads import TopicWorkload
-from penstock.tracking import TrackingSettings
+from penstock.tracking.settings import TrackingSettings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,21 +18,16 @@ from typing import TYPE_CHECKING, Final
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
 from penstock.model.message_id import MessageId
-from penstock.tracking import (
-    Answerer,
-    AttachmentMap,
-    FilterShape,
-    Keep,
-    Phase,
-    Reconstruction,
-    Recorder,
-    Trace,
-    TrackingSettings,
-    Verdict,
-    choose_shape,
-    efpp,
-    subscriber_key,
-)
+from penstock.tracking.answering import Answerer
+from penstock.tracking.answers import Trace, Verdict
+from penstock.tracking.attachment import AttachmentMap
+from penstock.tracking.hashing import subscriber_key
+from penstock.tracking.keys import Phase
+from penstock.tracking.reconstruct import Reconstruction
+from penstock.tracking.recorder import Recorder
+from penstock.tracking.records import Keep
+from penstock.tracking.settings import TrackingSettings
+from penstock.tracking.sizing import FilterShape, choose_shape, efpp
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -20,8 +20,12 @@ import numpy as np
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
 from penstock.lab.tracking.table import BUFFERS, FULL_BYTES, ROW_EFPP, Configuration, configurations, metric_of
-from penstock.tracking import TABLE_2, Keep, Recorder, TrackingSettings, subscriber_key
 from penstock.tracking.accuracy import message_columns
+from penstock.tracking.hashing import subscriber_key
+from penstock.tracking.recorder import Recorder
+from penstock.tracking.records import Keep
+from penstock.tracking.settings import TrackingSettings
+from penstock.tracking.sizing import TABLE_2
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.tracking import TABLE_2, TrackingSettings
+from penstock.tracking.settings import TrackingSettings
+from penstock.tracking.sizing import TABLE_2
 
 __all__ = ["BUFFERS", "FULL_BYTES", "ROW_EFPP", "Configuration", "configurations", "metric_of", "row_label"]
 

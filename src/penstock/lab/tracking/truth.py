@@ -14,7 +14,8 @@ from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
 from penstock.lab.tracking.campaign import TracingCampaign
 from penstock.lab.tracking.verdict import TracingVerdict
-from penstock.tracking import FilterShape, TrackingSettings
+from penstock.tracking.settings import TrackingSettings
+from penstock.tracking.sizing import FilterShape
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

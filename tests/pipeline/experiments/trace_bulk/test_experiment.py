@@ -17,7 +17,7 @@ from penstock.pipeline.experiments.trace_bulk.lake import (  # noqa: E402
     write_lake,
 )
 from penstock.pipeline.trace.group import Group  # noqa: E402
-from penstock.tracking import TrackingSettings  # noqa: E402
+from penstock.tracking.settings import TrackingSettings  # noqa: E402
 from pipeline.trace.recorded import facts_in, filters_in  # noqa: E402
 
 OVERLAY = TracedOverlay(3, brokers=6, subscribers=36, topics=20, origins=2)

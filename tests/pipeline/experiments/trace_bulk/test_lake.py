@@ -11,7 +11,7 @@ pytest.importorskip("pyarrow")
 
 from live.shipping.lakes import rows_of
 from penstock.pipeline.experiments.trace_bulk.lake import TracedOverlay, slabs, topics_of, write_lake
-from penstock.tracking import TrackingSettings
+from penstock.tracking.settings import TrackingSettings
 
 OVERLAY = TracedOverlay(3, brokers=6, subscribers=36, topics=20, origins=2)
 SETTINGS = TrackingSettings(efpp=0.01, subscribers_checked=6)

@@ -22,7 +22,7 @@ from penstock.lab.frame.errors import ParameterError
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
 from penstock.pipeline.experiments.trace_bulk.lake import TracedOverlay, slabs, topics_of, write_lake
-from penstock.tracking import TrackingSettings
+from penstock.tracking.settings import TrackingSettings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

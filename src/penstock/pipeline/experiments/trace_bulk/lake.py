@@ -19,16 +19,11 @@ from numpy.typing import NDArray
 from penstock.live.shipping.cargo import Cargo, micros
 from penstock.live.shipping.files import LakeFiles
 from penstock.model import lake_tables as tables
-from penstock.tracking import (
-    HASH_VERSION,
-    BloomFilter,
-    FilterShape,
-    HistoryKey,
-    Phase,
-    TrackingSettings,
-    subscriber_key,
-)
-from penstock.tracking.hashing import Column, mixed_columns
+from penstock.tracking.bloom import BloomFilter
+from penstock.tracking.hashing import HASH_VERSION, Column, mixed_columns, subscriber_key
+from penstock.tracking.keys import HistoryKey, Phase
+from penstock.tracking.settings import TrackingSettings
+from penstock.tracking.sizing import FilterShape
 
 __all__ = ["START_MS", "LakeSize", "TracedOverlay", "slabs", "topics_of", "write_lake"]
 
