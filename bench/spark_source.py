@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bench.live_driver import Driver
 from bench.live_load import Load
 from bench.report import Report
-from penstock.client import connect_sync
+from penstock.client.sync import connect_sync
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
 from penstock.model.reporting import Reporter
 from penstock.pipeline import SessionSettings, using_session

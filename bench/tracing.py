@@ -9,7 +9,7 @@ from statistics import median
 from time import perf_counter
 
 from bench.report import Report
-from penstock.client import SyncClient, connect_sync
+from penstock.client.sync import SyncClient, connect_sync
 from penstock.lab.demo_overlay import DEMO_PLAN, DemoOverlay
 from penstock.model.message_id import MessageId
 from penstock.model.reporting import Reporter

@@ -19,7 +19,7 @@ from penstock.cli.story.sampling import Sampler
 from penstock.cli.story.settings import StorySettings
 from penstock.cli.story.spark_process import SparkProcess
 from penstock.cli.story.stage import Stage
-from penstock.client import Client
+from penstock.client.client import Client
 from penstock.lab.links.overlays import Link, RelayedOverlay
 
 LOOK_S = 0.5

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.client import Client, connect
+from penstock.client.client import Client, connect
 from penstock.client.subscription import Subscription
 
 __all__ = ["HonestSpec", "Seen", "main"]

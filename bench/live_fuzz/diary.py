@@ -21,7 +21,7 @@ import msgspec
 from bench.live_fuzz.journal import Journal
 from bench.live_fuzz.plan import PublisherPlan
 from bench.live_fuzz.quotes import Quote, draw_quote
-from penstock.client import ClientSettings
+from penstock.session.settings import ClientSettings
 
 __all__ = ["PATIENT", "Diary", "PublisherSpec"]
 

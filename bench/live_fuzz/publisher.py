@@ -23,9 +23,10 @@ from bench.live_fuzz.diary import PATIENT, Diary, PublisherSpec
 from bench.live_fuzz.journal import Journal, read_journal
 from bench.live_fuzz.quotes import payload_of
 from bench.live_fuzz.sync_publisher import SyncPublisher
-from penstock.client import Client, ClientError, WouldBlockError, connect
+from penstock.client.client import Client, connect
 from penstock.live.loop import run
 from penstock.model.message import Message
+from penstock.session.errors import ClientError, WouldBlockError
 
 __all__ = ["main"]
 

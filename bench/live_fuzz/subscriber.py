@@ -24,8 +24,11 @@ from bench.live_fuzz.plan import Missing
 from bench.live_fuzz.quotes import SELECTORS
 from bench.live_fuzz.readings import Reading, SubscriberSpec, stored_positions
 from bench.live_fuzz.sync_subscriber import SyncSubscriber
-from penstock.client import Client, ClientError, Received, RefusedError, Subscription, connect
+from penstock.client.client import Client, connect
+from penstock.client.subscription import Subscription
 from penstock.live.loop import run
+from penstock.session.errors import ClientError, RefusedError
+from penstock.session.received import Received
 
 __all__ = ["main"]
 

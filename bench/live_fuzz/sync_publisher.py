@@ -19,8 +19,9 @@ from bench.live_fuzz.control import Control
 from bench.live_fuzz.diary import PATIENT, Diary, PublisherSpec
 from bench.live_fuzz.journal import Journal
 from bench.live_fuzz.quotes import payload_of
-from penstock.client import ClientError, SyncClient, connect_sync
+from penstock.client.sync import SyncClient, connect_sync
 from penstock.model.message import Message
+from penstock.session.errors import ClientError
 
 __all__ = ["SyncPublisher"]
 

@@ -14,7 +14,9 @@ from bench.live_fuzz.journal import Journal, read_journal
 from bench.live_fuzz.plan import Missing
 from bench.live_fuzz.quotes import SELECTORS
 from bench.live_fuzz.readings import Reading, SubscriberSpec, stored_positions
-from penstock.client import ClientError, RefusedError, SyncClient, SyncSubscription, connect_sync
+from penstock.client.sync import SyncClient, connect_sync
+from penstock.client.sync_subscription import SyncSubscription
+from penstock.session.errors import ClientError, RefusedError
 
 __all__ = ["SyncSubscriber"]
 

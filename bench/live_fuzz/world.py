@@ -21,10 +21,11 @@ from bench.live_fuzz.disk import SmallDisk
 from bench.live_fuzz.journal import Journal, read_journal
 from bench.live_fuzz.plan import RoundPlan
 from bench.live_fuzz.readings import SubscriberSpec
-from penstock.client import ClientError, connect
+from penstock.client.client import connect
 from penstock.lab.delivery.kill9.harm import links_of
 from penstock.lab.delivery.kill9.proxy import LinkProxy
 from penstock.lab.demo_overlay import BrokerProcessError, DemoOverlay, OverlayPlan
+from penstock.session.errors import ClientError
 
 __all__ = ["Played", "play_round"]
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.client.client import Client, connect
+    from penstock.client.counters import ClientCounters
+    from penstock.client.reading import LogPart, PubendSpan, Survey
     from penstock.client.subscription import Subscription
     from penstock.client.sync import SyncClient, connect_sync
     from penstock.client.sync_subscription import SyncSubscription
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.selectors.builder import attr
     from penstock.selectors.errors import SelectorError
     from penstock.selectors.selector import Selector
+    from penstock.session.address import DEFAULT_PORT, Address, parse_addresses
     from penstock.session.errors import (
         AddressError,
         ClientClosedError,
@@ -31,32 +34,40 @@ if TYPE_CHECKING:
         TakenOverError,
         WouldBlockError,
     )
+    from penstock.session.inbox import Lag
     from penstock.session.positions import LostTicks
     from penstock.session.received import Received
     from penstock.session.settings import ClientSettings
 
 __all__ = [
+    "DEFAULT_PORT",
+    "Address",
     "AddressError",
     "Attributes",
     "Client",
     "ClientClosedError",
+    "ClientCounters",
     "ClientError",
     "ClientSettings",
     "ConnectionFailedError",
     "ForkedError",
     "InvalidMessageError",
+    "Lag",
     "LimitError",
+    "LogPart",
     "LostTicks",
     "Message",
     "MessageId",
     "MisuseError",
     "PeerError",
     "PenstockError",
+    "PubendSpan",
     "Received",
     "RefusedError",
     "Selector",
     "SelectorError",
     "Subscription",
+    "Survey",
     "SyncClient",
     "SyncSubscription",
     "TakenOverError",
@@ -65,12 +76,15 @@ __all__ = [
     "attr",
     "connect",
     "connect_sync",
+    "parse_addresses",
 ]
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "penstock.client.client": ("Client", "connect"),
+    "penstock.client.counters": ("ClientCounters",),
+    "penstock.client.reading": ("LogPart", "PubendSpan", "Survey"),
     "penstock.client.subscription": ("Subscription",),
     "penstock.client.sync": ("SyncClient", "connect_sync"),
     "penstock.client.sync_subscription": ("SyncSubscription",),
@@ -81,6 +95,7 @@ _HOMES = {
     "penstock.selectors.builder": ("attr",),
     "penstock.selectors.errors": ("SelectorError",),
     "penstock.selectors.selector": ("Selector",),
+    "penstock.session.address": ("DEFAULT_PORT", "Address", "parse_addresses"),
     "penstock.session.errors": (
         "AddressError",
         "ClientClosedError",
@@ -91,6 +106,7 @@ _HOMES = {
         "TakenOverError",
         "WouldBlockError",
     ),
+    "penstock.session.inbox": ("Lag",),
     "penstock.session.positions": ("LostTicks",),
     "penstock.session.received": ("Received",),
     "penstock.session.settings": ("ClientSettings",),

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from commands import running
 from penstock.broker.mechanisms.operating import Pin
 from penstock.cli.app import app
-from penstock.client import SyncClient, connect_sync
+from penstock.client.sync import SyncClient, connect_sync
 from penstock.lab.demo_overlay import free_ports
 from penstock.live.node import BrokerNode
 

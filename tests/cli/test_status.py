@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from commands import Commands
 from penstock.cli.app import app
 from penstock.cli.status import durable_rows, listed, pubend_rows, stream_rows
-from penstock.client import connect_sync
+from penstock.client.sync import connect_sync
 from penstock.lab.demo_overlay import OverlayPlan, free_ports
 from penstock.model.tick import tick_at
 

@@ -18,11 +18,13 @@ from client.scripted import ScriptedBroker, broker_in_a_thread, deliver
 from commands import LIMIT_S, Commands
 from penstock.cli.app import app
 from penstock.cli.subscribe import json_line, parse_start, shown_lag, shown_line
-from penstock.client import Lag, Received, connect
+from penstock.client.client import connect
 from penstock.model import Message, MessageId
 from penstock.model.body import encode_body
 from penstock.model.tick import tick_at
 from penstock.protocol.frames import Acknowledge, Frame, Horizons, Subscribe, Subscribed
+from penstock.session.inbox import Lag
+from penstock.session.received import Received
 
 
 def received(attributes: dict[str, Any], payload: bytes = b"", content_type: str = "") -> Received:

@@ -18,7 +18,7 @@ from commands import running
 from penstock.broker.clients.trace_desk import trace_json
 from penstock.cli.app import app
 from penstock.cli.trace import shown_trace
-from penstock.client import connect_sync
+from penstock.client.sync import connect_sync
 from penstock.lab.demo_overlay import OverlayPlan, free_ports
 from penstock.model.message_id import MessageId
 from penstock.protocol.frames import Refused, TraceReply, TraceRequest

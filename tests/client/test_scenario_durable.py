@@ -12,19 +12,9 @@ import pytest
 
 from client.scripted import QUICK, ScriptedBroker, broker_in_a_thread, deliver, run, until
 from live.support import FAST, guaranteed
-from penstock.client import (
-    Client,
-    ClientClosedError,
-    ClientSettings,
-    ConnectionFailedError,
-    Lag,
-    Received,
-    RefusedError,
-    Subscription,
-    TakenOverError,
-    connect,
-    connect_sync,
-)
+from penstock.client.client import Client, connect
+from penstock.client.subscription import Subscription
+from penstock.client.sync import connect_sync
 from penstock.live.node import BrokerNode
 from penstock.model.errors import MisuseError
 from penstock.model.tick import tick_at
@@ -40,6 +30,10 @@ from penstock.protocol.frames import (
     Subscribed,
     Unsubscribe,
 )
+from penstock.session.errors import ClientClosedError, ConnectionFailedError, RefusedError, TakenOverError
+from penstock.session.inbox import Lag
+from penstock.session.received import Received
+from penstock.session.settings import ClientSettings
 
 AT_ONCE = ClientSettings(backoff_first_ms=1, backoff_max_ms=20, acknowledge_ms=0)
 TAKEN_OVER = "durable subscription 'app' was taken over or forgotten"

@@ -15,9 +15,13 @@ from live.support import FAST, until
 from live.support import run as run_live
 from penstock.broker.mechanisms.draining import Target
 from penstock.broker.mechanisms.operating import Drain
-from penstock.client import Client, ClientSettings, Received, Subscription, connect, connect_sync
+from penstock.client.client import Client, connect
+from penstock.client.subscription import Subscription
+from penstock.client.sync import connect_sync
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import BrokerPlace, Overlay
+from penstock.session.received import Received
+from penstock.session.settings import ClientSettings
 
 QUICK = ClientSettings(backoff_first_ms=5, backoff_max_ms=100, acknowledge_ms=50)
 

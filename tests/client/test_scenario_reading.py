@@ -15,14 +15,16 @@ import pytest
 from client.scripted import LIMIT_S, QUICK, run, until
 from live.support import FAST, FramePeer, guaranteed, place_of
 from penstock.broker.broker import Broker
-from penstock.client import Client, LogPart, Received, connect, connect_sync
-from penstock.client.reading import LogReading
+from penstock.client.client import Client, connect
+from penstock.client.reading import LogPart, LogReading
+from penstock.client.sync import connect_sync
 from penstock.lab.demo_overlay import free_ports
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import BrokerPlace, Overlay
 from penstock.model.message import Message
 from penstock.protocol.frames import Frame, LogAnswer, LogRequest, LogSpan, ReadRequest, SurveyRequest
 from penstock.session.errors import RefusedError
+from penstock.session.received import Received
 
 PUBEND = "pb.a"
 COUNT = 200

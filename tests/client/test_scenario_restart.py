@@ -9,10 +9,12 @@ from pathlib import Path
 
 from client.scripted import QUICK, run, until
 from live.support import FAST, guaranteed
-from penstock.client import Client, Received, Subscription, connect
+from penstock.client.client import Client, connect
+from penstock.client.subscription import Subscription
 from penstock.lab.demo_overlay import free_ports
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay
+from penstock.session.received import Received
 
 PUBEND = "b1.a"
 LIVES = 3

@@ -17,7 +17,7 @@ from bench.hostile.stage import Stage, Told
 from bench.hostile.trees import Tree
 from bench.hostile.wire import Peer, Rejected
 
-from penstock.client import connect
+from penstock.client.client import connect
 
 if TYPE_CHECKING:
     from hostile.conftest import Arenas

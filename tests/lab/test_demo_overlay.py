@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.client import connect
+from penstock.client.client import connect
 from penstock.lab.demo_overlay import DEMO_PLAN, BrokerProcessError, DemoOverlay, OverlayPlan, free_ports
 from penstock.live.config import load_overlay
 

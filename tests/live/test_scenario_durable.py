@@ -6,11 +6,13 @@ import asyncio
 from pathlib import Path
 
 from live.support import FramePeer, guaranteed, run, until
-from penstock.client import ClientSettings, Subscription, connect
+from penstock.client.client import connect
+from penstock.client.subscription import Subscription
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
 from penstock.live.node import BrokerNode
 from penstock.model.body import decode_attributes
 from penstock.protocol.frames import Deliver, HeldBack, PublishAck, Subscribe
+from penstock.session.settings import ClientSettings
 
 PAIR = OverlayPlan(
     {"pb": ("pb.a",), "sb": ()},

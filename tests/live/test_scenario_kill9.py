@@ -9,9 +9,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from live.support import FramePeer, lone, run, until
-from penstock.client import Client, ClientSettings, Subscription, connect
+from penstock.client.client import Client, connect
+from penstock.client.subscription import Subscription
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
 from penstock.live.node import BrokerNode
+from penstock.session.settings import ClientSettings
 
 # Two ways lead from the publishers to the subscribers.
 SQUARE = OverlayPlan(

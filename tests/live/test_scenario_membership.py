@@ -8,10 +8,12 @@ from itertools import count
 from pathlib import Path
 
 from live.support import run, until
-from penstock.client import Client, ClientSettings, Subscription, connect
+from penstock.client.client import Client, connect
+from penstock.client.subscription import Subscription
 from penstock.lab.demo_overlay import free_ports
 from penstock.live.config import load_overlay
 from penstock.live.node import BrokerNode
+from penstock.session.settings import ClientSettings
 
 NAMES = ("b1", "b2", "b3")
 QUICK = ClientSettings(backoff_max_ms=200)

@@ -14,9 +14,11 @@ from typer.testing import CliRunner
 from live.support import run, until
 from penstock.cli.admin import call_admin
 from penstock.cli.app import app
-from penstock.client import Client, ClientSettings, Subscription, connect
+from penstock.client.client import Client, connect
+from penstock.client.subscription import Subscription
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan, free_ports
 from penstock.live.config import load_overlay
+from penstock.session.settings import ClientSettings
 
 HOSTS = ("sb1", "sb2", "sb3")
 PATIENT = ClientSettings(backoff_max_ms=200)

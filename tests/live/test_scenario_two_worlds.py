@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from random import Random
 
 from live.support import row, run, until
-from penstock.client import connect
+from penstock.client.client import connect
 from penstock.live.node import BrokerNode
 from penstock.model.values import AttributeValue
 from penstock.selectors import Selector

@@ -15,10 +15,10 @@ import msgspec
 import pytest
 
 import penstock
-from penstock.client import Received
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
 from penstock.model.message import Message
 from penstock.pipeline.lake import read_table
+from penstock.session.received import Received
 from penstock.sim.workloads import QuoteWorkload
 from pipeline.all_jobs import ROWS, Work, do_all
 from pipeline.audit.test_job import RANGE, SHARP, Run

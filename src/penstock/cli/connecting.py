@@ -8,10 +8,11 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from penstock.client import Client, ClientSettings, connect
+from penstock.client.client import Client, connect
 from penstock.live.overlay import TlsFiles
 from penstock.live.tls import client_context
 from penstock.model.errors import MisuseError
+from penstock.session.settings import ClientSettings
 
 __all__ = ["Authority", "Certificate", "ClientName", "Key", "Party", "Token", "Url"]
 

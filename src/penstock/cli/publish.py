@@ -17,7 +17,8 @@ from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Par
 from penstock.cli.console import console
 from penstock.cli.match_inputs import Source
 from penstock.cli.progress import ProgressReporter
-from penstock.client import Client, ClientCounters
+from penstock.client.client import Client
+from penstock.client.counters import ClientCounters
 from penstock.live.loop import run
 from penstock.model import Message, MessageId
 from penstock.model.errors import MisuseError

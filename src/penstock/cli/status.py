@@ -17,11 +17,12 @@ from penstock.cli.balancing_rows import BALANCING, balancing_rows
 from penstock.cli.congestion_rows import RATES, STREAMS, rate_rows
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token
 from penstock.cli.console import FAILURE, console, printable
-from penstock.client import Address, ClientError, parse_addresses
 from penstock.live.config import load_overlay
 from penstock.live.loop import run
 from penstock.live.overlay import BrokerPlace
 from penstock.model.tick import Tick, format_tick, tick_ms
+from penstock.session.address import Address, parse_addresses
+from penstock.session.errors import ClientError
 
 __all__ = ["EXAMPLES", "Asked", "ask_all", "listed", "pubend_rows", "status", "stream_rows", "targets"]
 

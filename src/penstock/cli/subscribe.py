@@ -16,11 +16,14 @@ import typer
 
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token, Url
 from penstock.cli.console import console
-from penstock.client import Client, Lag, Received, Subscription
+from penstock.client.client import Client
+from penstock.client.subscription import Subscription
 from penstock.client.wanted import Missing, Start, checked_start, wanted
 from penstock.live.loop import run
 from penstock.model.errors import MisuseError
 from penstock.selectors import Selector
+from penstock.session.inbox import Lag
+from penstock.session.received import Received
 
 __all__ = ["EXAMPLES", "json_line", "parse_start", "shown_lag", "shown_line", "subscribe"]
 

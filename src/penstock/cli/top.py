@@ -23,9 +23,10 @@ from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Par
 from penstock.cli.console import FAILURE, Printable, console, printable_json
 from penstock.cli.status import targets
 from penstock.cli.top_view import Look, picture
-from penstock.client import Client, ClientError
+from penstock.client.client import Client
 from penstock.live.loop import run
 from penstock.model.errors import MisuseError
+from penstock.session.errors import ClientError
 
 __all__ = ["EXAMPLES", "top"]
 

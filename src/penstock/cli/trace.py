@@ -16,10 +16,11 @@ from rich.tree import Tree
 from penstock.broker.clients.trace_desk import trace_json
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token
 from penstock.cli.console import FAILURE, Printable, console, printable_json
-from penstock.client import DEFAULT_PORT, ConnectionFailedError
 from penstock.client.tracing import HopNode, hop_trees
 from penstock.live.loop import run
 from penstock.model.message_id import MessageId
+from penstock.session.address import DEFAULT_PORT
+from penstock.session.errors import ConnectionFailedError
 from penstock.tracking.answers import GapSeen, Hop, Trace, Verdict
 
 __all__ = ["EXAMPLES", "shown_trace", "trace"]

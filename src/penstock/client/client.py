@@ -23,13 +23,12 @@ from penstock.client.reading import READ_BYTES, LogPart, LogReading, Survey
 from penstock.client.reports import Reports, who_calls
 from penstock.client.shell import Shell
 from penstock.client.subscription import Subscription
-from penstock.client.wanted import Acknowledging, Missing, Start, checked_durable, wanted
+from penstock.client.wanted import Acknowledging, Missing, Start, checked_durable, selector_text, wanted
 from penstock.live.forking import tell_after_fork, where_opened
 from penstock.model.message import Message, Payload
 from penstock.model.message_id import MessageId
 from penstock.model.values import Attributes
 from penstock.protocol.frames import Frame
-from penstock.selectors.selector import EVERYTHING, Selector
 from penstock.session.address import parse_addresses
 from penstock.session.changes import Changes, Reply
 from penstock.session.errors import (
@@ -43,6 +42,7 @@ from penstock.session.session import Session
 from penstock.session.settings import ClientSettings
 
 if TYPE_CHECKING:
+    from penstock.selectors.selector import Selector
     from penstock.tracking.answers import Trace
 
 __all__ = ["Client", "connect"]
@@ -251,8 +251,8 @@ class Client:
         Under a durable name the pubends keep its positions: it goes on where it was when it comes back, at whatever
         broker. There, ``start`` counts where the name is new; a tick of a pubend also where it is further on.
         """
-        parsed = selector if isinstance(selector, Selector) else Selector.parse(selector)
-        asked = wanted(str(parsed), start=start, missing=missing, durable=durable, acknowledge=acknowledge)
+        text = selector_text(selector)
+        asked = wanted(text, start=start, missing=missing, durable=durable, acknowledge=acknowledge)
         self._check_usable()
         inbox = self._session.subscribe(asked)
         subscription = self._subscriptions[inbox.number] = Subscription(inbox, self)
@@ -274,15 +274,14 @@ class Client:
         return await self._log_reading.survey()
 
     def read(
-        self, pubend: str, first: int, last: int, selector: str | Selector = EVERYTHING, *, bytes_max: int = READ_BYTES
+        self, pubend: str, first: int, last: int, selector: str | Selector = "TRUE", *, bytes_max: int = READ_BYTES
     ) -> AsyncGenerator[LogPart, None]:
         """What a pubend has from one tick to another: the same, whenever and however often it is read.
 
         The parts cover all ticks in order; a lost connection is survived by asking again. What has not happened yet is
         refused: ``survey`` first. Nothing is held for who reads so: what was trimmed meanwhile is named as lost.
         """
-        parsed = selector if isinstance(selector, Selector) else Selector.parse(selector)
-        return self._log_reading.read(pubend, first, last, str(parsed), bytes_max=bytes_max)
+        return self._log_reading.read(pubend, first, last, selector_text(selector), bytes_max=bytes_max)
 
     async def status(self) -> dict[str, Any]:
         """How the broker is; raises ``ConnectionFailedError`` if the connection is lost before it answers."""

@@ -20,16 +20,16 @@ from penstock.client.counters import ClientCounters
 from penstock.client.reading import READ_BYTES, LogPart, Survey
 from penstock.client.subscription import Subscription
 from penstock.client.sync_subscription import SyncSubscription
-from penstock.client.wanted import Acknowledging, Missing, Start
+from penstock.client.wanted import Acknowledging, Missing, Start, selector_text
 from penstock.live.loop import run
 from penstock.model.message import Message, Payload
 from penstock.model.message_id import MessageId
 from penstock.model.values import Attributes
-from penstock.selectors.selector import EVERYTHING, Selector
 from penstock.session.errors import ClientClosedError, ForkedError
 from penstock.session.settings import ClientSettings
 
 if TYPE_CHECKING:
+    from penstock.selectors.selector import Selector
     from penstock.tracking.answers import Trace
 
 __all__ = ["SyncClient", "connect_sync"]
@@ -155,12 +155,10 @@ class SyncClient:
         acknowledge: Acknowledging = "auto",
     ) -> SyncSubscription:
         """Ask for the messages that match, as ``Client.subscribe`` does; raises ``SelectorError`` if it is none."""
-        parsed = selector if isinstance(selector, Selector) else Selector.parse(selector)
+        text = selector_text(selector)
 
         async def subscribe() -> Subscription:
-            return self._client.subscribe(
-                parsed, start=start, missing=missing, durable=durable, acknowledge=acknowledge
-            )
+            return self._client.subscribe(text, start=start, missing=missing, durable=durable, acknowledge=acknowledge)
 
         return SyncSubscription(self.call(subscribe), self)
 
@@ -173,7 +171,7 @@ class SyncClient:
         return self.call(self._client.survey)
 
     def read(
-        self, pubend: str, first: int, last: int, selector: str | Selector = EVERYTHING, *, bytes_max: int = READ_BYTES
+        self, pubend: str, first: int, last: int, selector: str | Selector = "TRUE", *, bytes_max: int = READ_BYTES
     ) -> Generator[LogPart, None, None]:
         """What a pubend has from one tick to another, part by part, as ``Client.read`` does."""
         parts = self._client.read(pubend, first, last, selector, bytes_max=bytes_max)

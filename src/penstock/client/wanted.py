@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast, get_args
 
 from penstock.model.errors import MisuseError
 from penstock.model.names import is_durable_name
@@ -12,7 +12,10 @@ from penstock.model.tick import tick_at
 from penstock.protocol.frames import LATEST, Missing
 from penstock.session.inbox import Wanted
 
-__all__ = ["Acknowledging", "Missing", "Start", "checked_durable", "checked_start", "wanted"]
+if TYPE_CHECKING:
+    from penstock.selectors.selector import Selector
+
+__all__ = ["Acknowledging", "Missing", "Start", "checked_durable", "checked_start", "selector_text", "wanted"]
 
 Start: TypeAlias = Literal["latest", "earliest"] | datetime | Mapping[str, int]
 """Where to begin: with what is published from now on, with all there is, at a time, or at a tick of each pubend."""
@@ -21,6 +24,14 @@ Acknowledging: TypeAlias = Literal["auto", "manual"]
 
 _TICK_MAX: Final = LATEST - 1
 _1970: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def selector_text(selector: str | Selector) -> str:
+    """A selector as brokers are told it; raises ``SelectorError`` if it is none."""
+    # Imported here: who only publishes needs no parser.
+    from penstock.selectors.selector import Selector
+
+    return str(selector if isinstance(selector, Selector) else Selector.parse(selector))
 
 
 def wanted(

@@ -24,8 +24,9 @@ from selectors import EVENT_READ, DefaultSelector
 from types import TracebackType
 from typing import IO, Final, Self
 
-from penstock.client import ClientError, connect
+from penstock.client.client import connect
 from penstock.model.errors import PenstockError
+from penstock.session.errors import ClientError
 
 __all__ = ["DEMO_PLAN", "BrokerProcessError", "DemoOverlay", "OverlayPlan", "free_ports"]
 

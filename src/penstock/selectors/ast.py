@@ -7,9 +7,10 @@ boolean attribute used as a condition is the comparison with TRUE.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal as OneOf
 from typing import TypeAlias
+
+import msgspec
 
 from penstock.model.values import Scalar
 
@@ -36,29 +37,25 @@ ComparisonOperator: TypeAlias = OneOf["=", "<>", "<", "<=", ">", ">="]
 ArithmeticOperator: TypeAlias = OneOf["+", "-", "*", "/"]
 
 
-@dataclass(slots=True, frozen=True)
-class Literal:
+class Literal(msgspec.Struct, frozen=True):
     """A value written in the selector."""
 
     value: Scalar
 
 
-@dataclass(slots=True, frozen=True)
-class Attribute:
+class Attribute(msgspec.Struct, frozen=True):
     """The value of a message's attribute."""
 
     name: str
 
 
-@dataclass(slots=True, frozen=True)
-class Negative:
+class Negative(msgspec.Struct, frozen=True):
     """A number with its sign changed."""
 
     operand: Term
 
 
-@dataclass(slots=True, frozen=True)
-class Arithmetic:
+class Arithmetic(msgspec.Struct, frozen=True):
     """Two numbers combined; integers divide as in JMS, towards zero; a division by zero is unknown."""
 
     operator: ArithmeticOperator
@@ -66,15 +63,13 @@ class Arithmetic:
     right: Term
 
 
-@dataclass(slots=True, frozen=True)
-class Constant:
+class Constant(msgspec.Struct, frozen=True):
     """A condition that does not depend on the message: TRUE or FALSE."""
 
     value: bool
 
 
-@dataclass(slots=True, frozen=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True):
     """Two terms compared; terms of unlike types compare as unknown."""
 
     operator: ComparisonOperator
@@ -82,16 +77,14 @@ class Comparison:
     right: Term
 
 
-@dataclass(slots=True, frozen=True)
-class InList:
+class InList(msgspec.Struct, frozen=True):
     """An attribute among some values."""
 
     attribute: Attribute
     values: tuple[Scalar, ...]
 
 
-@dataclass(slots=True, frozen=True)
-class Like:
+class Like(msgspec.Struct, frozen=True):
     """A text attribute against a pattern with ``%`` (any run) and ``_`` (any one character)."""
 
     attribute: Attribute
@@ -99,29 +92,25 @@ class Like:
     escape: str | None = None
 
 
-@dataclass(slots=True, frozen=True)
-class IsNull:
+class IsNull(msgspec.Struct, frozen=True):
     """An attribute that is absent or null; never unknown."""
 
     attribute: Attribute
 
 
-@dataclass(slots=True, frozen=True)
-class Not:
+class Not(msgspec.Struct, frozen=True):
     """The opposite; unknown stays unknown."""
 
     operand: Condition
 
 
-@dataclass(slots=True, frozen=True)
-class And:
+class And(msgspec.Struct, frozen=True):
     """All of them (two or more)."""
 
     operands: tuple[Condition, ...]
 
 
-@dataclass(slots=True, frozen=True)
-class Or:
+class Or(msgspec.Struct, frozen=True):
     """At least one of them (two or more)."""
 
     operands: tuple[Condition, ...]

@@ -10,9 +10,10 @@ from typing import Any, cast
 from penstock.cli.demo_verdict import SentMessage
 from penstock.cli.story.crowd import Crowd, Member, Publisher
 from penstock.cli.story.market import FILLING, MARK, SENT_AT, Feed, Market
-from penstock.client import Client, Received
+from penstock.client.client import Client
 from penstock.model import Message, MessageId
 from penstock.model.body import encode_body
+from penstock.session.received import Received
 from stages import seat
 
 ID = MessageId(1, 2, 3, 4)

@@ -9,7 +9,7 @@ from typing import cast
 
 from penstock.cli.demo_verdict import SentMessage
 from penstock.cli.story.trace import receivers_in, trace
-from penstock.client import Client
+from penstock.client.client import Client
 from penstock.model.message_id import MessageId
 from penstock.tracking.answers import BrokerAnswer, Hop, Trace, Verdict
 from stages import World

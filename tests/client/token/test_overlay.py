@@ -7,7 +7,7 @@ import asyncio
 from client.token.test_carrier import Listener
 from client.token.test_udp import until
 from live.support import lone, run
-from penstock.client import connect
+from penstock.client.client import connect
 from penstock.client.token.group import TokenGroup
 from penstock.client.token.overlay import ThroughOverlay
 from penstock.live.node import BrokerNode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from penstock.client import connect
+from penstock.client.client import connect
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
 from penstock.lab.tracking.broker import broker_command, tracked_overlay
 from penstock.lab.tracking.table import Configuration

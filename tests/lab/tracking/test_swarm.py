@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from penstock.client import connect
+from penstock.client.client import connect
 from penstock.lab.demo_overlay import BrokerProcessError, DemoOverlay, OverlayPlan
 from penstock.lab.tracking.broker import broker_command
 from penstock.lab.tracking.swarm import Load, Swarm, cpu_s

@@ -12,7 +12,7 @@ import pytest
 
 from live.shipping.lakes import parquet_files, rows_of
 from live.support import run
-from penstock.client import connect
+from penstock.client.client import connect
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
 from penstock.live.store import LogStore
 from penstock.tracking.stored import StoredFilter, decode_filter

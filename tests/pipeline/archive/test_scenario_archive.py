@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from commands import PLAN, Commands, running
-from penstock.client import connect
+from penstock.client.client import connect
 from penstock.lab.demo_overlay import free_ports
 from penstock.pipeline.lake import read_table
 

@@ -22,7 +22,7 @@ def connecting(*urls: str) -> Connecting:
 
 
 def logged(overlay: DemoOverlay, pubend: str) -> list[object]:
-    from penstock.client import Received
+    from penstock.session.received import Received
 
     with connect_sync(overlay.url("b1")) as client:
         span = client.survey().spans[pubend]

@@ -18,7 +18,9 @@ from typing import Final, TypeAlias
 
 from penstock.cli.demo_verdict import SentMessage
 from penstock.cli.story.market import FILLING, MARK, SENT_AT, Feed, Market, with_mark
-from penstock.client import Client, Received, Subscription
+from penstock.client.client import Client
+from penstock.client.subscription import Subscription
+from penstock.session.received import Received
 from penstock.sim.workloads.quotes import Publication
 
 __all__ = ["Connect", "Crowd", "Member", "Publisher"]

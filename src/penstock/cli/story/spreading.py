@@ -10,7 +10,8 @@ from typing import Any, Final
 from penstock.cli.story.outcome import Told
 from penstock.cli.story.plan import HOSTS, JOINED, POWERS
 from penstock.cli.story.stage import Stage
-from penstock.client import Client, ClientError, connect
+from penstock.client.client import Client, connect
+from penstock.session.errors import ClientError
 
 __all__ = ["spread_of", "spreading"]
 

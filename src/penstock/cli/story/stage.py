@@ -14,7 +14,7 @@ from penstock.cli.story.outcome import Told
 from penstock.cli.story.sampling import Read, Sampler
 from penstock.cli.story.settings import StorySettings
 from penstock.cli.story.spark_process import SparkProcess
-from penstock.client import Client
+from penstock.client.client import Client
 from penstock.lab.links.overlays import RelayedOverlay
 
 __all__ = ["Stage"]

@@ -29,7 +29,7 @@ from penstock.cli.story.spreading import spreading
 from penstock.cli.story.stage import Stage
 from penstock.cli.story.token import token
 from penstock.cli.story.trace import trace
-from penstock.client import Client, connect
+from penstock.client.client import Client, connect
 from penstock.lab.demo_overlay import BrokerProcessError
 from penstock.lab.links.overlays import RelayedOverlay
 from penstock.model.errors import PenstockError

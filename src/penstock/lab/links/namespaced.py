@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
-from penstock.client import Client, ClientSettings, connect
+from penstock.client.client import Client, connect
 from penstock.lab.demo_overlay import BrokerProcessError, DemoOverlay, OverlayPlan
 from penstock.lab.links.limits import LinkLimits
 from penstock.lab.links.namespaces import Namespaces
 from penstock.lab.links.overlays import Link
+from penstock.session.settings import ClientSettings
 
 __all__ = ["AddressedPlan", "NamespacedOverlay"]
 

@@ -6,10 +6,11 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias
 
-from penstock.client import Client, ClientSettings, connect
+from penstock.client.client import Client, connect
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
 from penstock.lab.links.limits import LinkLimits
 from penstock.lab.links.throttled import ThrottledLink
+from penstock.session.settings import ClientSettings
 
 __all__ = ["Link", "LinkedOverlay", "RelayedOverlay"]
 

@@ -17,13 +17,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.client import Client, ClientError, connect
+from penstock.client.client import Client, connect
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
 from penstock.lab.token.figures import overlap_share, ratio
 from penstock.model.errors import MisuseError, PenstockError
 from penstock.model.message_id import MessageId
+from penstock.session.errors import ClientError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from penstock.client import Received
 from penstock.lab.delivery.kill9.oracle import Ledger
 from penstock.lab.delivery.kill9.plan import HOSTS, PLAN, SELECTORS, SOURCES
 from penstock.lab.delivery.kill9.traffic import Subscriber, trading
@@ -16,6 +15,7 @@ from penstock.live.loop import run
 from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
+from penstock.session.received import Received
 
 
 @pytest.mark.live

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from penstock.ajil.amounts import Floats
-from penstock.client import Client, ClientSettings, Subscription, connect
+from penstock.client.client import Client, connect
+from penstock.client.subscription import Subscription
 from penstock.lab.ajil.charts import dress
 from penstock.lab.ajil.live.multicast import settled_figures, surge_panel
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
@@ -27,6 +28,7 @@ from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageIdSource
 from penstock.model.values import AttributeValue
+from penstock.session.settings import ClientSettings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.balancing.metrics import Load, Metric
 from penstock.balancing.settings import BalancingSettings
-from penstock.client import ClientError
 from penstock.lab.balancing.charts import dress
 from penstock.lab.balancing.live.plan import EDGES, POWERS, live_plan
 from penstock.lab.balancing.live.traffic import Traffic, trading
@@ -26,6 +25,7 @@ from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
 from penstock.lab.links.ending import ending_in_order
 from penstock.live.loop import run
+from penstock.session.errors import ClientError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,10 +15,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
 from typing import Final
 
-from penstock.client import Client, ClientSettings, Subscription, connect
+from penstock.client.client import Client, connect
+from penstock.client.subscription import Subscription
 from penstock.lab.balancing.live.plan import EDGES, HEAD, PAYLOAD, PUBENDS, SELECTORS, draw_quote
 from penstock.lab.delivery.kill9.oracle import Ledger, Reading, Verdict, judge
 from penstock.lab.demo_overlay import DemoOverlay
+from penstock.session.settings import ClientSettings
 
 __all__ = ["Subscriber", "Traffic", "owed", "trading"]
 

@@ -9,10 +9,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
 from typing import Final, TypeAlias
 
-from penstock.client import Client, ClientSettings, Received, Subscription, connect
+from penstock.client.client import Client, connect
+from penstock.client.subscription import Subscription
 from penstock.lab.delivery.kill9.oracle import Ledger, Reading, Verdict, judge
 from penstock.lab.delivery.kill9.plan import HOSTS, PLAN, SELECTORS, SOURCES, draw_quote
 from penstock.lab.demo_overlay import DemoOverlay
+from penstock.session.received import Received
+from penstock.session.settings import ClientSettings
 
 __all__ = ["OnReceived", "Subscriber", "Traffic", "trading"]
 

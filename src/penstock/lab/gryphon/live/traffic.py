@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
-from penstock.client import Client, ClientSettings, Subscription
+from penstock.client.client import Client
+from penstock.client.subscription import Subscription
 from penstock.lab.delivery.kill9.oracle import Ledger, Reading, Verdict, judge
 from penstock.lab.gryphon.live.plan import HOSTS, OFFERED_MSG_S, PUBENDS, WIRE_BYTES
 from penstock.lab.links.overlays import LinkedOverlay
+from penstock.session.settings import ClientSettings
 
 __all__ = ["BROKERS", "CLIENTS", "Host", "Traffic", "pause_s", "trading"]
 

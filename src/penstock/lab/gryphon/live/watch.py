@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any, Final
 
-from penstock.client import ClientError
 from penstock.lab.gryphon.live.plan import HOSTS, PUBENDS
 from penstock.lab.gryphon.live.traffic import Traffic
 from penstock.lab.gryphon.series import Sample
 from penstock.lab.links.overlays import LinkedOverlay
 from penstock.model.tick import Tick, tick_ms
+from penstock.session.errors import ClientError
 
 __all__ = ["SAMPLE_S", "Watch", "lag_s", "sample_of"]
 
