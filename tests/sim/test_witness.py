@@ -84,6 +84,22 @@ def test_a_session_may_drop_only_what_came_on_another_line() -> None:
     assert "dropped a delivery that came on no other line" in case.witness.breaches[0]
 
 
+def test_a_session_may_drop_what_somebody_else_has_had_under_its_name() -> None:
+    """A client that knows nothing of that moves: its old line brings on what the new one passes by."""
+    for durable, breaches in (("n", 0), ("", 1)):
+        case = Case(durable=durable)
+        case.inbox.positions.on_start("p", 7)
+        case.begin(2)
+        case.ask(2, p=7)
+        case.hear(2, Horizons(0, 1_000, ONE, is_only=True))
+        case.deliver(1, 8)
+        case.witness.check_repeated(1)
+        assert len(case.witness.breaches) == breaches
+        case.deliver(1, 1_000)
+        case.witness.check_repeated(2)
+        assert len(case.witness.breaches) == breaches + 1
+
+
 def test_what_comes_for_nobody_out_of_order_is_a_breach_and_for_a_withdrawn_one_is_none() -> None:
     case = Case()
     case.hear(1, Deliver(0, 5, (9).to_bytes(4), b""), Deliver(0, 5, (9).to_bytes(4), b""))

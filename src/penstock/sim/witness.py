@@ -38,6 +38,12 @@ class _Heard:
     begun: dict[_Key, None] = field(default_factory=dict)
     last: dict[_Key, int] = field(default_factory=dict)
     """The last tick of a guaranteed pubend that came."""
+    taken: dict[_Key, int] = field(default_factory=dict)
+    """The tick below which somebody else has had everything, under the same durable name."""
+
+    def passes_by(self, key: _Key, tick: int) -> bool:
+        """Whether a message that comes on another line is none for the application any more."""
+        return tick <= self.last.get(key, -1) or tick < self.taken.get(key, 0)
 
 
 class Witness:
@@ -182,7 +188,7 @@ class Witness:
                 last = heard.last.get(key, -1)
                 if tick <= last or tick < heard.least.get(number, {}).get(pubend, 0):
                     self._complain(number, f"{pubend} {tick} came on line {line} behind {last}, or below its position")
-                elif any(tick <= other.last.get(key, -1) for other in self._lines.values() if other is not heard):
+                elif any(other.passes_by(key, tick) for other in self._lines.values() if other is not heard):
                     self._excused += 1
                 heard.last[key] = max(last, tick)
         self._note(f"gets {frame.tick} for {frame.numbers.hex()}")
@@ -247,6 +253,8 @@ class Witness:
             if is_known and reached is not None and reached < frame.tick:
                 # Somebody else got further with its name. A second horizon must not hide how far behind it was.
                 self._records[number].sessions[-1].behind.setdefault(pubend, reached)
+                if self._records[number].durable:
+                    heard.taken[number, pubend] = frame.tick
             heard.begun[number, pubend] = None
 
     def _on_lost(self, heard: _Heard, frame: f.Lost) -> None:
