@@ -129,6 +129,8 @@ def test_a_stream_that_begins_ahead_is_a_reason_to_stay_and_one_that_is_new_is_n
     newcomer = moving(resident)
     told(newcomer, CONFIRMED, horizon(10, 2), horizon(30, 3))
     assert can_take_over(newcomer)
+    assert inbox.positions.known() == {"quotes": 10}, "the old broker may still begin it elsewhere"
+    resident.take_over()
     assert inbox.positions.known() == {"quotes": 10, "loose": 30}
     resident, inbox = connected()
     newcomer = moving(resident)

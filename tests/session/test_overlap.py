@@ -80,10 +80,53 @@ def test_a_pubend_that_turns_out_to_have_positions_gives_up_what_waits_of_it_in_
     told(newcomer, PubendNames(((4, "trades"),)), message(31, 4))
     assert numbers(inbox, "trades") == []
     told(newcomer, horizon(30, 4), message(32, 4))
+    assert numbers(inbox, "trades") == []
+    _, changes = resident.take_over()
     assert numbers(inbox, "trades") == [31, 32]
-    resident.take_over()
+    assert inbox.number in changes.inboxes
     told(resident, PubendNames(((6, "late"),)), message(41, 6), horizon(40, 6), horizon(45, 6), message(46, 6))
     assert numbers(inbox, "late") == [41, 46]
+
+
+def test_where_the_old_broker_begins_a_stream_counts_while_it_is_there() -> None:
+    """The new one had begun it before: believing that, and the old one's horizons, would leave a hole."""
+    resident, inbox, newcomer = ready()
+    told(newcomer, PubendNames(((4, "trades"),)), horizon(30, 4), message(31, 4), message(41, 4))
+    told(resident, PubendNames(((6, "trades"),)), horizon(40, 6))
+    assert (inbox.starts["trades"], numbers(inbox, "trades")) == (40, [41])
+    told(newcomer, message(42, 4))
+    told(resident, message(41, 6), message(42, 6), message(43, 6))
+    assert numbers(inbox, "trades") == [41, 42, 43]
+    assert newcomer.problem == ""
+
+
+def test_a_stream_that_the_old_broker_begins_earlier_is_a_reason_to_stay() -> None:
+    resident, inbox, newcomer = ready()
+    told(newcomer, PubendNames(((4, "trades"),)), horizon(40, 4), message(41, 4))
+    told(resident, PubendNames(((6, "trades"),)), horizon(30, 6), message(31, 6), message(41, 6))
+    assert newcomer.problem == "the stream of trades begins there ahead of where it is here"
+    resident.give_up_move()
+    assert numbers(inbox, "trades") == [31, 41]
+
+
+def test_a_stream_that_only_the_new_broker_has_begun_comes_from_there_alone_when_it_takes_over() -> None:
+    resident, inbox, newcomer = ready()
+    told(newcomer, PubendNames(((4, "trades"),)), horizon(30, 4), message(31, 4))
+    leaver, _ = resident.take_over()
+    assert leaver is not None
+    # The old broker begins it now, further on, and is quicker.
+    leaver.on_frames([PubendNames(((6, "trades"),)), horizon(40, 6), message(41, 6)], now_ms=0, wall_ms=0)
+    told(resident, message(32, 4), message(41, 4))
+    assert numbers(inbox, "trades") == [31, 32, 41]
+    assert resident.repeated == 0
+
+
+def test_what_waits_of_a_subscription_that_is_over_begins_nowhere() -> None:
+    resident, inbox, newcomer = ready()
+    told(newcomer, PubendNames(((4, "trades"),)), horizon(30, 4), message(31, 4))
+    newcomer.withdraw(inbox)
+    resident.take_over()
+    assert numbers(inbox, "trades") == []
 
 
 def test_too_much_that_waits_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,6 +122,16 @@ class Moves:
             self.overlap.begins(inbox, pubend, tick, is_final=True)
         return self.overlap.flush(pubend)
 
+    def begun(self, inboxes: list[Inbox], pubend: str) -> dict[int, Inbox]:
+        """The session's connection has named subscriptions on a pubend, maybe after the new one; who got something."""
+        if self.newcomer is None or self.overlap is None:
+            return {}
+        for inbox in inboxes:
+            if not self.overlap.begins_old(inbox, pubend):
+                self.newcomer.fail_ahead(pubend)
+                return {}
+        return self.overlap.flush(pubend)
+
 
 class Subscribing:
     """Carries what the broker says to the subscriptions of one session, and to the moves that wait for it."""
@@ -131,9 +141,13 @@ class Subscribing:
 
     def on_horizons(self, frame: Horizons, pubend: str, changes: Changes) -> None:
         """The broker has delivered everything of a pubend up to a tick."""
-        if frame.is_only:
-            changes.inboxes |= self._moves.begins(self._inboxes.named(frame.numbers), pubend, frame.tick)
+        if not frame.is_only:
+            self._inboxes.on_horizons(frame, pubend)
+            return
+        named = self._inboxes.named(frame.numbers)
+        changes.inboxes |= self._moves.begins(named, pubend, frame.tick)
         self._inboxes.on_horizons(frame, pubend)
+        changes.inboxes |= self._moves.begun(named, pubend)
 
     def on_subscribed(self, frame: Subscribed, changes: Changes) -> None:
         """A subscription is in force."""

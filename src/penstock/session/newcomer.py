@@ -130,6 +130,10 @@ class Newcomer:
         self.problem = self.problem or problem
         self.has_news = True
 
+    def fail_ahead(self, pubend: str) -> None:
+        """The same, since some of a stream would be missing."""
+        self.fail(f"the stream of {pubend} begins there ahead of where it is here")
+
     # What the connection brings.
 
     def on_connected(self, *, now_ms: int) -> None:
@@ -271,10 +275,12 @@ class Newcomer:
         for number, inbox in self.asked.items():
             if frame.is_only and number in named:
                 if not self._overlap.begins(inbox, pubend, frame.tick):
-                    self.fail(f"the stream of {pubend} begins there ahead of where it is here")
+                    self.fail_ahead(pubend)
                     return
                 self.begun[number, pubend] = None
             elif frame.is_only or number in named or (number, pubend) not in self.begun:
+                continue
+            if self._overlap.waits(inbox, pubend):
                 continue
             inbox.positions.on_horizon(pubend, frame.tick)
             changes.inboxes[number] = inbox

@@ -2,9 +2,12 @@
 
 Where a pubend has positions, both connections bring its whole stream from some tick on, so whatever is not below the
 position is the next message, whoever brings it. That is so only if the new connection does not begin ahead of the
-position. Pubends that guarantee nothing have no positions: what the new connection brings of them waits until the old
-one has brought the last it had. Then only what is behind that is new. The rest has come, perhaps long before the move
-began if the way to the new broker is slower; or the old connection did not have it, and it would come out of order.
+position. A stream that only the new connection has begun waits: if the old one begins it too, its word counts, since it
+may begin further on; if not, the stream begins when the new connection takes over, and the old one comes too late.
+
+Pubends that guarantee nothing have no positions: what the new connection brings of them waits until the old one has
+brought the last it had. Then only what is behind that is new. The rest has come, perhaps long before the move began if
+the way to the new broker is slower; or the old connection did not have it, and it would come out of order.
 """
 
 from __future__ import annotations
@@ -30,6 +33,10 @@ class Overlap:
         self._inboxes = inboxes
         self._streams: dict[tuple[int, str], None] = {}
         """Subscriptions and pubends whose streams the new connection brings from where they are."""
+        self._ahead: dict[tuple[int, str], int] = {}
+        """Where streams begin on the new connection that the old one has not begun."""
+        self._alone: dict[tuple[int, str], None] = {}
+        """Streams that only the new connection had begun when it took over."""
         self._held: deque[tuple[int, Received]] = deque()
         self._held_bytes = 0
         self._is_released = False
@@ -49,14 +56,41 @@ class Overlap:
 
         When the move is final, nobody else could bring that: it begins all the same.
         """
-        if (inbox.number, pubend) not in self._streams:
-            # Of a pubend that no broker has named so far, nothing was promised before this tick.
-            if inbox.next_ticks.get(pubend, tick) < tick and not is_final:
-                return False
-            self._streams[inbox.number, pubend] = None
-            inbox.starts.setdefault(pubend, tick)
-            inbox.positions.on_start(pubend, tick)
+        key = (inbox.number, pubend)
+        if key in self._streams:
+            return True
+        position = inbox.next_ticks.get(pubend)
+        if position is None and not is_final:
+            self._ahead[key] = tick
+            return True
+        if position is not None and position < tick and not is_final:
+            return False
+        if position is None:
+            self._alone[key] = None
+        self._streams[key] = None
+        inbox.starts.setdefault(pubend, tick)
+        inbox.positions.on_start(pubend, tick)
         return True
+
+    def waits(self, inbox: Inbox, pubend: str) -> bool:
+        """Whether only the new connection has begun a stream: what it says of that does not count yet."""
+        return (inbox.number, pubend) in self._ahead
+
+    def begins_old(self, inbox: Inbox, pubend: str) -> bool:
+        """The old connection has begun a stream, too; False if the new one begins it further on."""
+        tick = self._ahead.pop((inbox.number, pubend), None)
+        return tick is None or self.begins(inbox, pubend, tick)
+
+    def settle(self) -> dict[int, Inbox]:
+        """The new connection takes over: what only that has begun begins there; who got something."""
+        ahead, self._ahead = self._ahead, {}
+        woken: dict[int, Inbox] = {}
+        for (number, pubend), tick in ahead.items():
+            inbox = self._inboxes.get(number)
+            if inbox is not None:
+                self.begins(inbox, pubend, tick, is_final=True)
+                woken |= self.flush(pubend)
+        return woken
 
     def covers(self, inbox: Inbox) -> bool:
         """Whether the new connection brings every stream that the subscription has a position in."""
@@ -65,12 +99,16 @@ class Overlap:
     def drop(self, inbox: Inbox) -> None:
         """A subscription is over."""
         self._streams = {key: None for key in self._streams if key[0] != inbox.number}
+        self._ahead = {key: tick for key, tick in self._ahead.items() if key[0] != inbox.number}
 
     def deliver_old(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
         """A message over the old connection."""
         if not received.is_guaranteed:
             # It may be the new one of a move before, and slower than the one that was old then.
             numbers = b"".join(each.number.to_bytes(4) for each in self._named(numbers) if _is_news(each, received))
+        elif self._alone:
+            mine = (each.number for each in self._named(numbers) if (each.number, received.pubend) not in self._alone)
+            numbers = b"".join(number.to_bytes(4) for number in mine)
         self._inboxes.deliver(numbers, received, woken)
 
     def deliver_new(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
@@ -79,7 +117,7 @@ class Overlap:
             if received.is_guaranteed and (inbox.number, received.pubend) in self._streams:
                 self._inboxes.deliver(inbox.number.to_bytes(4), received, woken)
             elif self._is_released:
-                if received.is_guaranteed or _is_news(inbox, received):
+                if _is_news(inbox, received):
                     self._inboxes.deliver(inbox.number.to_bytes(4), received, woken)
             else:
                 self._held.append((inbox.number, received))
@@ -108,7 +146,8 @@ class Overlap:
         woken: dict[int, Inbox] = {}
         for number, received in messages:
             inbox = self._inboxes.get(number)
-            if inbox is not None and (received.is_guaranteed or _is_news(inbox, received)):
+            # What is below the position has come, or lies before the start that the old broker has named.
+            if inbox is not None and not inbox.is_repeated(received) and _is_news(inbox, received):
                 self._inboxes.deliver(number.to_bytes(4), received, woken)
         return woken
 
@@ -120,5 +159,5 @@ class Overlap:
 
 
 def _is_news(inbox: Inbox, received: Received) -> bool:
-    """Whether a message of a pubend without positions is behind all that came of it."""
-    return received.tick >= inbox.loose_ticks.get(received.pubend, 0)
+    """Whether a message is behind all that came of its pubend, if that has no positions."""
+    return received.is_guaranteed or received.tick >= inbox.loose_ticks.get(received.pubend, 0)

@@ -243,7 +243,9 @@ class Resident:
         if self.is_up:
             last: list[Frame] = [*self._outgoing, moved]
             leaver = Leaver(self._pubends, last, self._inboxes, overlap)
-        changes = Changes(publishing=True, inboxes=self._let_go())
+        woken = overlap.settle()
+        self._inboxes.block_if_full(woken)
+        changes = Changes(publishing=True, inboxes=self._let_go() | woken)
         self._pubends, self.writable = newcomer.pubends, newcomer.writable
         self._sent_ms, self._heard_ms = newcomer.sent_ms, newcomer.heard_ms
         self._greet(welcome, newcomer.skew_ms)
