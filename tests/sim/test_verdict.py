@@ -250,6 +250,9 @@ def test_the_lives_of_a_durable_name_are_judged_together(case: Case) -> None:
     # Had it been forgotten in between, it would have begun with what came after that.
     verdict = judge([case.publisher], [case.one], forgotten={"n": 450})
     assert verdict.duplicated == 3
+    again.otherwise = 0
+    verdict = judge([case.publisher], [case.one], forgotten={"n": 450})
+    assert verdict.duplicated == 0, "who begins it anew may want all there is"
     again.sessions[0].starts["p"] = Start(510, 21)
     assert case.judge().lost == 1
 

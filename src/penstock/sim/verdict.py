@@ -190,12 +190,20 @@ class _Court:
             self._check_anew(lives)
 
     def _check_anew(self, lives: list[Life]) -> None:
-        """A name that was forgotten begins with what is published from then on."""
+        """A name that was forgotten begins with what is published from then on, if its first life wanted that."""
+        begun = sorted(
+            (start.confirmed_us, pubend, life.record.begins_now(pubend))
+            for life in lives
+            for session in life.record.sessions
+            for pubend, start in session.starts.items()
+        )
+        begins_now = {pubend: wanted for _, pubend, wanted in reversed(begun)}
         asked_us = min(life.record.sessions[0].asked_us for life in lives if life.record.sessions)
         got = {where for life in lives for where in life.got}
         for place, where in self._tick_of.items():
             acked_us = self._messages[place].published.acked_us
-            if where in got and acked_us is not None and acked_us < asked_us:
+            is_old = acked_us is not None and acked_us < asked_us
+            if where in got and is_old and begins_now.get(where[0], True):
                 self._verdict.duplicated += 1
                 self._add_problem(f"{lives[0].record.durable}: {where} came though the name was forgotten in between")
 
