@@ -110,6 +110,9 @@ def test_only_who_asks_for_it_is_refused_a_name_whose_position_is_gone() -> None
 
 def test_nobody_is_refused_a_name_whose_position_is_kept() -> None:
     assert "though its position is kept" in found(life("one", 0, 20, 31), refused("fail", 20))[0]
+    resumed = life("one", 0, 20, 31)
+    resumed.record.sessions[-1].stated["p"] = 20
+    assert found(resumed, refused("fail", 20)) == [], "it had come to 20, and had not acknowledged that"
     settled = life("one", 0, 5, 31)
     settled.record.settled["p"] = Acknowledged(150, "p", 20)
     assert "though its position is kept" in found(settled, refused("fail", 20))[0]

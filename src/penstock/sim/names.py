@@ -98,7 +98,13 @@ def _refused(lives: Sequence[Life]) -> Iterator[Breach]:
 def _surely(pubend: str, refused: Life, lives: Sequence[Life]) -> int:
     """Where the name was at least when a life was refused it: where one had begun, or what was settled."""
     asked_us = refused.record.sessions[-1].asked_us
-    starts = [session.starts[pubend] for life in lives for session in life.record.sessions if pubend in session.starts]
+    starts = [
+        session.starts[pubend]
+        for life in lives
+        for session in life.record.sessions
+        # Who resumes is ahead of what it has acknowledged.
+        if pubend in session.starts and pubend not in session.stated
+    ]
     settled = [life.record.settled[pubend] for life in lives if pubend in life.record.settled]
     known = [start.tick for start in starts if start.confirmed_us < asked_us]
     known += [each.tick for each in settled if each.sent_us < asked_us]
