@@ -1,4 +1,4 @@
-"""One live broker under load over loopback, by the measures of DESIGN.md ("Speed we expect").
+"""One live broker under load over loopback.
 
 The broker is a real process on a processor of its own; publishers and subscribers are raw sockets in this one.
 Throughput is taken at the highest rate the broker holds, from the first message to the last delivery; latency at half

@@ -47,6 +47,7 @@ LEFTOVERS = {
         r"|repo1?\.maven(?:\.apache)?\.org|jsdelivr\.net|unpkg\.com)\b"
     ),
     "path of one machine": re.compile(r"(?<![\w.~*-])/(?:home|root|work)/"),
+    "citation of what is not here": re.compile(r"\bspec/[a-z]|\bDES[I]GN\b|\(issue \d+\)"),
 }
 
 
@@ -335,6 +336,7 @@ def complaints_about(check: Check, text: str, folder: Path) -> str:
         (leftovers, "x = 1  # TO" + "DO later", "line 1: leftover note"),
         (leftovers, "\nurl = 'https://pypi" + ".org/simple'", "line 2: host of a package registry"),
         (leftovers, "path = '/ho" + "me/me/x'", "path of one machine"),
+        (leftovers, "as in sp" + "ec/token.md", "citation of what is not here"),
     ],
 )
 def test_a_check_notices_a_bad_sample(check: Check, text: str, complaint: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Partition of an overlay: each side gets its own token, and one survives after the healing (issue 11).
+"""Partition of an overlay: each side gets its own token, and one survives after the healing.
 
 1. Eight brokers in a chain, of which the token visits all.
 2. The link in the middle is cut: on each side a token walks, with constants for four.

@@ -1,4 +1,4 @@
-"""The handshake: each rule on its own, and every history of small cases (spec/token.md, rule 7).
+"""The handshake: each rule on its own, and every history of small cases.
 
 The model: all messages ever said stay deliverable for ever, to whom they were said, any number of times and in any
 order. That contains loss, delay, repetition and reordering. Besides, offers are withdrawn and acceptances forgotten at

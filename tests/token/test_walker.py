@@ -1,4 +1,4 @@
-"""Each rule of the walk on its own (spec/token.md, rules 1 to 6 and the variant swift)."""
+"""Each rule of the walk on its own, and of the variant swift."""
 
 from __future__ import annotations
 

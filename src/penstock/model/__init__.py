@@ -1,4 +1,4 @@
-"""What everything in Penstock speaks of (DESIGN, Layout): messages and their ids, ticks and sets of them, limits."""
+"""What everything in Penstock speaks of: messages and their ids, ticks and sets of them, limits."""
 
 from __future__ import annotations
 

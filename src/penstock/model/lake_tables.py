@@ -1,4 +1,4 @@
-"""The tables of the lake, declared once for brokers that write them and jobs that read them (DESIGN, Layout: pipeline).
+"""The tables of the lake, declared once for brokers that write them and jobs that read them.
 
 Names and kinds only: who writes or reads makes the types of its own library from them (``penstock.pipeline.lake``). A
 table is a folder of Parquet files, in folders by its partition columns as Hive has them: ``date=2026-11-15/pubend=q``.

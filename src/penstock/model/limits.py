@@ -1,4 +1,4 @@
-"""Every limit on sizes and counts, in one place (DESIGN: everything that can grow is bounded).
+"""Limits on sizes and counts of messages, names and selectors: whatever can grow is bounded.
 
 The limits are part of what all brokers of an overlay share: a message that one broker accepts must be acceptable
 to every other one, so these are constants and not settings.

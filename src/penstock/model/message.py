@@ -1,4 +1,4 @@
-"""Messages, what applications send and receive (DESIGN, the data path): attributes to select by, and a payload.
+"""Messages, what applications send and receive: attributes to select by, and a payload.
 
 Whatever is wrong with a message is said where it is made: a bad attribute found by a broker three hops away could
 only be dropped there.

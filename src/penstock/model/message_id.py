@@ -1,4 +1,4 @@
-"""Identifiers of messages, which the publisher assigns (spec/tracking.md, Identifiers).
+"""Identifiers of messages, which the publisher assigns.
 
 A `MessageId` is publisher (u32) · broker (u32) · timestamp in ms (u48) · counter (u16): 16 bytes, big-endian, so that
 the order of the bytes is the order in time among the ids that a publisher made at one broker. Its text is 26

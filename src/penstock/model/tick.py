@@ -1,4 +1,4 @@
-"""Ticks, the positions in a pubend's stream (DESIGN, "A tick is 64 bits"): milliseconds (48) · counter (16).
+"""Ticks, the positions in a pubend's stream, of 64 bits: milliseconds (48) · counter (16).
 
 A tick is a plain integer: streams hold millions of them, and compare and count them all day. Its readable text is
 made by hand, since nothing in the protocol rooms may import a module that knows the time of day.

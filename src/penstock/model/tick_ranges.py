@@ -1,4 +1,4 @@
-"""A set of ticks kept as ranges (DESIGN, `streams`: tick states as ranges): small where the ticks are dense.
+"""A set of ticks kept as ranges: small where the ticks are dense.
 
 The set is two flat lists, the first and the last ticks of its ranges, in order. The ranges are disjoint and never
 adjacent, so equal sets have equal lists. Growing the set at its end, as a live stream does, costs O(1); anything else

@@ -1,4 +1,4 @@
-"""Control frames by which a client is moved to another broker ([Balancing] section on subscriber migration).
+"""Control frames by which a client is moved to another broker ([PADRES] on subscriber migration).
 
 The broker where it is says where to go. The client goes there over a connection of its own, whose hello names the same
 session, and tells both brokers when its subscriptions are in force there; or the old one why it stays.

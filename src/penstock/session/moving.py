@@ -1,4 +1,4 @@
-"""Carries out a move to another broker, unnoticed by the application ([Balancing] section on subscriber migration).
+"""Carries out a move to another broker, unnoticed by the application ([PADRES] on subscriber migration).
 
 The new line is made first, and all subscriptions are asked for on it with their positions. When they are in force
 there, both lines go on for a moment: what was published to pubends that guarantee nothing before their paths led to the

@@ -1,4 +1,4 @@
-"""Notices clocks that are too wrong for the rules of the token ([Token] section 4.2; spec/token.md, rule 8).
+"""Notices clocks that are too wrong for the rules of the token ([Token] section 4.2).
 
 Times of tokens made by different components are compared, so that clocks may differ by little against Δmax; drift up to
 10⁻⁴ is harmless. Every offer says what time it is at its sender: if that is further from the own time than a share of

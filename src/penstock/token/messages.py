@@ -1,4 +1,4 @@
-"""The three messages by which a token is passed, and their form as bytes ([Token] section 3; spec/token.md, rule 7).
+"""The three messages by which a token is passed, and their form as bytes ([Token] section 3).
 
 Whatever carries them may lose, delay and repeat them. Bytes that are no such message raise a ``TokenMessageError`` that
 says why.

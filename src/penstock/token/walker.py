@@ -1,10 +1,10 @@
 """One component's part in the walk of a token: operate, skip, discard, make a new one ([Token] section 4, figure 1).
 
-As resolved (spec/token.md): the Δper of figure 1 is Δmin, compared with the time since this component's last operation;
-a skip changes neither that time nor the token that is remembered. Read literally, the figure leaves the resource idle
-for most of the time. Variant ``swift`` (ours) discards a token only on evidence from after its birth, and has fresh
-tokens skip for a while: the memory of a lost token then cannot kill its successor, and rivals sort themselves out
-before any of them operates.
+As we read it (decision record 12), the Δper of figure 1 is Δmin, compared with the time since this component's last
+operation; a skip changes neither that time nor the token that is remembered. Read literally, the figure leaves the
+resource idle for most of the time. Variant ``swift`` (ours) discards a token only on evidence from after its birth, and
+has fresh tokens skip for a while: the memory of a lost token then cannot kill its successor, and rivals sort themselves
+out before any of them operates.
 """
 
 from __future__ import annotations

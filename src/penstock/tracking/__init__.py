@@ -1,4 +1,4 @@
-"""Tracking: where every message came from, which way it went and who received it ([Tracking], spec/tracking.md).
+"""Tracking: where every message came from, which way it went and who received it ([Tracking]).
 
 Recording, from the inside out: `hashing` and `bloom` (filters), `spans` (their times), `history` (filters one after the
 other), `recorder` (all histories of a broker). Asking: `catalogue` (matching sets), `answering` (one broker),

@@ -1,4 +1,4 @@
-"""Messages that were published elsewhere than their ids say (spec/tracking.md, Path reconstruction).
+"""Messages that were published elsewhere than their ids say.
 
 A publisher that tries again at another broker keeps the id, so that nobody receives the message twice. The broker that
 publishes it leaves an alias record, and so does the one that the id names if it is told.

@@ -1,4 +1,4 @@
-"""The gaps of a broker's tracking: for which messages a no is worth nothing (spec/tracking.md, Filters and histories).
+"""The gaps of a broker's tracking: for which messages a no is worth nothing.
 
 Gaps of one kind that follow each other grow together, and the oldest ones are joined when there are too many: a list
 of gaps can become coarse, but it never forgets.

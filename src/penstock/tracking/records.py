@@ -1,4 +1,4 @@
-"""Small records that tracking keeps beside its filters: marks, gaps, bounds, aliases, attachments (spec/tracking.md).
+"""Small records that tracking keeps beside its filters: marks, gaps, bounds, aliases, attachments.
 
 A record is a magic number, its kind, its version, a MessagePack array and a checksum over all of that; a record of
 which bits are missing or flipped is recognised.

@@ -1,4 +1,4 @@
-"""Puts together again what an earlier life of a broker stored of its tracking (spec/tracking.md, crash and stop)."""
+"""Puts together again what an earlier life of a broker stored of its tracking."""
 
 from __future__ import annotations
 

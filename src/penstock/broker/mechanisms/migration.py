@@ -1,4 +1,4 @@
-"""Moves clients to other brokers ([Balancing] section on subscriber migration), for balancing or for a drain.
+"""Moves clients to other brokers ([PADRES] on subscriber migration), for balancing or for a drain.
 
 The broker where a client is asks it to go. The client opens its subscriptions at the other broker with the positions it
 has, and tells both when they are in force; or it says why it stays. Then what waits for it here and is guaranteed is

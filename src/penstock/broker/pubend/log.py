@@ -1,6 +1,6 @@
 """A guaranteed pubend at its own broker: ticks under a durable lease, repetitions recognised, silence promised.
 
-[Gryphon] section 2; the rules are in DESIGN, "A tick is 64 bits". A message gets its tick when it comes in, and is
+[Gryphon] section 2; for ticks see `model.tick`. A message gets its tick when it comes in, and is
 spoken of only when it is durable. Everything up to ``promised`` is known for good: what is not in the log is silence.
 A restart begins above the lease of the former life, which may have promised anything up to there.
 """

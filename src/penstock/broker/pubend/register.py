@@ -2,7 +2,7 @@
 
 A durable subscription is nothing but its position at every pubend, kept here under its name, so it can come back at any
 broker after any absence. Where clients prove who they are, it belongs to the client that made it. Its position holds
-the log (DESIGN, "Trimming"). Claims on a name carry ownership numbers: the highest has it, and what others say of its
+the log. Claims on a name carry ownership numbers: the highest has it, and what others say of its
 position counts no more. Everything is durable before it is answered.
 """
 

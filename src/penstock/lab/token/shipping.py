@@ -1,4 +1,4 @@
-"""Five broker processes ship to one lake when the token is with them, and the holder is killed (issue 11).
+"""Five broker processes ship to one lake when the token is with them, and the holder is killed.
 
 Messages are published at the first broker, which is never killed. What is looked at from outside: the log lines of
 operations, and the files of the lake. Each published message must be there once, and no batch twice.

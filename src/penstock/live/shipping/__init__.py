@@ -1,4 +1,4 @@
-"""Ships what a broker has on record to the lake: filters, attachments, positions, links, figures (spec/tracking.md).
+"""Ships what a broker has on record to the lake: filters, attachments, positions, links, figures.
 
 What it does and promises is in ``docs/lake.md``. The parts, from the broker to the lake:
 

@@ -1,4 +1,4 @@
-"""Texts and times of many identifiers at once, as Arrow columns (spec/tracking.md, Identifiers)."""
+"""Texts and times of many identifiers at once, as Arrow columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces the messages of one origin in one stretch of time, block by block ([Tracking] section 3.3; spec/spark.md).
+"""Traces the messages of one origin in one stretch of time, block by block ([Tracking] section 3.3).
 
 Per block: all routing histories are asked at once; the claims, with the era, name the way; subscribers are asked for
 where the message was, or may have been; and probabilities come from the filters that matched. The result is that of the

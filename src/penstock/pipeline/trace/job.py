@@ -1,4 +1,4 @@
-"""The bulk trace as a chain of frames: ids and filters, by origin and bucket of time, become traces (spec/spark.md).
+"""The bulk trace as a chain of frames: ids and filters, by origin and bucket of time, become traces.
 
 A trace names its way, which is all of it but the receivers, and its receivers by number: few ways and receivers are
 different, so both are tables of their own. ``told_ways`` and ``told_receivers`` make them.

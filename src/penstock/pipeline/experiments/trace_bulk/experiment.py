@@ -1,4 +1,4 @@
-"""The bulk trace on Spark, beside a join with exact records and filters asked one by one (spec/spark.md, Bulk trace).
+"""The bulk trace on Spark, beside a join with exact records and filters asked one by one.
 
 Lakes are made as brokers of an overlay would have shipped them (``lake``); a process of its own traces all
 messages and is measured by the processor time of all that it started. Then every trace is compared with the truth.
@@ -199,7 +199,7 @@ def _bars(measured: Mapping[str, Mapping[str, Any]], large: Mapping[str, Any]) -
 TRACE_BULK: Final = Experiment(
     name="trace-bulk",
     summary="millions of messages traced on Spark: bit-sliced filters beside exact records and single filters",
-    source="[Tracking] section 3.3, as a job; spec/spark.md (figures of a prototype)",
+    source="[Tracking] section 3.3, as a job",
     parameters=(
         Parameter("messages", 10_000_000, "messages to trace", quick=20_000, minimum=1_000, maximum=100_000_000),
         Parameter("beside", 1_000_000, "messages traced in all ways", quick=20_000, minimum=1_000, maximum=10_000_000),
