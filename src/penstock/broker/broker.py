@@ -59,9 +59,11 @@ class Broker:
         rng: Rng,
         mechanisms: Sequence[Mechanism] = (),
         recovered: Recovered | None = None,
+        stopwatch: Callable[[], int] | None = None,
     ) -> None:
+        """A stopwatch counts nanoseconds; without one, nobody knows how long matching takes."""
         recovered = recovered or Recovered()
-        rooms = Rooms(settings, incarnation=incarnation, kept=recovered.kept)
+        rooms = Rooms(settings, incarnation=incarnation, kept=recovered.kept, stopwatch=stopwatch)
         self.settings, self.rooms = rooms.settings, rooms
         self._connections, self._topology, self._filters = rooms.connections, rooms.topology, rooms.filters
         self._subscribers, self._router, self._tracker = rooms.subscribers, rooms.router, rooms.tracker

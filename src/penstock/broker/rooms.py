@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from penstock.broker.accounts import Accounts
 from penstock.broker.connections import Connections
@@ -20,7 +20,14 @@ __all__ = ["Rooms"]
 class Rooms:
     """The shared parts of one broker, made once."""
 
-    def __init__(self, settings: BrokerSettings, *, incarnation: int, kept: Mapping[str, bytes] | None = None) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        *,
+        incarnation: int,
+        kept: Mapping[str, bytes] | None = None,
+        stopwatch: Callable[[], int] | None = None,
+    ) -> None:
         self.settings = in_force = SettingsInForce.of(settings)
         self.connections = Connections(in_force)
         self.accounts = Accounts(in_force)
@@ -33,7 +40,7 @@ class Rooms:
         )
         self.topology.restrict(settings.members)
         self.filters = Filters(settings.name, incarnation=incarnation)
-        self.subscribers = Subscribers()
+        self.subscribers = Subscribers(stopwatch)
         self.pubends = Pubends(settings.pubends, settings.best_effort)
         self.tracker = Tracker(in_force, kept or {})
         self.router = Router(

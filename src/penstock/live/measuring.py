@@ -1,6 +1,6 @@
 """What a live broker's machine is like: CPU time and memory of the process, told to the broker now and then.
 
-Only where the broker balances itself: else nothing is measured, and matching is not timed.
+Only where the broker balances itself: else nothing is measured.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock.balancing.metrics import HostFigures
-from penstock.broker.broker import Broker
-from penstock.broker.ports import BrokerPort
 
 __all__ = ["Measuring", "memory_share"]
 
@@ -27,10 +25,8 @@ class Measuring:
         self._timer: asyncio.TimerHandle | None = None
         self._wall_ns, self._cpu_ns = time.monotonic_ns(), time.process_time_ns()
 
-    def start(self, broker: BrokerPort, period_ms: int) -> None:
-        """Have matching timed, and tell the broker about every so often."""
-        if isinstance(broker, Broker):
-            broker.rooms.subscribers.stopwatch = time.perf_counter_ns
+    def start(self, period_ms: int) -> None:
+        """Tell the broker about every so often."""
         self._timer = asyncio.get_running_loop().call_later(period_ms / 1000, self._measure, period_ms)
 
     def stop(self) -> None:

@@ -7,6 +7,7 @@ one write, and the timer is looked at once (``turns``).
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from random import Random, SystemRandom
 from types import TracebackType
@@ -98,7 +99,11 @@ class BrokerNode:
                 self._note("pubend-unserved", pubend=pubend, size_bytes=size_bytes, advice="put it back, or forget it")
             await self._shipping.start(recovered, self.incarnation, storage=self._storage)
             self.broker = self._given or Broker(
-                self._settings, incarnation=self.incarnation, rng=self._rng, recovered=recovered
+                self._settings,
+                incarnation=self.incarnation,
+                rng=self._rng,
+                recovered=recovered,
+                stopwatch=time.perf_counter_ns if self._settings.balancing.is_on else None,
             )
             self._entrance = Entrance(
                 await listen(place), self._make, self._tls.serving, counters=self.counters, note=self._note
@@ -115,7 +120,7 @@ class BrokerNode:
         await self._start_admin()
         self._diallers.call(self.overlay.dialled_by(self.name), self._tls.dialling)
         if self._settings.balancing.is_on:
-            self._measuring.start(self.broker, self._settings.balancing.measure_ms)
+            self._measuring.start(self._settings.balancing.measure_ms)
         self.turns.end_later()
 
     def apply(self, overlay: Overlay) -> OverlayChange:

@@ -203,10 +203,9 @@ def test_what_is_looked_up_is_counted_and_told_to_whoever_samples() -> None:
 
 
 def test_one_lookup_in_sixteen_is_timed_if_there_is_a_stopwatch() -> None:
-    subscribers = Subscribers()
-    subscribers.add(1, 7, Selector.parse("x > 0"))
     ticks = iter(range(0, 1_000, 5))
-    subscribers.stopwatch = lambda: next(ticks)
+    subscribers = Subscribers(lambda: next(ticks))
+    subscribers.add(1, 7, Selector.parse("x > 0"))
     for number in range(33):
         subscribers.deliveries(1, number + 1, {"x": 1}, b"")
     assert (subscribers.matched, subscribers.timed, subscribers.timed_ns) == (33, 2, 10)

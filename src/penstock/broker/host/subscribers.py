@@ -34,7 +34,8 @@ _GONE: Final = -(2**62)
 class Subscribers:
     """The subscriptions of all clients, numbered here, each with its connection and the client's own number."""
 
-    def __init__(self) -> None:
+    def __init__(self, stopwatch: Callable[[], int] | None = None) -> None:
+        """A stopwatch counts nanoseconds, and times matching now and then; there is none where time is modelled."""
         self._index = MatchIndex()
         self._system = MatchIndex()
         """Those that select by reserved attributes: only they see the system's own publications."""
@@ -46,8 +47,7 @@ class Subscribers:
         self._numbers: list[bytes] = []
         self.sampler: Callable[[Attributes, Ids, int], None] | None = None
         """Is told of every publication, the subscriptions that want it and its size, while somebody samples."""
-        self.stopwatch: Callable[[], int] | None = None
-        """By which matching is timed now and then, in nanoseconds; none where time is modelled."""
+        self._stopwatch = stopwatch
         self._gone = 0
         """How many subscriptions are silenced, and not removed yet."""
         self.matched = self.timed = self.timed_ns = 0
@@ -143,12 +143,12 @@ class Subscribers:
 
     def _looked_up(self, attributes: Attributes) -> Matches:
         self.matched += 1
-        if self.stopwatch is None or self.matched % _TIMED_EVERY:
+        if self._stopwatch is None or self.matched % _TIMED_EVERY:
             return self._index.find(attributes)
-        started_ns = self.stopwatch()
+        started_ns = self._stopwatch()
         found = self._index.find(attributes)
         self.timed += 1
-        self.timed_ns += self.stopwatch() - started_ns
+        self.timed_ns += self._stopwatch() - started_ns
         return found
 
     def check_invariants(self) -> None:

@@ -1,8 +1,8 @@
 """How the mechanisms plug into a broker: one small interface, so that adding one touches no shell.
 
 A mechanism is a plain object. It hears of neighbours, of its own control messages from them, and of publications that
-it selected; it owns its deadlines; it answers with values. Congestion control, balancing, tracking, rate limiting and
-the token come in through here.
+it selected; it owns its deadlines; it answers with values. Balancing, rate limiting and the token come in through here.
+Congestion control and tracking do not: they look at every message, and are built into its way.
 """
 
 from __future__ import annotations
