@@ -22,12 +22,31 @@ PACKAGE = ROOT / "src" / "penstock"
 TESTS = ROOT / "tests"
 
 PROTOCOL_ROOMS = (
-    *("model", "protocol", "selectors", "matching", "streams", "congestion"),
-    *("balancing", "tracking", "ajil", "token", "session", "broker"),
+    "model",
+    "protocol",
+    "selectors",
+    "matching",
+    "streams",
+    "congestion",
+    "balancing",
+    "tracking",
+    "ajil",
+    "token",
+    "session",
+    "broker",
 )
 OUTSIDE_WORLD = (
-    *("asyncio", "datetime", "multiprocessing", "os", "random", "secrets"),
-    *("socket", "subprocess", "threading", "time", "uuid"),
+    "asyncio",
+    "datetime",
+    "multiprocessing",
+    "os",
+    "random",
+    "secrets",
+    "socket",
+    "subprocess",
+    "threading",
+    "time",
+    "uuid",
 )
 OUTSIDE_CALLS = ("open", "print")
 FIRST_SENTENCE_WORDS_MIN = 4

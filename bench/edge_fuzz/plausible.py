@@ -16,13 +16,43 @@ __all__ = ["OVERLAY", "Client", "Neighbour", "Plausible"]
 
 OVERLAY: Final = "fuzz"
 _CLIENT_KINDS: Final = (
-    *(f.Subscribe, f.Subscribe, f.Subscribe, f.Unsubscribe, f.Acknowledge, f.Acknowledge, f.Forget, f.ReadRequest),
-    *(f.SurveyRequest, f.StatusRequest, f.TraceRequest, f.RefusedAck, f.Heartbeat, f.Moved, f.MoveFailed),
+    f.Subscribe,
+    f.Subscribe,
+    f.Subscribe,
+    f.Unsubscribe,
+    f.Acknowledge,
+    f.Acknowledge,
+    f.Forget,
+    f.ReadRequest,
+    f.SurveyRequest,
+    f.StatusRequest,
+    f.TraceRequest,
+    f.RefusedAck,
+    f.Heartbeat,
+    f.Moved,
+    f.MoveFailed,
 )
 _LINK_KINDS: Final = (
-    *(f.FilterProbe, f.FilterApplied, f.Nack, f.Nack, f.Positions, f.Positions, f.StreamOpen, f.StreamOpened),
-    *(f.StreamTaken, f.StreamForget, f.StreamForgotten, f.CongestionQuery, f.CongestionAlert, f.LogRequest, f.LogSpan),
-    *(f.TraceQuestion, f.TraceAnswer, f.MechanismMessage, f.Heartbeat, f.FilterAck),
+    f.FilterProbe,
+    f.FilterApplied,
+    f.Nack,
+    f.Nack,
+    f.Positions,
+    f.Positions,
+    f.StreamOpen,
+    f.StreamOpened,
+    f.StreamTaken,
+    f.StreamForget,
+    f.StreamForgotten,
+    f.CongestionQuery,
+    f.CongestionAlert,
+    f.LogRequest,
+    f.LogSpan,
+    f.TraceQuestion,
+    f.TraceAnswer,
+    f.MechanismMessage,
+    f.Heartbeat,
+    f.FilterAck,
 )
 
 
@@ -134,7 +164,11 @@ class Neighbour(Plausible):
         pubend = f"{self._name}.log" if rng.random() < 0.9 else rng.choice(PUBENDS)
         return encode_frame(
             f.KnowledgeMessage(
-                *(pubend, min(first, self._tick), self._tick, ticks, bodies),
+                pubend,
+                min(first, self._tick),
+                self._tick,
+                ticks,
+                bodies,
                 kind=rng.choice(list(f.KnowledgeKind)),
                 versions=rng.choice(((), (("b1", 1, 0),), (("b1", 1, 1), ("b3", 1, 1)))),
                 is_whole=rng.random() < 0.5,

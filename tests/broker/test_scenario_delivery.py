@@ -328,7 +328,9 @@ def test_in_a_ring_every_subscriber_gets_what_it_is_owed(happenings: list[tuple[
 @given(stories)
 def test_with_tiny_bounds_every_subscriber_gets_what_it_is_owed(happenings: list[tuple[str, int]]) -> None:
     overlay = chain(
-        *("pb", "ib", "sb"),
+        "pb",
+        "ib",
+        "sb",
         guaranteed=True,
         silent_ms=PATIENT_MS,
         link_outbox_bytes=1_500,

@@ -61,8 +61,16 @@ def test_where_to_begin_is_read_from_the_command_line() -> None:
 @pytest.mark.parametrize(
     "texts",
     [
-        *(["quotes"], ["=7"], ["quotes=-1"], ["quotes=x"], ["q=1", "q=2"], [f"q={2**63}"]),
-        *(["2026-11-15T10:00:00"], ["earliest", "q=1"], ["earliest", "latest"], ["1960-01-01T00:00:00Z"]),
+        ["quotes"],
+        ["=7"],
+        ["quotes=-1"],
+        ["quotes=x"],
+        ["q=1", "q=2"],
+        [f"q={2**63}"],
+        ["2026-11-15T10:00:00"],
+        ["earliest", "q=1"],
+        ["earliest", "latest"],
+        ["1960-01-01T00:00:00Z"],
     ],
 )
 def test_beginnings_that_are_none_are_misuse(texts: list[str]) -> None:

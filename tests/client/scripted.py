@@ -144,8 +144,16 @@ class ScriptedBroker:
 
     def welcome(self) -> Welcome:
         return Welcome(
-            *(PROTOCOL_VERSION, self.name, "penstock", 100 + len(self.peers), 7, self.now_ms),
-            *(self.heartbeat_ms, self.credit_bytes, self.pubends, self.best_effort),
+            PROTOCOL_VERSION,
+            self.name,
+            "penstock",
+            100 + len(self.peers),
+            7,
+            self.now_ms,
+            self.heartbeat_ms,
+            self.credit_bytes,
+            self.pubends,
+            self.best_effort,
         )
 
     def fail(self, error: Exception) -> None:

@@ -104,8 +104,15 @@ def test_many_probes_find_the_cluster_of_all_values(message: Message, key: Clust
 @pytest.mark.parametrize(
     ("value", "key"),
     [
-        *(("ab", "ab"), ("abc", "ab"), ("éa", "éa"), ("a", None), ("", None), ("ba", None)),
-        *((1, None), (True, None), (None, None)),
+        ("ab", "ab"),
+        ("abc", "ab"),
+        ("éa", "éa"),
+        ("a", None),
+        ("", None),
+        ("ba", None),
+        (1, None),
+        (True, None),
+        (None, None),
     ],
 )
 def test_a_prefix_probe_finds_texts_that_start_so(value: AttributeValue, key: Key | None) -> None:

@@ -60,7 +60,9 @@ def both(spark: SparkSession, spark_cluster: str, tmp_path_factory: pytest.TempP
         ids = publish(overlay)
         works = {
             place: Work(
-                *(master, overlay.url("b1"), f"b1.{place}"),
+                master,
+                overlay.url("b1"),
+                f"b1.{place}",
                 histories=str(shutil.copytree(lake, folder / f"{place}-histories")),
                 range_ms=(RANGE.first_ms, RANGE.end_ms),
                 slack_ms=SLACK_MS,

@@ -31,8 +31,23 @@ def long() -> tuple[World, Faults]:
 def test_every_kind_of_blow_falls_sooner_or_later(long: tuple[World, Faults]) -> None:
     _, faults = long
     assert sorted(faults.counts) == [
-        *("clock_step", "crash", "crash_all", "crash_twice", "cut", "cut_client", "damage", "delay"),
-        *("flap", "full_disk", "one_way", "rolling_restart", "slow_disk", "stall", "stall_client", "stop", "unlink"),
+        "clock_step",
+        "crash",
+        "crash_all",
+        "crash_twice",
+        "cut",
+        "cut_client",
+        "damage",
+        "delay",
+        "flap",
+        "full_disk",
+        "one_way",
+        "rolling_restart",
+        "slow_disk",
+        "stall",
+        "stall_client",
+        "stop",
+        "unlink",
     ]
 
 

@@ -77,8 +77,11 @@ def test_a_message_that_was_never_published_is_searched_nowhere() -> None:
 def test_the_search_goes_on_through_brokers_that_cannot_tell(verdict: Verdict) -> None:
     gap = GapSeen("b", "route/1", "crash", (900, 1_100))
     trace, asked = run(
-        *(origin(), said("b", verdict, gaps=(gap,) if verdict is GAP else ())),
-        *(said("c", YES, "s1"), said("d", NO), said("e", NO)),
+        origin(),
+        said("b", verdict, gaps=(gap,) if verdict is GAP else ()),
+        said("c", YES, "s1"),
+        said("d", NO),
+        said("e", NO),
     )
     assert "c" in asked
     assert trace.routed_by == ("a", "c")
@@ -86,7 +89,9 @@ def test_the_search_goes_on_through_brokers_that_cannot_tell(verdict: Verdict) -
     assert trace.unknown == (("b",) if verdict is UNKNOWN else ())
     assert not trace.is_complete
     assert [(hop.broker, hop.parent, hop.is_counted) for hop in trace.hops] == [
-        *(("a", None, True), ("b", "a", False), ("c", "b", True))
+        ("a", None, True),
+        ("b", "a", False),
+        ("c", "b", True),
     ]
 
 
@@ -116,8 +121,11 @@ def test_a_claim_that_the_neighbour_towards_the_origin_denies_is_not_counted() -
     # A ring a - b - c - e - a: c hears of messages of a through e only, and e did not have it.
     ring = {"b": ("a", "c"), "c": ("b", "e", "d"), "e": ("a", "c")}
     trace, _ = run(
-        *(origin(), said("b", YES, neighbours=ring["b"]), said("e", NO, neighbours=ring["e"])),
-        *(said("c", YES, "ghost", neighbours=ring["c"], upstream=("e",)), said("d", YES, "s", upstream=("c",))),
+        origin(),
+        said("b", YES, neighbours=ring["b"]),
+        said("e", NO, neighbours=ring["e"]),
+        said("c", YES, "ghost", neighbours=ring["c"], upstream=("e",)),
+        said("d", YES, "s", upstream=("c",)),
     )
     assert trace.routed_by == ("a", "b")
     assert trace.probable_false_positives == ("c", "d")
@@ -136,8 +144,11 @@ def test_a_claim_stands_if_the_neighbour_towards_the_origin_does_not_deny_it(ver
 
 def test_two_claims_do_not_hold_up_each_other() -> None:
     trace, _ = run(
-        *(origin(), said("b", GAP), said("e", NO)),
-        *(said("c", YES, upstream=("d",)), said("d", YES, upstream=("c",))),
+        origin(),
+        said("b", GAP),
+        said("e", NO),
+        said("c", YES, upstream=("d",)),
+        said("d", YES, upstream=("c",)),
     )
     assert trace.probable_false_positives == ("c", "d")
 
@@ -175,8 +186,10 @@ def test_an_answer_from_before_the_alias_is_asked_for_again() -> None:
 
 def test_the_error_is_that_of_all_that_was_checked() -> None:
     trace, _ = run(
-        *(origin(path_fpp=0.01), said("b", YES, "s", path_fpp=0.02, delivery_fpp=0.1)),
-        *(said("c", NO, path_fpp=0.03), said("e", NO)),
+        origin(path_fpp=0.01),
+        said("b", YES, "s", path_fpp=0.02, delivery_fpp=0.1),
+        said("c", NO, path_fpp=0.03),
+        said("e", NO),
     )
     assert trace.error_probability == pytest.approx(1 - 0.99 * 0.98 * 0.9 * 0.97)
 

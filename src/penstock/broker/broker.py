@@ -82,7 +82,7 @@ class Broker:
         self.migrations = Migrations(rooms, edges, release=self._release, end=self._end, tell=told)
         self._operator = Operator(rooms, self.migrations)
         self._mechanisms = OwnMechanisms(
-            *(rooms, mechanisms, edges, limiter, self.migrations, self._neighbourhood), life=incarnation, rng=rng
+            rooms, mechanisms, edges, limiter, self.migrations, self._neighbourhood, life=incarnation, rng=rng
         )
         self.balancing = self._mechanisms.balancing
         if edges.subscriptions:
@@ -135,8 +135,11 @@ class Broker:
 
     def _gathered(self, rooms: Rooms, incarnation: int) -> Figures:
         counts = (
-            *(lambda: self._router.counts, self._guaranteed.counts, lambda: self._log_desk.counts),
-            *(lambda: self._congestion.counts, lambda: self._trace_desk.counts),
+            lambda: self._router.counts,
+            self._guaranteed.counts,
+            lambda: self._log_desk.counts,
+            lambda: self._congestion.counts,
+            lambda: self._trace_desk.counts,
         )
         parts: dict[str, Callable[[], object]] = {
             "malformed": lambda: self.malformed,

@@ -21,8 +21,28 @@ __all__ = ["app", "main"]
 
 _MARKUP: Final = "markdown"
 _NAMES: Final = (
-    *("demo", "broker", "publish", "subscribe", "durable", "status", "trace", "top", "tune", "limit", "multicast"),
-    *("match", "quotes", "overlay", "store", "drain", "pin", "unpin", "ship", "token", "lab", "pipeline"),
+    "demo",
+    "broker",
+    "publish",
+    "subscribe",
+    "durable",
+    "status",
+    "trace",
+    "top",
+    "tune",
+    "limit",
+    "multicast",
+    "match",
+    "quotes",
+    "overlay",
+    "store",
+    "drain",
+    "pin",
+    "unpin",
+    "ship",
+    "token",
+    "lab",
+    "pipeline",
 )
 """All commands, in the order in which people read of them."""
 _ELSEWHERE: Final = {"unpin": "pin"}

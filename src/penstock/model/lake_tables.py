@@ -272,8 +272,15 @@ TELEMETRY: Final = LakeTable(
 """Samples of all figures of a broker."""
 
 SHIPPED_TABLES: Final = (
-    *(HISTORIES, RECORDS, GAPS, ALIASES, ATTACHMENTS, SUBSCRIPTIONS),
-    *(POSITIONS, TOPOLOGY, TELEMETRY),
+    HISTORIES,
+    RECORDS,
+    GAPS,
+    ALIASES,
+    ATTACHMENTS,
+    SUBSCRIPTIONS,
+    POSITIONS,
+    TOPOLOGY,
+    TELEMETRY,
 )
 """Those that brokers write."""
 TABLES: Final = (PUBLICATIONS, *SHIPPED_TABLES)

@@ -115,9 +115,17 @@ class Campaign:
 
     def _blows(self) -> list[Callable[[], None]]:
         return [
-            *(self._cut, self._cut, self._stall, self._heal, self._cut_client),
-            *(self._crash, self._stop, self._restart, self._restart),
-            *(self._subscribe, self._unsubscribe),
+            self._cut,
+            self._cut,
+            self._stall,
+            self._heal,
+            self._cut_client,
+            self._crash,
+            self._stop,
+            self._restart,
+            self._restart,
+            self._subscribe,
+            self._unsubscribe,
         ]
 
     def _cut(self) -> None:

@@ -99,10 +99,27 @@ class Faults:
 
     def _blows(self) -> list[Callable[[], None]]:
         return [
-            *(self._cut, self._cut, self._cut_one_way, self._stall, self._flap, self._delay, self._unlink),
-            *(self._crash, self._crash, self._crash_twice, self._crash_all, self._stop, self._roll, self._promote),
-            *(self._slow_disk, self._slow_disk_and_crash, self._fill_disk, self._damage),
-            *(self._cut_client, self._cut_client, self._stall_client),
+            self._cut,
+            self._cut,
+            self._cut_one_way,
+            self._stall,
+            self._flap,
+            self._delay,
+            self._unlink,
+            self._crash,
+            self._crash,
+            self._crash_twice,
+            self._crash_all,
+            self._stop,
+            self._roll,
+            self._promote,
+            self._slow_disk,
+            self._slow_disk_and_crash,
+            self._fill_disk,
+            self._damage,
+            self._cut_client,
+            self._cut_client,
+            self._stall_client,
         ]
 
     # --- links

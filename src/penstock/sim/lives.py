@@ -72,9 +72,16 @@ class Lives:
             return
         self._chance.choice(
             (
-                *(self._die, self._die, self._vanish, self._move),
-                *(self._give_up, self._take_over, self._usurp),
-                *(self._condemn, self._add_name, self._add_name),
+                self._die,
+                self._die,
+                self._vanish,
+                self._move,
+                self._give_up,
+                self._take_over,
+                self._usurp,
+                self._condemn,
+                self._add_name,
+                self._add_name,
             )
         )()
 

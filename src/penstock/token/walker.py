@@ -38,8 +38,19 @@ class Walker:
     """
 
     __slots__ = (
-        *("_constants", "_is_swift", "_seen", "_serial", "_waiting", "due_ms", "executed_ms", "gen_ms", "generated"),
-        *("held", "name", "owner", "until_ms"),
+        "_constants",
+        "_is_swift",
+        "_seen",
+        "_serial",
+        "_waiting",
+        "due_ms",
+        "executed_ms",
+        "gen_ms",
+        "generated",
+        "held",
+        "name",
+        "owner",
+        "until_ms",
     )
 
     def __init__(self, name: str, constants: Constants, *, now_ms: int) -> None:

@@ -139,9 +139,21 @@ def _encoded_header(header: FilterHeader) -> bytes:
     spans = header.index.singletons
     shape, range_ = header.shape, header.index.range
     fixed = _FIXED.pack(
-        *(_KINDS[header.kind], header.hash_version, header.is_open, len(key), len(spans)),
-        *(header.filter_id, header.generation, shape.m, shape.n, shape.k, header.count),
-        *(header.opened_ms, header.added_ms, range_ is not None, *(range_ or (0, 0))),
+        _KINDS[header.kind],
+        header.hash_version,
+        header.is_open,
+        len(key),
+        len(spans),
+        header.filter_id,
+        header.generation,
+        shape.m,
+        shape.n,
+        shape.k,
+        header.count,
+        header.opened_ms,
+        header.added_ms,
+        range_ is not None,
+        *(range_ or (0, 0)),
     )
     length = _LENGTH.size + _FIXED.size + len(key) + _SPAN.size * len(spans) + _CRC.size
     assert length <= HEADER_BYTES_MAX, f"the header of {header.name} takes {length} bytes"

@@ -226,7 +226,7 @@ def test_while_there_is_no_space_no_lease_is_asked_for_and_silence_ends_at_the_o
 
 def test_at_the_maximum_of_the_log_credit_is_withheld_until_subscribers_have_caught_up() -> None:
     overlay = chain(
-        *("pb", "sb"), guaranteed=True, retain_bytes_max=2_000, grace_ms=1_000, credit_bytes=1_000, silent_ms=100_000
+        "pb", "sb", guaranteed=True, retain_bytes_max=2_000, grace_ms=1_000, credit_bytes=1_000, silent_ms=100_000
     )
     client = overlay.client("sb")
     client.subscribe(1, "")

@@ -109,7 +109,10 @@ def test_the_figures_of_a_mechanism_are_in_the_status_of_its_broker() -> None:
 
 def test_answers_are_values() -> None:
     examples: list[Answer] = [
-        *(Tell("b", b"x"), PublishSystem(Message({"a": 1})), Record("greeted"), Operate("1/a/1", 5)),
+        Tell("b", b"x"),
+        PublishSystem(Message({"a": 1})),
+        Record("greeted"),
+        Operate("1/a/1", 5),
         Select(Selector.parse("$class = 'PIE'")),
     ]
     assert {type(each) for each in examples} == set(get_args(Answer))

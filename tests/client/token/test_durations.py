@@ -11,8 +11,15 @@ from penstock.model.errors import MisuseError
 @pytest.mark.parametrize(
     ("value", "ms"),
     [
-        *(("10 min", 600_000), ("4 s", 4_000), ("4s", 4_000), (" 250 ms ", 250), ("1.5 h", 5_400_000)),
-        *(("2 days", 172_800_000), ("1 Minute", 60_000), (4, 4_000), (0.25, 250)),
+        ("10 min", 600_000),
+        ("4 s", 4_000),
+        ("4s", 4_000),
+        (" 250 ms ", 250),
+        ("1.5 h", 5_400_000),
+        ("2 days", 172_800_000),
+        ("1 Minute", 60_000),
+        (4, 4_000),
+        (0.25, 250),
     ],
 )
 def test_durations_are_read(value: str | float, ms: int) -> None:

@@ -8,10 +8,28 @@ from penstock.lab.balancing.local import BALANCING_LOCAL
 from penstock.lab.frame.experiment import run_experiment
 
 METRICS = {
-    *("converged_s", "reconverged_s", "max_difference_end_input", "max_difference_end_output"),
-    *("max_difference_end_delay", "subscribers_B1", "subscribers_B2", "subscribers_B3", "subscribers_B4"),
-    *("delay_overload_ms", "delay_balanced_ms", "overhead_balancing", "overhead_after", "accuracy_input"),
-    *("accuracy_output", "accuracy_delay", "sessions", "migrations", "oscillations", "lost", "duplicated", "reordered"),
+    "converged_s",
+    "reconverged_s",
+    "max_difference_end_input",
+    "max_difference_end_output",
+    "max_difference_end_delay",
+    "subscribers_B1",
+    "subscribers_B2",
+    "subscribers_B3",
+    "subscribers_B4",
+    "delay_overload_ms",
+    "delay_balanced_ms",
+    "overhead_balancing",
+    "overhead_after",
+    "accuracy_input",
+    "accuracy_output",
+    "accuracy_delay",
+    "sessions",
+    "migrations",
+    "oscillations",
+    "lost",
+    "duplicated",
+    "reordered",
 }
 
 

@@ -10,8 +10,17 @@ from penstock.lab import run_experiment
 from penstock.lab.delivery.chaos import DELIVERY_CHAOS
 
 PROMISED = [
-    *("runs", "simulated_hours", "faults_injected", "published", "delivered"),
-    *("lost", "duplicated", "reordered", "wrongly_filtered", "unconverged", "probes_missed"),
+    "runs",
+    "simulated_hours",
+    "faults_injected",
+    "published",
+    "delivered",
+    "lost",
+    "duplicated",
+    "reordered",
+    "wrongly_filtered",
+    "unconverged",
+    "probes_missed",
 ]
 
 

@@ -10,9 +10,19 @@ from penstock.lab import run_experiment
 from penstock.lab.gryphon.e1 import E1, E1_WINDOW
 
 PROMISED = [
-    *("recovery_s", "rate_before", "rate_in_recovery", "rate_after", "restore_s"),
-    *("nack_window_plateau_ms", "nack_window_max_ms", "min_pubend_share"),
-    *("lost", "duplicated", "reordered", "queue_max_bytes", "lag_end_s"),
+    "recovery_s",
+    "rate_before",
+    "rate_in_recovery",
+    "rate_after",
+    "restore_s",
+    "nack_window_plateau_ms",
+    "nack_window_max_ms",
+    "min_pubend_share",
+    "lost",
+    "duplicated",
+    "reordered",
+    "queue_max_bytes",
+    "lag_end_s",
 ]
 
 

@@ -16,8 +16,13 @@ def test_the_token_keeps_operations_apart_as_published(variant: str, tmp_path: P
     result = run_experiment(TOKEN_CONCURRENCY, settings, seed=3, figures=tmp_path)
     measured = result.measured
     assert list(measured)[:7] == [
-        *("benchmark_n150_multi", "benchmark_n300_multi", "token_n150_multi", "token_n300_multi"),
-        *("decay_1", "decay_2", "over5_units"),
+        "benchmark_n150_multi",
+        "benchmark_n300_multi",
+        "token_n150_multi",
+        "token_n300_multi",
+        "decay_1",
+        "decay_2",
+        "over5_units",
     ]
     assert 0.18 < measured["benchmark_n150_multi"] < 0.20
     assert 0.46 < measured["benchmark_n300_multi"] < 0.49

@@ -14,8 +14,10 @@ def test_nothing_is_missed_and_errors_are_as_many_as_the_formula_says(tmp_path: 
     measured = result.measured
     assert (measured["missed"], measured["extra_hops"]) == (0, 0)
     assert (measured["traces"], measured["coarse_traces"], measured["refused"], measured["coarse_refused"]) == (
-        *(40, 40),
-        *(0, 0),
+        40,
+        40,
+        0,
+        0,
     )
     assert measured["hops"] > 100
     # Few, but some: without them there would be nothing to compare.

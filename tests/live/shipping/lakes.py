@@ -145,7 +145,9 @@ def exact_value(key: HistoryKey, ids: list[tuple[int, int]], subscribers: list[i
     high, low = (np.array(column, dtype=np.uint64) for column in zip(*ids, strict=True))
     records.add_columns(high, low, None if subscribers is None else np.array(subscribers, dtype=np.uint64))
     header = FilterHeader(
-        *(key, 3, 1),
+        key,
+        3,
+        1,
         is_open=False,
         kind="exact",
         shape=records.shape,

@@ -111,7 +111,8 @@ def test_nothing_is_shipped_twice_and_nothing_is_lost_however_often_it_is_killed
         for each in filters:
             row = newest[str(each.header.key), each.header.filter_id]
             assert (row["generation"], row["count"], row["bits"]) == (
-                *(each.header.generation, each.header.count),
+                each.header.generation,
+                each.header.count,
                 each.body,
             )
         attachments = rows_of(lake, "attachments")

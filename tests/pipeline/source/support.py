@@ -24,10 +24,24 @@ T0_MS = 1_763_200_000_000
 T0 = tick_at(T0_MS)
 SECOND = 1_000 << 16
 _ALL_TYPES: list[sql.DataType] = [
-    *(sql.StringType(), sql.BooleanType(), sql.ByteType(), sql.ShortType(), sql.IntegerType(), sql.LongType()),
-    *(sql.FloatType(), sql.DoubleType(), sql.DecimalType(10, 2), sql.DecimalType(6, 2), sql.BinaryType()),
-    *(sql.DateType(), sql.TimestampType(), sql.TimestampNTZType(), sql.NullType(), sql.VariantType()),
-    *(sql.MapType(sql.StringType(), sql.StringType()), sql.ArrayType(sql.StringType())),
+    sql.StringType(),
+    sql.BooleanType(),
+    sql.ByteType(),
+    sql.ShortType(),
+    sql.IntegerType(),
+    sql.LongType(),
+    sql.FloatType(),
+    sql.DoubleType(),
+    sql.DecimalType(10, 2),
+    sql.DecimalType(6, 2),
+    sql.BinaryType(),
+    sql.DateType(),
+    sql.TimestampType(),
+    sql.TimestampNTZType(),
+    sql.NullType(),
+    sql.VariantType(),
+    sql.MapType(sql.StringType(), sql.StringType()),
+    sql.ArrayType(sql.StringType()),
 ]
 DATA_TYPES = {each.simpleString(): each for each in _ALL_TYPES}
 """By their names in SQL."""

@@ -27,8 +27,13 @@ def plain(value: object) -> str | None:
 
 def test_numbers_that_are_equal_keep_their_own_texts() -> None:
     assert [text_of(each) for each in (1, 1.0, True, 0.0, -0.0, 0, False)] == [
-        *("1", "1.0", "true"),
-        *("0.0", "-0.0", "0", "false"),
+        "1",
+        "1.0",
+        "true",
+        "0.0",
+        "-0.0",
+        "0",
+        "false",
     ]
     assert text_of(math.nan) == "nan"
     assert text_of(18.2) is text_of(18.2)

@@ -197,7 +197,10 @@ class RecordedOverlay:
 
     def _answer(self, node: Node, message_id: MessageId, origins: Sequence[int], links: Sequence[str]) -> Any:
         answerer = Answerer(
-            *(node.name, node.number, node.tracking, node.attachments),
+            node.name,
+            node.number,
+            node.tracking,
+            node.attachments,
             aliases=node.aliases,
             slack_ms=SLACK_MS,
             per_subscriber=self.settings.per_subscriber,

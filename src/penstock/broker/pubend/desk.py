@@ -215,7 +215,13 @@ class PubendDesk:
         self, frame: StreamOpen, tick: int, *, held: int = 0, problem: str = "", is_denied: bool = False
     ) -> None:
         answer = StreamOpened(
-            *(frame.pubend, frame.host, frame.ticket, tick, frame.ownership, held, shortened(problem)),
+            frame.pubend,
+            frame.host,
+            frame.ticket,
+            tick,
+            frame.ownership,
+            held,
+            shortened(problem),
             is_denied=is_denied,
         )
         self._send(frame.pubend, frame.host, answer)

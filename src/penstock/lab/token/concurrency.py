@@ -70,7 +70,9 @@ def _draw(figure: Figure, found: Mapping[str, Shares], variant: str) -> None:
     panels[1].plot([5.6, 7.6], [8e-6 * total] * 2, color="#117733", linewidth=2, label="published: more than 5, in all")
     for axes, (random, token) in zip(panels, ((0.15, 0.005), (0.40, 0.10)), strict=True):
         axes.text(
-            *(0.98, 0.97, f"more than one, published:\nrandom {random:.0%}, token {token:.1%}"),
+            0.98,
+            0.97,
+            f"more than one, published:\nrandom {random:.0%}, token {token:.1%}",
             transform=axes.transAxes,
             ha="right",
             va="top",

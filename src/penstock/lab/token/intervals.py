@@ -49,7 +49,9 @@ def _draw(figure: Figure, found: Mapping[int, NDArray[np.float64]], variant: str
     for bound, text in ((2, "80 % below, N = 150"), (3, "90 % below, N = 300")):
         axes.axvline(bound, color="#117733", linestyle=":")
         axes.text(
-            *(bound + 0.04, 0.97, f"published:\n{text}"),
+            bound + 0.04,
+            0.97,
+            f"published:\n{text}",
             transform=axes.get_xaxis_transform(),
             va="top",
             fontsize=8,

@@ -85,8 +85,18 @@ class MulticastNode:
         """Called with what was seen, at the end of every epoch."""
         self.counts = dict.fromkeys(
             (
-                *("sent", "sent_bytes", "received", "received_bytes", "dropped", "inbox_dropped"),
-                *("reports_sent", "reports_heard", "malformed", "forged", "replayed", "send_errors"),
+                "sent",
+                "sent_bytes",
+                "received",
+                "received_bytes",
+                "dropped",
+                "inbox_dropped",
+                "reports_sent",
+                "reports_heard",
+                "malformed",
+                "forged",
+                "replayed",
+                "send_errors",
             ),
             0,
         )

@@ -115,9 +115,19 @@ def _add_bloom(cargo: Cargo, stored: StoredFilter) -> None:
     cargo.add(
         tables.HISTORIES,
         header.opened_ms,
-        *(*_key(header), header.is_open, header.hash_version, shape.m, shape.k, shape.n, header.count),
-        *(micros(header.opened_ms), micros(header.added_ms), first_ms, last_ms),
-        *(_spans(header.index.singletons), stored.body),
+        *_key(header),
+        header.is_open,
+        header.hash_version,
+        shape.m,
+        shape.k,
+        shape.n,
+        header.count,
+        micros(header.opened_ms),
+        micros(header.added_ms),
+        first_ms,
+        last_ms,
+        _spans(header.index.singletons),
+        stored.body,
     )
 
 

@@ -23,7 +23,7 @@ def repeated_records(records: DataFrame, published: DataFrame) -> DataFrame:
 
     unique = (
         records.where("phase = 'deliver'")
-        .select(*("broker", "history", "filter_id", "place", "id_high", "id_low", "subscriber_key"))
+        .select("broker", "history", "filter_id", "place", "id_high", "id_low", "subscriber_key")
         .distinct()
     )
     several = unique.groupBy("id_high", "id_low", "subscriber_key").agg(

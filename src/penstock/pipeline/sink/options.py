@@ -15,8 +15,14 @@ __all__ = ["SINK_OPTIONS", "Forgotten", "SinkOptions", "parse_sink_options"]
 Forgotten: TypeAlias = Literal["fail", "publish"]
 
 _CONNECTING: Final = (
-    *("broker", "token", "tokenFile", "ca", "certificate", "key"),
-    *("connectTimeoutMs", "retryTimeoutMs"),
+    "broker",
+    "token",
+    "tokenFile",
+    "ca",
+    "certificate",
+    "key",
+    "connectTimeoutMs",
+    "retryTimeoutMs",
 )
 SINK_OPTIONS: Final[Mapping[str, str]] = {
     **{name: OPTIONS[name] for name in _CONNECTING},

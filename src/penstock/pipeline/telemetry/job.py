@@ -25,8 +25,12 @@ POINTS: Final = 240
 _FIGURES_MAX: Final = 200_000
 _EPISODES_MAX: Final = 10_000
 _EPISODE: Final = (
-    *("kind", "broker", "labels"),
-    *("unix_millis(began_at) AS began_ms", "unix_millis(ended_at) AS ended_ms", "samples"),
+    "kind",
+    "broker",
+    "labels",
+    "unix_millis(began_at) AS began_ms",
+    "unix_millis(ended_at) AS ended_ms",
+    "samples",
 )
 _GAP: Final = 2.5
 """Samples of an episode are at most so many usual intervals apart."""

@@ -26,8 +26,21 @@ __all__ = [
 ]
 
 FILTER_COLUMNS: Final = (
-    *("broker", "history", "filter_id", "generation", "is_open", "hash_version", "m", "k", "n", "count"),
-    *("added_ms", "first_ms", "last_ms", "singletons", "bits"),
+    "broker",
+    "history",
+    "filter_id",
+    "generation",
+    "is_open",
+    "hash_version",
+    "m",
+    "k",
+    "n",
+    "count",
+    "added_ms",
+    "first_ms",
+    "last_ms",
+    "singletons",
+    "bits",
 )
 """What a task needs of a filter."""
 
@@ -135,7 +148,11 @@ def bucketed_records(records: DataFrame, buckets: Buckets) -> DataFrame:
 
     own = records.join(functions.broadcast(_origins(records, buckets)), "origin")
     placed = own.selectExpr(
-        *(*_KEY, "origin", "id_high", "id_low", "subscriber_key"),
+        *_KEY,
+        "origin",
+        "id_high",
+        "id_low",
+        "subscriber_key",
         f"shiftrightunsigned(id_low, 16) div {buckets.bucket_ms} AS bucket",
         "first_bucket",
         "last_bucket",

@@ -85,7 +85,8 @@ def look_at_histories(reader: LakeReader, *, first_ms: int, last_ms: int) -> See
             functions.count("span").alias("spans"),
         )
         summed = filters.groupBy(*_HISTORY_KEY).agg(
-            *(functions.max("rows").alias("rows"), functions.sum("span").alias("span")),
+            functions.max("rows").alias("rows"),
+            functions.sum("span").alias("span"),
             functions.sum("spans").alias("spans"),
         )
         seen.keys = _rows(summed)
@@ -125,8 +126,12 @@ def newest_gaps(gaps: DataFrame) -> DataFrame:
         .agg({"spans": "min", "incarnation": "max", "sequence": "max"})
     )
     named = since.selectExpr(
-        *("broker", "history", "reason", "`min(spans)` AS spans"),
-        *("`max(incarnation)` AS incarnation", "`max(sequence)` AS sequence"),
+        "broker",
+        "history",
+        "reason",
+        "`min(spans)` AS spans",
+        "`max(incarnation)` AS incarnation",
+        "`max(sequence)` AS sequence",
     )
     others = newest_rows(gaps.where("reason <> 'since'"), "broker", "history", "reason")
     return named.union(others.select(*named.columns))

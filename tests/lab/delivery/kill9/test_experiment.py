@@ -13,8 +13,17 @@ from penstock.lab.delivery.kill9.experiment import DELIVERY_KILL9
 from penstock.model.reporting import QuietReporter
 
 FIGURES = [
-    *("kills", "stops", "cuts", "published", "acked", "delivered"),
-    *("lost", "duplicated", "reordered", "wrongly_filtered", "recovery_p99_ms"),
+    "kills",
+    "stops",
+    "cuts",
+    "published",
+    "acked",
+    "delivered",
+    "lost",
+    "duplicated",
+    "reordered",
+    "wrongly_filtered",
+    "recovery_p99_ms",
 ]
 
 

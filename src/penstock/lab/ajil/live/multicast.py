@@ -158,7 +158,8 @@ class _Run:
     async def _start(self) -> Process:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-c", "from penstock.lab.ajil.live.worker import main; main()"),
+            "-c",
+            "from penstock.lab.ajil.live.worker import main; main()",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
