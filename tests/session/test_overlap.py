@@ -109,6 +109,21 @@ def test_a_stream_that_the_old_broker_begins_earlier_is_a_reason_to_stay() -> No
     assert numbers(inbox, "trades") == [31, 41]
 
 
+def test_a_stream_that_the_old_broker_has_brought_but_not_named_is_waited_for() -> None:
+    resident, inbox, newcomer = ready()
+    told(newcomer, PubendNames(((4, "trades"),)), horizon(40, 4))
+    told(resident, PubendNames(((6, "trades"),)))
+    states = []
+    for tick in (31, 39):
+        states.append((newcomer.is_ready, newcomer.can_rescue))
+        told(resident, message(tick, 6))
+    states.append((newcomer.is_ready, newcomer.can_rescue))
+    assert states == [(True, True), (False, False), (True, True)]
+    resident.take_over()
+    told(resident, message(41, 4))
+    assert numbers(inbox, "trades") == [31, 39, 41]
+
+
 def test_a_stream_that_only_the_new_broker_has_begun_comes_from_there_alone_when_it_takes_over() -> None:
     resident, inbox, newcomer = ready()
     told(newcomer, PubendNames(((4, "trades"),)), horizon(30, 4), message(31, 4))

@@ -93,7 +93,11 @@ class Overlap:
         return woken
 
     def covers(self, inbox: Inbox) -> bool:
-        """Whether the new connection brings every stream that the subscription has a position in."""
+        """Whether the new connection brings every stream that the subscription has a position in, from there on."""
+        for (number, pubend), tick in self._ahead.items():
+            # Messages may come over the old connection before it says where the stream begins.
+            if number == inbox.number and inbox.next_ticks.get(pubend, tick) < tick:
+                return False
         return all((inbox.number, pubend) in self._streams for pubend in inbox.positions.known())
 
     def drop(self, inbox: Inbox) -> None:
