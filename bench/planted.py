@@ -369,8 +369,8 @@ MUTANTS: Final = (
         "believes-too-much",
         "an acknowledgement above what the host has sent is believed",
         "broker/host/positions.py",
-        "peer.session.acknowledged[pubend] = min(tick, edge.stream.horizon)",
-        "peer.session.acknowledged[pubend] = tick",
+        "peer.guest.acknowledged[pubend] = min(tick, edge.stream.horizon)",
+        "peer.guest.acknowledged[pubend] = tick",
         tests=("tests/broker/host/test_positions.py",),
     ),
     Mutant(
@@ -418,8 +418,8 @@ MUTANTS: Final = (
         "judge-forgets-behind",
         "a second horizon hides how far behind a client was that moved",
         "sim/witness.py",
-        "self._records[number].sessions[-1].behind.setdefault(pubend, reached)",
-        "self._records[number].sessions[-1].behind[pubend] = reached",
+        "self._records[number].visits[-1].behind.setdefault(pubend, reached)",
+        "self._records[number].visits[-1].behind[pubend] = reached",
         tests=("tests/sim/test_witness.py",),
     ),
     Mutant(
@@ -634,8 +634,8 @@ MUTANTS: Final = (
         "good-overtake-refused",
         "messages behind a refused one do not wait until the client knows of it",
         "broker/clients/intake.py",
-        "session.refused <= session.confirmed):",
-        "session.refused >= 0):",
+        "guest.refused <= guest.confirmed):",
+        "guest.refused >= 0):",
         tests=("tests/broker/clients/test_intake.py",),
     ),
     Mutant(

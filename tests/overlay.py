@@ -242,7 +242,8 @@ class Overlay:
                 self.records.append(effect)
                 continue
             if isinstance(effect, Commit | ReadKept | ReadLog):
-                if self.syncs:
+                # Each disk keeps the order of commits.
+                if self.syncs and not (isinstance(effect, Commit) and self._has_commits(name)):
                     self._store(name, effect)
                 else:
                     self._waiting.append((name, effect))
@@ -253,6 +254,9 @@ class Overlay:
             self._carry(name, effect.connection)
             if isinstance(effect, Close):
                 self._close(effect)
+
+    def _has_commits(self, name: str) -> bool:
+        return any(waiting == name and isinstance(effect, Commit) for waiting, effect in self._waiting)
 
     def _store(self, name: str, effect: Commit | ReadKept | ReadLog) -> None:
         disk, broker = self.disks[name], self.brokers[name]

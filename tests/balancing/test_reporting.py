@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from balancing.instances import random_work
 from penstock.balancing.detection import Action
-from penstock.balancing.mediation import Phase, Session
+from penstock.balancing.mediation import LoadSession, Phase
 from penstock.balancing.metrics import Load, Metric
 from penstock.balancing.offload.match import offload_match
 from penstock.balancing.reporting import (
@@ -20,7 +20,7 @@ from penstock.balancing.reporting import (
 def test_a_decision_tells_who_moves_and_why() -> None:
     work, coverage = random_work(3)
     offload_match(work, coverage)
-    session = Session(7, "b", Phase.MOVING, 0, Action("b", Metric.DELAY, 0.25), total=work.moved)
+    session = LoadSession(7, "b", Phase.MOVING, 0, Action("b", Metric.DELAY, 0.25), total=work.moved)
     figures = decision_figures(session, work)
     assert (figures["session"], figures["partner"], figures["metric"], figures["moved"]) == (
         7,

@@ -254,3 +254,19 @@ def test_figures_tell_the_operator_how_streams_and_logs_are() -> None:
     assert pubend(overlay)["size_bytes"] > 0
     stream = overlay.brokers["sb"].status()["guaranteed"]["streams"]["pb.a"]
     assert stream["horizon"] == stream["heard"] + 1
+
+
+def test_who_missed_the_last_word_gets_it_though_the_pubend_waits_for_its_disk() -> None:
+    """A full log is trimmed only when everybody has had what is in it: silence about it would last for ever."""
+    overlay = line("pb", "sb")
+    far, publisher = subscriber(overlay), overlay.client("pb")
+    overlay.wait(2_000)
+    overlay.loses = f.KnowledgeMessage
+    publish(publisher, 1)
+    overlay.syncs = False
+    publish(publisher, 2)
+    overlay.loses = None
+    overlay.wait(20_000)
+    assert far.numbers() == [1]
+    overlay.sync()
+    assert far.numbers() == [1, 2]

@@ -112,4 +112,4 @@ def test_the_two_directions_of_a_link_do_not_count_together() -> None:
 def test_a_peer_is_a_stranger_until_it_has_said_who_it_is() -> None:
     peer = Peer(3, Outbox(control_bytes_max=1, data_bytes_max=1), opened_ms=5, heard_ms=5)
     assert peer.kind is PeerKind.STRANGER
-    assert (peer.name, peer.session, peer.sequence) == ("", None, None)
+    assert (peer.name, peer.guest, peer.sequence) == ("", None, None)

@@ -294,7 +294,7 @@ def test_a_durable_subscription_acknowledges_by_habit_and_dies_without_the_rest(
     play.client.die(loud=True)
     assert (play.client.wanted, play.client.is_connected, play.client.deaths) == ({}, False, 1)
     record = play.client.subscriptions[number]
-    assert (record.sessions[0].reached, record.acknowledged[-1].tick) == ({"p": 10}, 9)
+    assert (record.visits[0].reached, record.acknowledged[-1].tick) == ({"p": 10}, 9)
     again = play.client.subscribe("a = 1", durable="n")
     assert again == 2
     play.client.come_to("b1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.protocol.frames import Missing
 from penstock.sim.names import Life, breaches
-from penstock.sim.records import Acknowledged, LostTicks, Session, Start, SubscriptionRecord
+from penstock.sim.records import Acknowledged, LostTicks, Start, SubscriptionRecord, Visit
 
 OWED = {"p": [10, 20, 30, 40, 50]}
 
@@ -14,9 +14,9 @@ def life(
 ) -> Life:
     """A life that was confirmed 10 after it was asked for, ended 100 after, and got all in between."""
     record = SubscriptionRecord(1, "a = 1", durable="n", ended_us=asked_us + 100)
-    session = Session(asked_us, "b1", {} if stated is None else {"p": stated}, {"p": Start(asked_us + 10, start)})
-    session.ended_us, session.reached = asked_us + 100, {"p": reached}
-    record.sessions.append(session)
+    visit = Visit(asked_us, "b1", {} if stated is None else {"p": stated}, {"p": Start(asked_us + 10, start)})
+    visit.ended_us, visit.reached = asked_us + 100, {"p": reached}
+    record.visits.append(visit)
     record.positions["p"] = reached
     record.acknowledged += [Acknowledged(sent_us, "p", tick) for sent_us, tick in acks]
     return Life(client, record, {("p", tick) for tick in OWED["p"] if start <= tick < reached})
@@ -51,7 +51,7 @@ def test_what_a_former_owner_acknowledged_does_not_count() -> None:
 
 def test_what_was_acknowledged_by_who_was_never_told_where_it_begins_counts() -> None:
     moving = life("two", 20, 5, 31, (60, 31))
-    moving.record.sessions[0].starts.clear()
+    moving.record.visits[0].starts.clear()
     assert found(life("one", 0, 5, 31), moving, life("three", 200, 31, 51)) == []
     assert len(found(life("one", 0, 5, 31), moving, life("three", 200, 40, 51))) == 1
 
@@ -95,7 +95,7 @@ def test_a_name_is_refused_only_to_one_of_those_who_claim_it_at_the_same_time() 
 def refused(missing: Missing, below: int) -> Life:
     """A life that was refused at once, when the log had been given up below a tick."""
     one = life("two", 200, 0, 0)
-    one.record.sessions[-1].starts.clear()
+    one.record.visits[-1].starts.clear()
     one.record.missing, one.record.given_up = missing, {"p": below}
     one.record.refused = "position 20 of pubend p is not kept any more"
     return one
@@ -111,7 +111,7 @@ def test_only_who_asks_for_it_is_refused_a_name_whose_position_is_gone() -> None
 def test_nobody_is_refused_a_name_whose_position_is_kept() -> None:
     assert "though its position is kept" in found(life("one", 0, 20, 31), refused("fail", 20))[0]
     resumed = life("one", 0, 20, 31)
-    resumed.record.sessions[-1].stated["p"] = 20
+    resumed.record.visits[-1].stated["p"] = 20
     assert found(resumed, refused("fail", 20)) == [], "it had come to 20, and had not acknowledged that"
     settled = life("one", 0, 5, 31)
     settled.record.settled["p"] = Acknowledged(150, "p", 20)

@@ -30,15 +30,15 @@ def test_being_confirmed_again_begins_a_new_period() -> None:
 
 def test_how_far_a_session_came_is_not_how_far_the_connection_of_a_move_took_it() -> None:
     record = SubscriptionRecord(1, "a = 1", positions={"p": 5, "q": 5})
-    record.open_session(10, "b1", {})
-    record.sessions[0].behind["p"] = 5
+    record.open_visit(10, "b1", {})
+    record.visits[0].behind["p"] = 5
     record.positions |= {"p": 9, "q": 7}
-    before = record.reached_in(record.sessions[0])
-    record.close_session(20)
-    record.open_session(20, "b2", {})
+    before = record.reached_in(record.visits[0])
+    record.close_visit(20)
+    record.open_visit(20, "b2", {})
     record.positions["q"] = 8
-    assert before == record.reached_in(record.sessions[0]) == record.sessions[0].reached == {"p": 5, "q": 7}
-    assert record.reached_in(record.sessions[1]) == {"p": 9, "q": 8}
+    assert before == record.reached_in(record.visits[0]) == record.visits[0].reached == {"p": 5, "q": 7}
+    assert record.reached_in(record.visits[1]) == {"p": 9, "q": 8}
 
 
 def test_bodies_are_decoded_on_request() -> None:

@@ -7,7 +7,7 @@ import pytest
 from penstock.model import Message, MessageId
 from penstock.model.body import encode_body
 from penstock.sim.client import SimClient
-from penstock.sim.records import Acknowledged, Delivery, LostTicks, Published, Session, Start
+from penstock.sim.records import Acknowledged, Delivery, LostTicks, Published, Start, Visit
 from penstock.sim.verdict import Verdict, judge
 from sim.scripted import idle_client
 
@@ -227,7 +227,7 @@ def test_a_subscription_begins_where_it_wants_or_where_the_log_does_if_it_said_s
         ("earliest", 5, 4, 7, False),
     ):
         record.missing, record.asked = missing, {"p": wanted}  # type: ignore[assignment]
-        record.sessions = [Session(50, "b1", {"p": wanted}, {"p": Start(100, start, trimmed_below)})]
+        record.visits = [Visit(50, "b1", {"p": wanted}, {"p": Start(100, start, trimmed_below)})]
         assert case.judge().is_sound is is_right, (missing, wanted, start, trimmed_below)
 
 
@@ -239,12 +239,12 @@ def test_a_wrong_refusal_breaks_a_law(case: Case) -> None:
 def test_the_lives_of_a_durable_name_are_judged_together(case: Case) -> None:
     record = case.one.subscriptions[1]
     record.durable, record.ended_us = "n", 400
-    record.sessions = [Session(50, "b1", {}, {"p": Start(100, 5)}, 400, {"p": 21})]
+    record.visits = [Visit(50, "b1", {}, {"p": Start(100, 5)}, 400, {"p": 21})]
     record.acknowledged = [Acknowledged(300, "p", 20)]
     del case.one.deliveries[2:]
     number = case.one.subscribe("a = 1", durable="n")
     again = case.one.subscriptions[number]
-    again.sessions, again.positions = [Session(500, "b1", {}, {"p": Start(510, 20)})], {"p": 41}
+    again.visits, again.positions = [Visit(500, "b1", {}, {"p": Start(510, 20)})], {"p": 41}
     case.one.deliveries += [Delivery(600, number, "p", 10 * each, body(each)) for each in (2, 3, 4)]
     assert case.judge().is_sound
     # Had it been forgotten in between, it would have begun with what came after that.
@@ -253,7 +253,7 @@ def test_the_lives_of_a_durable_name_are_judged_together(case: Case) -> None:
     again.otherwise = 0
     verdict = judge([case.publisher], [case.one], forgotten={"n": 450})
     assert verdict.duplicated == 0, "who begins it anew may want all there is"
-    again.sessions[0].starts["p"] = Start(510, 21)
+    again.visits[0].starts["p"] = Start(510, 21)
     assert case.judge().lost == 1
 
 
@@ -266,7 +266,7 @@ def test_what_is_lost_to_who_was_away_beyond_its_grace_must_be_told(case: Case) 
     del case.one.deliveries[1]
     record = case.one.subscriptions[1]
     record.positions["p"] = 41
-    record.sessions += [Session(50, ended_us=1_000), Session(6_001)]
+    record.visits += [Visit(50, ended_us=1_000), Visit(6_001)]
     everybody = [case.one, case.other]
     assert judge([case.publisher], everybody, grace_ms=5).lost == 1, "nobody told it"
     case.one.lost.append(LostTicks(7_000, "p", 15, 25, (1,)))

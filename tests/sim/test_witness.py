@@ -113,11 +113,11 @@ def test_a_confirmation_begins_a_period_and_says_what_had_been_given_up() -> Non
     case = Case({"p": 5})
     case.hear(1, Subscribed(1, "a = 1", starts=(("p", 7),)))
     assert case.record.is_confirmed
-    assert case.record.sessions[0].starts["p"].trimmed_below == 5
+    assert case.record.visits[0].starts["p"].trimmed_below == 5
     case.inbox.positions.on_start("p", 7)
     case.witness.give_up(case.inbox)
     assert case.record.periods[0].to_us == 0
-    assert (case.record.sessions[0].reached, case.record.ended_us) == ({"p": 7}, 0)
+    assert (case.record.visits[0].reached, case.record.ended_us) == ({"p": 7}, 0)
 
 
 def test_what_was_said_on_the_new_line_of_a_move_counts_when_it_takes_over() -> None:
@@ -126,9 +126,9 @@ def test_what_was_said_on_the_new_line_of_a_move_counts_when_it_takes_over() -> 
     case.begin(2)
     case.ask(2, p=9)
     case.hear(2, Subscribed(1, "a = 1", starts=(("p", 9),)))
-    assert [each.broker for each in case.record.sessions] == ["b1"]
+    assert [each.broker for each in case.record.visits] == ["b1"]
     case.witness.settle(2)
-    assert [(each.broker, each.stated) for each in case.record.sessions] == [("b1", {}), ("b2", {"p": 9})]
+    assert [(each.broker, each.stated) for each in case.record.visits] == [("b1", {}), ("b2", {"p": 9})]
     assert len(case.record.periods) == 1, "it was never out of force"
 
 
@@ -140,7 +140,7 @@ def test_one_that_is_not_confirmed_on_the_line_that_takes_over_is_out_of_force()
     case.witness.lose()
     case.witness.settle(2)
     assert not case.record.is_confirmed
-    assert len(case.record.sessions) == 2
+    assert len(case.record.visits) == 2
 
 
 def test_how_far_behind_a_client_was_is_not_forgotten_by_a_second_horizon() -> None:
@@ -152,7 +152,7 @@ def test_how_far_behind_a_client_was_is_not_forgotten_by_a_second_horizon() -> N
     for tick in (1_000, 2_000):
         case.hear(2, Horizons(0, tick, ONE, is_only=True))
         case.inbox.positions.on_horizon("p", tick)
-    assert case.record.sessions[-1].behind == {"p": 7}
+    assert case.record.visits[-1].behind == {"p": 7}
 
 
 def test_a_refusal_is_right_where_the_position_was_given_up() -> None:

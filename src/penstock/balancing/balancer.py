@@ -12,7 +12,7 @@ from typing import Final
 
 from penstock.balancing.detection import Action, Triggers, actions, balanced_with, relief_of
 from penstock.balancing.estimators import DelayFit, Figures, figures_of
-from penstock.balancing.mediation import Mediator, Phase, Session
+from penstock.balancing.mediation import LoadSession, Mediator, Phase
 from penstock.balancing.messages import Done, End, Letter, Moving, Refusal, Reply, Request, Watch, address_of
 from penstock.balancing.metrics import Load, LoadMeter, Measurement, Metric
 from penstock.balancing.offload import ALGORITHMS, Coverage, Offload
@@ -75,7 +75,7 @@ class Balancer:
         return self._meter.load
 
     @property
-    def session(self) -> Session | None:
+    def session(self) -> LoadSession | None:
         """The session under way."""
         return self._mediator.session
 
@@ -282,7 +282,7 @@ class Balancer:
         session, letters = self._mediator.finish(End("nothing was heard for too long"))
         return self._send(letters) + self._close(session, "timeout", now_ms)
 
-    def _offload(self, session: Session, now_ms: int) -> list[Command]:
+    def _offload(self, session: LoadSession, now_ms: int) -> list[Command]:
         """Sampling is over: decide who moves, and tell them."""
         assert session.action is not None
         assert session.reply is not None
@@ -309,7 +309,7 @@ class Balancer:
             commands += self._send(self._mediator.on_failed(session.number))
         return commands
 
-    def _decide(self, session: Session) -> Offload:
+    def _decide(self, session: LoadSession) -> Offload:
         assert session.action is not None
         assert session.reply is not None
         profile, action = self._host.end_sampling(), session.action
@@ -329,7 +329,7 @@ class Balancer:
         self._expected = (now_ms, False, session.estimated)
         return self._send(letters) + self._close(session, f"{session.arrived} arrived", now_ms)
 
-    def _close(self, session: Session, why: str, now_ms: int) -> list[Command]:
+    def _close(self, session: LoadSession, why: str, now_ms: int) -> list[Command]:
         if session.phase is Phase.SAMPLING:
             self._host.end_sampling()
         if session.phase is Phase.ASKING:

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from penstock.balancing.detection import Triggers, actions
 from penstock.balancing.estimators import Figures
-from penstock.balancing.mediation import Mediator, Phase, Session
+from penstock.balancing.mediation import LoadSession, Mediator, Phase
 from penstock.balancing.messages import Done, End, Letter, Refusal, Reply, Request, Watch, address_of
 from penstock.balancing.metrics import Load, Measurement
 from penstock.balancing.peers import Peers
@@ -63,7 +63,7 @@ class ClusterHead:
     # --- stimuli
 
     @property
-    def session(self) -> Session | None:
+    def session(self) -> LoadSession | None:
         """The session under way."""
         return self._mediator.session
 
@@ -226,7 +226,7 @@ class ClusterHead:
         fields = (("cluster", self._cluster), ("with", other))
         return [Note("balancing-clusters", fields), *self._tell_edges((other,), now_ms)]
 
-    def _time_out(self, session: Session, now_ms: int) -> list[Command]:
+    def _time_out(self, session: LoadSession, now_ms: int) -> list[Command]:
         if session.phase is Phase.ASKING:
             return self._send(self._mediator.give_up_asking(now_ms=now_ms))
         self._mediator.counts["timeouts"] += 1

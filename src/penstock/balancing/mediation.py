@@ -19,7 +19,7 @@ from penstock.balancing.metrics import Load
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.states import State
 
-__all__ = ["Mediator", "Phase", "Session"]
+__all__ = ["LoadSession", "Mediator", "Phase"]
 
 _CANDIDATES_MAX = 100
 
@@ -35,7 +35,7 @@ class Phase(Enum):
 
 
 @dataclass(slots=True)
-class Session:
+class LoadSession:
     """Two brokers at work."""
 
     number: int
@@ -63,7 +63,7 @@ class Mediator:
 
     def __init__(self, name: str, settings: BalancingSettings, *, is_global: bool = False) -> None:
         self._name, self._settings, self._is_global = name, settings, is_global
-        self.session: Session | None = None
+        self.session: LoadSession | None = None
         self._candidates: deque[Action] = deque()
         self._numbers = 0
         self.counts = {"requests": 0, "refused": 0, "refusals": 0, "strays": 0, "timeouts": 0}
@@ -140,7 +140,7 @@ class Mediator:
         wait_ms = self._settings.sample_ms + 2 * self._settings.reply_ms
         if self._is_global:
             wait_ms = self._settings.global_session_ms
-        self.session = Session(letter.session, letter.sender, Phase.WAITING, now_ms + wait_ms)
+        self.session = LoadSession(letter.session, letter.sender, Phase.WAITING, now_ms + wait_ms)
         return True, [self._letter(letter.sender, letter.session, reply)]
 
     def on_moving(self, letter: Letter, moving: Moving, *, now_ms: int) -> bool:
@@ -165,14 +165,14 @@ class Mediator:
 
     # --- the end
 
-    def finish(self, content: Done | End) -> tuple[Session, list[Letter]]:
+    def finish(self, content: Done | End) -> tuple[LoadSession, list[Letter]]:
         """End the session, and tell the partner."""
         session = self.session
         assert session is not None
         self.session = None
         return session, [self._letter(session.partner, session.number, content)]
 
-    def on_end(self, letter: Letter) -> Session | None:
+    def on_end(self, letter: Letter) -> LoadSession | None:
         """The partner says that the session is over; which one, if it is ours."""
         if self._mine(letter, *Phase) is None:
             self.counts["strays"] += 1
@@ -180,7 +180,7 @@ class Mediator:
         session, self.session = self.session, None
         return session
 
-    def on_unreadable(self, sender: str, number: int, *, now_ms: int) -> tuple[Session | None, list[Letter]]:
+    def on_unreadable(self, sender: str, number: int, *, now_ms: int) -> tuple[LoadSession | None, list[Letter]]:
         """A letter of the present session cannot be read: nobody waits for what will not come.
 
         The session that is over, if it had begun; who was only asked counts as having refused.
@@ -201,10 +201,10 @@ class Mediator:
         self._numbers += 1
         number = now_ms * 256 + self._numbers % 256
         self.counts["requests"] += 1
-        self.session = Session(number, action.partner, Phase.ASKING, now_ms + self._settings.reply_ms, action)
+        self.session = LoadSession(number, action.partner, Phase.ASKING, now_ms + self._settings.reply_ms, action)
         return [self._letter(action.partner, number, Request(action.metric.value))]
 
-    def _mine(self, letter: Letter, *phases: Phase) -> Session | None:
+    def _mine(self, letter: Letter, *phases: Phase) -> LoadSession | None:
         session = self.session
         if session is None or (session.number, session.partner) != (letter.session, letter.sender):
             return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.balancing.estimators import accuracy
-from penstock.balancing.mediation import Session
+from penstock.balancing.mediation import LoadSession
 from penstock.balancing.metrics import Load, Metric
 from penstock.balancing.offload import Offload
 from penstock.balancing.ports import Note
@@ -49,7 +49,7 @@ def load_figures(load: Load) -> dict[str, float]:
     }
 
 
-def session_figures(session: Session) -> dict[str, object]:
+def session_figures(session: LoadSession) -> dict[str, object]:
     """How far a session is."""
     return {
         "number": session.number,
@@ -60,7 +60,7 @@ def session_figures(session: Session) -> dict[str, object]:
     }
 
 
-def decision_figures(session: Session, work: Offload) -> dict[str, object]:
+def decision_figures(session: LoadSession, work: Offload) -> dict[str, object]:
     """What was decided in a session, with the first report cards."""
     assert session.action is not None
     return {
@@ -74,7 +74,7 @@ def decision_figures(session: Session, work: Offload) -> dict[str, object]:
     }
 
 
-def decision_notes(session: Session, work: Offload) -> list[Note]:
+def decision_notes(session: LoadSession, work: Offload) -> list[Note]:
     """The same for the log: one note for the session, one for each of the first report cards."""
     assert session.action is not None
     head: tuple[tuple[str, str | int], ...] = (

@@ -16,7 +16,7 @@ from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import FilterUpdate, HeldBack, Hello, Publish
 from penstock.selectors.selector import Selector
 
-__all__ = ["Batch", "Farewell", "LinkSequence", "Peer", "PeerKind", "Session", "Subscription"]
+__all__ = ["Batch", "Farewell", "Guest", "LinkSequence", "Peer", "PeerKind", "Subscription", "guest_of"]
 
 
 _PARTS_MAX = 4_000
@@ -58,7 +58,7 @@ class Batch:
 
 
 @dataclass(slots=True)
-class Session:
+class Guest:
     """What a broker keeps for a client."""
 
     account: Account
@@ -202,7 +202,7 @@ class Peer:
     """What it has to answer to prove that it is a neighbour, if brokers have to."""
     greeting: Hello | None = None
     """What it said of itself, if it still has to prove that."""
-    session: Session | None = None
+    guest: Guest | None = None
     sequence: LinkSequence | None = None
     wake: Wake = field(init=False)
     """The effect by which its outbox is emptied: the same one each time."""
@@ -217,3 +217,9 @@ class Farewell(NamedTuple):
     peer: Peer
     code: str
     reason: str
+
+
+def guest_of(peer: Peer) -> Guest:
+    """What is kept for a client, which this must be."""
+    assert peer.guest is not None, f"{peer.name} is no client"
+    return peer.guest

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from penstock.model.tick import Tick, format_tick
-from penstock.sim.records import LostTicks, Session, Start, SubscriptionRecord
+from penstock.sim.records import LostTicks, Start, SubscriptionRecord, Visit
 
 __all__ = ["Breach", "Life", "breaches"]
 
@@ -61,19 +61,19 @@ class _Begun(NamedTuple):
     """A life was told where it begins at a pubend."""
 
     life: Life
-    session: Session
+    visit: Visit
     start: Start
 
 
 def breaches(lives: Sequence[Life], owed: Mapping[str, Sequence[int]], *, may_lapse: bool = False) -> Iterator[Breach]:
     """What is wrong with the lives of one name; owed are all ticks that it selects, by pubend, ascending."""
     yield from _refused(lives)
-    for pubend in sorted({pubend for life in lives for session in life.record.sessions for pubend in session.starts}):
+    for pubend in sorted({pubend for life in lives for visit in life.record.visits for pubend in visit.starts}):
         begun = [
-            _Begun(life, session, session.starts[pubend])
+            _Begun(life, visit, visit.starts[pubend])
             for life in lives
-            for session in life.record.sessions
-            if pubend in session.starts
+            for visit in life.record.visits
+            if pubend in visit.starts
         ]
         begun.sort(key=lambda each: each.start.confirmed_us)
         yield from _skipped(pubend, begun, lives)
@@ -97,13 +97,13 @@ def _refused(lives: Sequence[Life]) -> Iterator[Breach]:
 
 def _surely(pubend: str, refused: Life, lives: Sequence[Life]) -> int:
     """Where the name was at least when a life was refused it: where one had begun, or what was settled."""
-    asked_us = refused.record.sessions[-1].asked_us
+    asked_us = refused.record.visits[-1].asked_us
     starts = [
-        session.starts[pubend]
+        visit.starts[pubend]
         for life in lives
-        for session in life.record.sessions
+        for visit in life.record.visits
         # Who resumes is ahead of what it has acknowledged.
-        if pubend in session.starts and pubend not in session.stated
+        if pubend in visit.starts and pubend not in visit.stated
     ]
     settled = [life.record.settled[pubend] for life in lives if pubend in life.record.settled]
     known = [start.tick for start in starts if start.confirmed_us < asked_us]
@@ -113,11 +113,11 @@ def _surely(pubend: str, refused: Life, lives: Sequence[Life]) -> int:
 
 def _has_rival(life: Life, lives: Sequence[Life]) -> bool:
     """Whether somebody else claimed the name so late that the two may have raised their claims in turn."""
-    last = life.record.sessions[-1]
+    last = life.record.visits[-1]
     return any(
-        other is not life and last.asked_us - _RIVAL_US <= session.asked_us <= (last.ended_us or _NEVER_US)
+        other is not life and last.asked_us - _RIVAL_US <= visit.asked_us <= (last.ended_us or _NEVER_US)
         for other in lives
-        for session in other.record.sessions
+        for visit in other.record.visits
     )
 
 
@@ -125,7 +125,7 @@ def _skipped(pubend: str, begun: Sequence[_Begun], lives: Sequence[Life]) -> Ite
     first = begun[0].start.tick
     for each in begun:
         acknowledged = _acknowledged(pubend, begun, lives, each.start.confirmed_us)
-        bound = max(first, acknowledged, each.session.stated.get(pubend, 0))
+        bound = max(first, acknowledged, each.visit.stated.get(pubend, 0))
         if each.start.tick > bound:
             yield Breach(
                 is_loss=True,
@@ -157,14 +157,14 @@ def _is_overtaken(life: Life, time_us: int, begun: Sequence[_Begun]) -> bool:
     Not one that was told later that it lost the name: who claims it at several pubends at once may have had the higher
     number all the time.
     """
-    own = [each for each in begun if each.life is life and each.session.asked_us <= time_us]
-    if not own or own[-1].start.confirmed_us > time_us or (own[-1].session.ended_us or _NEVER_US) < time_us:
+    own = [each for each in begun if each.life is life and each.visit.asked_us <= time_us]
+    if not own or own[-1].start.confirmed_us > time_us or (own[-1].visit.ended_us or _NEVER_US) < time_us:
         return False
     since_us = own[-1].start.confirmed_us
     return any(
         each.life is not life
         and not each.life.record.refused
-        and since_us < each.session.asked_us
+        and since_us < each.visit.asked_us
         and each.start.confirmed_us <= time_us
         for each in begun
     )
@@ -173,7 +173,7 @@ def _is_overtaken(life: Life, time_us: int, begun: Sequence[_Begun]) -> bool:
 def _again(pubend: str, begun: Sequence[_Begun], lives: Sequence[Life]) -> Iterator[Breach]:
     # Who resumes is ahead of what it has acknowledged, so where it begins binds nobody else.
     bounds = [
-        (each.start.confirmed_us, each.start.tick, _told(each)) for each in begun if pubend not in each.session.stated
+        (each.start.confirmed_us, each.start.tick, _told(each)) for each in begun if pubend not in each.visit.stated
     ]
     for life in lives:
         settled = life.record.settled.get(pubend)
@@ -181,7 +181,7 @@ def _again(pubend: str, begun: Sequence[_Begun], lives: Sequence[Life]) -> Itera
             bounds.append((settled.sent_us, settled.tick, f"what {life.client} acknowledged"))
     for each in begun:
         for known_us, tick, whose in bounds:
-            if known_us < each.session.asked_us and each.start.tick < tick:
+            if known_us < each.visit.asked_us and each.start.tick < tick:
                 yield Breach(
                     is_loss=False,
                     what=f"{_told(each)} begins at {pubend} {_tick(each.start.tick)}, below {_tick(tick)}, "
@@ -191,7 +191,7 @@ def _again(pubend: str, begun: Sequence[_Begun], lives: Sequence[Life]) -> Itera
 
 
 def _incomplete(pubend: str, begun: _Begun, owed: Sequence[int], may_lapse: bool) -> Iterator[Breach]:
-    reached = begun.life.record.reached_in(begun.session)
+    reached = begun.life.record.reached_in(begun.visit)
     for tick in _between(owed, begun.start.tick, reached.get(pubend, 0)):
         if (pubend, tick) not in begun.life.got and not (may_lapse and _was_told(begun.life, pubend, tick)):
             yield Breach(

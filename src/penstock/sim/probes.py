@@ -97,7 +97,7 @@ def _of_durables(client: SimClient) -> Counter[str]:
     records = [each for each in client.subscriptions.values() if each.durable]
     return Counter(
         owners_ended=sum("taken over" in each.refused for each in records),
-        durables_resumed=sum(bool(session.stated) for each in records for session in each.sessions),
+        durables_resumed=sum(bool(session.stated) for each in records for session in each.visits),
     )
 
 

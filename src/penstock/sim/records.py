@@ -14,7 +14,7 @@ from penstock.model.message_id import MessageId
 from penstock.model.values import AttributeValue
 from penstock.protocol.frames import LATEST, Missing
 
-__all__ = ["Acknowledged", "Delivery", "LostTicks", "Period", "Published", "Session", "Start", "SubscriptionRecord"]
+__all__ = ["Acknowledged", "Delivery", "LostTicks", "Period", "Published", "Start", "SubscriptionRecord", "Visit"]
 
 
 @dataclass(slots=True)
@@ -113,7 +113,7 @@ class Acknowledged(NamedTuple):
 
 
 @dataclass(slots=True)
-class Session:
+class Visit:
     """A subscription on one connection: what it stated, what it was told, how far it came."""
 
     asked_us: int
@@ -165,7 +165,7 @@ class SubscriptionRecord:
     """What it acknowledged under its name, in order."""
     settled: dict[str, Acknowledged] = field(default_factory=dict)
     """What it had acknowledged when the world was last at rest: nobody may forget that."""
-    sessions: list[Session] = field(default_factory=list)
+    visits: list[Visit] = field(default_factory=list)
     given_up: dict[str, int] = field(default_factory=dict)
     """When it was refused: by pubend on which it had not begun, the tick below which logs had been given up."""
     refused_rightly: bool = True
@@ -195,25 +195,25 @@ class SubscriptionRecord:
         """Whether it wanted what is published from then on."""
         return self.otherwise == LATEST and pubend not in self.asked
 
-    def open_session(self, now_us: int, broker: str, stated: Mapping[str, int]) -> None:
+    def open_visit(self, now_us: int, broker: str, stated: Mapping[str, int]) -> None:
         """It is asked for on a connection."""
-        self.sessions.append(Session(now_us, broker, dict(stated)))
+        self.visits.append(Visit(now_us, broker, dict(stated)))
 
     def start(self, pubend: str, start: Start) -> None:
         """The broker says where it begins, for the first time or again."""
         self.starts.setdefault(pubend, start)
-        if self.sessions:
-            self.sessions[-1].starts.setdefault(pubend, start)
+        if self.visits:
+            self.visits[-1].starts.setdefault(pubend, start)
 
-    def close_session(self, now_us: int) -> None:
+    def close_visit(self, now_us: int) -> None:
         """The connection is lost, or the subscription given up on it."""
-        if self.sessions and self.sessions[-1].ended_us is None:
-            last = self.sessions[-1]
+        if self.visits and self.visits[-1].ended_us is None:
+            last = self.visits[-1]
             last.ended_us, last.reached = now_us, self.reached_in(last)
 
-    def reached_in(self, session: Session) -> dict[str, int]:
+    def reached_in(self, visit: Visit) -> dict[str, int]:
         """How far it came on one connection, or has come by now."""
-        return session.reached if session.ended_us is not None else {**self.positions, **session.behind}
+        return visit.reached if visit.ended_us is not None else {**self.positions, **visit.behind}
 
     def was_in_force(self, time_us: int) -> bool:
         """Whether it was in force at that time."""

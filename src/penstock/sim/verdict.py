@@ -171,7 +171,7 @@ class _Court:
     def _generation(self, record: SubscriptionRecord) -> tuple[str, int]:
         """The name, and whether it had been forgotten before."""
         forgotten_us = self._forgotten.get(record.durable)
-        is_anew = forgotten_us is not None and record.sessions and record.sessions[0].asked_us >= forgotten_us
+        is_anew = forgotten_us is not None and record.visits and record.visits[0].asked_us >= forgotten_us
         return record.durable, int(bool(is_anew))
 
     def _judge_name(self, lives: list[Life], *, is_anew: bool) -> None:
@@ -194,11 +194,11 @@ class _Court:
         begun = sorted(
             (start.confirmed_us, pubend, life.record.begins_now(pubend))
             for life in lives
-            for session in life.record.sessions
+            for session in life.record.visits
             for pubend, start in session.starts.items()
         )
         begins_now = {pubend: wanted for _, pubend, wanted in reversed(begun)}
-        asked_us = min(life.record.sessions[0].asked_us for life in lives if life.record.sessions)
+        asked_us = min(life.record.visits[0].asked_us for life in lives if life.record.visits)
         got = {where for life in lives for where in life.got}
         for place, where in self._tick_of.items():
             acked_us = self._messages[place].published.acked_us
@@ -211,7 +211,7 @@ class _Court:
 
     def _check_starts(self, client: SimClient, record: SubscriptionRecord) -> None:
         """Where it wanted to; elsewhere only as it said, and only where that is not kept any more."""
-        for session in record.sessions:
+        for session in record.visits:
             for pubend, start in session.starts.items():
                 wanted = session.stated.get(pubend, record.otherwise)
                 if wanted in {LATEST, start.tick}:
@@ -346,7 +346,7 @@ class _Court:
             return False
         return any(
             before.ended_us is not None and after.asked_us - before.ended_us > self._grace_us
-            for before, after in pairwise(record.sessions)
+            for before, after in pairwise(record.visits)
         )
 
     def _describe_loss(self, client: SimClient, record: SubscriptionRecord, place: int) -> None:

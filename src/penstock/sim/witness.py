@@ -113,8 +113,8 @@ class Witness:
             if inbox.is_over or inbox.state == "closing":
                 continue
             self.sync(number)
-            record.close_session(self._clock.now_us)
-            record.open_session(heard.asked_us[number], heard.broker, heard.stated[number])
+            record.close_visit(self._clock.now_us)
+            record.open_visit(heard.asked_us[number], heard.broker, heard.stated[number])
             if number in heard.confirmed:
                 self._confirm(number, heard.confirmed[number], is_going_on=record.is_confirmed)
             else:
@@ -135,8 +135,8 @@ class Witness:
         record.refused = inbox.reason
         # Where it has begun it can only go on, whatever is kept.
         record.given_up = {each: below for each, below in self._given_up().items() if each not in record.starts}
-        if "not kept any more" in inbox.reason and record.sessions and not record.durable:
-            stated = record.sessions[-1].stated
+        if "not kept any more" in inbox.reason and record.visits and not record.durable:
+            stated = record.visits[-1].stated
             record.refused_rightly = any(
                 stated.get(pubend, record.otherwise) < below for pubend, below in record.given_up.items()
             )
@@ -160,7 +160,7 @@ class Witness:
                 # Where it does not go on, the register of a durable name may know better.
                 heard.least[number] = dict(frame.positions) if frame.resumes else {}
                 if line == self._line:
-                    self._records[number].open_session(now_us, heard.broker, heard.stated[number])
+                    self._records[number].open_visit(now_us, heard.broker, heard.stated[number])
             case f.Acknowledge(positions, number) if number in self._records:
                 acknowledged = self._records[number].acknowledged
                 acknowledged += [Acknowledged(now_us, heard.names[pubend], tick) for pubend, tick in positions]
@@ -259,7 +259,7 @@ class Witness:
             is_known = pubend in heard.stated[number] or (number, pubend) in heard.begun
             if is_known and reached is not None and reached < frame.tick:
                 # Somebody else got further with its name. A second horizon must not hide how far behind it was.
-                self._records[number].sessions[-1].behind.setdefault(pubend, reached)
+                self._records[number].visits[-1].behind.setdefault(pubend, reached)
                 if self._records[number].durable:
                     heard.taken[number, pubend] = frame.tick
             heard.begun[number, pubend] = None
@@ -282,7 +282,7 @@ class Witness:
         self.sync(number)
         record = self._records[number]
         record.end(self._clock.now_us)
-        record.close_session(self._clock.now_us)
+        record.close_visit(self._clock.now_us)
 
     def _complain(self, number: int, what: str) -> None:
         inbox = self._inboxes.get(number)

@@ -299,9 +299,9 @@ def test_nobody_has_acknowledged_what_its_host_has_not_sent(name: str) -> None:
 
 
 def held_for(overlay: Overlay, client: TestClient) -> dict[str, int]:
-    session = overlay.brokers[client.broker].connections.peers[client.connection].session
-    assert session is not None
-    return session.acknowledged
+    guest = overlay.brokers[client.broker].connections.peers[client.connection].guest
+    assert guest is not None
+    return guest.acknowledged
 
 
 def invented(turn: int) -> list[tuple[str, int]]:

@@ -82,7 +82,7 @@ def test_silence_ends_before_what_is_not_durable() -> None:
     spoken = shell.silence()
     assert spoken is not None
     assert (spoken.last, spoken.ticks) == (tick_at(NOW_MS + 500) - 1, [])
-    assert shell.silence() is None
+    assert shell.silence() == Spoken(spoken.last, spoken.last, [], [], []), "who missed it must hear of it"
 
 
 def test_commits_are_spoken_of_in_order_and_without_a_hole_between() -> None:
@@ -107,7 +107,19 @@ def test_no_silence_beyond_a_durable_lease() -> None:
     spoken = shell.silence(30_000)
     assert spoken is not None
     assert spoken.last == shell.lease
-    assert shell.silence(30_000) is None
+    assert shell.silence(30_000) == Spoken(shell.lease, shell.lease, [], [], [])
+
+
+def test_behind_the_last_message_there_is_silence_to_be_said_again_however_quickly_the_next_one_came() -> None:
+    shell = Shell()
+    shell.publish(b"x")
+    shell.publish(b"y", first=2)
+    said = shell.log.on_committed(1, now_ms=shell.now_ms)
+    assert said is not None
+    assert (said.bodies, said.last) == ([b"x"], said.ticks[-1])
+    spoken, again = shell.silence(), shell.silence()
+    assert spoken == again == Spoken(said.last + 1, said.last + 1, [], [], [])
+    assert shell.log.promised == said.last + 1
 
 
 def test_a_lease_is_renewed_when_half_of_it_has_passed() -> None:

@@ -13,7 +13,7 @@ from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.host.edge import HostSubscription
 from penstock.broker.host.readiness import Readiness, Waiting
 from penstock.broker.neighbours.filters import HostChange
-from penstock.broker.peers import Peer, PeerKind, Session, Subscription
+from penstock.broker.peers import Guest, Peer, PeerKind, Subscription, guest_of
 from penstock.broker.rooms import Rooms
 from penstock.matching.plan import effort_in_index
 from penstock.model.names import is_client_name, is_durable_name
@@ -98,7 +98,7 @@ class Desk:
         publisher = _bound(client, hello.publisher)
         number = self._publisher_number(publisher)
         peer.kind, peer.name = PeerKind.CLIENT, client
-        peer.session = Session(
+        peer.guest = Guest(
             account,
             number,
             settings.access.rule_for(client),
@@ -106,7 +106,7 @@ class Desk:
             credit_bytes=settings.credit_bytes,
             publisher_id=publisher,
         )
-        peer.session.is_pinned, peer.session.migration = hello.pinned, hello.migration
+        peer.guest.is_pinned, peer.guest.migration = hello.pinned, hello.migration
         self._tracker.connect(peer.connection, client)
         self._connections.say(
             peer,
@@ -130,41 +130,41 @@ class Desk:
 
     def subscribe(self, peer: Peer, frame: Subscribe, *, now_ms: int) -> HostChange | None:
         """A client wants messages; answers with the change of this broker's filter."""
-        session = _session(peer)
-        problem, selector = self._selector(session, frame)
+        guest = guest_of(peer)
+        problem, selector = self._selector(guest, frame)
         if selector is None:
             self.refuse(peer, "subscribe", frame.number, problem)
             return None
         key = self._subscribers.add(peer.connection, frame.number, selector)
         size = _selector_bytes(frame, selector)
         subscription = Subscription(key, selector, len(frame.positions), size, effort_in_index(selector))
-        session.begin(frame.number, subscription)
+        guest.begin(frame.number, subscription)
         change = self._filters.want(selector)
         version = self._filters.version
         self._readiness.wait(peer.connection, frame.number, version, now_ms=now_ms)
         hosted = self._hosted(peer.connection, key, version, frame, now_ms)
-        hosted.claimant = self._claimant(session, frame.durable)
+        hosted.claimant = self._claimant(guest, frame.durable)
         hosted.selector = str(selector)
-        subscriber = frame.durable or session.client
+        subscriber = frame.durable or guest.client
         durable = bool(frame.durable)
         self._tracker.attach(peer.connection, frame.number, subscriber, durable=durable, selector=hosted.selector)
         if not hosted.durable:
-            self._guaranteed.positions.hold(session, hosted.positions)
+            self._guaranteed.positions.hold(guest, hosted.positions)
         if hosted.resumes:
-            self._guaranteed.positions.go_on(session, frame.number)
+            self._guaranteed.positions.go_on(guest, frame.number)
         self._guaranteed.edges.subscribe(hosted, now_ms=now_ms)
         self._guaranteed.confirm_own(version, now_ms=now_ms)
         return change
 
     def unsubscribe(self, peer: Peer, frame: Unsubscribe) -> HostChange | None:
         """A client wants no more; answers with the change of this broker's filter."""
-        subscription = _session(peer).end(frame.number)
+        subscription = guest_of(peer).end(frame.number)
         if subscription is None:
             self.refuse(peer, "unsubscribe", frame.number, f"there is no subscription {frame.number}")
             return None
         self._remove(subscription)
         self._tracker.detach(peer.connection, frame.number)
-        self._guaranteed.positions.let_go(_session(peer))
+        self._guaranteed.positions.let_go(guest_of(peer))
         self._readiness.drop(peer.connection, frame.number)
         self._connections.say(peer, Unsubscribed(frame.number))
         return self._filters.unwant([subscription.selector])
@@ -178,27 +178,27 @@ class Desk:
     def refuse_late(self, hosted: HostSubscription, reason: str) -> HostChange | None:
         """A subscription turns out to be impossible; answers with the change of this broker's filter."""
         peer = self._connections.peers.get(hosted.connection)
-        subscription = _session(peer).subscriptions.get(hosted.number) if peer else None
+        subscription = guest_of(peer).subscriptions.get(hosted.number) if peer else None
         if peer is None or subscription is None:
             return None
         if self._guaranteed.edges.subscriptions.get(subscription.key) is not hosted:
             # Another one of the same number, made since.
             return None
-        _session(peer).end(hosted.number)
+        guest_of(peer).end(hosted.number)
         self._remove(subscription)
         self._tracker.detach(hosted.connection, hosted.number)
-        self._guaranteed.positions.let_go(_session(peer))
+        self._guaranteed.positions.let_go(guest_of(peer))
         self._readiness.drop(hosted.connection, hosted.number)
         self.refuse(peer, "subscribe", hosted.number, reason)
         return self._filters.unwant([subscription.selector])
 
     def leave(self, peer: Peer, *, now_ms: int) -> HostChange | None:
         """A client has gone; answers with the change of this broker's filter."""
-        session = _session(peer)
-        if self._recognised.get(session.publisher_id) is peer:
-            del self._recognised[session.publisher_id]
+        guest = guest_of(peer)
+        if self._recognised.get(guest.publisher_id) is peer:
+            del self._recognised[guest.publisher_id]
         ended = self._end_all(peer, now_ms=now_ms)
-        self._accounts.close(session.account)
+        self._accounts.close(guest.account)
         self._tracker.leave(peer.connection)
         for number, subscription in ended.items():
             self._end_streams(subscription)
@@ -214,14 +214,14 @@ class Desk:
         return self.let_go(now_ms=now_ms)
 
     def _end_all(self, peer: Peer, *, now_ms: int) -> dict[int, Subscription]:
-        session = _session(peer)
+        guest = guest_of(peer)
         self._readiness.drop(peer.connection)
         # Also for one that has them elsewhere: until the host there has reported, nobody else holds the logs for it.
         is_complete = self._guaranteed.knows_all()
-        self._guaranteed.positions.leave(session, is_complete=is_complete, now_ms=now_ms)
-        ended = dict(session.subscriptions)
+        self._guaranteed.positions.leave(guest, is_complete=is_complete, now_ms=now_ms)
+        ended = dict(guest.subscriptions)
         for number in ended:
-            session.end(number)
+            guest.end(number)
         for subscription in ended.values():
             self._unwanted.extend(subscription.selector.conjunctions)
         return ended
@@ -249,7 +249,7 @@ class Desk:
     def confirm(self, connection: int, number: int, pending: tuple[str, ...]) -> None:
         """Tells a client that its subscription is in force."""
         peer = self._connections.peers.get(connection)
-        subscription = _session(peer).subscriptions.get(number) if peer else None
+        subscription = guest_of(peer).subscriptions.get(number) if peer else None
         if peer and subscription:
             subscription.is_confirmed = True
             hosted = self._guaranteed.edges.subscriptions.get(subscription.key)
@@ -269,7 +269,7 @@ class Desk:
     def has_begun(self, waiting: Waiting, out_of_reach: list[str]) -> bool:
         """Whether a subscription has begun on all guaranteed pubends that can be reached."""
         peer = self._connections.peers.get(waiting.connection)
-        subscription = _session(peer).subscriptions.get(waiting.number) if peer else None
+        subscription = guest_of(peer).subscriptions.get(waiting.number) if peer else None
         hosted = self._guaranteed.edges.subscriptions.get(subscription.key) if subscription else None
         return hosted is None or all(pubend in out_of_reach for pubend in self._guaranteed.pending(hosted))
 
@@ -279,7 +279,7 @@ class Desk:
         begun, edges.begun = edges.begun, {}
         for hosted in begun.values():
             peer = self._connections.peers.get(hosted.connection)
-            subscription = _session(peer).subscriptions.get(hosted.number) if peer else None
+            subscription = guest_of(peer).subscriptions.get(hosted.number) if peer else None
             if peer is None or subscription is None or subscription.key != hosted.key:
                 continue
             self._guaranteed.positions.begin(peer, hosted)
@@ -289,7 +289,7 @@ class Desk:
 
     def succeed(self, peer: Peer) -> Peer | None:
         """A client was let in; answers with the connection that its publisher had before, if it seems to be there."""
-        publisher = _session(peer).publisher_id
+        publisher = guest_of(peer).publisher_id
         if not publisher:
             return None
         former = self._recognised.get(publisher)
@@ -324,10 +324,10 @@ class Desk:
 
     def forget(self, peer: Peer, frame: Forget) -> None:
         """A client asks to forget a durable subscription."""
-        if _session(peer).rule.subscribe is None:
-            self.refuse(peer, "forget", frame.number, f"client {_session(peer).client} may not subscribe")
+        if guest_of(peer).rule.subscribe is None:
+            self.refuse(peer, "forget", frame.number, f"client {guest_of(peer).client} may not subscribe")
             return
-        by = self._claimant(_session(peer), frame.durable)
+        by = self._claimant(guest_of(peer), frame.durable)
         if self._guaranteed.desk.forgetting(peer.connection, by.client) >= _FORGETTING_MAX:
             problem = f"{_FORGETTING_MAX} requests to forget are under way, which is the limit of one client"
             self.refuse(peer, "forget", frame.number, problem)
@@ -338,8 +338,8 @@ class Desk:
         pubends = self._guaranteed.known()
         self._guaranteed.desk.forget(peer.connection, frame.number, frame.durable, pubends, by)
 
-    def _claimant(self, session: Session, durable: str) -> Claimant:
-        return self._settings.access.claimant(session.client, session.rule, durable)
+    def _claimant(self, guest: Guest, durable: str) -> Claimant:
+        return self._settings.access.claimant(guest.client, guest.rule, durable)
 
     def tell_forgotten(self) -> None:
         """Answers requests to forget that all pubends have answered, or that waited for long enough."""
@@ -367,26 +367,26 @@ class Desk:
             del self._taken[next(iter(self._taken))]
         return number
 
-    def _selector(self, session: Session, frame: Subscribe) -> tuple[str, Selector | None]:
+    def _selector(self, guest: Guest, frame: Subscribe) -> tuple[str, Selector | None]:
         if not 0 <= frame.number < _NUMBER_MAX:
             return f"subscription number {frame.number} has more than 32 bits", None
-        if frame.number in session.subscriptions:
+        if frame.number in guest.subscriptions:
             return f"subscription {frame.number} exists already", None
-        if session.rule.subscribe is None:
-            return f"client {session.client} may not subscribe", None
+        if guest.rule.subscribe is None:
+            return f"client {guest.client} may not subscribe", None
         if problem := self._problem_with_positions(frame):
             return problem, None
         if frame.durable and not is_durable_name(frame.durable):
             return f"durable name {frame.durable!r} is not 1 to 200 letters, digits, - _ . : or /", None
         # Before it is parsed, and again when its canonical form is known, which may be longer.
-        if problem := self._accounts.problem(session.account, len(frame.positions), _selector_bytes(frame)):
+        if problem := self._accounts.problem(guest.account, len(frame.positions), _selector_bytes(frame)):
             return problem, None
         if len(self._subscribers) >= self._settings.subscriptions_max:
             return f"this broker has {self._settings.subscriptions_max:,} subscriptions, which is its limit", None
-        problem, selector = self._selecting.select(session, frame.selector)
+        problem, selector = self._selecting.select(guest, frame.selector)
         if selector is not None:
             size = _selector_bytes(frame, selector)
-            problem = self._accounts.problem(session.account, len(frame.positions), size, effort_in_index(selector))
+            problem = self._accounts.problem(guest.account, len(frame.positions), size, effort_in_index(selector))
         return problem, None if problem else selector
 
     def _problem_with_positions(self, frame: Subscribe) -> str:
@@ -413,8 +413,3 @@ def _selector_bytes(frame: Subscribe, selector: Selector | None = None) -> int:
 def _bound(client: str, publisher: bytes) -> bytes:
     """A publisher's identity as this broker knows it; none for a client that has none."""
     return blake2b(client.encode() + b"\0" + publisher, digest_size=16).digest() if publisher else b""
-
-
-def _session(peer: Peer) -> Session:
-    assert peer.session is not None
-    return peer.session

@@ -19,7 +19,7 @@ from penstock.broker.clients.turnstile import Turnstile
 from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.mechanisms.congestion import Congestion
 from penstock.broker.mechanisms.limiter import Limiter
-from penstock.broker.peers import Batch, Peer, Session
+from penstock.broker.peers import Batch, Guest, Peer, guest_of
 from penstock.broker.pubend.gate import Gate, Held
 from penstock.broker.rooms import Rooms
 from penstock.model.body import BODY_BYTES_MIN, take_in
@@ -80,44 +80,44 @@ class Intake:
 
     def publish(self, peer: Peer, frame: Publish, *, now_ms: int) -> None:
         """A client's messages, each taken over or refused; an empty batch asks for an acknowledgement."""
-        session = _session(peer)
-        self._check_sequence(session, frame)
+        guest = guest_of(peer)
+        self._check_sequence(guest, frame)
         if not frame.bodies:
-            if session.outstanding or session.waiting:
-                session.asks = True
+            if guest.outstanding or guest.waiting:
+                guest.asks = True
             else:
                 self._acknowledge(peer.connection)
             return
-        if session.unpaid_bytes > session.credit_bytes:
+        if guest.unpaid_bytes > guest.credit_bytes:
             raise ProtocolError(
-                f"{session.unpaid_bytes:,} bytes are published beyond the credit of {session.credit_bytes:,}"
+                f"{guest.unpaid_bytes:,} bytes are published beyond the credit of {guest.credit_bytes:,}"
             )
         size = sum(map(len, frame.bodies))
         if size < BODY_BYTES_MIN * len(frame.bodies):
             # Else what costs no credit could be sent without end.
             raise ProtocolError(f"bodies of {size:,} bytes together are too small for {len(frame.bodies):,} messages")
-        session.unpaid_bytes += size
-        session.published = frame.first + len(frame.bodies) - 1
-        if session.waiting or session.refused > session.confirmed:
-            if len(session.waiting) * _WAITING_BYTES_MIN >= session.credit_bytes:
-                raise ProtocolError(f"{len(session.waiting):,} batches wait behind a refused message")
-            session.waiting.append((frame, False))
+        guest.unpaid_bytes += size
+        guest.published = frame.first + len(frame.bodies) - 1
+        if guest.waiting or guest.refused > guest.confirmed:
+            if len(guest.waiting) * _WAITING_BYTES_MIN >= guest.credit_bytes:
+                raise ProtocolError(f"{len(guest.waiting):,} batches wait behind a refused message")
+            guest.waiting.append((frame, False))
         else:
-            self._take(peer, session, frame, now_ms)
+            self._take(peer, guest, frame, now_ms)
 
     def confirm(self, peer: Peer, frame: RefusedAck, *, now_ms: int) -> None:
         """A client knows which of its messages were refused, up to a number: what came behind them may go on."""
-        session = _session(peer)
-        if frame.sequence > session.told:
-            raise ProtocolError(f"message {frame.sequence} is said to be refused, but the last was {session.told}")
-        session.confirmed = max(session.confirmed, frame.sequence)
-        self._go_on(peer, session, now_ms)
+        guest = guest_of(peer)
+        if frame.sequence > guest.told:
+            raise ProtocolError(f"message {frame.sequence} is said to be refused, but the last was {guest.told}")
+        guest.confirmed = max(guest.confirmed, frame.sequence)
+        self._go_on(peer, guest, now_ms)
 
-    def _take(self, peer: Peer, session: Session, frame: Publish, now_ms: int) -> None:
+    def _take(self, peer: Peer, guest: Guest, frame: Publish, now_ms: int) -> None:
         """Takes a batch over, or tells the client at once what of it is refused, and takes the rest part by part."""
         decoded = [take_in(body) for body in frame.bodies]
-        pubend = self._pubends.choose(frame.pubend, session.publisher)
-        problems = self._judge.problems(session, frame, pubend, decoded)
+        pubend = self._pubends.choose(frame.pubend, guest.publisher)
+        problems = self._judge.problems(guest, frame, pubend, decoded)
         if not problems:
             assert pubend is not None, "a problem of all messages"
             self._admit_batch(peer, frame, pubend, decoded, now_ms)
@@ -126,46 +126,46 @@ class Intake:
         for part in found:
             if part.reason:
                 self._refuse(peer, "publish", part.frame.first, part.reason, len(part.frame.bodies))
-                session.told = _last(part.frame)
-        session.waiting.extendleft((part.frame, bool(part.reason)) for part in reversed(found))
-        self._go_on(peer, session, now_ms)
+                guest.told = _last(part.frame)
+        guest.waiting.extendleft((part.frame, bool(part.reason)) for part in reversed(found))
+        self._go_on(peer, guest, now_ms)
 
-    def _go_on(self, peer: Peer, session: Session, now_ms: int) -> None:
+    def _go_on(self, peer: Peer, guest: Guest, now_ms: int) -> None:
         """Takes what waits, up to the first good message behind a refused one that the client does not know of.
 
         A pubend knows the highest number of a publisher, and takes all lower ones for repetitions. If it had a message
         behind a refused one, and the client came back without having heard of that, the refused one would be sent
         again, and might by then be allowed: it would be acknowledged, and nobody would ever get it.
         """
-        waiting = session.waiting
-        while waiting and (waiting[0][1] or session.refused <= session.confirmed):
+        waiting = guest.waiting
+        while waiting and (waiting[0][1] or guest.refused <= guest.confirmed):
             frame, is_refused = waiting.popleft()
             if is_refused:
-                session.refused = _last(frame)
-                self._on_taken(peer.connection, self._outstanding(session, frame), 0, now_ms)
+                guest.refused = _last(frame)
+                self._on_taken(peer.connection, self._outstanding(guest, frame), 0, now_ms)
             else:
-                self._take(peer, session, frame, now_ms)
+                self._take(peer, guest, frame, now_ms)
 
     @staticmethod
-    def _outstanding(session: Session, frame: Publish) -> Batch:
+    def _outstanding(guest: Guest, frame: Publish) -> Batch:
         batch = Batch(_last(frame), sum(map(len, frame.bodies)))
-        session.outstanding.append(batch)
+        guest.outstanding.append(batch)
         return batch
 
     def _admit_batch(
         self, peer: Peer, frame: Publish, pubend: str, decoded: list[dict[str, AttributeValue]], now_ms: int
     ) -> None:
-        session = _session(peer)
-        batch = self._outstanding(session, frame)
+        guest = guest_of(peer)
+        batch = self._outstanding(guest, frame)
         commit: int | None = 0
         if self._limiter.is_active or not self._turnstile.is_open:
-            held = Held(batch, peer.connection, session.publisher_id, pubend, frame.first, frame.bodies, decoded)
+            held = Held(batch, peer.connection, guest.publisher_id, pubend, frame.first, frame.bodies, decoded)
             keeps_order = self._guaranteed.hosts(pubend)
-            sender = self._sender(session)
+            sender = self._sender(guest)
             self._let_on(self._turnstile.offer(held, sender, keeps_order=keeps_order, now_ms=now_ms), now_ms)
             return
         if self._guaranteed.hosts(pubend):
-            held = Held(batch, peer.connection, session.publisher_id, pubend, frame.first, frame.bodies, decoded)
+            held = Held(batch, peer.connection, guest.publisher_id, pubend, frame.first, frame.bodies, decoded)
             self._now_ms = now_ms
             commit = self._gate.offer(held, now_ms=now_ms)
         else:
@@ -175,9 +175,9 @@ class Intake:
         else:
             self._on_taken(peer.connection, batch, commit, now_ms)
 
-    def _sender(self, session: Session) -> str:
+    def _sender(self, guest: Guest) -> str:
         """The publisher as a sender of groups: unique in the overlay, and to be read by people."""
-        return f"{session.client}@{self._settings.name}/{session.publisher}"
+        return f"{guest.client}@{self._settings.name}/{guest.publisher}"
 
     def _let_on(self, parts: list[Held], now_ms: int) -> None:
         """What has passed the turnstile goes on to the gate of its pubend, or away."""
@@ -220,20 +220,20 @@ class Intake:
     def _settle(self, connection: int, now_ms: int) -> None:
         """Settles what is durable with all that came before it."""
         peer = self._connections.peers.get(connection)
-        if peer is None or peer.session is None:
+        if peer is None or peer.guest is None:
             return
-        session = peer.session
-        outstanding = session.outstanding
+        guest = peer.guest
+        outstanding = guest.outstanding
         while outstanding and outstanding[0].is_durable:
             batch = outstanding.popleft()
-            session.settled = batch.sequence
-            session.withheld_bytes += batch.size
-        if not session.withheld_bytes:
+            guest.settled = batch.sequence
+            guest.withheld_bytes += batch.size
+        if not guest.withheld_bytes:
             return
-        if session.asks and not outstanding and not session.waiting:
-            session.asks = False
+        if guest.asks and not outstanding and not guest.waiting:
+            guest.asks = False
             self._acknowledge(connection)
-        elif session.held_back.window_bytes or session.withheld_bytes >= self._settings.credit_bytes // 4:
+        elif guest.held_back.window_bytes or guest.withheld_bytes >= self._settings.credit_bytes // 4:
             # Who may send only little at a time waits for it.
             self._acknowledge(connection)
         elif connection not in self._later and connection not in self._due:
@@ -294,14 +294,14 @@ class Intake:
             peer = peers.get(connection)
             if peer is None:
                 continue
-            session = _session(peer)
+            guest = guest_of(peer)
             if reason:
                 self._withheld[connection] = None
-                self._connections.say(peer, PublishAck(session.settled, 0))
+                self._connections.say(peer, PublishAck(guest.settled, 0))
             else:
-                self._connections.say(peer, PublishAck(session.settled, session.withheld_bytes))
-                session.unpaid_bytes -= session.withheld_bytes
-                session.withheld_bytes = 0
+                self._connections.say(peer, PublishAck(guest.settled, guest.withheld_bytes))
+                guest.unpaid_bytes -= guest.withheld_bytes
+                guest.withheld_bytes = 0
         self._due = {}
         if reason:
             self._tell(self._withheld, HeldBack(reason))
@@ -330,9 +330,9 @@ class Intake:
     def _tell(self, connections: dict[int, None], held_back: HeldBack) -> None:
         for connection in list(connections):
             peer = self._connections.peers.get(connection)
-            if peer is None or peer.session is None or peer.session.held_back == held_back:
+            if peer is None or peer.guest is None or peer.guest.held_back == held_back:
                 continue
-            peer.session.held_back = held_back
+            peer.guest.held_back = held_back
             self._connections.say(peer, held_back)
             if held_back.reason:
                 self._told[connection] = None
@@ -347,23 +347,18 @@ class Intake:
 
     # --- checks
 
-    def _check_sequence(self, session: Session, frame: Publish) -> None:
-        if session.published < 0:
+    def _check_sequence(self, guest: Guest, frame: Publish) -> None:
+        if guest.published < 0:
             # A publisher that can be recognised goes on where it was in its former connection.
-            is_good = frame.first >= 1 if session.publisher_id else frame.first == 1
-            session.settled = frame.first - 1
-        elif session.publisher_id:
-            is_good = frame.first > session.published
+            is_good = frame.first >= 1 if guest.publisher_id else frame.first == 1
+            guest.settled = frame.first - 1
+        elif guest.publisher_id:
+            is_good = frame.first > guest.published
         else:
-            is_good = frame.first == session.published + 1
+            is_good = frame.first == guest.published + 1
         if not is_good:
-            raise ProtocolError(f"message {frame.first} follows {max(session.published, 0)}")
+            raise ProtocolError(f"message {frame.first} follows {max(guest.published, 0)}")
 
 
 def _last(frame: Publish) -> int:
     return frame.first + len(frame.bodies) - 1
-
-
-def _session(peer: Peer) -> Session:
-    assert peer.session is not None
-    return peer.session

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from penstock.broker.peers import Session
+from penstock.broker.peers import Guest
 from penstock.broker.pubends import Pubends
 from penstock.model.errors import MisuseError
 from penstock.model.message import Message
@@ -46,41 +46,41 @@ class Judge:
         self._known_names: set[str] = set()
 
     def problems(
-        self, session: Session, frame: Publish, pubend: str | None, decoded: list[dict[str, AttributeValue]]
+        self, guest: Guest, frame: Publish, pubend: str | None, decoded: list[dict[str, AttributeValue]]
     ) -> dict[int, str]:
         """Why messages are refused, by their place in the batch; empty if all are good, as nearly always."""
-        if problem := self._problem_with_all(session, frame, pubend):
+        if problem := self._problem_with_all(guest, frame, pubend):
             return dict.fromkeys(range(len(decoded)), problem)
         problems: dict[int, str] = {}
         are_known = self._known_names.issuperset
-        may_all = session.rule.publish is EVERYTHING
+        may_all = guest.rule.publish is EVERYTHING
         # Between these two are the identifiers that begin as this publisher's do, and have a time that is a date.
-        first = session.identity
-        last = session.identity + _TIME_LAST
+        first = guest.identity
+        last = guest.identity + _TIME_LAST
         for place, (body, attributes) in enumerate(zip(frame.bodies, decoded, strict=True)):
             if may_all and first <= body[:_TIME_END] <= last and are_known(attributes):
                 continue
-            if problem := self._problem_with(session, body[:_TIME_END], attributes):
+            if problem := self._problem_with(guest, body[:_TIME_END], attributes):
                 problems[place] = problem
         return problems
 
-    def _problem_with(self, session: Session, head: bytes, attributes: dict[str, AttributeValue]) -> str:
-        is_own = session.identity <= head <= session.identity + _TIME_LAST
-        if not is_own and (problem := _problem_with_id(session, head)):
+    def _problem_with(self, guest: Guest, head: bytes, attributes: dict[str, AttributeValue]) -> str:
+        is_own = guest.identity <= head <= guest.identity + _TIME_LAST
+        if not is_own and (problem := _problem_with_id(guest, head)):
             return problem
         for name in attributes:
             if name not in self._known_names and (problem := self._problem_with_name(name)):
                 return problem
-        allowed = session.rule.publish
+        allowed = guest.rule.publish
         if allowed is not None and allowed is not EVERYTHING and not allowed.matches(attributes):
-            return f"client {session.client} may not publish this; it may publish: {allowed}"
+            return f"client {guest.client} may not publish this; it may publish: {allowed}"
         return ""
 
-    def _problem_with_all(self, session: Session, frame: Publish, pubend: str | None) -> str:
+    def _problem_with_all(self, guest: Guest, frame: Publish, pubend: str | None) -> str:
         if pubend is None:
             known = ", ".join(self._pubends.names)
             return f"no pubend {frame.pubend!r} here, only {known}" if known else "this broker hosts no publishers"
-        return f"client {session.client} may not publish" if session.rule.publish is None else ""
+        return f"client {guest.client} may not publish" if guest.rule.publish is None else ""
 
     def _problem_with_name(self, name: str) -> str:
         """Why no message may have an attribute of this name; names without a problem are remembered."""
@@ -94,16 +94,16 @@ class Judge:
         return ""
 
 
-def _problem_with_id(session: Session, head: bytes) -> str:
+def _problem_with_id(guest: Guest, head: bytes) -> str:
     """Why a message may not have the identifier that begins so."""
     if head[_IDENTITY_BYTES:] > _TIME_LAST:
         return "the identifier of the message is from beyond the year 9999"
-    if head[:_NUMBER_BYTES] != session.identity[:_NUMBER_BYTES]:
+    if head[:_NUMBER_BYTES] != guest.identity[:_NUMBER_BYTES]:
         number = int.from_bytes(head[:_NUMBER_BYTES])
-        return f"the identifier of the message is one of publisher {number}, and this is {session.publisher}"
-    if len(session.former) >= _FORMER_MAX and head[:_IDENTITY_BYTES] not in session.former:
+        return f"the identifier of the message is one of publisher {number}, and this is {guest.publisher}"
+    if len(guest.former) >= _FORMER_MAX and head[:_IDENTITY_BYTES] not in guest.former:
         return f"the identifiers of this connection's messages name more than {_FORMER_MAX} brokers"
-    session.former.add(head[:_IDENTITY_BYTES])
+    guest.former.add(head[:_IDENTITY_BYTES])
     return ""
 
 

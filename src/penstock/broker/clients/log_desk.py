@@ -12,7 +12,7 @@ from typing import Final
 
 from penstock.broker.effects import ReadLog
 from penstock.broker.neighbours.ways import Ways
-from penstock.broker.peers import Peer, Session
+from penstock.broker.peers import Guest, Peer
 from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.serving import LogServing
 from penstock.broker.rooms import Rooms
@@ -91,8 +91,8 @@ class LogDesk:
 
     def on_read_request(self, peer: Peer, frame: ReadRequest, *, now_ms: int) -> None:
         """A client asks for a part of a log."""
-        assert peer.session is not None
-        problem, selector = self._problem(peer, peer.session, frame)
+        assert peer.guest is not None
+        problem, selector = self._problem(peer, peer.guest, frame)
         if problem:
             self._refuse(peer, "read", frame.number, problem)
             return
@@ -107,9 +107,9 @@ class LogDesk:
 
     def on_survey_request(self, peer: Peer, frame: SurveyRequest, *, now_ms: int) -> None:
         """A client asks what there is."""
-        assert peer.session is not None
-        if peer.session.rule.subscribe is None:
-            self._refuse(peer, "read", frame.number, f"client {peer.session.client} may not subscribe")
+        assert peer.guest is not None
+        if peer.guest.rule.subscribe is None:
+            self._refuse(peer, "read", frame.number, f"client {peer.guest.client} may not subscribe")
             return
         if problem := self._too_many(peer):
             self._refuse(peer, "read", frame.number, problem)
@@ -126,10 +126,10 @@ class LogDesk:
             self._ways.up(pubend, LogRequest(pubend, self._name, number, 0, 0))
         self._settle(number)
 
-    def _problem(self, peer: Peer, session: Session, frame: ReadRequest) -> tuple[str, str]:
+    def _problem(self, peer: Peer, guest: Guest, frame: ReadRequest) -> tuple[str, str]:
         """Why a client cannot read, or nothing and what it may see of what it asked for."""
-        if session.rule.subscribe is None:
-            return f"client {session.client} may not subscribe", ""
+        if guest.rule.subscribe is None:
+            return f"client {guest.client} may not subscribe", ""
         if frame.first > frame.last:
             return f"ticks {frame.first} to {frame.last} are no range", ""
         topology, links = self._rooms.topology, self._rooms.connections.links
@@ -140,7 +140,7 @@ class LogDesk:
             return problem, ""
         try:
             selector = Selector.parse(frame.selector)
-            allowed = session.rule.subscribe
+            allowed = guest.rule.subscribe
             return "", str(selector if allowed == EVERYTHING else selector & allowed)
         except SelectorError as error:
             return str(error), ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.broker.host.subscribers import is_reserved
-from penstock.broker.peers import Session
+from penstock.broker.peers import Guest
 from penstock.broker.settings import BrokerSettings
 from penstock.model.bounded_cache import BoundedCache
 from penstock.model.values import RESERVED_PREFIX
@@ -29,20 +29,20 @@ class Selecting:
         self._settings = settings
         self._narrowed: BoundedCache[tuple[str, Selector], Selector] = BoundedCache(_NARROWED_CHARS_MAX)
 
-    def select(self, session: Session, text: str) -> tuple[str, Selector | None]:
+    def select(self, guest: Guest, text: str) -> tuple[str, Selector | None]:
         """Why a client may not select that, or nothing and what it may see of it."""
-        allowed = session.rule.subscribe
+        allowed = guest.rule.subscribe
         assert allowed is not None, "a client that may not subscribe is not asked for what"
         try:
             selector = Selector.parse(text)
-            if RESERVED_PREFIX in text and not self._may_see_system(session) and _selects_system(selector):
-                return f"client {session.client} may not select what belongs to the system ({RESERVED_PREFIX})", None
+            if RESERVED_PREFIX in text and not self._may_see_system(guest) and _selects_system(selector):
+                return f"client {guest.client} may not select what belongs to the system ({RESERVED_PREFIX})", None
             return "", selector if allowed == EVERYTHING else self._within(text, selector, allowed)
         except SelectorError as error:
             return str(error), None
 
-    def _may_see_system(self, session: Session) -> bool:
-        return self._settings.access.is_open or session.rule.status
+    def _may_see_system(self, guest: Guest) -> bool:
+        return self._settings.access.is_open or guest.rule.status
 
     def _within(self, text: str, selector: Selector, allowed: Selector) -> Selector:
         # Clients ask for the same things again and again, above all after a reconnect.

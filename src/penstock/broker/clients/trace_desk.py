@@ -129,7 +129,7 @@ class TraceDesk:
 
     def on_request(self, peer: Peer, frame: TraceRequest, *, now_ms: int) -> None:
         """A client asks for the way of a message."""
-        assert peer.session is not None
+        assert peer.guest is not None
         message_id = MessageId.from_bytes(frame.message_id)
         origin = self._rooms.topology.name_of(message_id.broker)
         problem = self._problem(peer, message_id, origin, now_ms)
@@ -149,8 +149,8 @@ class TraceDesk:
         self._go_on(number, now_ms)
 
     def _problem(self, peer: Peer, message_id: MessageId, origin: str | None, now_ms: int) -> str:
-        assert peer.session is not None
-        session = peer.session
+        assert peer.guest is not None
+        session = peer.guest
         if not session.rule.trace:
             return f"client {session.client} may not trace messages"
         if origin is None:

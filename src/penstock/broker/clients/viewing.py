@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.broker.figures import Figures
 from penstock.broker.guaranteed import Guaranteed
-from penstock.broker.peers import Peer, Session
+from penstock.broker.peers import Guest, Peer
 from penstock.broker.rooms import Rooms
 from penstock.protocol.frames import StatusReply, StatusRequest
 
@@ -31,20 +31,20 @@ class View:
 
     def on_request(self, peer: Peer, frame: StatusRequest, _now_ms: int) -> None:
         """A client asks; as long as it does not read the answer, it gets the same one again."""
-        assert peer.session is not None
+        assert peer.guest is not None
         unread = peer.outbox.newest_control
-        status = unread.status if isinstance(unread, StatusReply) else msgspec.json.encode(self.of(peer.session))
+        status = unread.status if isinstance(unread, StatusReply) else msgspec.json.encode(self.of(peer.guest))
         self._connections.say(peer, StatusReply(frame.number, status))
 
-    def of(self, session: Session) -> dict[str, Any]:
+    def of(self, guest: Guest) -> dict[str, Any]:
         """The status as one client may see it."""
         status = self._figures.status()
         # Where nobody has to prove a name, whoever asks could be anybody.
-        if self._settings.access.is_open or session.rule.status:
+        if self._settings.access.is_open or guest.rule.status:
             return status
         seen = {name: each if name in _LISTS else _without_lists(each) for name, each in status.items()}
         seen["guaranteed"] = self._guaranteed.status(
-            lambda name, owner: owner == session.client or session.rule.shares(name)
+            lambda name, owner: owner == guest.client or guest.rule.shares(name)
         )
         return seen
 

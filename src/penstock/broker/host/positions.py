@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from penstock.broker.accounts import Account
 from penstock.broker.host.edge import NEVER, Edge, HostSubscription
 from penstock.broker.host.edges import Edges
-from penstock.broker.peers import Peer, PeerKind, Session
+from penstock.broker.peers import Guest, Peer, PeerKind
 from penstock.broker.rooms import Rooms
 from penstock.protocol.frames import Acknowledge, Horizons
 
@@ -52,35 +52,35 @@ class ClientPositions:
         self._moved: dict[str, dict[str, tuple[int, int]]] = {}
 
     @staticmethod
-    def hold(session: Session, positions: Mapping[str, int]) -> None:
+    def hold(guest: Guest, positions: Mapping[str, int]) -> None:
         """A subscription of the client begins at these ticks: nothing from there on may go before it has it."""
         for pubend, tick in positions.items():
-            session.acknowledged[pubend] = min(tick, session.acknowledged.get(pubend, tick))
+            guest.acknowledged[pubend] = min(tick, guest.acknowledged.get(pubend, tick))
 
-    def let_go(self, session: Session) -> None:
+    def let_go(self, guest: Guest) -> None:
         """A subscription of the client has ended: nothing is held any more that was held for it alone.
 
         Where a pubend is known, the client goes on acknowledging it. Of one that is not, it will never hear.
         """
-        hosted, own = self._edges.subscriptions, session.subscriptions
+        hosted, own = self._edges.subscriptions, guest.subscriptions
         if all(hosted[each.key].durable for each in own.values() if each.key in hosted):
-            session.acknowledged.clear()
+            guest.acknowledged.clear()
             return
-        unknown = [pubend for pubend in session.acknowledged if not self._knows(pubend)]
+        unknown = [pubend for pubend in guest.acknowledged if not self._knows(pubend)]
         if unknown:
             wanted = {pubend for each in own.values() if each.key in hosted for pubend in hosted[each.key].positions}
             for pubend in unknown:
                 if pubend not in wanted:
-                    del session.acknowledged[pubend]
+                    del guest.acknowledged[pubend]
 
     def begin(self, peer: Peer, subscription: HostSubscription) -> None:
         """A subscription has begun on some pubends: the client is told in order with its deliveries.
 
         What was said of all subscriptions before that was not meant for this one, but may still be on its way.
         """
-        assert peer.session is not None
+        assert peer.guest is not None
         if not subscription.durable:
-            self.hold(peer.session, subscription.starts)
+            self.hold(peer.guest, subscription.starts)
         for pubend, tick in subscription.starts.items():
             if pubend not in subscription.announced and pubend in self._edges.edges:
                 subscription.announced[pubend] = None
@@ -94,9 +94,9 @@ class ClientPositions:
 
     def acknowledge(self, peer: Peer, frame: Acknowledge) -> None:
         """A client has everything below these ticks."""
-        assert peer.session is not None
+        assert peer.guest is not None
         names = dict(self._pubends.numbered())
-        subscription = peer.session.subscriptions.get(frame.number)
+        subscription = peer.guest.subscriptions.get(frame.number)
         hosted = self._edges.subscriptions.get(subscription.key) if subscription is not None else None
         for number, tick in frame.positions:
             pubend = names.get(number, "")
@@ -104,7 +104,7 @@ class ClientPositions:
             if frame.number < 0:
                 if edge is not None:
                     # Nobody can have more than there is.
-                    peer.session.acknowledged[pubend] = min(tick, edge.stream.horizon)
+                    peer.guest.acknowledged[pubend] = min(tick, edge.stream.horizon)
             elif hosted is not None and hosted.durable and pubend:
                 if edge is not None and pubend in hosted.opened:
                     self._acknowledge_durable(hosted, pubend, min(tick, edge.stream.horizon))
@@ -134,21 +134,21 @@ class ClientPositions:
         moved, self._moved = self._moved, {}
         return moved
 
-    def leave(self, session: Session, *, is_complete: bool, now_ms: int) -> None:
+    def leave(self, guest: Guest, *, is_complete: bool, now_ms: int) -> None:
         """A client has vanished: it may come back.
 
         If this broker knows the overlay completely, pubends that it does not know do not exist. Else their positions
         are kept, too, and count for the client until they are forgotten.
         """
-        acknowledged = session.acknowledged
+        acknowledged = guest.acknowledged
         unknown = {pubend for pubend in acknowledged if not self._knows(pubend)}
         held = {pubend: tick for pubend, tick in acknowledged.items() if not is_complete or pubend not in unknown}
-        if not session.subscriptions or not held:
+        if not guest.subscriptions or not held:
             return
-        account, client = session.account, session.publisher_id
+        account, client = guest.account, guest.publisher_id
         if account.ghosts >= self._settings.client_connections_max:
             self._forget(next(each for each in self._ghosts if each.account is account))
-        until_ms, numbers = now_ms + self._settings.grace_ms, dict.fromkeys(session.subscriptions)
+        until_ms, numbers = now_ms + self._settings.grace_ms, dict.fromkeys(guest.subscriptions)
         ghost = _Ghost(account, until_ms, client, held, numbers, 0 if is_complete else len(unknown))
         account.ghosts += 1
         account.positions += ghost.unknown
@@ -156,12 +156,12 @@ class ClientPositions:
         if client:
             self._recognised.setdefault(client, []).append(ghost)
 
-    def go_on(self, session: Session, number: int) -> None:
+    def go_on(self, guest: Guest, number: int) -> None:
         """A client has come back for a subscription; with the last, what it holds itself need not be kept for it."""
-        for ghost in list(self._recognised.get(session.publisher_id, ())):
+        for ghost in list(self._recognised.get(guest.publisher_id, ())):
             ghost.numbers.pop(number, None)
             if not ghost.numbers:
-                for pubend in session.acknowledged:
+                for pubend in guest.acknowledged:
                     ghost.positions.pop(pubend, None)
                 if not ghost.positions:
                     self._forget(ghost)
@@ -201,9 +201,7 @@ class ClientPositions:
         """Each pubend with the tick below which all clients have everything."""
         while self._ghosts and self._ghosts[0].until_ms <= now_ms:
             self._forget(self._ghosts[0])
-        known = [
-            peer.session.acknowledged for peer in self._connections.peers.values() if peer.session and _listens(peer)
-        ]
+        known = [peer.guest.acknowledged for peer in self._connections.peers.values() if peer.guest and _listens(peer)]
         known += [ghost.positions for ghost in self._ghosts]
         for pubend, edge in self._edges.edges.items():
             yield pubend, min([edge.position(), *(each[pubend] for each in known if pubend in each)])
@@ -234,4 +232,4 @@ class ClientPositions:
 
 
 def _listens(peer: Peer) -> bool:
-    return peer.session is not None and bool(peer.session.subscriptions)
+    return peer.guest is not None and bool(peer.guest.subscriptions)

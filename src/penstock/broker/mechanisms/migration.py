@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from penstock.broker.host.edges import Edges
-from penstock.broker.peers import Peer, PeerKind, Session
+from penstock.broker.peers import Peer, PeerKind, guest_of
 from penstock.broker.rooms import Rooms
 from penstock.model.errors import MisuseError
 from penstock.protocol.frames import DataFrame, Deliver, Horizons, Migrate, Moved, MoveFailed
@@ -85,13 +85,13 @@ class Migrations:
         peer = self._connections.peers.get(connection)
         if peer is None or peer.kind is not PeerKind.CLIENT:
             return f"there is no client on connection {connection}"
-        session, move = _session(peer), self._moves.get(connection)
+        guest, move = guest_of(peer), self._moves.get(connection)
         if move is not None and not move.is_given_up:
-            return f"client {session.client} is moving already"
-        if session.is_pinned or session.client in self.pins:
-            return f"client {session.client} is pinned"
+            return f"client {guest.client} is moving already"
+        if guest.is_pinned or guest.client in self.pins:
+            return f"client {guest.client} is pinned"
         # What it has on the wire to a pubend here could not be recognised anywhere else.
-        return f"client {session.client} publishes here" if session.published >= 0 else ""
+        return f"client {guest.client} publishes here" if guest.published >= 0 else ""
 
     def move(self, connection: int, *, broker: str, address: str, session: int, total: int, now_ms: int) -> str:
         """Asks a client to go to another broker; says why that cannot be, if so."""
@@ -100,7 +100,7 @@ class Migrations:
         if obstacle := self.obstacle(connection):
             return obstacle
         peer = self._connections.peers[connection]
-        client = _session(peer).client
+        client = guest_of(peer).client
         self._moves[connection] = _Move(session, client, broker, now_ms + self._settings.migration_ms)
         self.counts["moves_asked"] += 1
         # First how far it is: the other broker need not ask again for what is known to be silence.
@@ -123,15 +123,15 @@ class Migrations:
 
     def on_moved(self, peer: Peer, frame: Moved, *, now_ms: int) -> None:
         """A client has its subscriptions elsewhere, or has come from elsewhere."""
-        session, move = _session(peer), self._moves.get(peer.connection)
+        guest, move = guest_of(peer), self._moves.get(peer.connection)
         if move is not None and move.session == frame.session and not move.has_moved:
             self._let_go(peer, move, now_ms)
-        elif session.migration and session.migration == frame.session:
-            session.migration = 0
+        elif guest.migration and guest.migration == frame.session:
+            guest.migration = 0
             self.counts["moves_arrived"] += 1
-            self._connections.record("client-arrived", client=session.client, session=frame.session)
+            self._connections.record("client-arrived", client=guest.client, session=frame.session)
             for listener in self.listeners:
-                listener.arrived(frame.session, session.client)
+                listener.arrived(frame.session, guest.client)
         else:
             self.counts["moves_unknown"] += 1
 
@@ -210,8 +210,3 @@ class Migrations:
 
 def _is_elsewhere(frame: DataFrame, guaranteed: set[int]) -> bool:
     return isinstance(frame, Horizons) or (isinstance(frame, Deliver) and frame.pubend in guaranteed)
-
-
-def _session(peer: Peer) -> Session:
-    assert peer.session is not None
-    return peer.session

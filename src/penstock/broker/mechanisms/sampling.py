@@ -107,10 +107,10 @@ class Sampling:
 
 def _ordinary(peer: Peer) -> dict[int, Selector]:
     """The subscriptions of a client that see what applications publish, by key."""
-    if peer.kind is not PeerKind.CLIENT or peer.session is None:
+    if peer.kind is not PeerKind.CLIENT or peer.guest is None:
         return {}
     return {
         each.key: each.selector
-        for each in peer.session.subscriptions.values()
+        for each in peer.guest.subscriptions.values()
         if not all(map(is_reserved, each.selector.conjunctions))
     }

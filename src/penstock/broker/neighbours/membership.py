@@ -121,16 +121,16 @@ class Membership:
             elif peer.kind is PeerKind.LINK and again:
                 # Neighbours say only what is news to them, and they may have known it all along.
                 farewells.append(Farewell(peer, "again", f"{', '.join(again)} came back, and all is to be told anew"))
-            elif peer.session is not None and not _is_as_before(peer, access, settings.access):
+            elif peer.guest is not None and not _is_as_before(peer, access, settings.access):
                 farewells.append(Farewell(peer, "changed", "what this client may do has changed; connect again"))
         return farewells
 
 
 def _is_as_before(peer: Peer, before: Access, after: Access) -> bool:
     """Whether a client that was let in then would be let in now, to do the same."""
-    assert peer.session is not None
-    client = peer.session.client
-    if after.rule_for(client) != peer.session.rule:
+    assert peer.guest is not None
+    client = peer.guest.client
+    if after.rule_for(client) != peer.guest.rule:
         return False
     if after.is_open:
         return True

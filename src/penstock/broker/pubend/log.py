@@ -83,6 +83,7 @@ class PubendLog:
         self._ahead_ms: int | None = None
         self._slewed_ms = self._spoke_ms = 0
         self._told_until = found.last_tick or 0
+        self._ends_in_silence = False
         self.mean_bytes = 256.0
         """The size of a message, as they are lately."""
         self.repeated = 0
@@ -121,7 +122,8 @@ class PubendLog:
             return None
         if publisher:
             self._remember(publisher, last)
-        start = max(self.last_tick + 1, tick_at(self.stream_ms(now_ms)))
+        # Not the very next tick: behind each batch there is one of silence, which can be said again.
+        start = max(self.last_tick + 2, tick_at(self.stream_ms(now_ms)))
         ticks = list(range(start, start + len(bodies)))
         self.last_tick = ticks[-1]
         self._pending.append(_Pending(0, ticks, bodies, decoded))
@@ -169,7 +171,9 @@ class PubendLog:
             until = min(until, self._pending[0].ticks[0] - 1)
         if until <= self.promised and self._told_until >= self.promised:
             self._spoke_ms = now_ms
-            return None
+            # Messages or the lease wait for the disk, maybe for long. Whoever missed the last word must hear that there
+            # was one: a full log is trimmed only when everybody has had what is in it.
+            return Spoken(self.promised, self.promised, [], [], []) if self._ends_in_silence else None
         return self._say(max(until, self.promised), [], [], [], now_ms)
 
     def renewal(self, *, now_ms: int) -> Append | None:
@@ -228,6 +232,7 @@ class PubendLog:
         # Also what the former life promised is said again, up to the last message: nobody knows who heard it.
         spoken = Spoken(min(self._told_until, self.promised) + 1, last, ticks, bodies, decoded)
         self.promised = self._told_until = last
+        self._ends_in_silence = not ticks or ticks[-1] < last
         self.last_tick = max(self.last_tick, last)
         self._spoke_ms = now_ms
         return spoken
