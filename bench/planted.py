@@ -803,6 +803,22 @@ MUTANTS: Final = (
         tests=("tests/session/test_newcomer.py",),
     ),
     Mutant(
+        "last-word-once",
+        "a pubend that waits for its disk does not repeat its last word",
+        "broker/pubend/log.py",
+        "return Spoken(self.promised, self.promised, [], [], []) if self._ends_in_silence else None",
+        "return None",
+        tests=("tests/broker/test_guaranteed.py",),
+    ),
+    Mutant(
+        "caught-up-untold",
+        "who catches up with a stream that stands still is not told how far it is",
+        "broker/host/edge.py",
+        "        self.told = 0\n        self.settle()",
+        "        self.settle()",
+        tests=("tests/broker/test_guaranteed.py",),
+    ),
+    Mutant(
         "both-begin",
         "a stream that appears during a move begins at both brokers",
         "session/overlap.py",

@@ -270,3 +270,21 @@ def test_who_missed_the_last_word_gets_it_though_the_pubend_waits_for_its_disk()
     assert far.numbers() == [1]
     overlay.sync()
     assert far.numbers() == [1, 2]
+
+
+def test_who_catches_up_with_a_stream_that_stands_still_is_told_how_far_that_is() -> None:
+    """Only then it can acknowledge all it has, and a log that is full can be trimmed."""
+    overlay = line("pb", "sb")
+    near, publisher = subscriber(overlay), overlay.client("pb")
+    overlay.wait(2_000)
+    for number in range(3):
+        publish(publisher, number)
+        overlay.wait(1_000)
+    overlay.syncs = False
+    publish(publisher, 3)
+    overlay.wait(20_000)
+    late = overlay.client("sb")
+    late.say(f.Subscribe(1, "number < 2", otherwise=0))
+    overlay.wait(20_000)
+    assert (near.numbers(), late.numbers()) == ([0, 1, 2], [0, 1])
+    assert late.horizon() == near.horizon()

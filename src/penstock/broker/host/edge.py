@@ -156,7 +156,7 @@ class Edge:
         """Subscriptions that wait for a catch-up, with the ticks where they begin."""
         self._gathered_ms: int | None = None
         self.told = 0
-        """The horizon that clients were told last."""
+        """The horizon that all clients were told last."""
 
     # --- subscriptions
 
@@ -218,6 +218,8 @@ class Edge:
         for key, start in catch_up.members.items():
             self.later[key] = max(horizon, start)
         self.catch_ups.remove(catch_up)
+        # They must hear how far it is, though it may not move on for long.
+        self.told = 0
         self.settle()
         return True
 
