@@ -265,6 +265,7 @@ def test_who_missed_the_last_word_gets_it_though_the_pubend_waits_for_its_disk()
     publish(publisher, 1)
     overlay.syncs = False
     publish(publisher, 2)
+    overlay.wait(5_000)
     overlay.loses = None
     overlay.wait(20_000)
     assert far.numbers() == [1]
