@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -20,3 +21,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
 # Campaigns and examples make many objects that stay for a while, and hardly any cycles: fewer collections, less time.
 gc.set_threshold(50_000, 20, 50)
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell without job control starts what is in its background so. Tests of Ctrl-C, and the processes that they
+    # start, need it as people have it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
