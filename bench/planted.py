@@ -819,6 +819,14 @@ MUTANTS: Final = (
         tests=("tests/broker/test_guaranteed.py",),
     ),
     Mutant(
+        "acknowledged-again-held",
+        "what a client has acknowledged is held again when another pubend comes into reach",
+        "broker/host/positions.py",
+        "{each: tick for each, tick in starts if each not in subscription.announced}",
+        "dict(starts)",
+        tests=("tests/broker/host/test_positions.py",),
+    ),
+    Mutant(
         "both-begin",
         "a stream that appears during a move begins at both brokers",
         "session/overlap.py",

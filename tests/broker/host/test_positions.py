@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from overlay import Overlay, TestClient, chain
+from overlay import Overlay, TestClient, chain, star
 from penstock.protocol import frames as f
 
 PATIENT_MS = 1_000_000
@@ -302,6 +302,24 @@ def held_for(overlay: Overlay, client: TestClient) -> dict[str, int]:
     guest = overlay.brokers[client.broker].connections.peers[client.connection].guest
     assert guest is not None
     return guest.acknowledged
+
+
+def test_what_a_client_has_acknowledged_stays_so_when_another_pubend_comes_into_reach() -> None:
+    """It would not say it again before the stream moves on, which may wait for just that."""
+    overlay = star("pb", "qb", pubends=("pb", "qb"), silent_ms=PATIENT_MS, grace_ms=GRACE_MS)
+    overlay.cut("hub", "qb")
+    client = subscriber(overlay, broker="hub")
+    overlay.wait(3_000)
+    overlay.syncs = False
+    publish(overlay.client("pb"), 1)
+    overlay.wait(3_000)
+    client.acknowledge("pb.a", client.horizon())
+    acknowledged = dict(held_for(overlay, client))
+    overlay.link("hub", "qb")
+    overlay.wait(5_000)
+    held = held_for(overlay, client)
+    assert (sorted(held), held["pb.a"]) == (["pb.a", "qb.a"], acknowledged["pb.a"])
+    assert acknowledged["pb.a"] > client.start_of("pb.a")
 
 
 def invented(turn: int) -> list[tuple[str, int]]:

@@ -80,7 +80,9 @@ class ClientPositions:
         """
         assert peer.guest is not None
         if not subscription.durable:
-            self.hold(peer.guest, subscription.starts)
+            # Not what it began before, and has acknowledged since.
+            starts = subscription.starts.items()
+            self.hold(peer.guest, {each: tick for each, tick in starts if each not in subscription.announced})
         for pubend, tick in subscription.starts.items():
             if pubend not in subscription.announced and pubend in self._edges.edges:
                 subscription.announced[pubend] = None
