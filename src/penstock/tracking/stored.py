@@ -138,6 +138,7 @@ def _encoded_header(header: FilterHeader) -> bytes:
     key = str(header.key).encode()
     spans = header.index.singletons
     shape, range_ = header.shape, header.index.range
+    first_ms, last_ms = range_ or (0, 0)
     fixed = _FIXED.pack(
         _KINDS[header.kind],
         header.hash_version,
@@ -153,7 +154,8 @@ def _encoded_header(header: FilterHeader) -> bytes:
         header.opened_ms,
         header.added_ms,
         range_ is not None,
-        *(range_ or (0, 0)),
+        first_ms,
+        last_ms,
     )
     length = _LENGTH.size + _FIXED.size + len(key) + _SPAN.size * len(spans) + _CRC.size
     assert length <= HEADER_BYTES_MAX, f"the header of {header.name} takes {length} bytes"
