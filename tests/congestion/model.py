@@ -16,7 +16,7 @@ from random import Random
 
 from penstock.congestion import CongestionSettings, EdgeControl, NackGroup, PubendControl, UcaConsolidation
 from penstock.model.tick import tick_at
-from penstock.streams import EdgeSettings, EdgeStream, Knowledge, NackWindow
+from penstock.streams import COMPLETE, EdgeSettings, EdgeStream, Knowledge, NackWindow
 
 STEP_MS = 20
 HOP_MS = 5
@@ -126,7 +126,7 @@ class Pubend:
         self.log += ticks
         self.published += granted
         self.spoke_ms = now_ms
-        return Knowledge(first, self.position, ticks, [b""] * granted)
+        return Knowledge("p", first, self.position, ticks, [b""] * granted)
 
     def answers(self, first: int, last: int) -> list[Knowledge]:
         last = min(last, self.position)
@@ -134,7 +134,7 @@ class Pubend:
         while first <= last:
             end = min(last, first + (200 << 16) - 1)
             ticks = self.log[bisect_left(self.log, first) : bisect_right(self.log, end)]
-            found.append(Knowledge(first, end, ticks, [b""] * len(ticks)))
+            found.append(Knowledge("p", first, end, ticks, [b""] * len(ticks)))
             first = end + 1
         return found
 
@@ -151,7 +151,7 @@ class Host:
         self.disorder = 0
 
     def learn(self, knowledge: Knowledge) -> None:
-        self.stream.learn(knowledge)
+        self.stream.learn(knowledge, COMPLETE)
         ticks, _ = self.stream.take()
         for tick in ticks:
             self.disorder += tick <= self.last_tick

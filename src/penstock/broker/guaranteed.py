@@ -14,13 +14,12 @@ from penstock.broker.commits import Commits
 from penstock.broker.deadlines import earliest
 from penstock.broker.durable import Append, Recovered
 from penstock.broker.effects import Effect
-from penstock.broker.heard import Heard
 from penstock.broker.host.edge import HostSubscription
 from penstock.broker.host.edges import Edges
 from penstock.broker.host.positions import ClientPositions
 from penstock.broker.peers import Peer
 from penstock.broker.pubend.finality import Finality
-from penstock.broker.pubend.log import PubendLog, Spoken
+from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.reader import LogReader
 from penstock.broker.pubend.register import MaySee
 from penstock.broker.rooms import Rooms
@@ -30,6 +29,7 @@ from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
 from penstock.model.values import AttributeValue
 from penstock.protocol.frames import KnowledgeKind, Nack, Positions, Publish
+from penstock.streams.knowledge import Knowledge
 
 __all__ = ["Guaranteed"]
 
@@ -76,7 +76,7 @@ class Guaranteed:
         self._finality = Finality(settings, rooms.connections, self._logs, self.desk.register)
         self.desk.attach(self.edges, self._finality)
         self._damaged = 0
-        self._heard: deque[Heard] = deque()
+        self._heard: deque[Knowledge] = deque()
         self._is_hearing = False
 
     # --- publishing
@@ -133,7 +133,7 @@ class Guaranteed:
         for log in self._logs.values():
             spoken = log.on_committed(number, now_ms=now_ms)
             if spoken is not None:
-                self._speak(log, spoken)
+                self._speak(spoken)
 
     def on_full(self, reason: str) -> None:
         """A commit has to wait for space."""
@@ -164,8 +164,8 @@ class Guaranteed:
         if last >= first:
             kept = [each for each in messages if each[0] >= first]
             ticks, bodies = [tick for tick, _ in kept], [body for _, body in kept]
-            heard = Heard(read.pubend, first, last, ticks, bodies, None, KnowledgeKind.ANSWER)
-            self.carrier.tell(heard, now_ms=now_ms)
+            answer = Knowledge(read.pubend, first, last, ticks, bodies, kind=KnowledgeKind.ANSWER)
+            self.carrier.tell(answer, now_ms=now_ms)
         if damaged is not None and damaged.last >= log.trimmed_below:
             self._damaged += 1
             self._connections.record("damaged-record", pubend=read.pubend, first=damaged.first, last=damaged.last)
@@ -188,7 +188,7 @@ class Guaranteed:
                     self._append(log, renewal)
                 spoken = log.silence(now_ms=now_ms)
                 if spoken is not None:
-                    self._speak(log, spoken)
+                    self._speak(spoken)
         self.carrier.on_deadline(now_ms=now_ms)
         self.edges.on_deadline(now_ms=now_ms)
         self.desk.on_deadline(now_ms=now_ms)
@@ -362,31 +362,13 @@ class Guaranteed:
 
     # --- inside
 
-    def _speak(self, log: PubendLog, spoken: Spoken) -> None:
-        first, start, size = spoken.first, 0, 0
-        for place, body in enumerate(spoken.bodies):
-            size += len(body)
-            if size > _FRAME_BYTES and place > start:
-                self._tell(log, first, spoken.ticks[place] - 1, spoken, start, place)
-                first, start, size = spoken.ticks[place], place, len(body)
-        self._tell(log, first, spoken.last, spoken, start, len(spoken.bodies))
+    def _speak(self, knowledge: Knowledge) -> None:
+        for part in knowledge.parts(_FRAME_BYTES):
+            self.carrier.tell(part, now_ms=self._now_ms)
 
-    def _tell(self, log: PubendLog, first: int, last: int, spoken: Spoken, start: int, end: int) -> None:
-        heard = Heard(
-            log.name,
-            first,
-            last,
-            spoken.ticks[start:end],
-            spoken.bodies[start:end],
-            None,
-            KnowledgeKind.LIVE,
-            spoken.decoded[start:end],
-        )
-        self.carrier.tell(heard, now_ms=self._now_ms)
-
-    def _hear(self, heard: Heard) -> None:
+    def _hear(self, knowledge: Knowledge) -> None:
         # What is heard may raise questions that the cache answers at once: one after the other, not one in the other.
-        self._heard.append(heard)
+        self._heard.append(knowledge)
         if self._is_hearing:
             return
         self._is_hearing = True
@@ -398,7 +380,7 @@ class Guaranteed:
 
     def _lose(self, pubend: str, first: int, last: int) -> None:
         """Whoever asked for these ticks is told that nobody will ever know them."""
-        self.carrier.tell(Heard(pubend, first, last, [], [], None, KnowledgeKind.LOST), now_ms=self._now_ms)
+        self.carrier.tell(Knowledge(pubend, first, last, kind=KnowledgeKind.LOST), now_ms=self._now_ms)
 
     def _look_up(self, nack: Nack, child: str, gap: TickRange) -> None:
         """Somebody asks a pubend of this broker for what is in no cache."""
@@ -407,7 +389,7 @@ class Guaranteed:
         if first <= last and first < log.trimmed_below:
             # All of it at once, not only what was asked for: nobody will ever know more of the rest either.
             until = min(log.promised, log.trimmed_below - 1)
-            lost = Heard(nack.pubend, first, until, [], [], None, KnowledgeKind.LOST)
+            lost = Knowledge(nack.pubend, first, until, kind=KnowledgeKind.LOST)
             if child == SELF:
                 self._hear(lost)
             else:

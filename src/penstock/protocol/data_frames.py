@@ -5,6 +5,7 @@ Bodies are untouched bytes. A frame remembers its encoding, so that a fan-out en
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 __all__ = [
@@ -97,8 +98,8 @@ class KnowledgeMessage:
         pubend: str,
         first: int,
         last: int,
-        ticks: list[int],
-        bodies: list[bytes],
+        ticks: Sequence[int],
+        bodies: Sequence[bytes],
         *,
         kind: KnowledgeKind = KnowledgeKind.LIVE,
         versions: tuple[tuple[str, int, int], ...] = (),

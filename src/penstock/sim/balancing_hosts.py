@@ -150,7 +150,7 @@ class PoweredHost(Host):
         self._clock.after(cost_us, finish)
 
 
-def _data_in(frame: Frame) -> list[bytes] | None:
+def _data_in(frame: Frame) -> Sequence[bytes] | None:
     """The bodies of a frame that keeps its place among data, silence included; none for control."""
     if isinstance(frame, Publish | KnowledgeMessage) or (isinstance(frame, Forward) and frame.pubend[0] != "$"):
         return frame.bodies

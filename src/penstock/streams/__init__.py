@@ -5,7 +5,7 @@ Decision record 5 says how the broker puts these parts together.
 
 from __future__ import annotations
 
-from penstock.streams.cache import CachedKnowledge, KnowledgeCache
+from penstock.streams.cache import KnowledgeCache
 from penstock.streams.consolidation import NackBook
 from penstock.streams.edge import EdgeSettings, EdgeStream
 from penstock.streams.knowledge import COMPLETE, Knowledge
@@ -13,7 +13,6 @@ from penstock.streams.nacks import NackSettings, NackWindow
 
 __all__ = [
     "COMPLETE",
-    "CachedKnowledge",
     "EdgeSettings",
     "EdgeStream",
     "Knowledge",

@@ -9,17 +9,15 @@ data is kept: so for each host the later version counts. Bounded in bytes: the o
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final
 
 from penstock.model.tick import TickRange
+from penstock.protocol.frames import KnowledgeKind
+from penstock.streams.knowledge import Knowledge, Versions
 from penstock.streams.range_map import RangeMap
 
-__all__ = ["CachedKnowledge", "KnowledgeCache"]
-
-_Versions = Mapping[str, tuple[int, int]] | None
-"""By host: the incarnation and the version of the filter; None stands for no filter at all, so for any version."""
+__all__ = ["KnowledgeCache"]
 
 _RANGE_BYTES: Final = 128
 """What a range counts for, besides the data in it."""
@@ -31,25 +29,14 @@ _NONE: Final = (-1, -1)
 """Older than any version."""
 
 
-@dataclass(slots=True, frozen=True)
-class CachedKnowledge:
-    """What is known of the ticks from first to last: these data, and silence narrowed by these versions."""
-
-    first: int
-    last: int
-    ticks: Sequence[int]
-    bodies: Sequence[bytes]
-    versions: Mapping[str, tuple[int, int]] | None
-    """By host the incarnation and version; None if no filter narrowed it."""
-
-
 class KnowledgeCache:
     """Recent knowledge of one pubend."""
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, pubend: str, *, bytes_max: int) -> None:
         assert bytes_max > 0
+        self._pubend = pubend
         self._bytes_max = bytes_max
-        self._ranges: RangeMap[_Versions] = RangeMap(_later, _range_bytes)
+        self._ranges: RangeMap[Versions | None] = RangeMap(_later, _range_bytes)
         self._ticks: list[int] = []
         """Of the data, in order; all of them lie in ranges."""
         self._bodies: list[bytes] = []
@@ -61,37 +48,27 @@ class KnowledgeCache:
         """What it counts for: bodies, messages and ranges."""
         return self.data_bytes + _MESSAGE_BYTES * len(self._ticks) + self._ranges.weight
 
-    def add(
-        self,
-        first: int,
-        last: int,
-        ticks: Sequence[int],
-        bodies: Sequence[bytes],
-        versions: Mapping[str, tuple[int, int]] | None,
-    ) -> None:
-        """Remembers knowledge that was narrowed by these versions of the hosts' filters; None if by none.
-
-        The mapping is kept as it is, so it must not change any more. Passing the same one again is quickest.
-        """
-        assert len(ticks) == len(bodies), f"{len(ticks)} ticks have {len(bodies)} bodies"
+    def add(self, knowledge: Knowledge) -> None:
+        """Remembers knowledge; quickest if its versions are the very mapping of the one before."""
+        ticks, bodies = knowledge.ticks, knowledge.bodies
         if ticks and self._ticks and ticks[0] <= self._ticks[-1]:
             self._insert(ticks, bodies)
         else:
             self._ticks += ticks
             self._bodies += bodies
             self.data_bytes += sum(map(len, bodies))
-        self._ranges.put(first, last, versions)
+        self._ranges.put(knowledge.first, knowledge.last, knowledge.versions)
         if self.size_bytes > self._bytes_max:
             self._evict()
 
     def answer(
         self, first: int, last: int, *, host: str, version: tuple[int, int]
-    ) -> tuple[list[CachedKnowledge], list[TickRange]]:
+    ) -> tuple[list[Knowledge], list[TickRange]]:
         """What it knows of a range for a host with this version of its filter, and what it does not.
 
         The silence behind the range belongs to the answer: it costs nothing, and saves many questions.
         """
-        answers: list[CachedKnowledge] = []
+        answers: list[Knowledge] = []
         missing: list[TickRange] = []
         start = first
         for low, high, versions in self._ranges.within(first, last):
@@ -103,7 +80,8 @@ class KnowledgeCache:
             begin = bisect_left(self._ticks, low)
             end = bisect_right(self._ticks, high, begin)
             until = self._silent_until(high, end) if high == last else high
-            answers.append(CachedKnowledge(low, until, self._ticks[begin:end], self._bodies[begin:end], versions))
+            ticks, bodies = self._ticks[begin:end], self._bodies[begin:end]
+            answers.append(Knowledge(self._pubend, low, until, ticks, bodies, versions, KnowledgeKind.ANSWER))
         if start <= last:
             missing.append(TickRange._make((start, last)))
         return answers, missing
@@ -162,11 +140,11 @@ class KnowledgeCache:
         assert self.size_bytes <= self._bytes_max, f"{self.size_bytes} bytes exceed {self._bytes_max}"
 
 
-def _range_bytes(versions: _Versions) -> int:
+def _range_bytes(versions: Versions | None) -> int:
     return _RANGE_BYTES + (_HOST_BYTES * len(versions) if versions else 0)
 
 
-def _later(old: _Versions, new: _Versions) -> _Versions:
+def _later(old: Versions | None, new: Versions | None) -> Versions | None:
     """By which versions ticks are narrowed whose data came by both; one of the two itself, where it says it all."""
     if old is new or new is None:
         return new

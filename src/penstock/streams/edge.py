@@ -106,9 +106,13 @@ class EdgeStream:
             for tick in self._ticks[bisect_left(self._ticks, first) : bisect_right(self._ticks, last)]:
                 self._known.put(tick, tick, _DATA)
 
-    def learn(self, knowledge: Knowledge) -> None:
-        """Takes in what is believed, fits the window, and is not behind the doubt horizon; then `take`."""
-        first, last, version = knowledge.first, knowledge.last, knowledge.version
+    def learn(self, knowledge: Knowledge, version: int) -> None:
+        """Takes in what is believed, fits the window, and is not behind the doubt horizon; then `take`.
+
+        The version is that of the receiver's filter by which the knowledge was narrowed: what newer versions want may
+        be missing. A negative one is older than any that can be demanded: only the data is believed then.
+        """
+        first, last = knowledge.first, knowledge.last
         self.heard = max(self.heard, last)
         if last < self.horizon:
             return
@@ -120,7 +124,7 @@ class EdgeStream:
             if believed >= self.horizon:
                 self._slide(knowledge, believed)
         elif believed >= first:
-            self._keep(knowledge, believed)
+            self._keep(knowledge, believed, version)
         if believed < last:
             self._keep_data(knowledge, max(believed + 1, self.horizon))
 
@@ -203,7 +207,7 @@ class EdgeStream:
             passed = bisect_right(self._starts, horizon) - 1
             del self._starts[:passed], self._versions[:passed]
 
-    def _keep(self, knowledge: Knowledge, believed: int) -> None:
+    def _keep(self, knowledge: Knowledge, believed: int, version: int) -> None:
         """Keeps what begins beyond the doubt horizon, up to the first data that does not fit."""
         end = min(believed, self._window_end)
         room_bytes = self._settings.window_bytes - self._pending_weight
@@ -225,7 +229,7 @@ class EdgeStream:
                 bodies.append(body)
         self._insert(ticks, bodies)
         if knowledge.first <= end:
-            self._known.put(knowledge.first, end, knowledge.version)
+            self._known.put(knowledge.first, end, version)
 
     def _keep_data(self, knowledge: Knowledge, first: int) -> None:
         """Keeps the data from a tick on where the silence around it is not believed."""

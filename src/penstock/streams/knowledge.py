@@ -1,61 +1,85 @@
-"""Knowledge: what one message says about a range of a pubend's ticks ([Gryphon] section 2).
+"""Knowledge: what is said of a range of a pubend's ticks ([Gryphon] section 2).
 
-Every tick of the range is either data, which the message carries, or silence: nothing was published then, or nothing
-that passes the filter by which the message was narrowed. Silence is a promise, but only for that version of the filter.
+Every tick of the range is either data, which the knowledge carries, or silence: nothing was published then, or nothing
+that passes the filters by which the knowledge was narrowed. Silence is a promise, but only for those versions of the
+filters. On the wire it is a ``KnowledgeMessage``; everywhere else in a broker it is this one value.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
-__all__ = ["COMPLETE", "Knowledge"]
+from penstock.model.body import decode_attributes
+from penstock.model.values import AttributeValue
+from penstock.protocol.frames import KnowledgeKind
+
+__all__ = ["COMPLETE", "Knowledge", "Versions"]
 
 COMPLETE: Final = 2**62
 """The version of knowledge that no filter narrowed: everybody believes its silence."""
 
+Versions: TypeAlias = Mapping[str, tuple[int, int]]
+"""Incarnation and version of hosts' filters; never changed once it is made."""
 
-@dataclass(slots=True, frozen=True)
+
+@dataclass(slots=True)
 class Knowledge:
-    """What is known of the ticks from first to last, both included."""
+    """What is known of a pubend's ticks from first to last, both included; never changed once it is made."""
 
+    pubend: str
     first: int
     last: int
     ticks: Sequence[int] = ()
     """The ticks with data, ascending, all within the range."""
     bodies: Sequence[bytes] = ()
     """The data, one for each of the ticks."""
-    version: int = 0
-    """The version of the receiver's filter by which it was narrowed; what newer versions want may be missing.
-
-    A negative one is older than any that can be demanded: only the data is believed then.
-    """
+    versions: Versions | None = None
+    """By which filters it was narrowed; None if by none."""
+    kind: KnowledgeKind = KnowledgeKind.LIVE
+    decoded: list[dict[str, AttributeValue]] | None = field(default=None, repr=False, compare=False)
+    """The attributes of the messages, if somebody has taken them out already; ask for ``attributes``."""
 
     def __post_init__(self) -> None:
-        # Made for each batch on the hot path: what costs more than a comparison is left to `check`.
+        # Made for each batch on the hot path: that ticks ascend is left to those who make them.
         assert self.first <= self.last, f"ticks {self.first} to {self.last} are no range"
         ticks = self.ticks
         assert len(ticks) == len(self.bodies), f"{len(ticks)} ticks have {len(self.bodies)} bodies"
         if ticks:
-            assert self.first <= ticks[0], f"tick {ticks[0]} is out of order or range"
-            assert ticks[-1] <= self.last, f"tick {ticks[-1]} is out of order or range"
+            assert self.first <= ticks[0], f"tick {ticks[0]} is out of range"
+            assert ticks[-1] <= self.last, f"tick {ticks[-1]} is out of range"
 
-    def clipped(self, first: int, last: int) -> Knowledge | None:
-        """The part of it that speaks of these ticks, if any."""
-        if first <= self.first and self.last <= last:
-            return self
-        first, last = max(first, self.first), min(last, self.last)
-        if first > last:
-            return None
-        low = bisect_left(self.ticks, first)
-        high = bisect_right(self.ticks, last, low)
-        return Knowledge(first, last, self.ticks[low:high], self.bodies[low:high], self.version)
+    @property
+    def attributes(self) -> list[dict[str, AttributeValue]]:
+        """The attributes of the messages; taken out of them once, for all who look."""
+        if self.decoded is None:
+            self.decoded = [decode_attributes(body) for body in self.bodies]
+        return self.decoded
 
-    def check(self) -> None:
-        """Fails if the ticks do not ascend within the range; for knowledge from a peer, and for tests."""
-        previous = self.first - 1
-        for tick in self.ticks:
-            assert previous < tick <= self.last, f"tick {tick} is out of order or range"
-            previous = tick
+    def within(self, first: int, last: int) -> Knowledge:
+        """The part of it that speaks of these ticks, and of the silence behind them: that costs nothing to say."""
+        low, high = bisect_left(self.ticks, first), bisect_right(self.ticks, last)
+        end = self.ticks[high] - 1 if high < len(self.ticks) else self.last
+        return self._part(max(first, self.first), end, low, high)
+
+    def parts(self, bytes_max: int) -> Iterator[Knowledge]:
+        """The same in pieces with no more data than that, but at least one message each."""
+        first, start, size = self.first, 0, 0
+        for place, body in enumerate(self.bodies):
+            size += len(body)
+            if size > bytes_max and place > start:
+                yield self._part(first, self.ticks[place] - 1, start, place)
+                first, start, size = self.ticks[place], place, len(body)
+        yield self._part(first, self.last, start, len(self.bodies)) if start else self
+
+    def narrowed(self, places: Sequence[int], versions: Versions, kind: KnowledgeKind) -> Knowledge:
+        """It, with the messages at these places alone, for those whose filters have these versions."""
+        ticks, bodies = [self.ticks[place] for place in places], [self.bodies[place] for place in places]
+        return Knowledge(self.pubend, self.first, self.last, ticks, bodies, versions, kind)
+
+    def _part(self, first: int, last: int, start: int, end: int) -> Knowledge:
+        decoded = None if self.decoded is None else self.decoded[start:end]
+        ticks, bodies = self.ticks[start:end], self.bodies[start:end]
+        return Knowledge(self.pubend, first, last, ticks, bodies, self.versions, self.kind, decoded)

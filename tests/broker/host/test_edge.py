@@ -39,8 +39,8 @@ def caught_up(made: Edge, *ticks: int, now_ms: int = 5_000) -> CatchUp:
     return made.catch_ups[-1]
 
 
-def silence(first: int, last: int, version: int = COMPLETE) -> Knowledge:
-    return Knowledge(first, last, version=version)
+def silence(first: int, last: int, version: int = COMPLETE) -> tuple[Knowledge, int]:
+    return Knowledge("p", first, last), version
 
 
 def test_who_waits_for_a_version_begins_when_it_is_confirmed() -> None:
@@ -59,9 +59,9 @@ def test_who_waits_for_a_version_begins_when_it_is_confirmed() -> None:
 def test_from_the_confirmed_tick_on_silence_of_an_older_version_is_in_doubt() -> None:
     made = edge(1_000, version=1)
     made.confirm(2, 1_100)
-    made.learn(silence(1_000, 1_500, version=1))
+    made.learn(*silence(1_000, 1_500, version=1))
     assert made.stream.horizon == 1_100
-    made.learn(silence(1_000, 1_500, version=2))
+    made.learn(*silence(1_000, 1_500, version=2))
     assert made.stream.horizon == 1_501
 
 
@@ -71,7 +71,7 @@ def test_a_start_ahead_of_the_horizon_is_waited_for() -> None:
     assert not made.begin(each, 1_200, now_ms=5_000)
     assert each.starts == {"p": 1_200}
     assert made.later == {1: 1_200}
-    made.learn(silence(1_000, 1_199))
+    made.learn(*silence(1_000, 1_199))
     made.settle()
     assert made.later == {}
 
@@ -82,7 +82,7 @@ def test_a_start_between_the_horizon_and_the_confirmed_tick_makes_old_silence_do
     made.expect(each)
     made.confirm(2, 1_400)
     made.begin(each, 1_200, now_ms=5_000)
-    made.learn(silence(1_000, 1_500, version=1))
+    made.learn(*silence(1_000, 1_500, version=1))
     assert made.stream.horizon == 1_200
 
 
@@ -107,9 +107,9 @@ def test_those_that_start_behind_gather_for_a_while_and_share_a_stream() -> None
 def test_a_catch_up_ends_where_it_meets_the_shared_stream() -> None:
     made = edge(1_000)
     catch_up = caught_up(made, 500, 700)
-    catch_up.stream.learn(silence(500, 900))
+    catch_up.stream.learn(*silence(500, 900))
     assert not made.join(catch_up)
-    catch_up.stream.learn(silence(901, 999))
+    catch_up.stream.learn(*silence(901, 999))
     assert made.join(catch_up)
     assert made.catch_ups == []
     assert made.later == {}
@@ -118,7 +118,7 @@ def test_a_catch_up_ends_where_it_meets_the_shared_stream() -> None:
 def test_a_catch_up_that_is_ahead_lets_its_members_wait_for_the_shared_stream() -> None:
     made = edge(1_000)
     catch_up = caught_up(made, 500)
-    catch_up.stream.learn(silence(500, 1_299))
+    catch_up.stream.learn(*silence(500, 1_299))
     assert made.join(catch_up)
     assert made.later == {1: 1_300}
 
@@ -127,11 +127,11 @@ def test_a_catch_up_does_not_end_where_the_shared_stream_is_of_an_older_version(
     made = edge(1_000, version=1)
     made.confirm(2, 1_500)
     catch_up = caught_up(made, 500)
-    catch_up.stream.learn(silence(500, 1_000, version=2))
+    catch_up.stream.learn(*silence(500, 1_000, version=2))
     assert not made.join(catch_up)
-    made.learn(silence(1_000, 1_500, version=1))
+    made.learn(*silence(1_000, 1_500, version=1))
     assert made.stream.horizon == 1_500
-    catch_up.stream.learn(silence(1_001, 1_600, version=2))
+    catch_up.stream.learn(*silence(1_001, 1_600, version=2))
     assert made.join(catch_up)
     assert made.later == {1: 1_601}
 
@@ -139,9 +139,9 @@ def test_a_catch_up_does_not_end_where_the_shared_stream_is_of_an_older_version(
 def test_a_catch_up_believes_only_silence_of_the_version_that_its_members_need() -> None:
     made = edge(1_000, version=3)
     catch_up = caught_up(made, 500)
-    catch_up.stream.learn(silence(500, 900, version=2))
+    catch_up.stream.learn(*silence(500, 900, version=2))
     assert catch_up.stream.horizon == 500
-    catch_up.stream.learn(silence(500, 900, version=3))
+    catch_up.stream.learn(*silence(500, 900, version=3))
     assert catch_up.stream.horizon == 901
 
 
@@ -180,8 +180,8 @@ def test_who_leaves_is_nowhere_any_more() -> None:
 
 def test_each_stream_asks_for_what_is_in_doubt_within_its_window_and_again_after_a_while() -> None:
     made = edge(1_000_000)
-    made.learn(silence(1_000_100, 1_000_200))
-    made.learn(silence(1_200_000, 1_200_100))
+    made.learn(*silence(1_000_100, 1_000_200))
+    made.learn(*silence(1_200_000, 1_200_100))
     caught_up(made, 500)
     asked = made.questions(now_ms=5_100, may_ask=lambda _: True)
     assert [tuple(each) for each in asked] == [
@@ -199,17 +199,17 @@ def test_each_stream_asks_for_what_is_in_doubt_within_its_window_and_again_after
 
 def test_what_did_not_fit_is_asked_for_as_soon_as_the_horizon_gets_there_and_not_after_a_while() -> None:
     made = Edge("p", 0, 0, replace(SETTINGS, receive_window_bytes=100), Random(1))
-    made.learn(silence(9, 9))
+    made.learn(*silence(9, 9))
 
     def asked(now_ms: int) -> list[tuple[int, int]]:
         return [(first, last) for first, last in made.questions(now_ms=now_ms, may_ask=lambda _: True)]
 
     assert asked(5_000) == [(0, 8)]
     for tick in (8, 6, 4, 2):
-        made.learn(Knowledge(tick, tick, [tick], [b"as long as this is"]))
+        made.learn(Knowledge("p", tick, tick, [tick], [b"as long as this is"]), version=0)
     assert asked(5_010) == []
     for tick in (0, 2, 4, 6):
-        delivered, _ = made.learn(Knowledge(tick, tick + 1, [tick], [b"as long as this is"]))
+        delivered, _ = made.learn(Knowledge("p", tick, tick + 1, [tick], [b"as long as this is"]), version=0)
         assert delivered == ([6, 8] if tick == 6 else [tick])
         # All of it: what comes in order always fits.
         assert asked(5_020 + tick) == ([(2, 7)] if tick == 0 else [])
@@ -228,7 +228,7 @@ def test_the_position_is_that_of_the_stream_that_is_furthest_behind() -> None:
     assert made.position() == 1_000
     catch_up = caught_up(made, 500)
     assert made.position() == 500
-    catch_up.stream.learn(silence(500, 599))
+    catch_up.stream.learn(*silence(500, 599))
     assert made.position() == 600
 
 

@@ -7,9 +7,10 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from penstock.broker.durable import Append, RecoveredPubend
-from penstock.broker.pubend.log import PubendLog, Spoken
+from penstock.broker.pubend.log import PubendLog
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import tick_at
+from penstock.streams import Knowledge
 from strategies import tries
 
 NOW_MS = 1_000_000
@@ -40,11 +41,11 @@ class Shell:
             self.log.on_appended(change, self.commits)
         return change
 
-    def commit(self) -> Spoken | None:
+    def commit(self) -> Knowledge | None:
         self.lease = max([self.lease, *(each.lease for each in self.changes if each.lease is not None)])
         return self.log.on_committed(self.commits, now_ms=self.now_ms)
 
-    def silence(self, after_ms: int = 1_000) -> Spoken | None:
+    def silence(self, after_ms: int = 1_000) -> Knowledge | None:
         self.now_ms += after_ms
         return self.log.silence(now_ms=self.now_ms)
 
@@ -81,8 +82,8 @@ def test_silence_ends_before_what_is_not_durable() -> None:
     shell.publish(b"x")
     spoken = shell.silence()
     assert spoken is not None
-    assert (spoken.last, spoken.ticks) == (tick_at(NOW_MS + 500) - 1, [])
-    assert shell.silence() == Spoken(spoken.last, spoken.last, [], [], []), "who missed it must hear of it"
+    assert (spoken.last, spoken.ticks) == (tick_at(NOW_MS + 500) - 1, ())
+    assert shell.silence() == Knowledge("p", spoken.last, spoken.last), "who missed it must hear of it"
 
 
 def test_commits_are_spoken_of_in_order_and_without_a_hole_between() -> None:
@@ -107,7 +108,7 @@ def test_no_silence_beyond_a_durable_lease() -> None:
     spoken = shell.silence(30_000)
     assert spoken is not None
     assert spoken.last == shell.lease
-    assert shell.silence(30_000) == Spoken(shell.lease, shell.lease, [], [], [])
+    assert shell.silence(30_000) == Knowledge("p", shell.lease, shell.lease)
 
 
 def test_behind_the_last_message_there_is_silence_to_be_said_again_however_quickly_the_next_one_came() -> None:
@@ -118,7 +119,7 @@ def test_behind_the_last_message_there_is_silence_to_be_said_again_however_quick
     assert said is not None
     assert (said.bodies, said.last) == ([b"x"], said.ticks[-1])
     spoken, again = shell.silence(), shell.silence()
-    assert spoken == again == Spoken(said.last + 1, said.last + 1, [], [], [])
+    assert spoken == again == Knowledge("p", said.last + 1, said.last + 1)
     assert shell.log.promised == said.last + 1
 
 

@@ -6,23 +6,24 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from penstock.broker.transit.lanes import NOBODY, Lane, Narrowed, Versions, heard_versions
+from penstock.broker.transit.lanes import NOBODY, Lane, heard_versions
 from penstock.protocol.frames import KnowledgeKind, KnowledgeMessage
+from penstock.streams.knowledge import Knowledge, Versions
 from strategies import tries
 
 OLD: Versions = {"sb": (1, 1), "tb": (1, 1)}
 NEW: Versions = {"sb": (1, 2), "tb": (1, 1)}
 
 
-def silence(first: int, last: int, versions: Versions = OLD) -> Narrowed:
-    return Narrowed(first, last, [], [], versions)
+def silence(first: int, last: int, versions: Versions = OLD) -> Knowledge:
+    return Knowledge("p", first, last, [], [], versions)
 
 
-def data(first: int, last: int, versions: Versions = OLD, kind: KnowledgeKind = KnowledgeKind.LIVE) -> Narrowed:
-    return Narrowed(first, last, [last], [b"x"], versions, kind)
+def data(first: int, last: int, versions: Versions = OLD, kind: KnowledgeKind = KnowledgeKind.LIVE) -> Knowledge:
+    return Knowledge("p", first, last, [last], [b"x"], versions, kind)
 
 
-def say(lane: Lane, narrowed: Narrowed) -> KnowledgeMessage:
+def say(lane: Lane, narrowed: Knowledge) -> KnowledgeMessage:
     frame = lane.frame(narrowed)
     lane.sent()
     return frame
@@ -135,27 +136,10 @@ def test_the_neighbour_understands_what_was_meant_whatever_is_dropped(
         if is_shared and lane.says_nothing_new(meant):
             frame = KnowledgeMessage("p", 1, 1, [], [])
         else:
-            frame = lane.frame(Narrowed(1, 1, [], [], meant))
+            frame = lane.frame(Knowledge("p", 1, 1, [], [], meant))
         if is_sent:
             lane.sent()
             understood = heard_versions(understood, frame)
             assert understood == meant
         else:
             lane.dropped()
-
-
-def test_knowledge_is_said_in_pieces_that_cover_it_without_a_gap() -> None:
-    whole = Narrowed(10, 99, [20, 30, 31, 40], [b"a" * 5, b"b" * 5, b"c" * 20, b"d"], {"sb": (1, 2)})
-    parts = list(whole.parts(10))
-    assert [(each.first, each.last, each.ticks) for each in parts] == [
-        (10, 30, [20, 30]),
-        (31, 39, [31]),
-        (40, 99, [40]),
-    ]
-    assert b"".join(body for each in parts for body in each.bodies) == b"".join(whole.bodies)
-    assert all(each.versions == whole.versions and each.kind is whole.kind for each in parts)
-
-
-def test_silence_is_one_piece() -> None:
-    whole = Narrowed(10, 99, [], [], {})
-    assert list(whole.parts(1)) == [whole]

@@ -199,9 +199,9 @@ class Edge:
 
     # --- streams
 
-    def learn(self, knowledge: Knowledge) -> tuple[list[int], list[bytes]]:
+    def learn(self, knowledge: Knowledge, version: int) -> tuple[list[int], list[bytes]]:
         """Knowledge for the shared stream; answers with what can be delivered by it."""
-        self.stream.learn(knowledge)
+        self.stream.learn(knowledge, version)
         return self.stream.take()
 
     def settle(self) -> None:

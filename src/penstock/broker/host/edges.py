@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.broker.access import Claimant
-from penstock.broker.heard import Heard
 from penstock.broker.host.edge import CatchUp, Edge, HostSubscription
 from penstock.broker.rooms import Rooms
 from penstock.congestion.sdcc import NackGroup
@@ -166,29 +165,30 @@ class Edges:
 
     # --- knowledge
 
-    def hear(self, heard: Heard, *, now_ms: int) -> None:
+    def hear(self, knowledge: Knowledge, *, now_ms: int) -> None:
         """Knowledge of a pubend: delivers what it makes deliverable, asks for what is in doubt."""
-        edge = self.edges.get(heard.pubend)
+        edge = self.edges.get(knowledge.pubend)
         if edge is None:
             return
-        knowledge = Knowledge(heard.first, heard.last, heard.ticks, heard.bodies, self._version_of(heard))
-        if heard.kind is KnowledgeKind.LOST:
-            self._lose(edge, heard)
-        ticks, bodies = edge.learn(knowledge)
+        version = self._version_of(knowledge)
+        if knowledge.kind is KnowledgeKind.LOST:
+            self._lose(edge, knowledge)
+        ticks, bodies = edge.learn(knowledge, version)
         if ticks:
             # Usually just what has come, so its attributes are known.
-            is_same = len(ticks) == len(heard.ticks) and ticks[0] == heard.ticks[0] and ticks[-1] == heard.ticks[-1]
-            attributes = heard.attributes if is_same else [decode_attributes(body) for body in bodies]
+            came = knowledge.ticks
+            is_same = len(ticks) == len(came) and ticks[0] == came[0] and ticks[-1] == came[-1]
+            attributes = knowledge.attributes if is_same else [decode_attributes(body) for body in bodies]
             self._deliver(edge, ticks, bodies, attributes, None)
         edge.settle()
         if edge.catch_ups:
-            self._hear_behind(edge, knowledge)
+            self._hear_behind(edge, knowledge, version)
         if edge.catch_ups or edge.stream.heard >= edge.stream.horizon or edge.pubend in self._troubled:
             self._look_after(edge, now_ms)
 
-    def _hear_behind(self, edge: Edge, knowledge: Knowledge) -> None:
+    def _hear_behind(self, edge: Edge, knowledge: Knowledge, version: int) -> None:
         for catch_up in edge.catch_ups:
-            catch_up.stream.learn(knowledge)
+            catch_up.stream.learn(knowledge, version)
             ticks, bodies = catch_up.stream.take()
             catch_up.ready.extend(zip(ticks, bodies, strict=True))
         self._serve(edge)
@@ -225,24 +225,24 @@ class Edges:
                 attributes = [attributes[place] for place in chosen]
         self._deliver(edge, ticks, bodies, attributes, catch_up)
 
-    def _version_of(self, heard: Heard) -> int:
+    def _version_of(self, knowledge: Knowledge) -> int:
         """The version of this host's filter by which knowledge was narrowed."""
-        if heard.versions is None or heard.kind is KnowledgeKind.LOST:
+        if knowledge.versions is None or knowledge.kind is KnowledgeKind.LOST:
             return COMPLETE
-        incarnation, version = heard.versions.get(self._settings.name, (-1, -1))
+        incarnation, version = knowledge.versions.get(self._settings.name, (-1, -1))
         # Of an earlier life only data can be believed; there is no later one.
-        if incarnation == self._filters.incarnation and version >= self.edges[heard.pubend].version:
+        if incarnation == self._filters.incarnation and version >= self.edges[knowledge.pubend].version:
             return version
         self.counts["old_silence_doubted"] += 1
         return version if incarnation == self._filters.incarnation else -1
 
-    def _lose(self, edge: Edge, heard: Heard) -> None:
+    def _lose(self, edge: Edge, knowledge: Knowledge) -> None:
         """Ticks that nobody will ever know: the clients concerned are told, and the stream goes on."""
-        if lost := edge.stream.unknown(heard.first, heard.last):
-            self._tell_lost(edge, lost, [key for key in self.subscriptions if edge.later.get(key, 0) <= heard.last])
+        if lost := edge.stream.unknown(knowledge.first, knowledge.last):
+            self._tell_lost(edge, lost, [key for key in self.subscriptions if edge.later.get(key, 0) <= knowledge.last])
         for catch_up in edge.catch_ups:
-            if lost := catch_up.stream.unknown(heard.first, heard.last):
-                self._tell_lost(edge, lost, [key for key, start in catch_up.members.items() if start <= heard.last])
+            if lost := catch_up.stream.unknown(knowledge.first, knowledge.last):
+                self._tell_lost(edge, lost, [key for key, start in catch_up.members.items() if start <= knowledge.last])
 
     def _tell_lost(self, edge: Edge, lost: list[TickRange], keys: list[int]) -> None:
         self.counts["lost_ticks"] += 1

@@ -8,15 +8,17 @@ A restart begins above the lease of the former life, which may have promised any
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from penstock.broker.durable import Append, RecoveredPubend, Trim
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import Tick, tick_at
 from penstock.model.values import AttributeValue
+from penstock.streams.knowledge import Knowledge
 
-__all__ = ["PubendLog", "Spoken"]
+__all__ = ["PubendLog"]
 
 _SLEW: Final = 10
 """A stream that is ahead of the clock loses a tenth of the time that passes, until they agree."""
@@ -26,16 +28,6 @@ _PARTS: Final = 64
 """Parts that the log of a former life counts as."""
 _SIZE_STEP: Final = 64 * 1024
 """How finely the sizes of parts of the log are known."""
-
-
-class Spoken(NamedTuple):
-    """What the pubend has to say: of all ticks from first to last."""
-
-    first: int
-    last: int
-    ticks: list[int]
-    bodies: list[bytes]
-    decoded: list[dict[str, AttributeValue]]
 
 
 @dataclass(slots=True)
@@ -146,7 +138,7 @@ class PubendLog:
         """The commit with which everything taken in so far is durable."""
         return self._commit
 
-    def on_committed(self, number: int, *, now_ms: int) -> Spoken | None:
+    def on_committed(self, number: int, *, now_ms: int) -> Knowledge | None:
         """Commits are durable; answers with what can be said now, if anything."""
         while self._leases and self._leases[0][0] <= number:
             self._lease = self._leases.popleft()[1]
@@ -162,7 +154,7 @@ class PubendLog:
 
     # --- nothing comes in
 
-    def silence(self, *, now_ms: int) -> Spoken | None:
+    def silence(self, *, now_ms: int) -> Knowledge | None:
         """The silence up to now, if it is time to speak of it."""
         if now_ms < self._spoke_ms + self.silence_ms:
             return None
@@ -173,8 +165,8 @@ class PubendLog:
             self._spoke_ms = now_ms
             # Messages or the lease wait for the disk, maybe for long. Whoever missed the last word must hear that there
             # was one: a full log is trimmed only when everybody has had what is in it.
-            return Spoken(self.promised, self.promised, [], [], []) if self._ends_in_silence else None
-        return self._say(max(until, self.promised), [], [], [], now_ms)
+            return Knowledge(self.name, self.promised, self.promised) if self._ends_in_silence else None
+        return self._say(max(until, self.promised), (), (), [], now_ms)
 
     def renewal(self, *, now_ms: int) -> Append | None:
         """A longer lease, if the present one ends soon."""
@@ -224,13 +216,14 @@ class PubendLog:
     def _say(
         self,
         last: int,
-        ticks: list[int],
-        bodies: list[bytes],
+        ticks: Sequence[int],
+        bodies: Sequence[bytes],
         decoded: list[dict[str, AttributeValue]],
         now_ms: int,
-    ) -> Spoken:
+    ) -> Knowledge:
         # Also what the former life promised is said again, up to the last message: nobody knows who heard it.
-        spoken = Spoken(min(self._told_until, self.promised) + 1, last, ticks, bodies, decoded)
+        first = min(self._told_until, self.promised) + 1
+        spoken = Knowledge(self.name, first, last, ticks, bodies, decoded=decoded)
         self.promised = self._told_until = last
         self._ends_in_silence = not ticks or ticks[-1] < last
         self.last_tick = max(self.last_tick, last)

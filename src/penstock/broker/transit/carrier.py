@@ -13,10 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.broker.heard import Heard
 from penstock.broker.peers import Peer, PeerKind
 from penstock.broker.rooms import Rooms
-from penstock.broker.transit.lanes import NOBODY, Lane, Narrowed, Versions, heard_versions
+from penstock.broker.transit.lanes import NOBODY, Lane, heard_versions
 from penstock.matching.index import LINKS_MAX
 from penstock.model.tick import TickRange
 from penstock.protocol.errors import ProtocolError
@@ -24,6 +23,7 @@ from penstock.protocol.frames import KnowledgeKind, KnowledgeMessage, Nack
 from penstock.protocol.stream_frames import NACK_RANGES_MAX
 from penstock.streams.cache import KnowledgeCache
 from penstock.streams.consolidation import NackBook
+from penstock.streams.knowledge import Knowledge, Versions
 
 __all__ = ["SELF", "Carrier"]
 
@@ -49,7 +49,7 @@ class Carrier:
         self,
         rooms: Rooms,
         *,
-        hear: Callable[[Heard], None],
+        hear: Callable[[Knowledge], None],
         look_up: Callable[[Nack, str, TickRange], None],
     ) -> None:
         self._settings = rooms.settings
@@ -99,38 +99,38 @@ class Carrier:
             # A lie, or from before the way changed. Silence would be believed for ever: it is asked for again.
             self.counts["knowledge_off_tree"] += 1
             return
-        heard = Heard(pubend, frame.first, frame.last, frame.ticks, frame.bodies, versions, frame.kind)
+        knowledge = Knowledge(pubend, frame.first, frame.last, frame.ticks, frame.bodies, versions, frame.kind)
         # Malformed bodies are found here, before anybody keeps them.
-        _ = heard.attributes
+        _ = knowledge.attributes
         if frame.bodies and self._tracker.is_on:
             self._tracker.note_routed(frame.bodies, peer.name)
-        self.tell(heard, now_ms=now_ms)
+        self.tell(knowledge, now_ms=now_ms)
 
-    def tell(self, heard: Heard, *, now_ms: int) -> None:
+    def tell(self, knowledge: Knowledge, *, now_ms: int) -> None:
         """Spreads knowledge: to this broker's own streams, its cache, and the neighbours whom it concerns."""
-        pubend = heard.pubend
+        pubend = knowledge.pubend
         children = self._children_in(pubend) if self._connections.links else []
-        if self._is_worth_keeping(heard, children):
-            self._cache_of(pubend).add(heard.first, heard.last, heard.ticks, heard.bodies, heard.versions)
-        if heard.kind is KnowledgeKind.LIVE:
+        if self._is_worth_keeping(knowledge, children):
+            self._cache_of(pubend).add(knowledge)
+        if knowledge.kind is KnowledgeKind.LIVE:
             if children:
-                self._pass_on(heard, children, now_ms)
+                self._pass_on(knowledge, children, now_ms)
             if pubend in self._books:
-                self._books[pubend].answered(heard.first, heard.last)
+                self._books[pubend].answered(knowledge.first, knowledge.last)
         elif pubend in self._books:
-            for child, ranges in self._books[pubend].answered(heard.first, heard.last).items():
+            for child, ranges in self._books[pubend].answered(knowledge.first, knowledge.last).items():
                 for part in ranges:
-                    self.answer(child, heard.within(part.first, part.last))
-        self._hear(heard)
+                    self.answer(child, knowledge.within(part.first, part.last))
+        self._hear(knowledge)
 
     @staticmethod
-    def _is_worth_keeping(heard: Heard, children: list[_Child]) -> bool:
-        if heard.versions is None:
+    def _is_worth_keeping(knowledge: Knowledge, children: list[_Child]) -> bool:
+        if knowledge.versions is None:
             # The pubend's own: what was read from the log can be read from there again.
-            return heard.kind is KnowledgeKind.LIVE
-        return bool(children) and heard.kind is not KnowledgeKind.LOST
+            return knowledge.kind is KnowledgeKind.LIVE
+        return bool(children) and knowledge.kind is not KnowledgeKind.LOST
 
-    def answer(self, child: str, heard: Heard, host: str = "") -> None:
+    def answer(self, child: str, knowledge: Knowledge, host: str = "") -> None:
         """Tells one neighbour, or this broker itself, what it asked for."""
         if child == SELF:
             return
@@ -138,15 +138,14 @@ class Carrier:
         if peer is None:
             return
         self.counts["answers_passed_on"] += 1
-        behind = self._router.place_in(heard.pubend).below.get(child, frozenset((host,) if host else ()))
+        behind = self._router.place_in(knowledge.pubend).below.get(child, frozenset((host,) if host else ()))
         mask, in_force = self._filters.interested(behind)
-        wanted = map(self._filters.hosts_wanting, heard.attributes)
+        wanted = map(self._filters.hosts_wanting, knowledge.attributes)
         chosen = [place for place, hosts in enumerate(wanted) if hosts & mask]
-        versions = _oldest(heard.versions, in_force)
-        kind = KnowledgeKind.LOST if heard.kind is KnowledgeKind.LOST else KnowledgeKind.ANSWER
-        ticks, bodies = [heard.ticks[place] for place in chosen], [heard.bodies[place] for place in chosen]
-        lane = self._lane(peer, heard.pubend)
-        for part in Narrowed(heard.first, heard.last, ticks, bodies, versions, kind).parts(_ANSWER_BYTES):
+        versions = _oldest(knowledge.versions, in_force)
+        kind = KnowledgeKind.LOST if knowledge.kind is KnowledgeKind.LOST else KnowledgeKind.ANSWER
+        lane = self._lane(peer, knowledge.pubend)
+        for part in knowledge.narrowed(chosen, versions, kind).parts(_ANSWER_BYTES):
             self._send(peer, lane, part)
 
     # --- NACKs
@@ -186,12 +185,10 @@ class Carrier:
         found, gaps = cache.answer(first, last, host=nack.host, version=(nack.incarnation, nack.version))
         for part in found:
             self.counts["answered_from_cache"] += 1
-            kind = KnowledgeKind.ANSWER
-            heard = Heard(nack.pubend, part.first, part.last, part.ticks, part.bodies, part.versions, kind)
             if child == SELF:
-                self._hear(heard)
+                self._hear(part)
             else:
-                self.answer(child, heard, nack.host)
+                self.answer(child, part, nack.host)
         return gaps
 
     def _ask_parent(self, nack: Nack, ranges: list[TickRange]) -> None:
@@ -261,19 +258,19 @@ class Carrier:
         """For so long silence may wait for data: a host that few messages are for must not seem to lag."""
         return min(self._settings.silence_ms, max(self._settings.congestion.alert_lag_ms // 2, 10))
 
-    def _pass_on(self, heard: Heard, children: list[_Child], now_ms: int) -> None:
+    def _pass_on(self, knowledge: Knowledge, children: list[_Child], now_ms: int) -> None:
         hosts_wanting = self._filters.hosts_wanting
-        wanted = [hosts_wanting(attributes) for attributes in heard.attributes]
+        wanted = [hosts_wanting(attributes) for attributes in knowledge.attributes]
         frames: dict[tuple[int, ...], KnowledgeMessage] = {}
         for child in children:
             chosen = [place for place, hosts in enumerate(wanted) if hosts & child.mask]
-            versions = self._versions_for(heard, child)
-            lane = self._lane(child.peer, heard.pubend)
+            versions = self._versions_for(knowledge, child)
+            lane = self._lane(child.peer, knowledge.pubend)
             if wanted and not chosen:
-                before = lane.wait(Narrowed(heard.first, heard.last, [], [], versions))
+                before = lane.wait(knowledge.narrowed((), versions, knowledge.kind))
                 if before is not None:
                     self._send_one(child.peer, lane, before)
-                self._silent[child.peer.connection, heard.pubend] = lane
+                self._silent[child.peer.connection, knowledge.pubend] = lane
                 if self._flush_ms is None:
                     self._flush_ms = now_ms + self._silence_ms
                 continue
@@ -282,19 +279,18 @@ class Carrier:
                 # Whoever gets the same gets the same frame, which is encoded once.
                 self._carry(child.peer, frames[key])
                 continue
-            ticks, bodies = [heard.ticks[place] for place in chosen], [heard.bodies[place] for place in chosen]
             is_plain = not lane.has_silence and lane.says_nothing_new(versions)
-            sent = self._send(child.peer, lane, Narrowed(heard.first, heard.last, ticks, bodies, versions))
+            sent = self._send(child.peer, lane, knowledge.narrowed(chosen, versions, knowledge.kind))
             if is_plain:
                 frames[key] = sent
 
-    def _send(self, peer: Peer, lane: Lane, narrowed: Narrowed) -> KnowledgeMessage:
+    def _send(self, peer: Peer, lane: Lane, narrowed: Knowledge) -> KnowledgeMessage:
         *before, last = lane.join(narrowed)
         for each in before:
             self._send_one(peer, lane, each)
         return self._send_one(peer, lane, last)
 
-    def _send_one(self, peer: Peer, lane: Lane, narrowed: Narrowed) -> KnowledgeMessage:
+    def _send_one(self, peer: Peer, lane: Lane, narrowed: Knowledge) -> KnowledgeMessage:
         frame = lane.frame(narrowed)
         if self._carry(peer, frame):
             lane.sent()
@@ -315,16 +311,16 @@ class Carrier:
             lane = lanes[pubend] = Lane(pubend)
         return lane
 
-    def _versions_for(self, heard: Heard, child: _Child) -> Versions:
+    def _versions_for(self, knowledge: Knowledge, child: _Child) -> Versions:
         """The minimum of what the knowledge was narrowed by before, and is narrowed by here."""
-        if heard.versions is None:
+        if knowledge.versions is None:
             return child.versions
-        key = (heard.pubend, child.peer.connection)
+        key = (knowledge.pubend, child.peer.connection)
         known = self._narrowed.get(key)
-        if known is not None and known[0] is heard.versions and known[1] is child.versions:
+        if known is not None and known[0] is knowledge.versions and known[1] is child.versions:
             return known[2]
-        versions = _oldest(heard.versions, child.versions)
-        self._narrowed[key] = (heard.versions, child.versions, versions)
+        versions = _oldest(knowledge.versions, child.versions)
+        self._narrowed[key] = (knowledge.versions, child.versions, versions)
         return versions
 
     def _children_in(self, pubend: str) -> list[_Child]:
@@ -347,7 +343,7 @@ class Carrier:
     def _cache_of(self, pubend: str) -> KnowledgeCache:
         cache = self._caches.get(pubend)
         if cache is None:
-            cache = self._caches[pubend] = KnowledgeCache(bytes_max=self._settings.cache_bytes)
+            cache = self._caches[pubend] = KnowledgeCache(pubend, bytes_max=self._settings.cache_bytes)
         return cache
 
 

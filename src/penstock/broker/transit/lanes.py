@@ -7,44 +7,15 @@ what could not be sent was not said.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 from penstock.protocol.frames import KnowledgeKind, KnowledgeMessage
+from penstock.streams.knowledge import Knowledge, Versions
 
-__all__ = ["NOBODY", "Lane", "Narrowed", "Versions", "heard_versions"]
-
-Versions: TypeAlias = Mapping[str, tuple[int, int]]
-"""Incarnation and version of hosts' filters; never changed once it is made."""
+__all__ = ["NOBODY", "Lane", "heard_versions"]
 
 NOBODY: Final[Versions] = {}
 _VOID: Final = (-1, -1)
-
-
-@dataclass(slots=True, frozen=True)
-class Narrowed:
-    """Knowledge for one neighbour: a range, the data in it, and the versions by which it was narrowed."""
-
-    first: int
-    last: int
-    ticks: list[int]
-    bodies: list[bytes]
-    versions: Versions
-    kind: KnowledgeKind = KnowledgeKind.LIVE
-
-    def parts(self, bytes_max: int) -> Iterator[Narrowed]:
-        """The same in pieces with no more data than that, but at least one message each."""
-        first, start, size = self.first, 0, 0
-        for place, body in enumerate(self.bodies):
-            size += len(body)
-            if size > bytes_max and place > start:
-                yield self._part(first, self.ticks[place] - 1, start, place)
-                first, start, size = self.ticks[place], place, len(body)
-        yield self._part(first, self.last, start, len(self.bodies))
-
-    def _part(self, first: int, last: int, start: int, end: int) -> Narrowed:
-        return Narrowed(first, last, self.ticks[start:end], self.bodies[start:end], self.versions, self.kind)
 
 
 class Lane:
@@ -56,7 +27,7 @@ class Lane:
         self.pubend = pubend
         self._told = NOBODY
         self._is_new = True
-        self._silent: Narrowed | None = None
+        self._silent: Knowledge | None = None
         self._saying: Versions | None = None
 
     @property
@@ -64,16 +35,16 @@ class Lane:
         """Whether silence waits for a message to go with."""
         return self._silent is not None
 
-    def wait(self, silence: Narrowed) -> Narrowed | None:
+    def wait(self, silence: Knowledge) -> Knowledge | None:
         """Keeps silence for later; answers with what must be sent before, if the two do not fit together."""
         before = self._silent
         if before is not None and before.last + 1 == silence.first and _same(before.versions, silence.versions):
-            self._silent = Narrowed(before.first, silence.last, [], [], silence.versions)
+            self._silent = Knowledge(self.pubend, before.first, silence.last, versions=silence.versions)
             return None
         self._silent = silence
         return before
 
-    def join(self, following: Narrowed) -> list[Narrowed]:
+    def join(self, following: Knowledge) -> list[Knowledge]:
         """What to send now: the silence that waited and what follows, together if they fit."""
         before, self._silent = self._silent, None
         if before is None:
@@ -83,10 +54,14 @@ class Lane:
             and before.last + 1 == following.first
             and _same(before.versions, following.versions)
         ):
-            return [Narrowed(before.first, following.last, following.ticks, following.bodies, following.versions)]
+            return [
+                Knowledge(
+                    self.pubend, before.first, following.last, following.ticks, following.bodies, following.versions
+                )
+            ]
         return [before, following]
 
-    def take_silence(self) -> Narrowed | None:
+    def take_silence(self) -> Knowledge | None:
         """The silence that waited."""
         silent, self._silent = self._silent, None
         return silent
@@ -95,9 +70,10 @@ class Lane:
         """Whether the neighbour knows these versions already."""
         return not self._is_new and _same(self._told, versions)
 
-    def frame(self, narrowed: Narrowed) -> KnowledgeMessage:
+    def frame(self, narrowed: Knowledge) -> KnowledgeMessage:
         """The message for the neighbour; ``sent`` must follow if it went out."""
         told, versions = self._told, narrowed.versions
+        assert versions is not None, "a neighbour must know by which filters knowledge was narrowed"
         changes: list[tuple[str, int, int]] = []
         self._saying = None
         if self._is_new or not _same(told, versions):
@@ -140,6 +116,6 @@ def heard_versions(before: Versions, frame: KnowledgeMessage) -> Versions:
     return versions
 
 
-def _same(one: Versions, other: Versions) -> bool:
+def _same(one: Versions | None, other: Versions | None) -> bool:
     # Most of the time it is the same object, and there may be a thousand hosts in it.
     return one is other or one == other
