@@ -41,7 +41,7 @@ def owners(overlay: Overlay, name: str = "D") -> list[str]:
 
 def let_clock_run_ahead(overlay: Overlay, broker: str) -> None:
     """Lets a broker claim names with numbers of the far future."""
-    overlay.brokers[broker]._guaranteed.desk.claims.next(above=10**16)
+    overlay.brokers[broker]._guaranteed.claims.next(above=10**16)
 
 
 # --- claims

@@ -82,7 +82,14 @@ class Broker:
         self.migrations = Migrations(rooms, edges, release=self._release, end=self._end, tell=told)
         self._operator = Operator(rooms, self.migrations)
         self._mechanisms = OwnMechanisms(
-            rooms, mechanisms, edges, limiter, self.migrations, self._neighbourhood, life=incarnation, rng=rng
+            rooms,
+            mechanisms,
+            self._guaranteed,
+            limiter,
+            self.migrations,
+            self._neighbourhood,
+            life=incarnation,
+            rng=rng,
         )
         self.balancing = self._mechanisms.balancing
         if edges.subscriptions:
@@ -400,12 +407,10 @@ class Broker:
         if self._router.heard:
             self._mechanisms.hear(now_ms=now_ms)
         self._neighbourhood.acknowledge()
-        edges = self._guaranteed.edges
-        for change in self._desk.refuse_all_late() if edges.refused else ():
-            self._neighbourhood.flood(change)
+        for refusal in self._guaranteed.take_refused():
+            self._neighbourhood.flood(self._desk.refuse_late(refusal))
         self._desk.tell_forgotten()
-        if edges.begun:
-            self._desk.tell_begun()
+        self._desk.tell_begun(self._guaranteed.take_begun())
         if self._readiness.is_waiting:
             if self._subscribed:
                 # Once per turn, however many subscriptions came in it.

@@ -7,28 +7,31 @@ pubends (``PubendLog``), it lies between (``Carrier``), it hosts subscribers (``
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from penstock.broker.access import Claimant
 from penstock.broker.commits import Commits
 from penstock.broker.deadlines import earliest
 from penstock.broker.durable import Append, Recovered
 from penstock.broker.effects import Effect
 from penstock.broker.host.edge import HostSubscription
 from penstock.broker.host.edges import Edges
+from penstock.broker.host.openings import Forgetting
 from penstock.broker.host.positions import ClientPositions
+from penstock.broker.host.wishes import Begun, Doubt, OpenAt, Refusal, Wish
 from penstock.broker.peers import Peer
 from penstock.broker.pubend.finality import Finality
 from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.reader import LogReader
-from penstock.broker.pubend.register import MaySee
+from penstock.broker.pubend.register import MaySee, Register
 from penstock.broker.rooms import Rooms
 from penstock.broker.stream_desk import StreamDesk
 from penstock.broker.transit.carrier import SELF, Carrier
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
 from penstock.model.values import AttributeValue
-from penstock.protocol.frames import KnowledgeKind, Nack, Positions, Publish
+from penstock.protocol.frames import ControlFrame, KnowledgeKind, KnowledgeMessage, Nack, Positions, Publish
 from penstock.streams.knowledge import Knowledge
 
 __all__ = ["Guaranteed"]
@@ -64,20 +67,17 @@ class Guaranteed:
         self._started_ms = 0
         self.full = ""
         """Why commits have to wait for space, if they have to."""
-        self.carrier = Carrier(rooms, hear=self._hear, look_up=self._look_up)
-        self.desk = StreamDesk(rooms, self._logs, recovered.values, self._commits)
-        self.edges = Edges(
-            rooms,
-            rng,
-            ask=lambda nack: self.carrier.on_nack(SELF, nack, now_ms=self._now_ms),
-            open_at=self.desk.open,
-        )
+        self.carrier = Carrier(rooms)
+        self.edges = Edges(rooms, rng)
         self.positions = ClientPositions(rooms, self.edges)
-        self._finality = Finality(settings, rooms.connections, self._logs, self.desk.register)
-        self.desk.attach(self.edges, self._finality)
+        registers = {name: Register(name, dict(recovered.values)) for name in self._logs}
+        self._finality = Finality(settings, rooms.connections, self._logs, registers)
+        self._streams = StreamDesk(rooms, self._logs, registers, self._commits, self.edges, self._finality)
+        self.claims = self._streams.claims
         self._damaged = 0
-        self._heard: deque[Knowledge] = deque()
-        self._is_hearing = False
+        self._begun: dict[int, HostSubscription] = {}
+        """Subscriptions that have begun on another pubend in this turn, by their keys."""
+        self._refused: list[Refusal] = []
 
     # --- publishing
 
@@ -123,8 +123,9 @@ class Guaranteed:
         """Commits are durable, or the named values in them are: what was in them can be spoken of."""
         self._now_ms = now_ms
         self._tracker.begin_turn(now_ms=now_ms)
-        self.desk.begin_turn(now_ms)
-        self.desk.on_committed(number)
+        self._streams.begin_turn(now_ms)
+        self._streams.on_committed(number)
+        self._carry_out(self._streams.take_wishes())
         if values_only:
             return
         self.full = ""
@@ -165,7 +166,7 @@ class Guaranteed:
             kept = [each for each in messages if each[0] >= first]
             ticks, bodies = [tick for tick, _ in kept], [body for _, body in kept]
             answer = Knowledge(read.pubend, first, last, ticks, bodies, kind=KnowledgeKind.ANSWER)
-            self.carrier.tell(answer, now_ms=now_ms)
+            self._tell(answer)
         if damaged is not None and damaged.last >= log.trimmed_below:
             self._damaged += 1
             self._connections.record("damaged-record", pubend=read.pubend, first=damaged.first, last=damaged.last)
@@ -175,7 +176,7 @@ class Guaranteed:
 
     def next_deadline(self) -> int | None:
         """When something is to be said, asked or reported."""
-        parts = (self.carrier.next_deadline(), self.edges.next_deadline(), self.desk.next_deadline())
+        parts = (self.carrier.next_deadline(), self.edges.next_deadline(), self._streams.next_deadline())
         return earliest((self._report_ms, *parts, *[log.next_deadline() for log in self._logs.values()]))
 
     def on_deadline(self, *, now_ms: int) -> None:
@@ -190,8 +191,11 @@ class Guaranteed:
                 if spoken is not None:
                     self._speak(spoken)
         self.carrier.on_deadline(now_ms=now_ms)
-        self.edges.on_deadline(now_ms=now_ms)
-        self.desk.on_deadline(now_ms=now_ms)
+        for pubend in self.edges.due(now_ms=now_ms):
+            self._carry_out([self.edges.wake(pubend, now_ms=now_ms)])
+        self.edges.rest(now_ms=now_ms)
+        self._streams.on_deadline(now_ms=now_ms)
+        self._carry_out(self._streams.take_wishes())
         if self._report_ms is not None and now_ms >= self._report_ms:
             self._report(now_ms)
 
@@ -199,7 +203,7 @@ class Guaranteed:
         """A stimulus has come: this is its time."""
         self._now_ms = now_ms
         self._tracker.begin_turn(now_ms=now_ms)
-        self.desk.begin_turn(now_ms)
+        self._streams.begin_turn(now_ms)
         if self._report_ms is None:
             self._started_ms, self._report_ms = now_ms, now_ms + self._settings.report_ms
             for log in self._logs.values():
@@ -224,7 +228,7 @@ class Guaranteed:
         is_settled = now_ms >= self._started_ms + self._settings.grace_ms
         for pubend, tick in self.positions.of_host(now_ms=now_ms):
             self._finality.report(pubend, self._settings.name, tick, is_settled=is_settled, now_ms=now_ms)
-        self.desk.report(self.positions)
+        self.report_durables()
         self._pass_on()
         # In one commit: a log that was trimmed goes with the positions that allowed it.
         self.keep_positions()
@@ -233,7 +237,7 @@ class Guaranteed:
 
     def before_ways_change(self) -> None:
         """Links are about to change: what was reported to us goes on by the ways on which it will be believed."""
-        self.desk.pass_on()
+        self._streams.pass_on()
         self._pass_on()
 
     def _pass_on(self) -> None:
@@ -247,7 +251,7 @@ class Guaranteed:
 
     def keep_positions(self) -> None:
         """Makes the positions of durable subscriptions durable that have moved."""
-        self.desk.take_changes(self._commits)
+        self._streams.take_changes(self._commits)
 
     def _forget_gone(self) -> None:
         """Caches of pubends that are no longer in the overlay; streams stay, as a pubend may come back and go on."""
@@ -267,7 +271,8 @@ class Guaranteed:
         self._router.counts["off_path"] += len(frame.hosts) + len(frame.durables) - len(hosts) - len(durables)
         believed = Positions(frame.pubend, hosts, durables)
         self._finality.on_positions(believed, now_ms=now_ms)
-        self.desk.on_positions(believed)
+        self._streams.on_positions(believed)
+        self._carry_out(self._streams.take_wishes())
 
     def next_tick(self, pubend: str) -> int | None:
         """The first tick that a guaranteed pubend of this broker has not spoken of.
@@ -282,10 +287,82 @@ class Guaranteed:
         if pubend in self._logs:
             self._finality.report(pubend, host, tick, is_settled=False, now_ms=now_ms)
 
+    def on_nack(self, peer: Peer, nack: Nack, *, now_ms: int) -> None:
+        """A neighbour asks for what it does not know."""
+        _, gaps = self.carrier.on_nack(peer.name, nack, now_ms=now_ms)
+        for gap in gaps:
+            for lost in self._look_up(nack, peer.name, gap):
+                self.carrier.answer(peer.name, lost, nack.host)
+
+    def on_knowledge(self, peer: Peer, frame: KnowledgeMessage, *, now_ms: int) -> None:
+        """A neighbour tells what it knows."""
+        knowledge = self.carrier.on_message(peer, frame, now_ms=now_ms)
+        if knowledge is not None:
+            self._hear([knowledge])
+
+    def on_stream_frame(self, frame: ControlFrame) -> None:
+        """A host or a pubend says something about where a subscription begins, or who owns a name."""
+        self._streams.hear(frame)
+        self._carry_out(self._streams.take_wishes())
+
+    # --- this broker's own clients
+
+    def subscribe(self, subscription: HostSubscription, *, now_ms: int) -> None:
+        """A subscription of a client, or of a mechanism: it begins on each pubend when it can."""
+        self._carry_out(self.edges.subscribe(subscription, now_ms=now_ms))
+
+    def unsubscribe(self, key: int) -> None:
+        """A subscription is gone."""
+        hosted = self.edges.subscriptions.get(key)
+        if hosted is not None and hosted.durable:
+            # What it has acknowledged must be known before anybody claims its name again.
+            self.report_durables()
+        self.edges.unsubscribe(key)
+        self._streams.leave(key)
+        self._begun.pop(key, None)
+
+    def forget_durable(self, connection: int, number: int, name: str, pubends: list[str], by: Claimant) -> None:
+        """A client asks to forget a durable name."""
+        self._streams.forget(connection, number, name, pubends, by)
+        self._carry_out(self._streams.take_wishes())
+
+    def forgetting(self, connection: int, client: str) -> int:
+        """How many requests to forget names are under way, of a connection and of the client that proved this name."""
+        return self._streams.forgetting(connection, client)
+
+    def take_forgotten(self) -> list[Forgetting]:
+        """Requests to forget that can be answered."""
+        return self._streams.take_done()
+
+    def report_durables(self) -> None:
+        """Reports the positions of durable subscriptions that have moved."""
+        self._streams.report(self.positions)
+        self._carry_out(self._streams.take_wishes())
+
+    def lift(self, floor_ms: int) -> None:
+        """The least NACK window of catch-ups, while a token allows bulk recovery; 0 for none."""
+        self._carry_out(self.edges.lift(floor_ms))
+
+    def take_begun(self) -> list[HostSubscription]:
+        """The subscriptions that have begun on another pubend since this was asked last."""
+        begun, self._begun = self._begun, {}
+        return list(begun.values())
+
+    def take_refused(self) -> list[Refusal]:
+        """The subscriptions that turned out to be impossible since this was asked last."""
+        refused, self._refused = self._refused, []
+        return refused
+
+    # --- what this broker knows of pubends
+
+    def confirm(self, pubend: str, version: int, tick: int, *, now_ms: int) -> None:
+        """From this tick on, the path from a pubend includes this version of this broker's filter."""
+        self._carry_out(self.edges.confirm(pubend, version, tick, now_ms=now_ms))
+
     def confirm_own(self, version: int, *, now_ms: int) -> None:
         """This broker's own pubends know its own filter at once."""
         for name, log in self._logs.items():
-            self.edges.confirm(name, version, log.promised + 1, now_ms=now_ms)
+            self.confirm(name, version, log.promised + 1, now_ms=now_ms)
 
     def known(self) -> list[str]:
         """The guaranteed pubends of the overlay, as far as this broker has heard of it."""
@@ -351,7 +428,7 @@ class Guaranteed:
         """How often what happened."""
         repeated = sum(log.repeated for log in self._logs.values())
         own = {"publishes_repeated": repeated, "log_reads": self._reader.reads, "damaged_records": self._damaged}
-        return {**own, **self.carrier.counts, **self.edges.counts, **self._finality.counts, **self.desk.counts}
+        return {**own, **self.carrier.counts, **self.edges.counts, **self._finality.counts, **self._streams.counts}
 
     def check_invariants(self) -> None:
         """Fails if a part is not sound."""
@@ -364,36 +441,58 @@ class Guaranteed:
 
     def _speak(self, knowledge: Knowledge) -> None:
         for part in knowledge.parts(_FRAME_BYTES):
-            self.carrier.tell(part, now_ms=self._now_ms)
+            self._tell(part)
 
-    def _hear(self, knowledge: Knowledge) -> None:
-        # What is heard may raise questions that the cache answers at once: one after the other, not one in the other.
-        self._heard.append(knowledge)
-        if self._is_hearing:
-            return
-        self._is_hearing = True
-        try:
-            while self._heard:
-                self.edges.hear(self._heard.popleft(), now_ms=self._now_ms)
-        finally:
-            self._is_hearing = False
+    def _tell(self, knowledge: Knowledge) -> None:
+        """What a pubend of this broker knows goes to everybody, this broker's own streams among them."""
+        self.carrier.tell(knowledge, now_ms=self._now_ms)
+        self._hear([knowledge])
 
     def _lose(self, pubend: str, first: int, last: int) -> None:
         """Whoever asked for these ticks is told that nobody will ever know them."""
-        self.carrier.tell(Knowledge(pubend, first, last, kind=KnowledgeKind.LOST), now_ms=self._now_ms)
+        self._tell(Knowledge(pubend, first, last, kind=KnowledgeKind.LOST))
 
-    def _look_up(self, nack: Nack, child: str, gap: TickRange) -> None:
-        """Somebody asks a pubend of this broker for what is in no cache."""
+    def _carry_out(self, wishes: Sequence[Wish]) -> None:
+        """Does what the host wants, in its order."""
+        for wish in wishes:
+            match wish:
+                case Doubt():
+                    self._hear(self._answers(wish))
+                case OpenAt():
+                    self._streams.open(wish.subscription, wish.pubend)
+                    self._carry_out(self._streams.take_wishes())
+                case Begun():
+                    self._begun[wish.subscription.key] = wish.subscription
+                case Refusal():
+                    self._refused.append(wish)
+
+    def _hear(self, knowledge: Sequence[Knowledge]) -> None:
+        # What is heard may raise doubts that the cache settles at once: one after the other, not one in the other.
+        waiting = deque(knowledge)
+        while waiting:
+            doubt = self.edges.hear(waiting.popleft())
+            if doubt is not None:
+                waiting.extend(self._answers(doubt))
+
+    def _answers(self, doubt: Doubt) -> list[Knowledge]:
+        """Asks whoever may know; answers with what is known here."""
+        answers: list[Knowledge] = []
+        for nack in self.edges.questions(doubt.pubend, now_ms=self._now_ms):
+            known, gaps = self.carrier.on_nack(SELF, nack, now_ms=self._now_ms)
+            answers += known
+            for gap in gaps:
+                answers += self._look_up(nack, SELF, gap)
+        return answers
+
+    def _look_up(self, nack: Nack, child: str, gap: TickRange) -> list[Knowledge]:
+        """Somebody asks a pubend of this broker for what is in no cache; answers with what nobody will ever know."""
         log = self._logs[nack.pubend]
+        lost: list[Knowledge] = []
         first, last = int(gap.first), min(gap.last, log.promised)
         if first <= last and first < log.trimmed_below:
             # All of it at once, not only what was asked for: nobody will ever know more of the rest either.
             until = min(log.promised, log.trimmed_below - 1)
-            lost = Knowledge(nack.pubend, first, until, kind=KnowledgeKind.LOST)
-            if child == SELF:
-                self._hear(lost)
-            else:
-                self.carrier.answer(child, lost, nack.host)
+            lost.append(Knowledge(nack.pubend, first, until, kind=KnowledgeKind.LOST))
             first = until + 1
         if first <= last:
             self._reader.bound(self._filters.effort)
@@ -401,3 +500,4 @@ class Guaranteed:
             wanted = TickRange._make((first, last))
             for part in self.carrier.asked(nack.pubend, child, wanted, now_ms=self._now_ms):
                 self._reader.want(nack.pubend, part.first, part.last)
+        return lost

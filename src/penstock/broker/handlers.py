@@ -49,18 +49,17 @@ def stream_handlers(
     guaranteed: Guaranteed, logs: LogDesk, congestion: Congestion, router: Router
 ) -> dict[type, Handler]:
     """What brokers say to each other about guaranteed streams: hosts up a pubend's tree, the pubend down."""
-    carrier, desk = guaranteed.carrier, guaranteed.desk
     upward: dict[type, Handler] = {
-        f.Nack: lambda peer, frame, now_ms: carrier.on_nack(peer.name, frame, now_ms=now_ms),
-        f.StreamOpen: lambda _, frame, __: desk.on_open(frame),
-        f.StreamForget: lambda _, frame, __: desk.on_forget(frame),
+        f.Nack: lambda peer, frame, now_ms: guaranteed.on_nack(peer, frame, now_ms=now_ms),
+        f.StreamOpen: lambda _, frame, __: guaranteed.on_stream_frame(frame),
+        f.StreamForget: lambda _, frame, __: guaranteed.on_stream_frame(frame),
         f.LogRequest: lambda _, frame, __: logs.on_request(frame),
         f.CongestionAlert: lambda _, frame, now_ms: congestion.on_alert(frame, now_ms=now_ms),
     }
     downward: dict[type, Handler] = {
-        f.StreamOpened: lambda _, frame, __: desk.on_opened(frame),
-        f.StreamTaken: lambda _, frame, __: desk.on_taken(frame),
-        f.StreamForgotten: lambda _, frame, __: desk.on_forgotten(frame),
+        f.StreamOpened: lambda _, frame, __: guaranteed.on_stream_frame(frame),
+        f.StreamTaken: lambda _, frame, __: guaranteed.on_stream_frame(frame),
+        f.StreamForgotten: lambda _, frame, __: guaranteed.on_stream_frame(frame),
         f.LogSpan: lambda _, frame, __: logs.on_span(frame),
         f.LogAnswer: lambda _, frame, __: logs.on_answer(frame),
         f.CongestionQuery: lambda _, frame, now_ms: congestion.on_query(frame, now_ms=now_ms),
@@ -70,7 +69,7 @@ def stream_handlers(
         {
             # The two that look for themselves: what a connection says of versions counts whoever is the parent, and
             # positions of several hosts come together.
-            f.KnowledgeMessage: lambda peer, frame, now_ms: carrier.on_message(peer, frame, now_ms=now_ms),
+            f.KnowledgeMessage: lambda peer, frame, now_ms: guaranteed.on_knowledge(peer, frame, now_ms=now_ms),
             f.Positions: lambda peer, frame, now_ms: guaranteed.on_positions(peer, frame, now_ms=now_ms),
             **{kind: _from_host(router, handler) for kind, handler in upward.items()},
             **{kind: _from_pubend(router, handler) for kind, handler in downward.items()},

@@ -15,6 +15,7 @@ from penstock.broker.host.edge import HostSubscription
 from penstock.broker.host.edges import Edges
 from penstock.broker.host.openings import Forgetting, Openings
 from penstock.broker.host.positions import ClientPositions
+from penstock.broker.host.wishes import Refusal, Wish
 from penstock.broker.neighbours.ways import Ways
 from penstock.broker.pubend.desk import PubendDesk
 from penstock.broker.pubend.finality import Finality
@@ -35,39 +36,42 @@ class StreamDesk:
     """One broker's part in where subscriptions begin."""
 
     def __init__(
-        self, rooms: Rooms, logs: Mapping[str, PubendLog], values: Mapping[str, bytes], commits: Commits
+        self,
+        rooms: Rooms,
+        logs: Mapping[str, PubendLog],
+        registers: Mapping[str, Register],
+        commits: Commits,
+        edges: Edges,
+        finality: Finality,
     ) -> None:
         self._name = rooms.settings.name
         self._durables_max = rooms.settings.durables_max
         self.claims = Claims(rooms.settings.number)
         self._logs = logs
-        self._ways = Ways(rooms, logs, self._hear)
+        self._ways = Ways(rooms, logs, self.hear)
         incarnation = rooms.filters.incarnation
         self._openings = Openings(self._name, self.claims, incarnation=incarnation, send=self._ways.up)
-        self._pubends = PubendDesk(rooms.settings, logs, values, commits, send=self._ways.down)
+        self._pubends = PubendDesk(rooms.settings, logs, registers, commits, send=self._ways.down)
+        self._edges, self._finality = edges, finality
         self._now_ms = 0
         self._reports = 0
         self._passing: dict[str, dict[tuple[str, str], tuple[int, int]]] = {}
         """By pubend, name and host: two hosts may both think that a name is theirs."""
-        self._edges: Edges | None = None
-        self._finality: Finality | None = None
-
-    def attach(self, edges: Edges, finality: Finality) -> None:
-        """The parts that need this one, and are needed by it."""
-        self._edges, self._finality = edges, finality
+        self._wishes: list[Wish] = []
 
     @property
     def counts(self) -> dict[str, int]:
         """How often what happened."""
         return self._pubends.counts
 
-    def register(self, pubend: str) -> Register:
-        """The durable subscriptions of one of this broker's pubends."""
-        return self._pubends.register(pubend)
-
     def begin_turn(self, now_ms: int) -> None:
         """A stimulus has come: this is its time."""
         self._now_ms = now_ms
+
+    def take_wishes(self) -> list[Wish]:
+        """What came of the last calls for this broker's own streams; to be asked after each of them."""
+        wishes, self._wishes = self._wishes, []
+        return wishes
 
     # --- as host
 
@@ -94,17 +98,32 @@ class StreamDesk:
 
     # --- frames of neighbours, and of this broker itself
 
-    def on_open(self, frame: StreamOpen) -> None:
+    def hear(self, frame: ControlFrame) -> None:
+        """What a neighbour says about a stream, or this broker to itself."""
+        match frame:
+            case StreamOpen():
+                self._on_open(frame)
+            case StreamOpened():
+                self._on_opened(frame)
+            case StreamTaken():
+                self._on_taken(frame)
+            case StreamForget():
+                self._on_forget(frame)
+            case StreamForgotten():
+                self._on_forgotten(frame)
+            case Positions():
+                self.on_positions(frame)
+
+    def _on_open(self, frame: StreamOpen) -> None:
         """A host asks."""
         if frame.pubend not in self._logs:
             self._ways.up(frame.pubend, frame)
             return
         tick = self._pubends.open(frame, now_ms=self._now_ms)
         if tick is not None:
-            assert self._finality is not None
             self._finality.report(frame.pubend, frame.host, tick, is_settled=False, now_ms=self._now_ms)
 
-    def on_opened(self, frame: StreamOpened) -> None:
+    def _on_opened(self, frame: StreamOpened) -> None:
         """A pubend answers."""
         if frame.host != self._name:
             self._ways.down(frame.pubend, frame.host, frame)
@@ -113,21 +132,20 @@ class StreamDesk:
         if opening is None:
             self._openings.on_late(frame, now_ms=self._now_ms)
             return
-        assert self._edges is not None
         self._openings.withdraw_if_denied(opening.subscription, frame, now_ms=self._now_ms)
         problem = frame.problem
         if frame.held:
             problem = f"durable subscription {opening.subscription.durable!r} is in use, and would not be given up"
         if problem:
-            self._edges.refused.append((opening.subscription, problem))
+            self._wishes.append(Refusal(opening.subscription, problem))
         elif frame.pubend not in opening.subscription.opened and not opening.subscription.is_denied:
             if opening.subscription.durable:
                 # Also here: what the pubend said of a former owner may have got lost, and it names only the last one.
                 later = opening.subscription
                 self._end_below(later.durable, later.ownership, later.claimant)
-            self._edges.on_opened(opening.subscription, frame.pubend, frame.tick, now_ms=self._now_ms)
+            self._wishes += self._edges.on_opened(opening.subscription, frame.pubend, frame.tick, now_ms=self._now_ms)
 
-    def on_taken(self, frame: StreamTaken) -> None:
+    def _on_taken(self, frame: StreamTaken) -> None:
         """A durable name has another owner."""
         if frame.host != self._name:
             self._ways.down(frame.pubend, frame.host, frame)
@@ -138,21 +156,22 @@ class StreamDesk:
 
     def _end_below(self, durable: str, ownership: int, by: Claimant | None = None) -> list[HostSubscription]:
         """Ends the subscriptions here whose claim to a name is lower; answers with those whose claim is higher."""
-        assert self._edges is not None
         ended, higher = self._edges.on_taken(durable, ownership, by)
         for subscription in ended:
+            what = f"durable subscription {durable!r} was taken over or forgotten"
+            self._wishes.append(Refusal(subscription, what))
             # It must not claim anything any more, not even in answer to what is on its way.
             self._openings.leave(subscription.key)
         return higher
 
-    def on_forget(self, frame: StreamForget) -> None:
+    def _on_forget(self, frame: StreamForget) -> None:
         """A host says that a name is not needed any more."""
         if frame.pubend in self._logs:
             self._pubends.forget(frame)
         else:
             self._ways.up(frame.pubend, frame)
 
-    def on_forgotten(self, frame: StreamForgotten) -> None:
+    def _on_forgotten(self, frame: StreamForgotten) -> None:
         """A pubend has forgotten a name."""
         if frame.host != self._name:
             self._ways.down(frame.pubend, frame.host, frame)
@@ -213,21 +232,3 @@ class StreamDesk:
         due_ms = self._openings.next_deadline()
         if due_ms is not None and due_ms <= now_ms:
             self._openings.on_deadline(now_ms=now_ms)
-
-    # --- inside
-
-    def _hear(self, frame: ControlFrame) -> None:
-        """What this broker says to itself."""
-        match frame:
-            case StreamOpen():
-                self.on_open(frame)
-            case StreamOpened():
-                self.on_opened(frame)
-            case StreamTaken():
-                self.on_taken(frame)
-            case StreamForget():
-                self.on_forget(frame)
-            case StreamForgotten():
-                self.on_forgotten(frame)
-            case Positions():
-                self.on_positions(frame)

@@ -11,7 +11,7 @@ from penstock.broker.commits import Commits
 from penstock.broker.durable import RecoveredPubend, SetValue
 from penstock.broker.pubend.desk import PubendDesk
 from penstock.broker.pubend.log import PubendLog
-from penstock.broker.pubend.register import Named
+from penstock.broker.pubend.register import Named, Register
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import tick_at
 from penstock.protocol.frames import ControlFrame, Missing
@@ -42,7 +42,8 @@ class Office:
         self.values = values if values is not None else {}
         self.commits = Commits()
         self.said: list[tuple[str, ControlFrame]] = []
-        self.desk = PubendDesk(settings, {"p": self.log}, self.values, self.commits, send=self._send)
+        self.register = Register("p", dict(self.values))
+        self.desk = PubendDesk(settings, {"p": self.log}, {"p": self.register}, self.commits, send=self._send)
 
     def _send(self, pubend: str, host: str, frame: ControlFrame) -> None:
         assert pubend == "p"
@@ -82,7 +83,7 @@ class Office:
 
     @property
     def named(self) -> Named | None:
-        return self.desk.register("p").get("D")
+        return self.register.get("D")
 
 
 # --- where to begin
@@ -127,7 +128,7 @@ def test_what_is_not_durable_is_answered_at_once_and_leaves_nothing() -> None:
     office = Office()
     office.open()
     assert office.commits.take() is None
-    assert len(office.desk.register("p")) == 0
+    assert len(office.register) == 0
 
 
 # --- claims

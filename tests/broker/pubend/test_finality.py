@@ -30,7 +30,7 @@ class Keeper:
         self.connections = Connections(self.settings)
         self.log = PubendLog("p", self.settings, former)
         self.register = Register("p", {})
-        self.finality = Finality(self.settings, self.connections, {"p": self.log}, lambda _: self.register)
+        self.finality = Finality(self.settings, self.connections, {"p": self.log}, {"p": self.register})
         self.finality.trims(now_ms=NOW_MS)
         self.now_ms = NOW_MS + (GRACE_MS if is_old else 0)
         self.ticks: list[int] = []

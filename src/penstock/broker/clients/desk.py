@@ -12,6 +12,7 @@ from penstock.broker.clients.selecting import Selecting
 from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.host.edge import HostSubscription
 from penstock.broker.host.readiness import Readiness, Waiting
+from penstock.broker.host.wishes import Refusal
 from penstock.broker.neighbours.filters import HostChange
 from penstock.broker.peers import Guest, Peer, PeerKind, Subscription, guest_of
 from penstock.broker.rooms import Rooms
@@ -66,6 +67,7 @@ class Desk:
         self._pubends = rooms.pubends
         self._readiness = readiness
         self._guaranteed = guaranteed
+        self._hosted, self._positions = guaranteed.edges.subscriptions, guaranteed.positions
         self._accounts = rooms.accounts
         self._selecting = Selecting(rooms.settings)
         self._unwanted: deque[Conjunction] = deque()
@@ -142,17 +144,17 @@ class Desk:
         change = self._filters.want(selector)
         version = self._filters.version
         self._readiness.wait(peer.connection, frame.number, version, now_ms=now_ms)
-        hosted = self._hosted(peer.connection, key, version, frame, now_ms)
+        hosted = self._to_host(peer.connection, key, version, frame, now_ms)
         hosted.claimant = self._claimant(guest, frame.durable)
         hosted.selector = str(selector)
         subscriber = frame.durable or guest.client
         durable = bool(frame.durable)
         self._tracker.attach(peer.connection, frame.number, subscriber, durable=durable, selector=hosted.selector)
         if not hosted.durable:
-            self._guaranteed.positions.hold(guest, hosted.positions)
+            self._positions.hold(guest, hosted.positions)
         if hosted.resumes:
-            self._guaranteed.positions.go_on(guest, frame.number)
-        self._guaranteed.edges.subscribe(hosted, now_ms=now_ms)
+            self._positions.go_on(guest, frame.number)
+        self._guaranteed.subscribe(hosted, now_ms=now_ms)
         self._guaranteed.confirm_own(version, now_ms=now_ms)
         return change
 
@@ -164,32 +166,27 @@ class Desk:
             return None
         self._remove(subscription)
         self._tracker.detach(peer.connection, frame.number)
-        self._guaranteed.positions.let_go(guest_of(peer))
+        self._positions.let_go(guest_of(peer))
         self._readiness.drop(peer.connection, frame.number)
         self._connections.say(peer, Unsubscribed(frame.number))
         return self._filters.unwant([subscription.selector])
 
-    def refuse_all_late(self) -> list[HostChange | None]:
-        """Refuses the subscriptions that turned out to be impossible in this turn; answers as above, for each."""
-        edges = self._guaranteed.edges
-        refused, edges.refused = edges.refused, []
-        return [self.refuse_late(subscription, reason) for subscription, reason in refused]
-
-    def refuse_late(self, hosted: HostSubscription, reason: str) -> HostChange | None:
+    def refuse_late(self, refusal: Refusal) -> HostChange | None:
         """A subscription turns out to be impossible; answers with the change of this broker's filter."""
+        hosted = refusal.subscription
         peer = self._connections.peers.get(hosted.connection)
         subscription = guest_of(peer).subscriptions.get(hosted.number) if peer else None
         if peer is None or subscription is None:
             return None
-        if self._guaranteed.edges.subscriptions.get(subscription.key) is not hosted:
+        if self._hosted.get(subscription.key) is not hosted:
             # Another one of the same number, made since.
             return None
         guest_of(peer).end(hosted.number)
         self._remove(subscription)
         self._tracker.detach(hosted.connection, hosted.number)
-        self._guaranteed.positions.let_go(guest_of(peer))
+        self._positions.let_go(guest_of(peer))
         self._readiness.drop(hosted.connection, hosted.number)
-        self.refuse(peer, "subscribe", hosted.number, reason)
+        self.refuse(peer, "subscribe", hosted.number, refusal.reason)
         return self._filters.unwant([subscription.selector])
 
     def leave(self, peer: Peer, *, now_ms: int) -> HostChange | None:
@@ -201,7 +198,7 @@ class Desk:
         self._accounts.close(guest.account)
         self._tracker.leave(peer.connection)
         for number, subscription in ended.items():
-            self._end_streams(subscription)
+            self._guaranteed.unsubscribe(subscription.key)
             self._ending.append((peer.connection, number, subscription))
         self._subscribers.silence(each.key for each in ended.values())
         return self.let_go(now_ms=now_ms)
@@ -218,7 +215,7 @@ class Desk:
         self._readiness.drop(peer.connection)
         # Also for one that has them elsewhere: until the host there has reported, nobody else holds the logs for it.
         is_complete = self._guaranteed.knows_all()
-        self._guaranteed.positions.leave(guest, is_complete=is_complete, now_ms=now_ms)
+        self._positions.leave(guest, is_complete=is_complete, now_ms=now_ms)
         ended = dict(guest.subscriptions)
         for number in ended:
             guest.end(number)
@@ -252,7 +249,7 @@ class Desk:
         subscription = guest_of(peer).subscriptions.get(number) if peer else None
         if peer and subscription:
             subscription.is_confirmed = True
-            hosted = self._guaranteed.edges.subscriptions.get(subscription.key)
+            hosted = self._hosted.get(subscription.key)
             starts = tuple(hosted.starts.items()) if hosted else ()
             unbegun = self._guaranteed.pending(hosted) if hosted else ()
             pending = tuple(dict.fromkeys((*pending, *unbegun)))
@@ -270,19 +267,17 @@ class Desk:
         """Whether a subscription has begun on all guaranteed pubends that can be reached."""
         peer = self._connections.peers.get(waiting.connection)
         subscription = guest_of(peer).subscriptions.get(waiting.number) if peer else None
-        hosted = self._guaranteed.edges.subscriptions.get(subscription.key) if subscription else None
+        hosted = self._hosted.get(subscription.key) if subscription else None
         return hosted is None or all(pubend in out_of_reach for pubend in self._guaranteed.pending(hosted))
 
-    def tell_begun(self) -> None:
+    def tell_begun(self, begun: list[HostSubscription]) -> None:
         """Tells clients of the pubends on which subscriptions have begun since they were confirmed."""
-        edges = self._guaranteed.edges
-        begun, edges.begun = edges.begun, {}
-        for hosted in begun.values():
+        for hosted in begun:
             peer = self._connections.peers.get(hosted.connection)
             subscription = guest_of(peer).subscriptions.get(hosted.number) if peer else None
             if peer is None or subscription is None or subscription.key != hosted.key:
                 continue
-            self._guaranteed.positions.begin(peer, hosted)
+            self._positions.begin(peer, hosted)
             self._tracker.start(hosted.connection, hosted.number, hosted.starts)
             if subscription.is_confirmed:
                 self.confirm(hosted.connection, hosted.number, ())
@@ -298,17 +293,9 @@ class Desk:
 
     def _remove(self, subscription: Subscription) -> None:
         self._subscribers.remove(subscription.key)
-        self._end_streams(subscription)
+        self._guaranteed.unsubscribe(subscription.key)
 
-    def _end_streams(self, subscription: Subscription) -> None:
-        hosted = self._guaranteed.edges.subscriptions.get(subscription.key)
-        if hosted is not None and hosted.durable:
-            # What it has acknowledged must be known before anybody claims its name again.
-            self._guaranteed.desk.report(self._guaranteed.positions)
-        self._guaranteed.edges.unsubscribe(subscription.key)
-        self._guaranteed.desk.leave(subscription.key)
-
-    def _hosted(self, connection: int, key: int, version: int, frame: Subscribe, now_ms: int) -> HostSubscription:
+    def _to_host(self, connection: int, key: int, version: int, frame: Subscribe, now_ms: int) -> HostSubscription:
         return HostSubscription(
             key,
             connection,
@@ -319,7 +306,7 @@ class Desk:
             otherwise=frame.otherwise,
             missing=frame.missing,
             durable=frame.durable,
-            ownership=self._guaranteed.desk.claims.next(now_ms=now_ms) if frame.durable else 0,
+            ownership=self._guaranteed.claims.next(now_ms=now_ms) if frame.durable else 0,
         )
 
     def forget(self, peer: Peer, frame: Forget) -> None:
@@ -328,7 +315,7 @@ class Desk:
             self.refuse(peer, "forget", frame.number, f"client {guest_of(peer).client} may not subscribe")
             return
         by = self._claimant(guest_of(peer), frame.durable)
-        if self._guaranteed.desk.forgetting(peer.connection, by.client) >= _FORGETTING_MAX:
+        if self._guaranteed.forgetting(peer.connection, by.client) >= _FORGETTING_MAX:
             problem = f"{_FORGETTING_MAX} requests to forget are under way, which is the limit of one client"
             self.refuse(peer, "forget", frame.number, problem)
             return
@@ -336,14 +323,14 @@ class Desk:
             self.refuse(peer, "forget", frame.number, f"there is no durable subscription {frame.durable!r}")
             return
         pubends = self._guaranteed.known()
-        self._guaranteed.desk.forget(peer.connection, frame.number, frame.durable, pubends, by)
+        self._guaranteed.forget_durable(peer.connection, frame.number, frame.durable, pubends, by)
 
     def _claimant(self, guest: Guest, durable: str) -> Claimant:
         return self._settings.access.claimant(guest.client, guest.rule, durable)
 
     def tell_forgotten(self) -> None:
         """Answers requests to forget that all pubends have answered, or that waited for long enough."""
-        for request in self._guaranteed.desk.take_done():
+        for request in self._guaranteed.take_forgotten():
             peer = self._connections.peers.get(request.connection)
             if peer is None:
                 continue

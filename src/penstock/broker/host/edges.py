@@ -8,11 +8,12 @@ stream it comes by; so it is in order and complete, whatever happened on the way
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from penstock.broker.access import Claimant
 from penstock.broker.host.edge import CatchUp, Edge, HostSubscription
+from penstock.broker.host.wishes import Begun, Doubt, OpenAt, Wish
 from penstock.broker.rooms import Rooms
 from penstock.congestion.sdcc import NackGroup
 from penstock.model.body import decode_attributes
@@ -41,16 +42,12 @@ class Edges:
         self,
         rooms: Rooms,
         rng: Rng,
-        *,
-        ask: Callable[[Nack], None],
-        open_at: Callable[[HostSubscription, str], None],
     ) -> None:
         self._settings, self._rng = rooms.settings, rng
         self._filters = rooms.filters
         self._subscribers = rooms.subscribers
         self._connections = rooms.connections
         self._router = rooms.router
-        self._ask, self._open_at = ask, open_at
         self.edges: dict[str, Edge] = {}
         self.subscriptions: dict[int, HostSubscription] = {}
         self.durables: dict[tuple[int, int], HostSubscription] = {}
@@ -59,10 +56,6 @@ class Edges:
         self._is_spent = False
         """Whether catch-ups have more to deliver than fits one turn."""
         self._groups: dict[str, NackGroup] = {}
-        self.begun: dict[int, HostSubscription] = {}
-        """Subscriptions that have begun on another pubend, of which their clients must be told."""
-        self.refused: list[tuple[HostSubscription, str]] = []
-        """Subscriptions that cannot begin where they want to."""
         self._chunk_bytes = min(_CHUNK_BYTES_MAX, self._settings.client_outbox_bytes // 8)
         """What a catch-up delivers before it looks again whether its members have read what they got."""
         self._troubled: dict[str, Edge] = {}
@@ -80,70 +73,68 @@ class Edges:
 
     # --- subscriptions
 
-    def subscribe(self, subscription: HostSubscription, *, now_ms: int) -> None:
+    def subscribe(self, subscription: HostSubscription, *, now_ms: int) -> list[Wish]:
         """A client's subscription: it begins now where its version is confirmed, elsewhere later."""
+        wishes: list[Wish] = []
         self.subscriptions[subscription.key] = subscription
         if subscription.durable:
             self.durables[subscription.connection, subscription.number] = subscription
         for edge in self.edges.values():
             edge.expect(subscription)
             if edge.version >= subscription.version:
-                self._begin(edge, subscription, now_ms)
-                self._look_after(edge, now_ms)
+                wishes += (self._begin(edge, subscription, now_ms), Doubt(edge.pubend))
+        return wishes
 
     def unsubscribe(self, key: int) -> None:
         """A subscription is gone; without any, the host has no business with any pubend."""
         gone = self.subscriptions.pop(key, None)
         if gone is not None:
             self.durables.pop((gone.connection, gone.number), None)
-        self.begun.pop(key, None)
         for edge in self.edges.values():
             edge.leave(key)
         if not self.subscriptions:
             self.edges, self._troubled, self._groups = {}, {}, {}
 
-    def confirm(self, pubend: str, version: int, tick: int, *, now_ms: int) -> None:
+    def confirm(self, pubend: str, version: int, tick: int, *, now_ms: int) -> list[Wish]:
         """From this tick on, the path from a pubend includes this version of the filter."""
         edge = self.edges.get(pubend)
         if edge is None:
             if not self.subscriptions:
-                return
+                return []
             number = self._router.introduce(pubend, is_guaranteed=True)
             if number is None:
-                return
+                return []
             edge = self.edges[pubend] = Edge(
                 pubend, number, tick, self._settings, self._rng, now_ms=now_ms, group=self._group_of(pubend)
             )
             for subscription in self.subscriptions.values():
                 edge.expect(subscription)
-        for subscription in edge.confirm(version, tick):
-            self._begin(edge, subscription, now_ms)
-        self._look_after(edge, now_ms)
+        begun = [self._begin(edge, subscription, now_ms) for subscription in edge.confirm(version, tick)]
+        return [*begun, Doubt(pubend)]
 
     def _group_of(self, pubend: str) -> NackGroup:
         """The NACK windows of the streams that come by the same neighbour."""
         parent = self._router.place_in(pubend).parent or ""
         return self._groups.setdefault(parent, NackGroup())
 
-    def _begin(self, edge: Edge, subscription: HostSubscription, now_ms: int) -> None:
+    def _begin(self, edge: Edge, subscription: HostSubscription, now_ms: int) -> Wish:
         if subscription.must_ask(edge.pubend):
-            self._open_at(subscription, edge.pubend)
-            return
+            return OpenAt(subscription, edge.pubend)
         tick = max(edge.confirmed_tick, edge.stream.horizon)
         wanted = subscription.wanted(edge.pubend)
         if edge.begin(subscription, tick if wanted is None else wanted, now_ms=now_ms):
             self.counts["catch_ups"] += 1
         else:
             self.counts["joined_at_once"] += 1
-        self.begun[subscription.key] = subscription
+        return Begun(subscription)
 
-    def on_opened(self, subscription: HostSubscription, pubend: str, tick: int, *, now_ms: int) -> None:
+    def on_opened(self, subscription: HostSubscription, pubend: str, tick: int, *, now_ms: int) -> list[Wish]:
         """A pubend has said where a subscription begins."""
         subscription.opened[pubend] = tick
         edge = self.edges.get(pubend)
         if edge is not None and subscription.key in edge.awaiting and edge.version >= subscription.version:
-            self._begin(edge, subscription, now_ms)
-            self._look_after(edge, now_ms)
+            return [self._begin(edge, subscription, now_ms), Doubt(pubend)]
+        return []
 
     def on_taken(
         self, durable: str, ownership: int, by: Claimant | None = None
@@ -159,17 +150,15 @@ class Edges:
             if each.durable == durable and (by is None or may_have(by, each.claimant.client))
         ]
         ended = [each for each in named if each.ownership < ownership]
-        what = f"durable subscription {durable!r} was taken over or forgotten"
-        self.refused += [(subscription, what) for subscription in ended]
         return ended, [each for each in named if each.ownership > ownership]
 
     # --- knowledge
 
-    def hear(self, knowledge: Knowledge, *, now_ms: int) -> None:
-        """Knowledge of a pubend: delivers what it makes deliverable, asks for what is in doubt."""
+    def hear(self, knowledge: Knowledge) -> Doubt | None:
+        """Knowledge of a pubend: delivers what it makes deliverable; answers with what may be in doubt."""
         edge = self.edges.get(knowledge.pubend)
         if edge is None:
-            return
+            return None
         version = self._version_of(knowledge)
         if knowledge.kind is KnowledgeKind.LOST:
             self._lose(edge, knowledge)
@@ -184,7 +173,8 @@ class Edges:
         if edge.catch_ups:
             self._hear_behind(edge, knowledge, version)
         if edge.catch_ups or edge.stream.heard >= edge.stream.horizon or edge.pubend in self._troubled:
-            self._look_after(edge, now_ms)
+            return Doubt(edge.pubend)
+        return None
 
     def _hear_behind(self, edge: Edge, knowledge: Knowledge, version: int) -> None:
         for catch_up in edge.catch_ups:
@@ -286,25 +276,27 @@ class Edges:
 
     # --- doubt
 
-    def lift(self, floor_ms: int, *, now_ms: int) -> None:
+    def lift(self, floor_ms: int) -> list[Wish]:
         """The least NACK window of catch-ups, while a token allows bulk recovery; 0 for none."""
         for edge in self.edges.values():
             edge.lift(floor_ms)
-            if floor_ms and edge.catch_ups:
-                self._look_after(edge, now_ms)
+        return [Doubt(edge.pubend) for edge in self.edges.values() if floor_ms and edge.catch_ups]
 
-    def _look_after(self, edge: Edge, now_ms: int) -> None:
-        """Asks for what is in doubt, as far as it has not been asked for lately."""
+    def questions(self, pubend: str, *, now_ms: int) -> list[Nack]:
+        """What to ask, as something is in doubt that has not been asked for lately."""
+        edge = self.edges[pubend]
         asking = edge.questions(now_ms=now_ms, may_ask=self._may_ask)
         if edge.next_deadline() is None:
             self._troubled.pop(edge.pubend, None)
         else:
             self._troubled[edge.pubend] = edge
+        nacks: list[Nack] = []
         for start in range(0, len(asking), NACK_RANGES_MAX):
-            self.counts["nacks_sent"] += 1
             ranges = tuple((int(each.first), int(each.last)) for each in asking[start : start + NACK_RANGES_MAX])
             version = max(edge.version, 0)
-            self._ask(Nack(edge.pubend, self._settings.name, self._filters.incarnation, version, ranges))
+            nacks.append(Nack(edge.pubend, self._settings.name, self._filters.incarnation, version, ranges))
+        self.counts["nacks_sent"] += len(nacks)
+        return nacks
 
     def _may_ask(self, catch_up: CatchUp) -> bool:
         return not catch_up.ready and self._has_room(catch_up)
@@ -329,17 +321,24 @@ class Edges:
         wishes = [edge.next_deadline() for edge in self._troubled.values()]
         return min([each for each in [*wishes, self._paused_ms] if each is not None], default=None)
 
-    def on_deadline(self, *, now_ms: int) -> None:
-        """Asks again, starts catch-ups."""
+    def due(self, *, now_ms: int) -> list[str]:
+        """The pubends whose streams are to be woken, and then ``rest``."""
         paused = self._paused_ms is not None and now_ms >= self._paused_ms
         if paused:
             self._paused_ms = None
-        for edge in list(self.edges.values()):
-            due_ms = edge.next_deadline()
-            if paused or (due_ms is not None and due_ms <= now_ms):
-                edge.start_catch_up(now_ms=now_ms, selector_of=lambda key: self.subscriptions[key].selector)
-                self._serve(edge)
-                self._look_after(edge, now_ms)
+            return list(self.edges)
+        wishes = [(pubend, edge.next_deadline()) for pubend, edge in self.edges.items() if pubend in self._troubled]
+        return [pubend for pubend, due_ms in wishes if due_ms is not None and due_ms <= now_ms]
+
+    def wake(self, pubend: str, *, now_ms: int) -> Doubt:
+        """Starts catch-ups, goes on with those that waited, and asks again."""
+        edge = self.edges[pubend]
+        edge.start_catch_up(now_ms=now_ms, selector_of=lambda key: self.subscriptions[key].selector)
+        self._serve(edge)
+        return Doubt(pubend)
+
+    def rest(self, *, now_ms: int) -> None:
+        """All that were due have been woken: when to look again at those whose clients do not read."""
         if self._paused_ms is not None:
             self._paused_ms = now_ms + (1 if self._is_spent else _PAUSE_MS)
             self._is_spent = False

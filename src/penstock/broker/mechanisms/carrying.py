@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from penstock.broker.effects import Operate, Record
+from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.host.edge import HostSubscription
-from penstock.broker.host.edges import Edges
 from penstock.broker.host.subscribers import is_reserved
 from penstock.broker.mechanisms.interface import Answer, Mechanism, PublishSystem, Select, Tell
 from penstock.broker.neighbours.filters import HostChange
@@ -28,12 +28,12 @@ class Mechanisms:
         self,
         rooms: Rooms,
         mechanisms: Sequence[Mechanism],
-        edges: Edges,
+        guaranteed: Guaranteed,
         *,
         say_to: Callable[[str | None, ControlFrame], None],
         flood: Callable[[HostChange | None], None] = lambda _: None,
     ) -> None:
-        self._rooms, self._edges, self._say_to, self._flood = rooms, edges, say_to, flood
+        self._rooms, self._guaranteed, self._say_to, self._flood = rooms, guaranteed, say_to, flood
         self._selected: dict[str, tuple[int, int, Selector]] = {}
         """By mechanism: key and connection of its subscription, and what it selects."""
         self._by_name: dict[str, Mechanism] = {}
@@ -54,7 +54,7 @@ class Mechanisms:
         change = self._rooms.filters.want(mechanism.selector)
         self._selected[mechanism.name] = (key, connection, mechanism.selector)
         if not all(map(is_reserved, mechanism.selector.conjunctions)):
-            self._edges.subscribe(HostSubscription(key, connection, 0, self._rooms.filters.version), now_ms=0)
+            self._guaranteed.subscribe(HostSubscription(key, connection, 0, self._rooms.filters.version), now_ms=0)
         return change
 
     def on_neighbour(self, name: str, *, up: bool, now_ms: int) -> None:

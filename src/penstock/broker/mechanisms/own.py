@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.balancing.metrics import HostFigures
-from penstock.broker.host.edges import Edges
+from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.mechanisms.balancing import Balancing
 from penstock.broker.mechanisms.carrying import Mechanisms
 from penstock.broker.mechanisms.interface import Mechanism
@@ -26,7 +26,7 @@ class OwnMechanisms(Mechanisms):
         self,
         rooms: Rooms,
         given: Sequence[Mechanism],
-        edges: Edges,
+        guaranteed: Guaranteed,
         limiter: Limiter,
         migrations: Migrations,
         neighbourhood: Neighbourhood,
@@ -36,11 +36,11 @@ class OwnMechanisms(Mechanisms):
     ) -> None:
         settings = rooms.settings
         self.balancing = Balancing(rooms, migrations, rng) if settings.balancing.is_on else None
-        self._token = TokenDesk(rooms, edges, life=life, rng=rng)
+        self._token = TokenDesk(rooms, guaranteed, life=life, rng=rng)
         self._limiter = limiter
         wanted = (self.balancing, self._token, None if settings.limit is None else limiter)
         own = [each for each in wanted if each is not None]
-        super().__init__(rooms, (*own, *given), edges, say_to=neighbourhood.say_to, flood=neighbourhood.flood)
+        super().__init__(rooms, (*own, *given), guaranteed, say_to=neighbourhood.say_to, flood=neighbourhood.flood)
 
     def tune(self, *, now_ms: int) -> None:
         """Settings have changed."""

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from penstock.broker.effects import Operate, Record
-from penstock.broker.host.edges import Edges
+from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.mechanisms.interface import Answer, Tell
 from penstock.broker.rooms import Rooms
 from penstock.model.decoding import UnreadableError, decoded
@@ -54,8 +54,8 @@ class TokenDesk:
     name = "token"
     selector: Selector | None = None
 
-    def __init__(self, rooms: Rooms, edges: Edges, *, life: int, rng: Rng) -> None:
-        self._rooms, self._settings, self._edges = rooms, rooms.settings, edges
+    def __init__(self, rooms: Rooms, guaranteed: Guaranteed, *, life: int, rng: Rng) -> None:
+        self._rooms, self._settings, self._guaranteed = rooms, rooms.settings, guaranteed
         self._life, self._rng = life, rng
         self._member: Member | None = None
         self._operation: Fence | None = None
@@ -82,9 +82,7 @@ class TokenDesk:
         if self._member is None:
             return answers
         try:
-            return answers + self._carried_out(
-                self._member.on_message(letter.sender, letter.payload, now_ms=now_ms), now_ms
-            )
+            return answers + self._carried_out(self._member.on_message(letter.sender, letter.payload, now_ms=now_ms))
         except TokenMessageError as error:
             # The neighbour only passed it on.
             self.malformed += 1
@@ -109,7 +107,7 @@ class TokenDesk:
         answers = self._look(now_ms)
         if self._member is None:
             return answers
-        return answers + self._carried_out(self._member.on_deadline(now_ms=now_ms), now_ms)
+        return answers + self._carried_out(self._member.on_deadline(now_ms=now_ms))
 
     def status(self) -> dict[str, object]:
         """Figures for the operator; empty without a token."""
@@ -126,7 +124,7 @@ class TokenDesk:
             return []
         if self._member is None or plan == self._member.plan:
             return self._look(now_ms)
-        return self._carried_out(self._member.set_plan(plan, now_ms=now_ms), now_ms)
+        return self._carried_out(self._member.set_plan(plan, now_ms=now_ms))
 
     def on_operated(self, fence: str, *, now_ms: int) -> list[Answer]:
         """The shell has done what waited."""
@@ -134,7 +132,7 @@ class TokenDesk:
         if self._member is None or operation is None or str(operation) != fence:
             return []
         self._end()
-        return self._carried_out(self._member.done(operation, now_ms=now_ms), now_ms)
+        return self._carried_out(self._member.done(operation, now_ms=now_ms))
 
     # --- inside
 
@@ -159,16 +157,16 @@ class TokenDesk:
             fresh = [other for other in graph.get(name, ()) if other not in reached]
             reached |= dict.fromkeys(fresh)
             waiting += fresh
-        return self._carried_out(self._member.set_members(reached, now_ms=now_ms), now_ms)
+        return self._carried_out(self._member.set_members(reached, now_ms=now_ms))
 
-    def _carried_out(self, outputs: list[Output], now_ms: int) -> list[Answer]:
+    def _carried_out(self, outputs: list[Output]) -> list[Answer]:
         answers: list[Answer] = []
         for output in outputs:
             if isinstance(output, Send):
                 answers += self._post(_Letter(output.to, self._settings.name, 0, output.payload))
             elif isinstance(output, Enabled):
                 self._operation = output.fence
-                self._edges.lift(_LIFT * self._settings.congestion.nack_window_ms, now_ms=now_ms)
+                self._guaranteed.lift(_LIFT * self._settings.congestion.nack_window_ms)
                 answers.append(Operate(str(output.fence), output.until_ms))
             else:
                 answers.append(Record(output.event, output.fields))
@@ -178,7 +176,7 @@ class TokenDesk:
 
     def _end(self) -> None:
         self._operation = None
-        self._edges.lift(0, now_ms=0)
+        self._guaranteed.lift(0)
 
     def _post(self, letter: _Letter) -> list[Answer]:
         """One step towards its receiver; it is lost if there is no way."""

@@ -241,7 +241,7 @@ class Neighbourhood:
         elif frame.incarnation == self._filters.incarnation:
             self._readiness.confirm(frame.pubend, frame.version, frame.tick)
             if self._guaranteed.knows(frame.pubend):
-                self._guaranteed.edges.confirm(frame.pubend, frame.version, frame.tick, now_ms=now_ms)
+                self._guaranteed.confirm(frame.pubend, frame.version, frame.tick, now_ms=now_ms)
 
     # --- what neighbours are told
 

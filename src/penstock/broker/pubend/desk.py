@@ -50,21 +50,17 @@ class PubendDesk:
         self,
         settings: BrokerSettings,
         logs: Mapping[str, PubendLog],
-        values: Mapping[str, bytes],
+        registers: Mapping[str, Register],
         commits: Commits,
         *,
         send: Callable[[str, str, ControlFrame], None],
     ) -> None:
         self._settings, self._logs, self._commits, self._send = settings, logs, commits, send
-        self._registers = {name: Register(name, dict(values)) for name in logs}
+        self._registers = registers
         self._replies: deque[_Reply] = deque()
         self._forgotten: deque[tuple[str, int]] = deque(maxlen=_FORGOTTEN_MAX)
         names = ("opened", "durables_claimed", "durables_taken", "durables_forgotten", "durables_denied")
         self.counts = dict.fromkeys(names, 0)
-
-    def register(self, pubend: str) -> Register:
-        """The durable subscriptions of a pubend."""
-        return self._registers[pubend]
 
     def open(self, frame: StreamOpen, *, now_ms: int) -> int | None:
         """A host asks where a subscription may begin; answers with the tick, if it may."""

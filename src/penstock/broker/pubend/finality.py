@@ -7,8 +7,8 @@ that for replay, by age or size, and less only at its maximum size, where a poli
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from penstock.broker.connections import Connections
@@ -39,13 +39,6 @@ class _Word:
     heard_ms: int
 
 
-@dataclass(slots=True)
-class _Register:
-    """The hosts of one of this broker's own pubends."""
-
-    hosts: dict[str, _Word] = field(default_factory=dict)
-
-
 class Finality:
     """Positions that pass through a broker, or end at its pubends."""
 
@@ -54,12 +47,13 @@ class Finality:
         settings: BrokerSettings,
         connections: Connections,
         logs: dict[str, PubendLog],
-        register: Callable[[str], Register],
+        registers: Mapping[str, Register],
     ) -> None:
         self._settings = settings
         self._connections = connections
-        self._logs, self._register = logs, register
-        self._registers = {name: _Register() for name in logs}
+        self._logs, self._registers = logs, registers
+        self._hosts: dict[str, dict[str, _Word]] = {name: {} for name in logs}
+        """What the hosts of this broker's own pubends have said."""
         self._passing: dict[str, dict[str, tuple[int, bool]]] = {}
         self._started_ms: int | None = None
         self._trim_ms = 0
@@ -69,8 +63,8 @@ class Finality:
 
     def report(self, pubend: str, host: str, tick: int, *, is_settled: bool, now_ms: int) -> None:
         """A host has everything below a tick; one that has just started may not know all its clients yet."""
-        register, log = self._registers.get(pubend), self._logs.get(pubend)
-        if register is None or log is None:
+        hosts, log = self._hosts.get(pubend), self._logs.get(pubend)
+        if hosts is None or log is None:
             self._passing.setdefault(pubend, {})[host] = (tick, is_settled)
             return
         # The tick may fall: a client has come back that is further behind.
@@ -78,9 +72,9 @@ class Finality:
         if not is_settled:
             # Clients of the host's former life may still come back. They are as far as it said then; if this pubend
             # has not heard that, because it was restarted too, they may be anywhere.
-            before = register.hosts.get(host)
+            before = hosts.get(host)
             tick = min(tick, log.trimmed_below if before is None else before.tick)
-        register.hosts[host] = _Word(tick, now_ms)
+        hosts[host] = _Word(tick, now_ms)
 
     def on_positions(self, frame: Positions, *, now_ms: int) -> None:
         """Positions from further down a tree."""
@@ -124,15 +118,15 @@ class Finality:
         return ""
 
     def _furthest_behind(self, log: PubendLog, *, names: bool) -> str:
-        behind = min(self._registers[log.name].hosts.items(), key=lambda each: each[1].tick, default=None)
-        durable = self._register(log.name).lowest()
+        behind = min(self._hosts[log.name].items(), key=lambda each: each[1].tick, default=None)
+        durable = self._registers[log.name].lowest()
         if durable is not None and (behind is None or durable[1] <= behind[1].tick):
             who = f"durable subscription {durable[0]!r}" if names else "a durable subscription"
             return f"; the furthest behind is {who}"
         return f"; the furthest behind is {behind[0]}" if behind else ""
 
     def _final_below(self, log: PubendLog, now_ms: int) -> int:
-        settings, hosts = self._settings, self._registers[log.name].hosts
+        settings, hosts = self._settings, self._hosts[log.name]
         assert self._started_ms is not None
         for host, word in list(hosts.items()):
             # A report later: whoever was lost right before the host's next word has its full time, too.
@@ -143,7 +137,7 @@ class Finality:
         # After a start nobody has reported yet: that must not look as if nobody cared.
         is_heard = now_ms - self._started_ms >= settings.grace_ms
         final = min((word.tick for word in hosts.values()), default=log.promised + 1) if is_heard else 0
-        furthest = self._register(log.name).lowest()
+        furthest = self._registers[log.name].lowest()
         if furthest is not None:
             # One that has lapsed holds what is left for it: it may be on its way back.
             final = min(final, max(furthest[1], log.trimmed_below))
@@ -159,7 +153,7 @@ class Finality:
         below = log.tick_keeping(self._settings.retain_bytes_max - self._settings.retain_bytes_max // _LAPSE)
         if below > final:
             self.counts["log_lapsed"] += 1
-            furthest = self._register(log.name).lowest()
+            furthest = self._registers[log.name].lowest()
             durable = furthest[0] if furthest is not None and furthest[1] < below else ""
             self._connections.record("log-lapsed", pubend=log.name, below=below, durable=durable)
         return min(below, log.promised + 1)
@@ -173,9 +167,9 @@ class Finality:
                 "trimmed_below": log.trimmed_below,
                 "size_bytes": log.size_bytes,
                 "repeated": log.repeated,
-                "hosts": {host: word.tick for host, word in self._registers[log.name].hosts.items()},
-                "durables": self._register(log.name).status(may_see),
-                "durable_count": len(self._register(log.name)),
+                "hosts": {host: word.tick for host, word in self._hosts[log.name].items()},
+                "durables": self._registers[log.name].status(may_see),
+                "durable_count": len(self._registers[log.name]),
             }
             for log in self._logs.values()
         }

@@ -9,7 +9,6 @@ who asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,9 +47,6 @@ class Carrier:
     def __init__(
         self,
         rooms: Rooms,
-        *,
-        hear: Callable[[Knowledge], None],
-        look_up: Callable[[Nack, str, TickRange], None],
     ) -> None:
         self._settings = rooms.settings
         self._topology = rooms.topology
@@ -58,8 +54,6 @@ class Carrier:
         self._router = rooms.router
         self._connections = rooms.connections
         self._tracker = rooms.tracker
-        self._hear = hear
-        self._look_up = look_up
         self._children: dict[str, list[_Child]] = {}
         self._stamp = (-1, -1, -1)
         self._lanes: dict[int, dict[str, Lane]] = {}
@@ -82,12 +76,12 @@ class Carrier:
 
     # --- knowledge
 
-    def on_message(self, peer: Peer, frame: KnowledgeMessage, *, now_ms: int) -> None:
-        """A neighbour tells what it knows of a pubend."""
+    def on_message(self, peer: Peer, frame: KnowledgeMessage, *, now_ms: int) -> Knowledge | None:
+        """A neighbour tells what it knows of a pubend; answers with what this broker's own streams hear of it."""
         pubend = frame.pubend
         if not self._topology.is_guaranteed(pubend) or self._topology.origin_of(pubend) == self._settings.name:
             self.counts["knowledge_off_tree"] += 1
-            return
+            return None
         key = (peer.connection, pubend)
         before = self._heard.get(key, NOBODY)
         versions = heard_versions(before, frame)
@@ -98,16 +92,17 @@ class Carrier:
         if self._router.place_in(pubend).parent != peer.name:
             # A lie, or from before the way changed. Silence would be believed for ever: it is asked for again.
             self.counts["knowledge_off_tree"] += 1
-            return
+            return None
         knowledge = Knowledge(pubend, frame.first, frame.last, frame.ticks, frame.bodies, versions, frame.kind)
         # Malformed bodies are found here, before anybody keeps them.
         _ = knowledge.attributes
         if frame.bodies and self._tracker.is_on:
             self._tracker.note_routed(frame.bodies, peer.name)
         self.tell(knowledge, now_ms=now_ms)
+        return knowledge
 
     def tell(self, knowledge: Knowledge, *, now_ms: int) -> None:
-        """Spreads knowledge: to this broker's own streams, its cache, and the neighbours whom it concerns."""
+        """Spreads knowledge: to this broker's cache, and the neighbours whom it concerns."""
         pubend = knowledge.pubend
         children = self._children_in(pubend) if self._connections.links else []
         if self._is_worth_keeping(knowledge, children):
@@ -121,7 +116,6 @@ class Carrier:
             for child, ranges in self._books[pubend].answered(knowledge.first, knowledge.last).items():
                 for part in ranges:
                     self.answer(child, knowledge.within(part.first, part.last))
-        self._hear(knowledge)
 
     @staticmethod
     def _is_worth_keeping(knowledge: Knowledge, children: list[_Child]) -> bool:
@@ -131,9 +125,7 @@ class Carrier:
         return bool(children) and knowledge.kind is not KnowledgeKind.LOST
 
     def answer(self, child: str, knowledge: Knowledge, host: str = "") -> None:
-        """Tells one neighbour, or this broker itself, what it asked for."""
-        if child == SELF:
-            return
+        """Tells a neighbour what it asked for; whoever else asked hears it elsewhere, or is gone."""
         peer = self._connections.links.get(child)
         if peer is None:
             return
@@ -150,24 +142,35 @@ class Carrier:
 
     # --- NACKs
 
-    def on_nack(self, child: str, nack: Nack, *, now_ms: int) -> None:
-        """Somebody does not know some ticks: answer what is known here, ask for the rest further up."""
+    def on_nack(self, child: str, nack: Nack, *, now_ms: int) -> tuple[list[Knowledge], list[TickRange]]:
+        """Somebody does not know some ticks: answers a neighbour with what is known, asks for the rest further up.
+
+        What is known goes back to the caller if this broker itself asked; so do the ticks that must be looked up here,
+        in the log of its own pubend.
+        """
         self.counts["nacks_heard"] += 1
         pubend = nack.pubend
         if any(first > last for first, last in nack.ranges):
             raise ProtocolError(f"a nack of {pubend} names a range that ends before it begins")
         if not self._topology.is_guaranteed(pubend):
-            return
-        is_here = self._topology.origin_of(pubend) == self._settings.name
-        upward: list[TickRange] = []
+            return [], []
+        known: list[Knowledge] = []
+        unknown: list[TickRange] = []
         for first, last in nack.ranges:
-            for gap in self._answer_from_cache(child, nack, first, last):
-                if is_here:
-                    self._look_up(nack, child, gap)
-                else:
-                    upward += self.asked(pubend, child, gap, now_ms=now_ms)
+            found, gaps = self._look_up(nack, first, last)
+            known += found
+            unknown += gaps
+        self.counts["answered_from_cache"] += len(known)
+        if child != SELF:
+            for each in known:
+                self.answer(child, each, nack.host)
+            known = []
+        if self._topology.origin_of(pubend) == self._settings.name:
+            return known, unknown
+        upward = [each for gap in unknown for each in self.asked(pubend, child, gap, now_ms=now_ms)]
         if upward:
             self._ask_parent(nack, upward)
+        return known, []
 
     def asked(self, pubend: str, child: str, gap: TickRange, *, now_ms: int) -> list[TickRange]:
         """Remembers who asked; answers with what has not been asked for lately."""
@@ -178,18 +181,11 @@ class Carrier:
         self.counts["nacks_suppressed"] += not news
         return news
 
-    def _answer_from_cache(self, child: str, nack: Nack, first: int, last: int) -> list[TickRange]:
+    def _look_up(self, nack: Nack, first: int, last: int) -> tuple[list[Knowledge], list[TickRange]]:
         cache = self._caches.get(nack.pubend)
         if cache is None:
-            return [TickRange._make((first, last))]
-        found, gaps = cache.answer(first, last, host=nack.host, version=(nack.incarnation, nack.version))
-        for part in found:
-            self.counts["answered_from_cache"] += 1
-            if child == SELF:
-                self._hear(part)
-            else:
-                self.answer(child, part, nack.host)
-        return gaps
+            return [], [TickRange._make((first, last))]
+        return cache.answer(first, last, host=nack.host, version=(nack.incarnation, nack.version))
 
     def _ask_parent(self, nack: Nack, ranges: list[TickRange]) -> None:
         parent = self._connections.links.get(self._router.place_in(nack.pubend).parent or "")

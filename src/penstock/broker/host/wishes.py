@@ -1,0 +1,38 @@
+"""What a host wants of the rest of its broker: values, which whoever composes the broker carries out in their order."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from penstock.broker.host.edge import HostSubscription
+
+__all__ = ["Begun", "Doubt", "OpenAt", "Refusal", "Wish"]
+
+
+class Doubt(NamedTuple):
+    """Something of a pubend's stream may be in doubt: ``Edges.questions`` says what to ask."""
+
+    pubend: str
+
+
+class OpenAt(NamedTuple):
+    """A pubend must be asked where a subscription may begin."""
+
+    subscription: HostSubscription
+    pubend: str
+
+
+class Begun(NamedTuple):
+    """A subscription has begun on another pubend, of which its client must be told."""
+
+    subscription: HostSubscription
+
+
+class Refusal(NamedTuple):
+    """A subscription cannot begin where it wants to, or has lost its name."""
+
+    subscription: HostSubscription
+    reason: str
+
+
+Wish: TypeAlias = Doubt | OpenAt | Begun | Refusal
