@@ -20,7 +20,7 @@ from penstock.broker.clients.strangers import Strangers
 from penstock.broker.clients.trace_desk import TraceDesk
 from penstock.broker.clients.viewing import View
 from penstock.broker.connections import Connections
-from penstock.broker.deadlines import earliest
+from penstock.broker.due import next_due
 from penstock.broker.durable import Recovered
 from penstock.broker.effects import Effect
 from penstock.broker.figures import Figures
@@ -97,22 +97,20 @@ class Broker:
         self._figures = self._gathered(rooms, incarnation)
         self._beat_ms: int | None = None
         self._credit_ms: int | None = None
-        timed = (
-            self._readiness,
-            self._intake,
-            self._guaranteed,
-            self._congestion,
-            self._mechanisms,
-            self._log_desk,
-            self._trace_desk,
-            self._tracker,
-            self.migrations,
-            self._operator,
-            self._strangers,
-            self._desk,
-            self._neighbourhood,
-        )
-        self._deadlines = [each.next_deadline for each in timed]
+        self._dues = [
+            self._readiness.due,
+            self._intake.due,
+            *self._guaranteed.dues(),
+            self._congestion.due,
+            self._log_desk.due,
+            self._trace_desk.due,
+            self._tracker.due,
+            self.migrations.due,
+            self._operator.due,
+            self._strangers.due,
+            self._desk.due,
+            self._neighbourhood.due,
+        ]
         self._subscribed, self.malformed = False, 0
         self._handlers = self._all_handlers(rooms)
 
@@ -289,7 +287,9 @@ class Broker:
 
     def next_deadline(self) -> int | None:
         """When this broker wants to be woken, if nothing happens before."""
-        return earliest((self._beat_ms, self._credit_ms, *[next_deadline() for next_deadline in self._deadlines]))
+        # Mechanisms are asked each time: what they want may change with anything.
+        wishes = (next_due(self._dues), self._mechanisms.next_deadline(), self._beat_ms, self._credit_ms)
+        return min([each for each in wishes if each is not None], default=None)
 
     def on_deadline(self, *, now_ms: int) -> list[Effect]:
         """It is time: heartbeats, silent peers, probes, credit, mechanisms."""
@@ -356,6 +356,8 @@ class Broker:
             part.check_invariants()
         for peer in self._connections.peers.values():
             peer.outbox.check_invariants()
+        for due in self._dues:
+            due.check()
 
     # --- who comes, and what they ask that concerns several rooms
 
@@ -407,10 +409,11 @@ class Broker:
         if self._router.heard:
             self._mechanisms.hear(now_ms=now_ms)
         self._neighbourhood.acknowledge()
-        for refusal in self._guaranteed.take_refused():
-            self._neighbourhood.flood(self._desk.refuse_late(refusal))
-        self._desk.tell_forgotten()
-        self._desk.tell_begun(self._guaranteed.take_begun())
+        if self._guaranteed.has_news:
+            for refusal in self._guaranteed.take_refused():
+                self._neighbourhood.flood(self._desk.refuse_late(refusal))
+            self._desk.tell_forgotten()
+            self._desk.tell_begun(self._guaranteed.take_begun())
         if self._readiness.is_waiting:
             if self._subscribed:
                 # Once per turn, however many subscriptions came in it.
@@ -420,6 +423,8 @@ class Broker:
         self._credit_ms = None if self._intake.give_credit() else now_ms + CREDIT_CHECK_MS
         for peer in self._connections.take_overflowed():
             self._end(peer, "slow", "does not read what it is sent", now_ms)
-        effects = self._guaranteed.take_effects() + self._log_desk.take_effects()
+        effects = self._guaranteed.take_effects()
+        effects += self._log_desk.take_effects()
         effects += self._trace_desk.take_effects()
-        return effects + self._connections.take_effects() if effects else self._connections.take_effects()
+        effects += self._connections.take_effects()
+        return effects

@@ -12,7 +12,7 @@ from typing import Final
 
 from penstock.broker.access import Claimant
 from penstock.broker.commits import Commits
-from penstock.broker.deadlines import earliest
+from penstock.broker.due import Due
 from penstock.broker.durable import Append, Recovered
 from penstock.broker.effects import Effect
 from penstock.broker.host.edge import HostSubscription
@@ -64,6 +64,7 @@ class Guaranteed:
         self._reader = LogReader()
         self._now_ms = 0
         self._report_ms: int | None = None
+        self._due = Due(self.next_deadline)
         self._started_ms = 0
         self.full = ""
         """Why commits have to wait for space, if they have to."""
@@ -175,9 +176,13 @@ class Guaranteed:
     # --- time
 
     def next_deadline(self) -> int | None:
-        """When something is to be said, asked or reported."""
-        parts = (self.carrier.next_deadline(), self.edges.next_deadline(), self._streams.next_deadline())
-        return earliest((self._report_ms, *parts, *[log.next_deadline() for log in self._logs.values()]))
+        """When positions are to be reported; all else is known to the parts."""
+        return self._report_ms
+
+    def dues(self) -> list[Due]:
+        """When something is to be said, asked or reported, of all that takes part here."""
+        parts = (self.carrier.due, self.edges.due, self.edges.sampling, self._streams.due)
+        return [self._due, *parts, *[log.due for log in self._logs.values()]]
 
     def on_deadline(self, *, now_ms: int) -> None:
         """Silence, leases, questions, reports."""
@@ -191,7 +196,7 @@ class Guaranteed:
                 if spoken is not None:
                     self._speak(spoken)
         self.carrier.on_deadline(now_ms=now_ms)
-        for pubend in self.edges.due(now_ms=now_ms):
+        for pubend in self.edges.to_wake(now_ms=now_ms):
             self._carry_out([self.edges.wake(pubend, now_ms=now_ms)])
         self.edges.rest(now_ms=now_ms)
         self._streams.on_deadline(now_ms=now_ms)
@@ -206,6 +211,7 @@ class Guaranteed:
         self._streams.begin_turn(now_ms)
         if self._report_ms is None:
             self._started_ms, self._report_ms = now_ms, now_ms + self._settings.report_ms
+            self._due.by(self._report_ms)
             for log in self._logs.values():
                 if (birth := log.begin(now_ms=now_ms)) is not None:
                     self._commits.add(birth)
@@ -342,6 +348,11 @@ class Guaranteed:
     def lift(self, floor_ms: int) -> None:
         """The least NACK window of catch-ups, while a token allows bulk recovery; 0 for none."""
         self._carry_out(self.edges.lift(floor_ms))
+
+    @property
+    def has_news(self) -> bool:
+        """Whether clients must be told something about their subscriptions or names."""
+        return bool(self._begun or self._refused or self._streams.has_done)
 
     def take_begun(self) -> list[HostSubscription]:
         """The subscriptions that have begun on another pubend since this was asked last."""

@@ -11,6 +11,7 @@ from typing import Final
 from penstock.broker.access import Claimant
 from penstock.broker.claims import Claims
 from penstock.broker.commits import Commits
+from penstock.broker.due import Due
 from penstock.broker.host.edge import HostSubscription
 from penstock.broker.host.edges import Edges
 from penstock.broker.host.openings import Forgetting, Openings
@@ -90,6 +91,11 @@ class StreamDesk:
     def forget(self, connection: int, number: int, name: str, pubends: list[str], by: Claimant) -> None:
         """A client asks to forget a durable name."""
         self._openings.forget(connection, number, name, pubends, by, now_ms=self._now_ms)
+
+    @property
+    def has_done(self) -> bool:
+        """Whether requests to forget can be answered."""
+        return bool(self._openings.done)
 
     def take_done(self) -> list[Forgetting]:
         """Requests to forget that can be answered."""
@@ -223,9 +229,10 @@ class StreamDesk:
 
     # --- time
 
-    def next_deadline(self) -> int | None:
+    @property
+    def due(self) -> Due:
         """When to ask again."""
-        return self._openings.next_deadline()
+        return self._openings.due
 
     def on_deadline(self, *, now_ms: int) -> None:
         """Asks again."""

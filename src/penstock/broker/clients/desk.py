@@ -9,6 +9,7 @@ from zlib import crc32
 
 from penstock.broker.access import Claimant
 from penstock.broker.clients.selecting import Selecting
+from penstock.broker.due import Due
 from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.host.edge import HostSubscription
 from penstock.broker.host.readiness import Readiness, Waiting
@@ -75,6 +76,7 @@ class Desk:
         self._ending: deque[tuple[int, int, Subscription]] = deque()
         """Subscriptions of clients that have left, silent but still in the index; by connection and number."""
         self._let_go_ms: int | None = None
+        self.due = Due(self.next_deadline)
         # Not from 1 at every start: the identifiers of a new life should not look like those of the last one.
         self._publishers = crc32(incarnation.to_bytes(8))
         self.refused = 0
@@ -240,7 +242,10 @@ class Desk:
             self._tracker.detach(connection, number)
             room -= max(1, len(subscription.selector.conjunctions))
         some = [self._unwanted.popleft() for _ in range(min(_LET_GO_AT_ONCE, len(self._unwanted)))]
-        self._let_go_ms = now_ms + 1 if self._unwanted or self._ending else None
+        self._let_go_ms = None
+        if self._unwanted or self._ending:
+            self._let_go_ms = now_ms + 1
+            self.due.by(self._let_go_ms)
         return self._filters.let_go(some)
 
     def confirm(self, connection: int, number: int, pending: tuple[str, ...]) -> None:

@@ -16,6 +16,7 @@ from typing import Final
 
 from penstock.broker.clients.judging import Judge, parts
 from penstock.broker.clients.turnstile import Turnstile
+from penstock.broker.due import Due
 from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.mechanisms.congestion import Congestion
 from penstock.broker.mechanisms.limiter import Limiter
@@ -65,6 +66,7 @@ class Intake:
         self._gate = Gate(congestion.controls, self._admit)
         self._limiter, self._turnstile = limiter, Turnstile(limiter)
         self._release_ms: int | None = None
+        self.due = Due(self.next_deadline)
         self._unsettled: deque[tuple[int, int, Batch]] = deque()
         """Commit, connection and batch of what is not durable yet, in the order of commits."""
         self._due: dict[int, None] = {}
@@ -195,6 +197,8 @@ class Intake:
     def _plan_release(self, now_ms: int) -> None:
         wishes = (self._gate.next_deadline(now_ms=now_ms), self._turnstile.next_deadline(now_ms=now_ms))
         self._release_ms = min([each for each in wishes if each is not None], default=None)
+        if self._release_ms is not None:
+            self.due.by(self._release_ms)
 
     def _admit(self, pubend: str, publisher: bytes, frame: Publish, decoded: list[dict[str, AttributeValue]]) -> int:
         return self._guaranteed.publish(pubend, publisher, frame, decoded, now_ms=self._now_ms)
@@ -237,7 +241,8 @@ class Intake:
             # Who may send only little at a time waits for it.
             self._acknowledge(connection)
         elif connection not in self._later and connection not in self._due:
-            self._later[connection] = now_ms + self._settings.acknowledge_ms
+            self._later[connection] = due_ms = now_ms + self._settings.acknowledge_ms
+            self.due.by(due_ms)
 
     def before_rates(self) -> None:
         """The rates of pubends are about to be looked at: they must know who waits."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from penstock.broker.due import Due
 from penstock.broker.effects import ReadLog
 from penstock.broker.neighbours.ways import Ways
 from penstock.broker.peers import Guest, Peer
@@ -81,6 +82,7 @@ class LogDesk:
         self._last = rooms.filters.incarnation << 20
         self._readings: dict[int, _Reading] = {}
         self._surveys: dict[int, _Survey] = {}
+        self.due = Due(self.next_deadline)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -100,6 +102,7 @@ class LogDesk:
         if number is None:
             self._last = number = self._last + 1
         self._readings[number] = _Reading(peer.connection, frame, now_ms + _ANSWER_MS)
+        self.due.by(now_ms + _ANSWER_MS)
         size = max(frame.bytes_max, 1)
         self._ways.up(
             frame.pubend, LogRequest(frame.pubend, self._name, number, frame.first, frame.last, size, selector)
@@ -121,6 +124,7 @@ class LogDesk:
         away = [each for each in pubends if not self._ways.leads_to(each)]
         asked = [each for each in pubends if each not in away]
         end_ms = now_ms + _SURVEY_MS
+        self.due.by(end_ms)
         self._surveys[number] = _Survey(peer.connection, frame.number, end_ms, dict.fromkeys(asked), tuple(away))
         for pubend in asked:
             self._ways.up(pubend, LogRequest(pubend, self._name, number, 0, 0))

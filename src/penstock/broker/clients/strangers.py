@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
+from penstock.broker.due import Due
 from penstock.broker.peers import Farewell, Peer, PeerKind
 from penstock.broker.settings import BrokerSettings
 from penstock.protocol.errors import ProtocolError
@@ -42,6 +43,7 @@ class Strangers:
     def __init__(self, settings: BrokerSettings) -> None:
         self._settings = settings
         self._peers: dict[int, Peer] = {}
+        self.due = Due(self.next_deadline)
         self._due: dict[int, tuple[int, str]] = {}
         """When a refused connection gets its answer, and the answer."""
         self._sources: dict[str, _Refusals] = {}
@@ -72,6 +74,7 @@ class Strangers:
         if due_ms <= now_ms or peer not in self:
             return [Farewell(peer, "refused", problem)]
         self._due[peer.connection] = due_ms, problem
+        self.due.by(due_ms)
         return []
 
     def on_heartbeat(self, peer: Peer) -> None:

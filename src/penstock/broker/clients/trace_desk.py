@@ -19,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.broker.due import Due
 from penstock.broker.effects import ReadKept
 from penstock.broker.mechanisms.tracker import Tracker
 from penstock.broker.peers import Peer
@@ -114,6 +115,7 @@ class TraceDesk:
         # Answers to the questions of an earlier life must not be taken for answers to ours.
         self._last = rooms.filters.incarnation << 20
         self._tracings: dict[int, _Tracing] = {}
+        self.due = Due(self.next_deadline)
         self._questions: dict[int, int] = {}
         """The traces that questions are part of."""
         self._inquiries: dict[int, _Inquiring] = {}
@@ -293,7 +295,8 @@ class TraceDesk:
         # A number of its own: what is on its way in answer to an earlier question is none to this one.
         self._last += 1
         tracing.questions[self._last], self._questions[self._last] = broker, number
-        tracing.due_ms[broker] = now_ms + _QUESTION_MS
+        tracing.due_ms[broker] = due_ms = now_ms + _QUESTION_MS
+        self.due.by(due_ms)
         question = TraceQuestion(broker, self._name, self._last, tracing.message_id.to_bytes(), origins)
         if broker == self._name:
             self.on_question(question, now_ms=now_ms)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.broker.access import Claimant
+from penstock.broker.due import Due
 from penstock.broker.host.edge import CatchUp, Edge, HostSubscription
 from penstock.broker.host.wishes import Begun, Doubt, OpenAt, Wish
 from penstock.broker.rooms import Rooms
@@ -53,6 +54,9 @@ class Edges:
         self.durables: dict[tuple[int, int], HostSubscription] = {}
         """Those that are durable, by connection and the client's number."""
         self._paused_ms: int | None = None
+        self.due = Due(self.next_deadline)
+        self.sampling = Due(self.next_sample)
+        """When to look how far a doubt horizon has come."""
         self._is_spent = False
         """Whether catch-ups have more to deliver than fits one turn."""
         self._groups: dict[str, NackGroup] = {}
@@ -107,6 +111,7 @@ class Edges:
             edge = self.edges[pubend] = Edge(
                 pubend, number, tick, self._settings, self._rng, now_ms=now_ms, group=self._group_of(pubend)
             )
+            self.sampling.ask()
             for subscription in self.subscriptions.values():
                 edge.expect(subscription)
         begun = [self._begin(edge, subscription, now_ms) for subscription in edge.confirm(version, tick)]
@@ -201,6 +206,7 @@ class Edges:
             # The rest at once, but others are heard in between.
             self._is_spent = True
             self._paused_ms = 0
+            self.due.by(0)
         for catch_up in list(edge.catch_ups):
             self.counts["catch_ups_met"] += edge.join(catch_up)
 
@@ -286,10 +292,12 @@ class Edges:
         """What to ask, as something is in doubt that has not been asked for lately."""
         edge = self.edges[pubend]
         asking = edge.questions(now_ms=now_ms, may_ask=self._may_ask)
-        if edge.next_deadline() is None:
+        due_ms = edge.next_deadline()
+        if due_ms is None:
             self._troubled.pop(edge.pubend, None)
         else:
             self._troubled[edge.pubend] = edge
+            self.due.by(due_ms)
         nacks: list[Nack] = []
         for start in range(0, len(asking), NACK_RANGES_MAX):
             ranges = tuple((int(each.first), int(each.last)) for each in asking[start : start + NACK_RANGES_MAX])
@@ -311,6 +319,7 @@ class Edges:
                 if self._paused_ms is None:
                     # At once: whoever comes by then sets the time.
                     self._paused_ms = 0
+                    self.due.by(0)
                 return False
         return True
 
@@ -321,7 +330,12 @@ class Edges:
         wishes = [edge.next_deadline() for edge in self._troubled.values()]
         return min([each for each in [*wishes, self._paused_ms] if each is not None], default=None)
 
-    def due(self, *, now_ms: int) -> list[str]:
+    def next_sample(self) -> int | None:
+        """When to look how far a doubt horizon has come."""
+        wishes = [edge.control.next_deadline() for edge in self.edges.values()]
+        return min([each for each in wishes if each is not None], default=None)
+
+    def to_wake(self, *, now_ms: int) -> list[str]:
         """The pubends whose streams are to be woken, and then ``rest``."""
         paused = self._paused_ms is not None and now_ms >= self._paused_ms
         if paused:
@@ -341,6 +355,7 @@ class Edges:
         """All that were due have been woken: when to look again at those whose clients do not read."""
         if self._paused_ms is not None:
             self._paused_ms = now_ms + (1 if self._is_spent else _PAUSE_MS)
+            self.due.by(self._paused_ms)
             self._is_spent = False
 
     def check_invariants(self) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 
 from penstock.broker.access import NOBODY, Claimant
 from penstock.broker.claims import Claims
+from penstock.broker.due import Due
 from penstock.broker.host.edge import HostSubscription
 from penstock.protocol.frames import LATEST, ControlFrame, StreamForget, StreamForgotten, StreamOpen, StreamOpened
 
@@ -76,6 +77,7 @@ class Openings:
         self._denied: dict[int, Opening] = {}
         """Questions for subscriptions that were refused meanwhile, since a name in them is another client's."""
         self._forgettings: dict[int, Forgetting] = {}
+        self.due = Due(self.next_deadline)
         self.done: list[Forgetting] = []
         """Requests to forget that have been answered, or waited for long enough."""
 
@@ -89,6 +91,7 @@ class Openings:
         self._last += 1
         tickets[pubend] = self._last
         self._openings[self._last] = Opening(subscription, pubend, now_ms + _RETRY_MS)
+        self.due.by(now_ms + _RETRY_MS)
         self._say(self._last)
 
     def answer(self, frame: StreamOpened, *, now_ms: int) -> Opening | None:
@@ -169,6 +172,7 @@ class Openings:
         self._last += 1
         request.end_ms, request.due_ms = now_ms + _FORGET_MS, now_ms + _RETRY_MS
         self._forgettings[self._last] = request
+        self.due.by(request.due_ms)
         self._say_forget(self._last)
         self._settle(self._last)
 

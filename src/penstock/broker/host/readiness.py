@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from penstock.broker.due import Due
+
 __all__ = ["Readiness", "Waiting"]
 
 _RETRY_MS = 500
@@ -38,6 +40,7 @@ class Readiness:
         self._waiting: deque[Waiting] = deque()
         """In the order in which they came, which is also that of their versions and of their deadlines."""
         self._retry_ms: int | None = None
+        self.due = Due(self.next_deadline)
         self._needed = -1
         """The version that some subscription needs, also one that is in force as far as it goes."""
 
@@ -52,6 +55,7 @@ class Readiness:
         self._needed = version
         if self._retry_ms is None:
             self._retry_ms = now_ms + _RETRY_MS
+        self.due.by(now_ms + min(self._wait_ms, _RETRY_MS))
 
     def need(self, version: int) -> None:
         """Something that nobody waits for needs this version of the filter."""
@@ -114,6 +118,7 @@ class Readiness:
         """Pubends or paths have changed: some may have to be probed."""
         if self._retry_ms is None and self._needed >= 0:
             self._retry_ms = now_ms + _RETRY_MS
+            self.due.by(self._retry_ms)
 
     def is_time_to_retry(self, *, now_ms: int) -> bool:
         """Whether to probe again now."""

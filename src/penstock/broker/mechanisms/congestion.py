@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
+from penstock.broker.due import Due
 from penstock.broker.host.edges import Edges
 from penstock.broker.pubend.log import PubendLog
 from penstock.broker.rooms import Rooms
@@ -41,6 +42,7 @@ class Congestion:
         self._consolidations: dict[str, UcaConsolidation] = {}
         self._limited: dict[str, None] = {}
         self._now_ms = 0
+        self.due = Due(self.next_deadline)
         self._told: dict[str, tuple[float, int]] = {}
         """By pubend: the rate and number of publishers that those who wait were told last."""
         self.counts = {"dcqs_sent": 0, "dcqs_passed": 0, "ucas_raised": 0, "ucas_passed": 0, "ucas_heard": 0}
@@ -54,6 +56,8 @@ class Congestion:
             edge.tune(settings)
         for consolidation in self._consolidations.values():
             consolidation.settings = settings
+        self.due.ask()
+        self._edges.sampling.ask()
         self._on_rates()
 
     # --- frames of neighbours
@@ -72,19 +76,11 @@ class Congestion:
     # --- time
 
     def next_deadline(self) -> int | None:
-        """When to ask, or to look how far a horizon has come."""
+        """When to ask who is congested; when to look how far horizons have come, ``Edges`` knows."""
         if not self._settings.congestion.pdcc:
             return None
-        earliest = None
-        for control in self.controls.values():
-            due_ms = control.next_deadline()
-            if due_ms is not None and (earliest is None or due_ms < earliest):
-                earliest = due_ms
-        for edge in self._edges.edges.values():
-            due_ms = edge.control.next_deadline()
-            if due_ms is not None and (earliest is None or due_ms < earliest):
-                earliest = due_ms
-        return earliest
+        wishes = [control.next_deadline() for control in self.controls.values()]
+        return min([each for each in wishes if each is not None], default=None)
 
     def on_deadline(self, *, now_ms: int) -> None:
         """Looks, asks, and adapts rates."""
@@ -173,7 +169,7 @@ class Congestion:
     def _on_rates(self) -> None:
         """Rates may have changed: a limited pubend speaks of silence more often, and the operator is told."""
         for pubend, control in self.controls.items():
-            self._logs[pubend].silence_ms = control.silence_ms(self._settings.silence_ms)
+            self._logs[pubend].speak_every(control.silence_ms(self._settings.silence_ms))
             is_limited = control.rate_msg_s is not None
             if is_limited and pubend not in self._limited:
                 self._limited[pubend] = None

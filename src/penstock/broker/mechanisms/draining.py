@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from penstock.broker.due import Due
 from penstock.broker.mechanisms.migration import Migrations
 from penstock.broker.peers import Peer, PeerKind
 from penstock.broker.rooms import Rooms
@@ -60,6 +61,7 @@ class Draining:
         """Connection and target of those that are on their way: each has a session of its own."""
         self._last_session = 0
         self._due_ms: int | None = None
+        self.due = Due(self.next_deadline)
         self.left_count = 0
 
     @property
@@ -112,6 +114,7 @@ class Draining:
         if not self.is_on or (self._due_ms is not None and now_ms < self._due_ms):
             return
         self._due_ms = now_ms + _PAUSE_MS
+        self.due.by(self._due_ms)
         clients = self._clients()
         present = {peer.connection for peer in clients}
         self._asked = {connection: each for connection, each in self._asked.items() if connection in present}

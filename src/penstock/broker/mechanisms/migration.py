@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from penstock.broker.due import Due
 from penstock.broker.host.edges import Edges
 from penstock.broker.peers import Peer, PeerKind, guest_of
 from penstock.broker.rooms import Rooms
@@ -73,6 +74,7 @@ class Migrations:
         self._release, self._end, self._tell = release, end, tell
         self._moves: dict[int, _Move] = {}
         self._look_ms: int | None = None
+        self.due = Due(self.next_deadline)
         self.listeners: list[MoveListener] = []
         self.pins: dict[str, None] = {}
         """Clients that the operator wants to stay where they are."""
@@ -102,6 +104,7 @@ class Migrations:
         peer = self._connections.peers[connection]
         client = guest_of(peer).client
         self._moves[connection] = _Move(session, client, broker, now_ms + self._settings.migration_ms)
+        self.due.ask()
         self.counts["moves_asked"] += 1
         # First how far it is: the other broker need not ask again for what is known to be silence.
         self._tell(peer)
@@ -169,6 +172,7 @@ class Migrations:
                 move.is_given_up = True
         has_leavers = any(each.has_moved for each in self._moves.values())
         self._look_ms = now_ms + _LOOK_MS if has_leavers else None
+        self.due.ask()
 
     # --- for the operator
 
@@ -193,6 +197,7 @@ class Migrations:
         peer.outbox.discard_data(lambda frame: _is_elsewhere(frame, guaranteed))
         move.has_moved, move.due_ms = True, now_ms + _DRAIN_MS
         self._look_ms = now_ms if self._look_ms is None else self._look_ms
+        self.due.ask()
         self.counts["moves_left"] += 1
         self._connections.record("client-left", client=move.client, to=move.broker, session=move.session)
         for listener in self.listeners:

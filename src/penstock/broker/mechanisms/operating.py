@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from penstock.broker.due import Due
 from penstock.broker.mechanisms.draining import Draining, Target
 from penstock.broker.mechanisms.migration import Migrations
 from penstock.broker.rooms import Rooms
@@ -59,9 +60,10 @@ class Operator:
             case Drain():
                 self._draining.stop()
 
-    def next_deadline(self) -> int | None:
+    @property
+    def due(self) -> Due:
         """When to go on with what takes its time."""
-        return self._draining.next_deadline()
+        return self._draining.due
 
     def on_deadline(self, *, now_ms: int) -> None:
         """Goes on with it."""

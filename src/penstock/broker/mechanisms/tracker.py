@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 
 from penstock.broker.commits import Commits
+from penstock.broker.due import Due
 from penstock.broker.durable import KeepRecord
 from penstock.broker.mechanisms.notes import Notes
 from penstock.broker.settings import BrokerSettings
@@ -73,6 +74,7 @@ class Tracker:
         self._noted_ms = 0
         """When the first of these was noted."""
         self._is_gathering = False
+        self.due = Due(self.next_deadline)
         """Whether that was in an earlier turn."""
         self._attached: dict[tuple[int, int], int] = {}
         self._outgoing: dict[str, Keep] = {}
@@ -100,6 +102,7 @@ class Tracker:
     def _begin(self, now_ms: int) -> None:
         self.started_ms = self._forgot_upstream_ms = now_ms
         self.tracking = make_tracking(self._settings.number, self._settings.tracking, now_ms=now_ms)
+        self.due.ask()
         if isinstance(self.tracking, Recorder):
             self.damaged, keeps = recover(self._kept, self.tracking, self.attachments, self.aliases, now_ms=now_ms)
             self._put(keeps)
@@ -203,6 +206,7 @@ class Tracker:
             if not self._is_gathering:
                 self._is_gathering, self._noted_ms = True, self._now_ms
                 self.tracking.expect(now_ms=self._now_ms)
+                self.due.ask()
             is_over = not self._noted_ms <= self._now_ms < self._noted_ms + _GATHER_MS
             noted_bytes = len(notes.published) + len(notes.delivered) + len(notes.settled)
             if noted_bytes >= _NOTES_BYTES_MAX or is_over or self._hurries or self._is_stopped:
@@ -243,6 +247,7 @@ class Tracker:
             self._record()
         if is_due:
             self.tracking.on_deadline(now_ms=self._now_ms)
+            self.due.ask()
 
     def retire(self, names: Sequence[str]) -> None:
         """Filters with these names are kept elsewhere: they may be given up, oldest first."""
@@ -278,6 +283,7 @@ class Tracker:
     def _record(self) -> None:
         now_ms, tracking = self._now_ms, self.tracking
         self._is_gathering = self._hurries = False
+        self.due.ask()
         published, routed = self.notes.take_published(), self.notes.take_routed()
         delivered, receivers = self.notes.take_delivered()
         if self._is_stopped:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.broker.due import Due
 from penstock.broker.effects import Hold, Resume
 from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.host.readiness import Readiness
@@ -70,6 +71,7 @@ class Neighbourhood:
         self.held: dict[int, Held] = {}
         """Links whose frames wait until a change of a filter is in force, by connection."""
         self._step_ms: int | None = None
+        self.due = Due(self.next_deadline)
         self._never_met = dict.fromkeys(settings.neighbours)
 
     # --- links come and go
@@ -216,7 +218,10 @@ class Neighbourhood:
         self._step_later(now_ms)
 
     def _step_later(self, now_ms: int) -> None:
-        self._step_ms = now_ms + 1 if self._filters.has_steps or self.held else None
+        self._step_ms = None
+        if self._filters.has_steps or self.held:
+            self._step_ms = now_ms + 1
+            self.due.by(self._step_ms)
 
     def on_filter_ack(self, peer: Peer, frame: FilterAck) -> None:
         """The neighbour has applied what it was told."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.broker.due import Due
 from penstock.broker.durable import Append, RecoveredPubend, Trim
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import Tick, tick_at
@@ -58,7 +59,8 @@ class PubendLog:
         found = recovered or RecoveredPubend()
         self.name = name
         self._lease_ms = settings.lease_ms
-        self.silence_ms = settings.silence_ms
+        self._silence_ms = settings.silence_ms
+        self.due = Due(self.next_deadline)
         """After so long without messages silence is spoken of."""
         self._lease = self._lease_asked = found.lease or 0
         self._leases: deque[tuple[int, int]] = deque()
@@ -156,7 +158,7 @@ class PubendLog:
 
     def silence(self, *, now_ms: int) -> Knowledge | None:
         """The silence up to now, if it is time to speak of it."""
-        if now_ms < self._spoke_ms + self.silence_ms:
+        if now_ms < self._spoke_ms + self._silence_ms:
             return None
         until = min(tick_at(self.stream_ms(now_ms)) - 1, self._lease)
         if self._pending:
@@ -175,7 +177,12 @@ class PubendLog:
 
     def next_deadline(self) -> int:
         """When to speak of silence."""
-        return self._spoke_ms + self.silence_ms
+        return self._spoke_ms + self._silence_ms
+
+    def speak_every(self, silence_ms: int) -> None:
+        """Silence is spoken of when it has lasted for so long."""
+        self._silence_ms = silence_ms
+        self.due.by(self.next_deadline())
 
     def stream_ms(self, now_ms: int) -> int:
         """The stream's own time: the clock's, or ahead of it after the clock was set back."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.broker.due import Due
 from penstock.broker.peers import Peer, PeerKind
 from penstock.broker.rooms import Rooms
 from penstock.broker.transit.lanes import NOBODY, Lane, heard_versions
@@ -59,6 +60,7 @@ class Carrier:
         self._lanes: dict[int, dict[str, Lane]] = {}
         self._silent: dict[tuple[int, str], Lane] = {}
         self._flush_ms: int | None = None
+        self.due = Due(self.next_deadline)
         self._heard: dict[tuple[int, str], Versions] = {}
         self._narrowed: dict[tuple[str, int], tuple[Versions, Versions, Versions]] = {}
         self._caches: dict[str, KnowledgeCache] = {}
@@ -269,6 +271,7 @@ class Carrier:
                 self._silent[child.peer.connection, knowledge.pubend] = lane
                 if self._flush_ms is None:
                     self._flush_ms = now_ms + self._silence_ms
+                    self.due.by(self._flush_ms)
                 continue
             key = tuple(chosen)
             if key in frames and not lane.has_silence and lane.says_nothing_new(versions):

@@ -1,0 +1,71 @@
+"""What is due next: never later than the truth, and the truth before it is believed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.broker.due import Due, next_due
+
+
+class Part:
+    """A part with a deadline, that counts how often it is asked."""
+
+    def __init__(self, deadline_ms: int | None = None) -> None:
+        self.deadline_ms = deadline_ms
+        self.asked = 0
+        self.due = Due(self.ask)
+
+    def ask(self) -> int | None:
+        self.asked += 1
+        return self.deadline_ms
+
+
+def test_everybody_is_asked_once_and_then_only_who_is_first() -> None:
+    parts = [Part(30), Part(), Part(20), Part(40)]
+    dues = [part.due for part in parts]
+    for _ in range(5):
+        assert next_due(dues) == 20
+    assert [part.asked for part in parts] == [1, 1, 6, 1]
+
+
+def test_what_moves_away_is_found_out_and_what_comes_nearer_must_be_said() -> None:
+    first, second = Part(10), Part(20)
+    dues = [first.due, second.due]
+    assert next_due(dues) == 10
+    first.deadline_ms = 50
+    assert next_due(dues) == 20
+    second.deadline_ms = None
+    assert next_due(dues) == 50
+    second.deadline_ms = 5
+    second.due.by(5)
+    assert next_due(dues) == 5
+
+
+def test_a_part_that_does_not_know_when_is_asked() -> None:
+    part = Part()
+    assert next_due([part.due]) is None
+    part.deadline_ms = 7
+    part.due.ask()
+    assert next_due([part.due]) == 7
+
+
+def test_a_part_that_would_be_woken_too_late_is_a_broken_invariant() -> None:
+    part = Part(10)
+    next_due([part.due])
+    part.due.check()
+    part.deadline_ms = 9
+    with pytest.raises(AssertionError, match="says 9, and 10 is known"):
+        part.due.check()
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.none() | st.integers(0, 9)), max_size=40))
+def test_it_is_what_asking_everybody_would_say(changes: list[tuple[int, int | None]]) -> None:
+    parts = [Part() for _ in range(4)]
+    for place, deadline_ms in changes:
+        parts[place].deadline_ms = deadline_ms
+        if deadline_ms is not None:
+            parts[place].due.by(deadline_ms)
+        truth = min((part.deadline_ms for part in parts if part.deadline_ms is not None), default=None)
+        assert next_due([part.due for part in parts]) == truth
