@@ -835,6 +835,14 @@ MUTANTS: Final = (
         tests=("tests/session/test_overlap.py",),
     ),
     Mutant(
+        "begins-at-the-last-word",
+        "a stream that appears during a move begins at the new broker where that said last how far it is",
+        "session/overlap.py",
+        "self._ahead.setdefault(key, tick)",
+        "self._ahead[key] = tick",
+        tests=("tests/session/test_overlap.py",),
+    ),
+    Mutant(
         "old-line-cut",
         "the old line is cut when the new one takes over, with what is still on its way",
         "session/moving.py",

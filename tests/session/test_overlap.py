@@ -136,6 +136,23 @@ def test_a_stream_that_only_the_new_broker_has_begun_comes_from_there_alone_when
     assert resident.repeated == 0
 
 
+def test_a_stream_begins_where_the_new_broker_said_first_however_often_it_says_how_far_it_is() -> None:
+    resident, inbox, newcomer = ready()
+    told(newcomer, PubendNames(((4, "trades"),)), horizon(30, 4), message(31, 4), horizon(36, 4), message(37, 4))
+    resident.take_over()
+    told(resident, message(38, 4))
+    assert numbers(inbox, "trades") == [31, 37, 38]
+    assert (inbox.starts["trades"], resident.repeated) == (30, 0)
+
+
+def test_an_old_broker_that_begins_between_two_words_of_the_new_one_is_no_reason_to_stay() -> None:
+    resident, inbox, newcomer = ready()
+    told(newcomer, PubendNames(((4, "trades"),)), horizon(30, 4), message(36, 4), horizon(40, 4))
+    told(resident, PubendNames(((6, "trades"),)), horizon(35, 6))
+    assert newcomer.problem == ""
+    assert numbers(inbox, "trades") == [36]
+
+
 def test_what_waits_of_a_subscription_that_is_over_begins_nowhere() -> None:
     resident, inbox, newcomer = ready()
     told(newcomer, PubendNames(((4, "trades"),)), horizon(30, 4), message(31, 4))

@@ -61,7 +61,8 @@ class Overlap:
             return True
         position = inbox.next_ticks.get(pubend)
         if position is None and not is_final:
-            self._ahead[key] = tick
+            # It says more than once how far it is; where it begins is what it said first.
+            self._ahead.setdefault(key, tick)
             return True
         if position is not None and position < tick and not is_final:
             return False
