@@ -84,6 +84,24 @@ def test_a_session_may_drop_only_what_came_on_another_line() -> None:
     assert "dropped a delivery that came on no other line" in case.witness.breaches[0]
 
 
+def test_a_session_may_drop_what_lies_before_the_start_that_the_old_line_has_named() -> None:
+    """The new line begins earlier; what it brings below that start may come before it takes over, and after."""
+    case = Case()
+    case.begin(2)
+    case.ask(2)
+    case.hear(2, Subscribed(1, "a = 1", starts=(("p", 3),)))
+    case.hear(1, Subscribed(1, "a = 1", starts=(("p", 8),)))
+    case.deliver(2, 4)
+    case.witness.check_repeated(1)
+    case.witness.settle(2)
+    case.deliver(2, 6)
+    case.witness.check_repeated(2)
+    assert case.witness.breaches == []
+    case.deliver(2, 8)
+    case.witness.check_repeated(3)
+    assert "dropped a delivery that came on no other line" in case.witness.breaches[0]
+
+
 def test_a_session_may_drop_what_somebody_else_has_had_under_its_name() -> None:
     """A client that knows nothing of that moves: its old line brings on what the new one passes by."""
     for durable, breaches in (("n", 0), ("", 1)):

@@ -42,6 +42,8 @@ class _Heard:
     """The tick below which somebody else has had everything, under the same durable name."""
     starts: dict[_Key, int] = field(default_factory=dict)
     """The tick from which on a subscription is to get everything."""
+    promised: dict[_Key, int] = field(default_factory=dict)
+    """The same by the word of the line before, which the client has believed: this one may begin earlier."""
 
     def passes_by(self, key: _Key, tick: int) -> bool:
         """Whether a message that comes on another line is none for the application any more."""
@@ -105,9 +107,11 @@ class Witness:
 
     def settle(self, line: int) -> None:
         """This is the client's line from now on: what was said on it counts."""
+        heard, former = self._heard(line), self._lines.get(self._line)
+        if former is not None and former is not heard:
+            heard.promised = {**former.promised, **former.starts}
         self._line = line
         self.welcomes += 1
-        heard = self._heard(line)
         for number in heard.asked_us:
             record, inbox = self._records[number], self._inboxes[number]
             if inbox.is_over or inbox.state == "closing":
@@ -192,11 +196,15 @@ class Witness:
                     self._complain(number, f"{pubend} {tick} came on line {line} behind {last}, or below its position")
                 elif any(other.passes_by(key, tick) for other in self._lines.values() if other is not heard):
                     self._excused += 1
-                elif line != self._line and tick < self._heard(self._line).starts.get(key, 0):
-                    # The broker where the client still is promises less than the one where it may go.
+                elif tick < self._began(line, heard, key):
+                    # The broker where the client is, or was, promised less than this one has.
                     self._excused += 1
                 heard.last[key] = max(last, tick)
         self._note(f"gets {frame.tick} for {frame.numbers.hex()}")
+
+    def _began(self, line: int, heard: _Heard, key: _Key) -> int:
+        """Where a subscription began by the word of another line than this one."""
+        return (heard.promised if line == self._line else self._heard(self._line).starts).get(key, 0)
 
     def _on_other(self, line: int, heard: _Heard, frame: Frame) -> None:
         match frame:
