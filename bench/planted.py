@@ -835,6 +835,14 @@ MUTANTS: Final = (
         tests=("tests/session/test_overlap.py",),
     ),
     Mutant(
+        "acknowledged-elsewhere-lost",
+        "what a client has had from another host cannot be acknowledged at one that has not heard of it yet",
+        "broker/host/positions.py",
+        "tick = min(tick, max(edge.stream.horizon, hosted.starts.get(pubend, 0)))",
+        "tick = min(tick, edge.stream.horizon)",
+        tests=("tests/broker/test_scenario_durable.py",),
+    ),
+    Mutant(
         "begins-at-the-last-word",
         "a stream that appears during a move begins at the new broker where that said last how far it is",
         "session/overlap.py",

@@ -36,7 +36,7 @@ class Commands:
         return CliRunner().invoke(app, arguments, input=stdin)
 
     def delivered(self) -> int:
-        return sum(int(node.broker.status()["counts"]["delivered"]) for node in self.nodes.values())
+        return sum(int(node.broker.status().counts["delivered"]) for node in self.nodes.values())
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         pause = threading.Event()
@@ -58,7 +58,7 @@ def running(file: Path, names: Sequence[str]) -> Iterator[dict[str, BrokerNode]]
         nodes = {name: BrokerNode(overlay, name) for name in names}
         for node in nodes.values():
             await node.start()
-        while any(len(node.broker.status()["brokers"]) < len(names) for node in nodes.values()):
+        while any(len(node.broker.status().brokers) < len(names) for node in nodes.values()):
             await asyncio.sleep(0.005)
         return nodes
 

@@ -21,6 +21,7 @@ from penstock.model.message_id import MessageIdSource
 from penstock.model.values import AttributeValue
 from penstock.protocol import frames as f
 from penstock.protocol.codec import FrameReader, encode_frame
+from penstock.protocol.status import DurableStatus
 from penstock.sim.disk import Disk
 
 WOKEN_MAX = 1_000
@@ -168,13 +169,9 @@ class Overlay:
         self.delayed.discard((first, second))
         self.unclog(first, second)
 
-    def durables(self, pubend: str) -> dict[str, dict[str, Any]]:
+    def durables(self, pubend: str) -> dict[str, DurableStatus]:
         """The durable subscriptions that a pubend knows, by name; pubends are called after their brokers."""
-        found = self.brokers[pubend.partition(".")[0]].status()["guaranteed"]
-        assert isinstance(found, dict)
-        durables = found["pubends"][pubend]["durables"]
-        assert isinstance(durables, dict)
-        return durables
+        return self.brokers[pubend.partition(".")[0]].status().guaranteed.pubends[pubend].durables
 
     def crash(self, name: str) -> None:
         del self.brokers[name]

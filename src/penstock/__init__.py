@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.model.message import Message
     from penstock.model.message_id import MessageId
     from penstock.model.values import Attributes
+    from penstock.protocol.status import BrokerStatus
     from penstock.selectors.builder import attr
     from penstock.selectors.errors import SelectorError
     from penstock.selectors.selector import Selector
@@ -44,6 +45,7 @@ __all__ = [
     "Address",
     "AddressError",
     "Attributes",
+    "BrokerStatus",
     "Client",
     "ClientClosedError",
     "ClientCounters",
@@ -92,6 +94,7 @@ _HOMES = {
     "penstock.model.message": ("Message",),
     "penstock.model.message_id": ("MessageId",),
     "penstock.model.values": ("Attributes",),
+    "penstock.protocol.status": ("BrokerStatus",),
     "penstock.selectors.builder": ("attr",),
     "penstock.selectors.errors": ("SelectorError",),
     "penstock.selectors.selector": ("Selector",),

@@ -8,6 +8,7 @@ from penstock.broker.effects import Commit, ReadLog
 from penstock.model.tick import TickRange
 from penstock.model.values import AttributeValue
 from penstock.protocol import frames as f
+from penstock.protocol.status import PubendStatus
 
 PATIENT_MS = 1_000_000
 
@@ -26,10 +27,8 @@ def subscriber(overlay: Overlay, broker: str = "sb", selector: str = "", *positi
     return client
 
 
-def pubend(overlay: Overlay, name: str = "pb.a") -> dict[str, int]:
-    found = overlay.brokers["pb"].status()["guaranteed"]["pubends"][name]
-    assert isinstance(found, dict)
-    return found
+def pubend(overlay: Overlay, name: str = "pb.a") -> PubendStatus:
+    return overlay.brokers["pb"].status().guaranteed.pubends[name]
 
 
 def test_nothing_leaves_before_it_is_durable() -> None:
@@ -68,7 +67,7 @@ def test_a_life_after_a_crash_gives_no_tick_that_the_former_one_may_have_promise
     for _ in range(5):
         lease = overlay.disks["pb"].recovered().pubends["pb.a"].lease
         assert lease is not None
-        assert pubend(overlay)["promised"] <= lease
+        assert pubend(overlay).promised <= lease
         overlay.crash("pb")
         overlay.wait(1)
         overlay.start("pb")
@@ -81,9 +80,9 @@ def test_a_stream_without_messages_moves_once_a_second_everywhere() -> None:
     overlay = line("pb", "ib", "sb")
     subscriber(overlay)
     overlay.wait(20_000)
-    horizon = overlay.brokers["sb"].status()["guaranteed"]["streams"]["pb.a"]["horizon"]
+    horizon = overlay.brokers["sb"].status().guaranteed.streams["pb.a"].horizon
     assert horizon >= overlay.now_ms - 1_000 << 16
-    assert overlay.brokers["sb"].status()["counts"]["nacks_sent"] <= 1
+    assert overlay.brokers["sb"].status().counts["nacks_sent"] <= 1
 
 
 def test_a_large_batch_is_said_in_several_messages() -> None:
@@ -108,7 +107,7 @@ def test_streams_of_several_pubends_are_independent() -> None:
     for number, name in enumerate("pqrqpr"):
         publish(publisher, number, pubend=name)
     assert client.numbers() == list(range(6))
-    assert set(overlay.brokers["sb"].status()["guaranteed"]["streams"]) == {"p", "q"}
+    assert set(overlay.brokers["sb"].status().guaranteed.streams) == {"p", "q"}
     said = client.all(f.Subscribed)[-1]
     assert isinstance(said, f.Subscribed)
     assert [name for name, _ in said.starts] == ["p", "q"]
@@ -218,7 +217,7 @@ def test_when_nobody_is_subscribed_any_more_a_host_has_no_streams() -> None:
     client.say(f.Unsubscribe(1))
     publish(publisher, 2)
     overlay.wait(2_000)
-    assert overlay.brokers["sb"].status()["guaranteed"]["streams"] == {}
+    assert overlay.brokers["sb"].status().guaranteed.streams == {}
     client.subscribe(2, "")
     publish(publisher, 3)
     assert client.numbers() == [1, 3]
@@ -247,13 +246,13 @@ def test_figures_tell_the_operator_how_streams_and_logs_are() -> None:
     overlay = line("pb", "sb")
     subscriber(overlay)
     publish(overlay.client("pb"), 1)
-    status = overlay.brokers["pb"].status()["guaranteed"]
-    assert status["commits_waiting"] == 0
-    assert status["held_back"] == ""
-    assert status["cache_bytes"] > 0
-    assert pubend(overlay)["size_bytes"] > 0
-    stream = overlay.brokers["sb"].status()["guaranteed"]["streams"]["pb.a"]
-    assert stream["horizon"] == stream["heard"] + 1
+    status = overlay.brokers["pb"].status().guaranteed
+    assert status.commits_waiting == 0
+    assert status.held_back == ""
+    assert status.cache_bytes > 0
+    assert pubend(overlay).size_bytes > 0
+    stream = overlay.brokers["sb"].status().guaranteed.streams["pb.a"]
+    assert stream.horizon == stream.heard + 1
 
 
 def test_who_missed_the_last_word_gets_it_though_the_pubend_waits_for_its_disk() -> None:

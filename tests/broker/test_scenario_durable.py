@@ -84,7 +84,7 @@ def test_who_returns_is_caught_up_while_live_traffic_goes_on() -> None:
     overlay.wait(10_000)
     assert second.numbers() == list(range(200))
     assert steady.numbers() == list(range(200))
-    counts = overlay.brokers["tb"].status()["counts"]
+    counts = overlay.brokers["tb"].status().counts
     assert isinstance(counts, dict)
     assert counts["catch_ups_met"] >= 1
     overlay.check_invariants()
@@ -182,7 +182,7 @@ def test_a_durable_one_and_a_plain_one_of_a_client_do_not_speak_for_each_other()
     kept = ticks(overlay)
     client.acknowledge("pb.a", kept[5])
     overlay.wait(3_000)
-    assert overlay.durables("pb.a")["D"]["tick"] < kept[0]
+    assert overlay.durables("pb.a")["D"].tick < kept[0]
     assert ticks(overlay) == kept
     client.acknowledge("pb.a", kept[4], 1)
     overlay.wait(3_000)
@@ -190,7 +190,7 @@ def test_a_durable_one_and_a_plain_one_of_a_client_do_not_speak_for_each_other()
     client.acknowledge("pb.a", kept[5], 1)
     client.acknowledge("pb.a", kept[2])
     overlay.wait(3_000)
-    assert overlay.durables("pb.a")["D"]["tick"] == kept[5]
+    assert overlay.durables("pb.a")["D"].tick == kept[5]
 
 
 def test_a_plain_one_that_was_withdrawn_does_not_hold_the_log_any_more() -> None:
@@ -252,7 +252,7 @@ def test_a_claim_that_was_not_durable_is_made_again_after_a_crash_of_the_pubend(
     overlay.start("pb")
     overlay.link("pb", "ib")
     overlay.wait(5_000)
-    assert client.start_of("pb.a") == overlay.durables("pb.a")["D"]["tick"]
+    assert client.start_of("pb.a") == overlay.durables("pb.a")["D"].tick
     publish(overlay, 1)
     assert client.numbers() == [1]
 
@@ -352,13 +352,13 @@ def test_what_was_sent_and_is_not_acknowledged_is_pending() -> None:
     client, other = durable(overlay), durable(overlay, name="E", selector="number > 2")
     publish(overlay, *range(5))
     overlay.wait(1_000)
-    status = overlay.brokers["sb"].status()["guaranteed"]["durables"]
+    status = overlay.brokers["sb"].status().guaranteed.durables
     assert status == {"D": {"pb.a": 5}, "E": {"pb.a": 2}}
     came = [each.tick for each in client.heard if isinstance(each, f.Deliver)]
     client.acknowledge("pb.a", came[3] + 1, 1)
-    assert overlay.brokers["sb"].status()["guaranteed"]["durables"] == {"E": {"pb.a": 2}, "D": {"pb.a": 1}}
+    assert overlay.brokers["sb"].status().guaranteed.durables == {"E": {"pb.a": 2}, "D": {"pb.a": 1}}
     overlay.leave(other)
-    assert overlay.brokers["sb"].status()["guaranteed"]["durables"] == {"D": {"pb.a": 1}}
+    assert overlay.brokers["sb"].status().guaranteed.durables == {"D": {"pb.a": 1}}
 
 
 def test_a_full_store_gets_room_by_a_durable_subscription_that_comes_back_meanwhile() -> None:
@@ -428,7 +428,7 @@ def test_what_is_acknowledged_before_the_pubend_has_answered_does_not_count() ->
     publisher = overlay.client("pb", "alice", token=WORD)
     publisher.publish({"number": 1}, {"number": 2})
     overlay.wait(3_000)
-    before = overlay.durables("pb.a")["D"]["tick"]
+    before = overlay.durables("pb.a")["D"].tick
     overlay.leave(alice)
     overlay.delay("tb", "sb")
     mallory = overlay.client("tb", "mallory", token=WORD)
@@ -438,7 +438,7 @@ def test_what_is_acknowledged_before_the_pubend_has_answered_does_not_count() ->
     mallory.say(f.Unsubscribe(1))
     overlay.undelay("tb", "sb")
     overlay.wait(5_000)
-    assert overlay.durables("pb.a")["D"]["tick"] == before
+    assert overlay.durables("pb.a")["D"].tick == before
 
 
 def test_who_uses_it_is_not_disturbed_by_who_may_not() -> None:
@@ -467,7 +467,7 @@ def test_a_rule_lets_clients_share_names() -> None:
 
 
 def positions_known(overlay: Overlay, pubend: str = "pb.a") -> dict[str, int]:
-    return {name: each["tick"] for name, each in overlay.durables(pubend).items()}
+    return {name: each.tick for name, each in overlay.durables(pubend).items()}
 
 
 def test_what_is_acknowledged_before_the_pubend_has_given_the_name_counts_when_it_has() -> None:
@@ -485,6 +485,29 @@ def test_what_is_acknowledged_before_the_pubend_has_given_the_name_counts_when_i
     overlay.undelay("ib", "pb")
     overlay.wait(3_000)
     assert positions_known(overlay)["D"] == behind
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+def test_what_came_by_another_host_can_be_acknowledged_at_one_that_has_not_heard_of_it_yet(is_early: bool) -> None:
+    """The client will not say it again: the next owner of the name would get it once more."""
+    overlay = line()
+    durable(overlay, "sb", "E")
+    first = durable(overlay, "ib")
+    overlay.clog("ib", "sb")
+    publish(overlay, 0, 1, 2)
+    assert first.numbers() == [0, 1, 2]
+    overlay.leave(first)
+    overlay.wait(2_500)
+    behind = ticks(overlay)[2] + 1
+    second = overlay.client("sb")
+    if is_early:
+        overlay.delay("ib", "pb")
+    second.durable(1, "D", positions=(("pb.a", behind),), resumes=True)
+    overlay.wait(1_000)
+    second.acknowledge("pb.a", behind + (5_000 << 16), 1)
+    overlay.undelay("ib", "pb")
+    overlay.wait(3_000)
+    assert positions_known(overlay)["D"] == behind, "that, and no more"
 
 
 @pytest.mark.parametrize("place", ["sb", "pb"])

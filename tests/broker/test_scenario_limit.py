@@ -125,12 +125,12 @@ def test_a_policy_that_one_broker_is_given_reaches_all() -> None:
     give_limit(overlay, "pb", LimitSettings(AUP))
     run(overlay, feeds, subscriber, 100, 2)
     for broker in overlay.brokers.values():
-        assert broker.status()["mechanisms"]["ajil"]["version"] == 1
+        assert broker.status().mechanisms["ajil"]["version"] == 1
 
 
 def test_a_broker_that_had_no_limit_can_be_given_one() -> None:
     overlay = brokers(None)
-    assert "ajil" not in overlay.brokers["pb"].status()["mechanisms"]
+    assert "ajil" not in overlay.brokers["pb"].status().mechanisms
     for name in overlay.brokers:
         give_limit(overlay, name, LimitSettings(AUP))
     feeds = [Feed(overlay, "pb", "IBM"), Feed(overlay, "pb2", "SUN")]
@@ -161,7 +161,7 @@ def test_a_broker_that_joins_late_obeys_within_three_epochs() -> None:
         for feed in feeds:
             feed.run(150, 20)
         overlay.wait(20)
-    assert overlay.brokers["pb2"].status()["mechanisms"]["ajil"]["version"] == 1
+    assert overlay.brokers["pb2"].status().mechanisms["ajil"]["version"] == 1
 
 
 def test_a_loud_publisher_that_comes_late_obeys_within_three_epochs() -> None:
@@ -185,7 +185,7 @@ def test_a_client_cannot_say_what_brokers_say_to_each_other() -> None:
     assert "is reserved" in forger.refusals()[0][2]
     run(overlay, feeds, subscriber, 40, 2)
     for name in ("pb", "pb2", "ib"):
-        status = overlay.brokers[name].status()["mechanisms"]["ajil"]
+        status = overlay.brokers[name].status().mechanisms["ajil"]
         assert status["estimate_bytes_s"] < AUP.limit_bytes_s
         assert status["slowed_channels"] == 0
     assert [feed.reasons for feed in feeds] == [[], []]

@@ -110,7 +110,7 @@ def test_a_time_before_the_oldest_fails_and_names_it() -> None:
     assert (request, number) == ("subscribe", 1)
     assert "is not kept any more; the oldest available is " in reason
     assert client.numbers() == []
-    assert overlay.brokers["sb"].status()["subscriptions"] == 0
+    assert overlay.brokers["sb"].status().subscriptions == 0
 
 
 @pytest.mark.parametrize("missing", ["earliest", "latest"])
@@ -159,7 +159,7 @@ def test_one_pubend_that_cannot_give_it_refuses_the_whole() -> None:
     before = len(client.numbers())
     publish(overlay, 2)
     assert len(client.numbers()) == before
-    assert overlay.brokers["sb"].status()["subscriptions"] == 0
+    assert overlay.brokers["sb"].status().subscriptions == 0
     overlay.check_invariants()
 
 
@@ -236,7 +236,7 @@ def test_who_goes_before_it_is_answered_leaves_nothing() -> None:
     overlay.undelay("ib", "sb")
     overlay.wait(5_000)
     assert client.numbers() == []
-    assert overlay.brokers["sb"].status()["subscriptions"] == 0
+    assert overlay.brokers["sb"].status().subscriptions == 0
     overlay.check_invariants()
 
 

@@ -43,7 +43,7 @@ def publish(overlay: Overlay, *numbers: int, broker: str = "pb") -> None:
 
 
 def off_path(overlay: Overlay, broker: str) -> int:
-    counts = overlay.brokers[broker].status()["counts"]
+    counts = overlay.brokers[broker].status().counts
     assert isinstance(counts, dict)
     return int(counts["off_path"])
 
@@ -129,8 +129,8 @@ def test_positions_of_hosts_that_do_not_exist_are_neither_kept_nor_passed_on() -
         overlay.lie("hub", "tb", f.Positions("pb.a", made_up), f.Positions("tb.a", made_up))
     overlay.wait(3_000)
     assert len(overlay.links()) == 4
-    found: Any = overlay.brokers["pb"].status()["guaranteed"]
-    assert not [host for host in found["pubends"]["pb.a"]["hosts"] if host.startswith("h")]
+    found = overlay.brokers["pb"].status().guaranteed
+    assert not [host for host in found.pubends["pb.a"].hosts if host.startswith("h")]
 
 
 def test_positions_of_more_hosts_than_fit_a_frame_are_passed_on_in_parts() -> None:
@@ -194,7 +194,7 @@ def test_a_client_that_is_refused_keeps_no_name_where_it_was_free() -> None:
     assert (list(overlay.durables("b.a")), list(overlay.durables("b.b"))) == (["D"], [])
     victim = durable(overlay, "b")
     assert victim.refusals() == []
-    assert [overlay.durables(pubend)["D"]["client"] for pubend in ("b.a", "b.b")] == ["victim", "victim"]
+    assert [overlay.durables(pubend)["D"].client for pubend in ("b.a", "b.b")] == ["victim", "victim"]
 
 
 def test_it_does_not_when_the_answers_come_in_another_order_either() -> None:
@@ -215,4 +215,4 @@ def test_it_does_not_when_the_answers_come_in_another_order_either() -> None:
     assert list(overlay.durables("qb.a")) == []
     victim = durable(overlay, "sb")
     assert victim.refusals() == []
-    assert [overlay.durables(pubend)["D"]["client"] for pubend in ("pb.a", "qb.a")] == ["victim", "victim"]
+    assert [overlay.durables(pubend)["D"].client for pubend in ("pb.a", "qb.a")] == ["victim", "victim"]

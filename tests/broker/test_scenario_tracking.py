@@ -274,7 +274,7 @@ def test_a_store_that_cannot_follow_makes_a_gap_and_delivery_goes_on() -> None:
         overlay.wait(100)
     assert len(alice.numbers()) == 40_000
     for name in ("pb", "sb"):
-        status = overlay.brokers[name].status()["tracking"]
+        status = overlay.brokers[name].status().tracking
         assert status["filters_dropped"] > 0, name
         assert status["waiting_bytes"] < 200_000
     overlay.syncs = True
@@ -329,7 +329,7 @@ def test_who_may_not_trace_learns_nothing_and_costs_nothing() -> None:
     message_id = MessageId(1, 1, overlay.now_ms, 0).to_bytes()
     somebody.say(f.TraceRequest(9, message_id))
     assert somebody.refusals() == [("trace", 9, "client somebody may not trace messages")]
-    assert overlay.brokers["sb"].status()["counts"]["traces"] == 0
+    assert overlay.brokers["sb"].status().counts["traces"] == 0
     assert ask(overlay, ops, message_id).asked
 
 
@@ -407,7 +407,7 @@ def test_a_client_that_leaves_leaves_nothing_behind(overlay: Overlay) -> None:
     overlay.undelay("pb", "ib")
     overlay.wait(5_000)
     assert overlay.brokers["tb"].malformed == 0
-    assert overlay.brokers["tb"].status()["counts"]["trace_answers_ignored"] == 1
+    assert overlay.brokers["tb"].status().counts["trace_answers_ignored"] == 1
 
 
 def test_a_damaged_filter_is_a_gap_and_no_wrong_answer(overlay: Overlay) -> None:
@@ -428,4 +428,4 @@ def test_a_damaged_filter_is_a_gap_and_no_wrong_answer(overlay: Overlay) -> None
     trace = ask(overlay, feed, message_id)
     assert {gap.broker: gap.reason for gap in trace.gaps} == {"ib": "damaged"}
     assert trace.receivers == (("sb", "alice"),)
-    assert overlay.brokers["ib"].status()["tracking"]["damaged"] > 0
+    assert overlay.brokers["ib"].status().tracking["damaged"] > 0

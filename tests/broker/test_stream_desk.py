@@ -36,7 +36,7 @@ def publish(overlay: Overlay, *numbers: int, broker: str = "pb") -> None:
 
 def owners(overlay: Overlay, name: str = "D") -> list[str]:
     """Where the owner of a name is, as the pubends know it."""
-    return [str(overlay.durables(pubend)[name]["host"]) for pubend in ("pb.a", "qb.a")]
+    return [str(overlay.durables(pubend)[name].host) for pubend in ("pb.a", "qb.a")]
 
 
 def let_clock_run_ahead(overlay: Overlay, broker: str) -> None:
@@ -52,8 +52,8 @@ def test_a_name_is_known_at_all_pubends_and_its_subscription_begins_on_all() -> 
     client = durable(overlay, "sb")
     assert owners(overlay) == ["sb", "sb"]
     assert {client.start_of("pb.a"), client.start_of("qb.a")} == {
-        overlay.durables("pb.a")["D"]["tick"],
-        overlay.durables("qb.a")["D"]["tick"],
+        overlay.durables("pb.a")["D"].tick,
+        overlay.durables("qb.a")["D"].tick,
     }
     publish(overlay, 1)
     publish(overlay, 2, broker="qb")
@@ -235,20 +235,20 @@ def test_positions_reported_late_by_a_former_owner_do_not_count() -> None:
     later = durable(overlay, "tb")
     overlay.undelay("sb", "hub")
     overlay.wait(3_000)
-    assert overlay.durables("pb.a")["D"]["tick"] == later.start_of("pb.a")
+    assert overlay.durables("pb.a")["D"].tick == later.start_of("pb.a")
     assert later.numbers() == [1, 2, 3]
 
 
 def test_acknowledged_positions_move_with_silence() -> None:
     overlay = overlay_of_two()
     client = durable(overlay, "sb", selector="number < 0")
-    before = overlay.durables("pb.a")["D"]["tick"]
+    before = overlay.durables("pb.a")["D"].tick
     overlay.wait(10_000)
     client.acknowledge("pb.a", client.horizon(), 1)
     overlay.wait(2_000)
-    assert overlay.durables("pb.a")["D"]["tick"] == client_horizon(client, "pb.a", until=overlay.now_ms - 2_000)
-    assert overlay.durables("pb.a")["D"]["tick"] > before + (8_000 << 16)
-    assert overlay.durables("qb.a")["D"]["tick"] < before + (1_000 << 16)
+    assert overlay.durables("pb.a")["D"].tick == client_horizon(client, "pb.a", until=overlay.now_ms - 2_000)
+    assert overlay.durables("pb.a")["D"].tick > before + (8_000 << 16)
+    assert overlay.durables("qb.a")["D"].tick < before + (1_000 << 16)
 
 
 def client_horizon(client: TestClient, pubend: str, until: int) -> int:
@@ -267,10 +267,10 @@ def test_reports_that_were_lost_on_the_way_are_repeated() -> None:
     overlay.loses = f.Positions
     client.acknowledge("pb.a", reached, 1)
     overlay.wait(3_000)
-    assert overlay.durables("pb.a")["D"]["tick"] < reached
+    assert overlay.durables("pb.a")["D"].tick < reached
     overlay.loses = None
     overlay.wait(15_000)
-    assert overlay.durables("pb.a")["D"]["tick"] == reached
+    assert overlay.durables("pb.a")["D"].tick == reached
 
 
 # --- forgetting

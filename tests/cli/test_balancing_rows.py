@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.cli.balancing_rows import BALANCING, balancing_rows
+from statuses import broker_status
 
 EDGE: dict[str, Any] = {
     "role": "edge",
@@ -27,7 +28,9 @@ EDGE: dict[str, Any] = {
 
 
 def row(**changes: Any) -> dict[str, str]:
-    (found,) = balancing_rows({"e1": {"mechanisms": {"balancing": {**EDGE, **changes}}}, "other": {}})
+    (found,) = balancing_rows(
+        {"e1": broker_status({"mechanisms": {"balancing": {**EDGE, **changes}}}), "other": broker_status()}
+    )
     return dict(zip(BALANCING, found, strict=True))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.cli.congestion_rows import RATES, STREAMS, outboxes, rate_rows, stream_rows
+from statuses import broker_status
 
 
 def pubend(**changes: Any) -> dict[str, Any]:
@@ -15,7 +16,7 @@ def pubend(**changes: Any) -> dict[str, Any]:
 def test_a_pubend_shows_its_rate_and_who_limits_it() -> None:
     limited = pubend(allowed_msg_s=20.0, decreases=3, increases=1_200, uca_rate=0.456, uca_host="sb1")
     free = pubend(uca_rate=0.9, uca_host="sb1")
-    rows = list(rate_rows({"pb": {"congestion": {"pubends": {"a": limited, "b": free}}}}))
+    rows = list(rate_rows({"pb": broker_status({"congestion": {"pubends": {"a": limited, "b": free}}})}))
     assert rows[0] == ("a", "pb", "1,234.5", "20.0", "sb1", "0.46", "3", "1,200")
     assert rows[1] == ("b", "pb", "1,234.5", "", "", "0.90", "0", "0"), "who is not limited is limited by nobody"
     assert {len(row) for row in rows} == {len(RATES)}
@@ -23,20 +24,20 @@ def test_a_pubend_shows_its_rate_and_who_limits_it() -> None:
 
 def test_a_stream_shows_how_it_moves() -> None:
     stream = {"horizon_rate": 1.875, "lag_ms": 12_340, "recovering": True, "nack_window_ms": 1_200}
-    told = {"sb": {"congestion": {"streams": {"a": stream, "b": {**stream, "recovering": False}}}}}
-    rows = list(stream_rows(told))
+    told = broker_status({"congestion": {"streams": {"a": stream, "b": {**stream, "recovering": False}}}})
+    rows = list(stream_rows({"sb": told}))
     assert rows[0] == ("sb", "a", "1.88", "12.3\u00a0s", "1,200\u00a0ms", "yes")
     assert rows[1][-1] == "no"
     assert len(rows[0]) == len(STREAMS)
 
 
 def test_a_broker_that_says_nothing_of_it_is_no_problem() -> None:
-    assert not list(rate_rows({"old": {}}))
-    assert not list(stream_rows({"old": {}}))
-    assert outboxes({}) == "0"
+    assert not list(rate_rows({"old": broker_status()}))
+    assert not list(stream_rows({"old": broker_status()}))
+    assert outboxes(broker_status()) == "0"
 
 
 def test_what_waits_is_told_by_link_the_fullest_first_or_in_all() -> None:
-    assert outboxes({"outboxes": {"a": 5, "b": 7_000, "c": 0}, "outbox_bytes": 7_005}) == "b 7,000\na 5"
-    assert outboxes({"outboxes": {"a": 0}, "outbox_bytes": 1_000}) == "1,000"
-    assert outboxes({"outbox_bytes": 1_000}) == "1,000"
+    assert outboxes(broker_status({"outboxes": {"a": 5, "b": 7_000, "c": 0}, "outbox_bytes": 7_005})) == "b 7,000\na 5"
+    assert outboxes(broker_status({"outboxes": {"a": 0}, "outbox_bytes": 1_000})) == "1,000"
+    assert outboxes(broker_status({"outbox_bytes": 1_000})) == "1,000"

@@ -76,7 +76,7 @@ def test_a_broker_that_nobody_can_replace_is_not_drained(site: Site) -> None:
     assert "nobody can take the clients of pb1: there is none of its kind" in result.output
     assert site.drain("sb1", "--to", "sb1").exit_code == 2
     assert site.drain("nosuch").exit_code == 2
-    assert site.nodes["sb1"].status()["broker"]["migration"]["drain"]["on"] is False
+    assert site.nodes["sb1"].status().broker.migration.drain.on is False
 
 
 def test_a_drain_can_be_called_off(site: Site) -> None:
@@ -85,6 +85,6 @@ def test_a_drain_can_be_called_off(site: Site) -> None:
     with site.client("sb1", "reader") as client:
         client.status()
         assert site.drain("sb1").exit_code == 1
-        assert node.status()["broker"]["migration"]["drain"]["on"] is True
+        assert node.status().broker.migration.drain.on is True
         assert site.drain("sb1", "--cancel").exit_code == 0
-        assert node.status()["broker"]["migration"]["drain"]["on"] is False
+        assert node.status().broker.migration.drain.on is False

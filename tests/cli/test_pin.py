@@ -23,7 +23,7 @@ def test_a_client_is_pinned_at_all_brokers_and_unpinned_again(tmp_path: Path) ->
 
         def pinned(command: str, client: str = "ticker") -> tuple[int, list[list[str]]]:
             result = CliRunner().invoke(app, [command, str(file), client])
-            return result.exit_code, [node.broker.status()["migration"]["pinned"] for node in nodes.values()]
+            return result.exit_code, [node.broker.status().migration.pinned for node in nodes.values()]
 
         assert pinned("pin") == (0, [["ticker"], ["ticker"]])
         assert pinned("unpin") == (0, [[], []])

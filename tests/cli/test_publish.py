@@ -16,7 +16,7 @@ from penstock.protocol.frames import Frame, Heartbeat, HeldBack, Publish, Publis
 
 
 def published(brokers: Commands) -> int:
-    return int(brokers.nodes["pb1"].broker.status()["counts"]["published"])
+    return int(brokers.nodes["pb1"].broker.status().counts["published"])
 
 
 def test_one_message_is_published_and_its_id_printed(brokers: Commands) -> None:

@@ -13,6 +13,8 @@ from penstock.cli.status import durable_rows, listed, pubend_rows, stream_rows
 from penstock.client.sync import connect_sync
 from penstock.lab.demo_overlay import OverlayPlan, free_ports
 from penstock.model.tick import tick_at
+from penstock.protocol.status import BrokerStatus
+from statuses import broker_status
 
 NOON_MS = 1_763_208_000_000
 """2025-11-15, 12:00 UTC."""
@@ -38,8 +40,8 @@ def stream(horizon: int, heard: int, catch_ups: int = 0) -> dict[str, int]:
     return {"horizon": horizon, "heard": heard, "catch_ups": catch_ups}
 
 
-def told(**guaranteed: object) -> dict[str, object]:
-    return {"guaranteed": {"pubends": {}, "streams": {}, "held_back": "", **guaranteed}}
+def told(**guaranteed: object) -> BrokerStatus:
+    return broker_status({"guaranteed": guaranteed})
 
 
 def test_all_brokers_of_a_file_are_shown(brokers: Commands) -> None:
@@ -110,8 +112,8 @@ def test_what_is_too_wide_for_the_terminal_is_told_in_paragraphs() -> None:
 
 
 def test_a_broker_that_says_nothing_of_guarantees_is_no_problem() -> None:
-    assert not list(pubend_rows({"old": {}}))
-    assert not list(stream_rows({"old": {}}))
+    assert not list(pubend_rows({"old": broker_status()}))
+    assert not list(stream_rows({"old": broker_status()}))
 
 
 def test_one_broker_is_told_as_json(brokers: Commands) -> None:
@@ -153,4 +155,4 @@ def test_durable_subscriptions_are_shown_those_furthest_behind_first() -> None:
     assert [(row[0], row[1], row[2]) for row in rows] == [("far", "q", "sb2"), ("near", "q", "sb1")]
     host = told(durables={"near": {"q": 1_234}})
     assert [row[-1] for row in durable_rows({"pb1": told(pubends={"q": figures}), "sb1": host})] == ["", "1,234"]
-    assert not list(durable_rows({"old": {}}))
+    assert not list(durable_rows({"old": broker_status()}))

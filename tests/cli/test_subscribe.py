@@ -142,8 +142,8 @@ def subscribed(brokers: Commands, *arguments: str, messages: list[dict[str, Any]
                 await client.publish(each, b"p")
 
     def publish_later() -> None:
-        brokers.wait_for(lambda: brokers.nodes["sb1"].broker.status()["subscriptions"] == 1)
-        brokers.wait_for(lambda: brokers.nodes["pb1"].broker.status()["filters"]["entries"] == 1)
+        brokers.wait_for(lambda: brokers.nodes["sb1"].broker.status().subscriptions == 1)
+        brokers.wait_for(lambda: brokers.nodes["pb1"].broker.status().filters.entries == 1)
         asyncio.run(publish())
 
     beside = threading.Thread(target=publish_later)

@@ -14,6 +14,7 @@ from penstock.cli.app import app
 from penstock.cli.status import Asked
 from penstock.cli.token import rows
 from penstock.lab.demo_overlay import free_ports
+from statuses import broker_status
 
 
 def run(*arguments: str) -> Result:
@@ -29,7 +30,7 @@ def figures(**changes: Any) -> dict[str, Any]:
 
 
 def asked(name: str, **changes: Any) -> Asked:
-    return Asked(name, "u", status={"mechanisms": {"token": figures(**changes)}})
+    return Asked(name, "u", status=broker_status({"mechanisms": {"token": figures(**changes)}}))
 
 
 def test_a_row_shows_where_the_token_is_and_what_was_counted() -> None:
@@ -40,7 +41,9 @@ def test_a_row_shows_where_the_token_is_and_what_was_counted() -> None:
 
 
 def test_overload_is_marked_and_brokers_without_a_token_are_shown_as_such() -> None:
-    found = list(rows([asked("a", k_load=1.5, overloaded=True), Asked("b", "u", status={}), Asked("c", "u")]))
+    found = list(
+        rows([asked("a", k_load=1.5, overloaded=True), Asked("b", "u", status=broker_status()), Asked("c", "u")])
+    )
     assert found[0][3] == "1.50 !"
     assert [row[1] for row in found[1:]] == ["none", "?"]
     assert len({len(row) for row in found}) == 1

@@ -9,11 +9,13 @@ from rich.console import Console
 
 from cli.test_congestion_rows import pubend
 from penstock.cli.top_view import Look, broker_rows, picture
+from penstock.protocol.status import BrokerStatus
+from statuses import broker_status
 
 
-def told(published: int = 0, delivered: int = 0, **changes: Any) -> dict[str, Any]:
+def told(published: int = 0, delivered: int = 0, **changes: Any) -> BrokerStatus:
     usual = {"links": ["ib"], "clients": 2, "subscriptions": 3, "outbox_bytes": 0, "incarnation": 1}
-    return {**usual, "counts": {"published": published, "delivered": delivered}, **changes}
+    return broker_status({**usual, "counts": {"published": published, "delivered": delivered}, **changes})
 
 
 def shown(look: Look, before: Look | None = None) -> str:

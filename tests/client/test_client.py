@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,17 +27,20 @@ from penstock.protocol.frames import (
     PublishAck,
     ReadRequest,
     Refused,
+    StatusReply,
     StatusRequest,
     Subscribe,
     SurveyReply,
     SurveyRequest,
 )
+from penstock.protocol.status import BrokerStatus
 from penstock.selectors.builder import attr
 from penstock.selectors.errors import SelectorError
 from penstock.selectors.selector import Selector
 from penstock.session.errors import (
     AddressError,
     ClientClosedError,
+    ClientError,
     ConnectionFailedError,
     RefusedError,
     WouldBlockError,
@@ -329,10 +333,18 @@ def test_closing_does_not_wait_for_ever_for_an_acknowledgement() -> None:
     run(test())
 
 
+def saying(status: bytes) -> Callable[[Any], list[Frame]]:
+    return lambda frame: [StatusReply(frame.number, status)]
+
+
 def test_status_is_the_brokers_answer_or_its_refusal() -> None:
     async def test() -> None:
         async with ScriptedBroker() as broker, connect(broker.address) as client:
-            assert await client.status() == {"broker": "scripted"}
+            assert await client.status() == BrokerStatus("scripted")
+            for nonsense in (b"{", b'{"clients": 3}', b'{"broker": "b", "clients": "many"}'):
+                broker.answers[StatusRequest] = saying(nonsense)
+                with pytest.raises(ClientError, match="the status of the broker cannot be read"):
+                    await client.status()
             broker.answers[StatusRequest] = lambda frame: [Refused("status", frame.number, "secret")]
             with pytest.raises(RefusedError, match="secret"):
                 await client.status()
@@ -496,7 +508,7 @@ def test_clients_of_a_real_broker_come_back_after_its_restart() -> None:
                 await subscription.ready()
                 await client.publish({"n": 2})
                 assert (await subscription.get()).attributes == {"n": 2}
-                assert (await client.status())["clients"] == 1
+                assert (await client.status()).clients == 1
 
     run(test())
 
@@ -549,5 +561,5 @@ def test_a_real_broker_is_reached_through_tls_by_those_who_trust_it(tmp_path: Pa
 
 async def linked(client: Client, neighbour: str) -> None:
     async with asyncio.timeout(LIMIT_S):
-        while neighbour not in (await client.status())["links"]:
+        while neighbour not in (await client.status()).links:
             await asyncio.sleep(0.001)

@@ -329,8 +329,8 @@ async def broker_with_clients(folder: Path) -> AsyncIterator[tuple[BrokerNode, s
 
 def kept(node: BrokerNode) -> int:
     """The position that the pubend keeps."""
-    durables = node.broker.status()["guaranteed"]["pubends"]["b1.a"]["durables"]
-    return int(durables["app"]["tick"]) if "app" in durables else 0
+    durables = node.broker.status().guaranteed.pubends["b1.a"].durables
+    return int(durables["app"].tick) if "app" in durables else 0
 
 
 async def numbers(subscription: Subscription, count: int) -> list[object]:

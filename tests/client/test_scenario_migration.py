@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,6 +19,7 @@ from penstock.client.subscription import Subscription
 from penstock.client.sync import connect_sync
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import BrokerPlace, Overlay
+from penstock.protocol.status import DrainStatus
 from penstock.session.received import Received
 from penstock.session.settings import ClientSettings
 
@@ -49,9 +49,8 @@ class World:
         places = [self.overlay.place_of(name) for name in to]
         self.nodes[broker].operate(Drain(tuple(Target(each.name, each.address) for each in places)))
 
-    def drained(self, broker: str) -> dict[str, Any]:
-        status: dict[str, Any] = self.nodes[broker].status()["broker"]["migration"]["drain"]
-        return status
+    def drained(self, broker: str) -> DrainStatus:
+        return self.nodes[broker].status().broker.migration.drain
 
     async def publish(self, client: Client) -> None:
         while True:
@@ -102,7 +101,7 @@ async def running(folder: Path) -> AsyncIterator[World]:
         overlay = overlay.with_port(name, nodes[name].address[1])
     world = World(nodes, overlay)
     try:
-        await until(lambda: len(nodes["sb3"].status()["broker"]["brokers"]) == 4)
+        await until(lambda: len(nodes["sb3"].status().broker.brokers) == 4)
         yield world
     finally:
         await world.close()
@@ -125,8 +124,8 @@ def test_clients_move_while_messages_flow_and_nothing_is_lost_repeated_or_out_of
             world.drain("sb1", "sb2", "sb3")
             await until(lambda: all(reader.counters.moves == 1 for reader in readers))
             assert {reader.broker for reader in readers} == {"sb2", "sb3"}
-            await until(lambda: world.nodes["sb1"].status()["broker"]["clients"] == 0)
-            assert world.drained("sb1") == {"on": True, "left": 6, "going": 0, "staying": {}, "reasons": []}
+            await until(lambda: world.nodes["sb1"].status().broker.clients == 0)
+            assert world.drained("sb1") == DrainStatus(on=True, left=6)
             await asyncio.sleep(0)
             publishing.cancel()
             await feed.flush()
@@ -182,7 +181,7 @@ def test_who_is_pinned_or_publishes_stays_and_the_operator_is_told(tmp_path: Pat
             _kept = await statue.subscribe("n >= 0").ready()
             world.drain("sb1", "sb2")
             told = world.drained("sb1")
-            assert (told["staying"], told["reasons"]) == ({"pinned": 1}, ["client statue is pinned"])
+            assert (told.staying, told.reasons) == ({"pinned": 1}, ["client statue is pinned"])
             latecomer = connect(world.url("sb1", "sb2"), name="late", settings=QUICK)
             await latecomer.open()
             assert latecomer.broker == "sb2", "nobody is let in any more"
@@ -212,7 +211,7 @@ def test_the_blocking_client_moves_as_well(tmp_path: Path) -> None:
             publishing = asyncio.create_task(world.publish(feed))
             await until(lambda: len(got) > 20)
             world.drain("sb1", "sb3")
-            await until(lambda: world.drained("sb1")["left"] == 1)
+            await until(lambda: world.drained("sb1").left == 1)
             publishing.cancel()
             await feed.publish({"n": -1}, pubend="pb.a")
             assert await reading == "sb3"

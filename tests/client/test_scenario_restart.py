@@ -41,7 +41,7 @@ class Reader:
 
 def acknowledged(node: BrokerNode) -> int:
     """What the pubend knows its subscribers to have: everything below this tick."""
-    hosts: dict[str, int] = node.broker.status()["guaranteed"]["pubends"][PUBEND]["hosts"]
+    hosts: dict[str, int] = node.broker.status().guaranteed.pubends[PUBEND].hosts
     return hosts.get("b1", 0)
 
 

@@ -20,6 +20,7 @@ from penstock.protocol.frames import (
     SurveyRequest,
     Unsubscribe,
 )
+from penstock.protocol.status import BrokerStatus
 from penstock.selectors.errors import SelectorError
 from penstock.session.errors import ClientClosedError, ConnectionFailedError
 
@@ -43,7 +44,7 @@ def test_messages_are_published_and_received_without_asyncio() -> None:
             assert ticks == list(range(1, 3_000))
             assert subscription.pending == ()
         assert len(broker.peer.of(Unsubscribe)) == 1
-        assert client.status() == {"broker": "scripted"}
+        assert client.status() == BrokerStatus("scripted")
         assert client.counters.published == 3
         assert (client.name, client.broker, client.is_connected) == ("me", "scripted", True)
 

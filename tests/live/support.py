@@ -34,6 +34,7 @@ from penstock.protocol.frames import (
     Subscribed,
     Welcome,
 )
+from penstock.protocol.status import BrokerStatus
 
 LIMIT_S = 60.0
 """Time after which a test that waits gives up; generous, since nothing is judged by the clock."""
@@ -274,8 +275,8 @@ class FakeBroker:
             outbox.push_control(Goodbye("shutdown", "bye"))
         return [*(Close(each, "shutdown", "bye") for each in self.outboxes), Record("done")]
 
-    def status(self) -> dict[str, Any]:
-        return {"subscriptions": 3, "counts": {"published": 7}, "dropped": {"link": 1}, "links": ["b2"]}
+    def status(self) -> BrokerStatus:
+        return BrokerStatus("b1", subscriptions=3, counts={"published": 7}, dropped={"link": 1}, links=["b2"])
 
     def say(self, connection: int, *frames: Frame) -> list[Effect]:
         for frame in frames:

@@ -20,6 +20,7 @@ from penstock.live.admin_token import find_token
 from penstock.live.errors import ConfigError, RestartError
 from penstock.live.membership import OverlayChange
 from penstock.live.node import BrokerNode
+from penstock.live.node_status import NodeStatus
 from penstock.live.overlay import Overlay, Security
 from penstock.live.shipping.errors import ShipError
 
@@ -52,7 +53,7 @@ class Subject:
         self.overlay = overlay
         return OverlayChange()
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> NodeStatus:
         raise AssertionError("not asked for here")
 
     def reread(self, *, digest: str = "", is_trial: bool = False) -> OverlayChange:
@@ -119,7 +120,7 @@ def test_who_asks_for_metrics_again_and_again_without_a_token_costs_nothing(monk
             asked: list[int] = []
             status = node.status
 
-            def counted() -> dict[str, Any]:
+            def counted() -> NodeStatus:
                 asked.append(1)
                 return status()
 

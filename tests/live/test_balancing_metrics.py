@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.live.balancing_metrics import balancing_metrics
+from statuses import broker_status
 
 STATUS: dict[str, Any] = {
     "state": "BUSY",
@@ -18,7 +19,7 @@ STATUS: dict[str, Any] = {
 
 
 def test_loads_state_and_counts() -> None:
-    found = {each.name: each for each in balancing_metrics({"mechanisms": {"balancing": STATUS}})}
+    found = {each.name: each for each in balancing_metrics(broker_status({"mechanisms": {"balancing": STATUS}}))}
     assert found["penstock_balancing_input_ratio"].samples[0].value == 0.5
     assert found["penstock_balancing_matching_delay_seconds"].samples[0].value == 0.02
     assert found["penstock_balancing_migrations"].samples[0].value == 40
@@ -28,5 +29,4 @@ def test_loads_state_and_counts() -> None:
 
 
 def test_a_broker_that_does_not_balance_itself_shows_nothing() -> None:
-    assert list(balancing_metrics({"mechanisms": {}})) == []
-    assert list(balancing_metrics({})) == []
+    assert list(balancing_metrics(broker_status())) == []

@@ -7,6 +7,7 @@ from typing import Any
 from prometheus_client.core import Metric
 
 from penstock.live.congestion_metrics import congestion_metrics
+from statuses import broker_status
 
 
 def pubend(**changes: Any) -> dict[str, Any]:
@@ -28,7 +29,11 @@ def values(metrics: list[Metric]) -> dict[str, dict[str, float]]:
 
 def test_rates_of_pubends_and_what_limits_them() -> None:
     limited = pubend(allowed_msg_s=20.5, uca_rate=0.4, decreases=7)
-    found = values(list(congestion_metrics({"congestion": {"pubends": {"a": pubend(), "b": limited}}}, series_max=9)))
+    found = values(
+        list(
+            congestion_metrics(broker_status({"congestion": {"pubends": {"a": pubend(), "b": limited}}}), series_max=9)
+        )
+    )
     assert found["penstock_pubend_rate"] == {"a": 50.0, "b": 50.0}
     assert found["penstock_pubend_allowed_rate"] == {"b": 20.5}
     assert found["penstock_pubend_limited"] == {"a": 0, "b": 1}
@@ -39,7 +44,7 @@ def test_rates_of_pubends_and_what_limits_them() -> None:
 
 def test_streams_of_hosts_in_seconds() -> None:
     streams = {"a": stream(1_500, recovering=True)}
-    found = values(list(congestion_metrics({"congestion": {"streams": streams}}, series_max=9)))
+    found = values(list(congestion_metrics(broker_status({"congestion": {"streams": streams}}), series_max=9)))
     assert found["penstock_stream_horizon_rate"] == {"a": 0.9}
     assert found["penstock_stream_query_lag_seconds"] == {"a": 1.5}
     assert found["penstock_stream_nack_window_seconds"] == {"a": 0.4}
@@ -49,7 +54,8 @@ def test_streams_of_hosts_in_seconds() -> None:
 def test_of_many_those_furthest_behind_are_shown() -> None:
     streams = {f"p{number}": stream(number) for number in range(5)}
     pubends = {f"p{number}": pubend() for number in range(5)}
-    status = {"congestion": {"streams": streams, "pubends": pubends}, "outboxes": {f"n{each}": each for each in "123"}}
+    outboxes = {f"n{each}": each for each in range(3)}
+    status = broker_status({"congestion": {"streams": streams, "pubends": pubends}, "outboxes": outboxes})
     found = values(list(congestion_metrics(status, series_max=2)))
     assert list(found["penstock_stream_horizon_rate"]) == ["p4", "p3"]
     assert list(found["penstock_pubend_rate"]) == ["p0", "p1"]
@@ -57,6 +63,6 @@ def test_of_many_those_furthest_behind_are_shown() -> None:
 
 
 def test_what_waits_for_each_link_is_told_and_a_broker_without_all_that_is_no_problem() -> None:
-    found = values(list(congestion_metrics({"outboxes": {"ib": 12, "sb": 0}}, series_max=9)))
+    found = values(list(congestion_metrics(broker_status({"outboxes": {"ib": 12, "sb": 0}}), series_max=9)))
     assert found["penstock_link_outbox_bytes"] == {"ib": 12, "sb": 0}
-    assert not any(values(list(congestion_metrics({}, series_max=9))).values())
+    assert not any(values(list(congestion_metrics(broker_status({}), series_max=9))).values())

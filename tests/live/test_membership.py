@@ -150,12 +150,12 @@ def test_a_node_calls_new_neighbours_and_leaves_removed_ones() -> None:
         async with BrokerNode(two, "b1") as first:
             two = two.with_port("b1", first.address[1])
             async with BrokerNode(replace(two, links=()), "b2") as second:
-                assert second.status()["broker"]["links"] == []
+                assert second.status().broker.links == []
                 first.apply(two)
                 assert second.apply(two).lines() == ["link b2 to b1 added"]
-                await until(lambda: first.status()["broker"]["links"] == ["b2"])
+                await until(lambda: first.status().broker.links == ["b2"])
                 second.apply(replace(two, links=()))
-                await until(lambda: first.status()["broker"]["links"] == [])
+                await until(lambda: first.status().broker.links == [])
                 assert second.counters.bugs == first.counters.bugs == 0
 
     run(scenario())

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.live.counters import Counters
 from penstock.live.metrics import registry_of, rendered
+from penstock.live.node_status import NodeStatus
 from penstock.live.store_figures import StoreFigures
 from penstock.model.tick import tick_at
+from penstock.protocol.status import GuaranteedStatus
+from statuses import node_status
 
 NOW_MS = 1_000_000
 
@@ -19,7 +23,7 @@ class Source:
     def __init__(self) -> None:
         self.counters = Counters(open_connections=2, bytes_in=10)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> NodeStatus:
         broker = {
             "subscriptions": 3,
             "clients": 1,
@@ -31,7 +35,7 @@ class Source:
             "filters": {"hosts": 5},
             "mechanisms": {"token": {"walks": 6, "name": "text is no figure"}},
         }
-        return {"serving": True, "uptime_ms": 1_500, "node": self.counters.as_dict(), "broker": broker}
+        return node_status({"node": self.counters.as_dict()}, broker)
 
 
 STORE = {
@@ -45,8 +49,10 @@ STORE = {
 
 
 class Keeping(Source):
-    def status(self) -> dict[str, Any]:
-        return super().status() | {"store": STORE}
+    def status(self) -> NodeStatus:
+        status = super().status()
+        status.store = STORE
+        return status
 
 
 def pubend(last_tick: int, hosts: Mapping[str, int]) -> dict[str, Any]:
@@ -69,10 +75,11 @@ class Guaranteeing(Source):
             "held_back": "the disk is full",
         }
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> NodeStatus:
         status = super().status()
-        counts = {"nacks_sent": 4, "lost_ticks": 1, "publishes_repeated": 2, "unheard_of": 9}
-        return status | {"broker": status["broker"] | {"counts": counts, "guaranteed": self.figures}}
+        status.broker.counts = {"nacks_sent": 4, "lost_ticks": 1, "publishes_repeated": 2, "unheard_of": 9}
+        status.broker.guaranteed = msgspec.convert(self.figures, GuaranteedStatus)
+        return status
 
 
 def samples(source: Source) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -185,7 +192,7 @@ def test_every_scrape_asks_again() -> None:
 
 def test_a_broker_that_says_little_is_no_problem() -> None:
     class Silent(Source):
-        def status(self) -> dict[str, Any]:
-            return super().status() | {"broker": {}}
+        def status(self) -> NodeStatus:
+            return node_status({"node": self.counters.as_dict()})
 
     assert ("penstock_up", ()) in samples(Silent())

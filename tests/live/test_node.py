@@ -231,10 +231,10 @@ def test_everybody_is_told_of_the_end() -> None:
         await node.start()
         peers = [await FramePeer.dial(node.address) for _ in range(3)]
         await until(lambda: broker.count("connect") == 3)
-        assert node.status()["serving"]
+        assert node.status().serving
         await node.stop()
         await node.stop()
-        assert not node.status()["serving"]
+        assert not node.status().serving
         assert [await peer.over() for peer in peers] == [Goodbye("shutdown", "bye")] * 3
         assert node.counters.open_connections == 0
 
@@ -350,7 +350,7 @@ def test_with_mutual_tls_a_certificate_without_a_name_is_nobody(role: str, tmp_p
             goodbye = await peer.over()
             assert goodbye is not None
             assert goodbye.code == "refused"
-            assert (node.status()["broker"]["links"], node.status()["broker"]["clients"]) == ([], 0)
+            assert (node.status().broker.links, node.status().broker.clients) == ([], 0)
 
     run(scenario())
 
@@ -378,10 +378,10 @@ def test_the_status_has_the_brokers_and_the_shells_figures() -> None:
     async def scenario() -> None:
         async with BrokerNode(lone(), "b1", broker=FakeBroker()) as node:
             status = node.status()
-            assert (status["name"], status["overlay"], status["serving"]) == ("b1", "test", True)
-            assert status["broker"]["subscriptions"] == 3
-            assert status["node"]["accepted"] == 0
-            assert status["address"] == f"127.0.0.1:{node.address[1]}"
+            assert (status.name, status.overlay, status.serving) == ("b1", "test", True)
+            assert status.broker.subscriptions == 3
+            assert status.node["accepted"] == 0
+            assert status.address == f"127.0.0.1:{node.address[1]}"
 
     run(scenario())
 

@@ -10,8 +10,10 @@ from starlette.requests import Request
 from live.support import row
 from penstock.broker.mechanisms.draining import Target
 from penstock.broker.mechanisms.operating import Drain, Operation, Pin, Unpin
+from penstock.live.node_status import NodeStatus
 from penstock.live.operations import operation_pages
 from penstock.model.errors import MisuseError
+from statuses import node_status
 
 
 class Node:
@@ -27,8 +29,8 @@ class Node:
     def finish(self) -> None:
         self.done.append("finish")
 
-    def status(self) -> dict[str, Any]:
-        return {"broker": {"clients": 4, "migration": {"drain": {"on": False, "left": 2}}}}
+    def status(self) -> NodeStatus:
+        return node_status(broker={"clients": 4, "migration": {"drain": {"on": False, "left": 2}}})
 
 
 def asked(node: Node, method: str, target: str) -> tuple[int, dict[str, Any]]:
@@ -45,7 +47,7 @@ def asked(node: Node, method: str, target: str) -> tuple[int, dict[str, Any]]:
 
 def test_operations_are_carried_out_and_the_drain_is_told() -> None:
     node = Node()
-    drain = {"clients": 4, "on": False, "left": 2}
+    drain = {"clients": 4, "on": False, "left": 2, "going": 0, "staying": {}, "reasons": []}
     assert asked(node, "GET", "/drain") == (200, {"result": "told", "drain": drain})
     assert asked(node, "POST", "/drain?to=sb2=9") == (200, {"result": "done", "drain": drain})
     for path in ("/drain", "/pin?client=a", "/unpin?client=a", "/finish"):

@@ -133,7 +133,7 @@ def test_who_listens_at_the_port_of_a_neighbour_learns_no_secret() -> None:
         overlay = overlay.with_port("b1", server.sockets[0].getsockname()[1])
         async with BrokerNode(overlay, "b2") as node:
             await until(lambda: b"authentication failed" in heard)
-            assert node.status()["broker"]["links"] == []
+            assert node.status().broker.links == []
         assert HUSH.encode() not in heard
         server.close()
         await server.wait_closed()
@@ -164,7 +164,7 @@ def test_who_disappears_in_the_middle_of_a_frame_leaves_nothing() -> None:
             await peer.drain()
             await peer.close()
             await until(lambda: node.counters.open_connections == 0)
-            assert node.status()["broker"]["clients"] == 0
+            assert node.status().broker.clients == 0
 
     run(scenario())
 
@@ -177,15 +177,15 @@ def test_a_subscriber_that_does_not_read_goes_and_others_are_served() -> None:
         async with BrokerNode(replace(overlay, brokers={"b1": place}), "b1") as node:
             reader, writer = await asyncio.open_connection(*node.address, limit=1_024)
             writer.write(HELLO + encode_frame(Subscribe(1, "x > 0")))
-            await until(lambda: node.status()["broker"]["subscriptions"] == 1)
+            await until(lambda: node.status().broker.subscriptions == 1)
             subscriber, publisher = await FramePeer.client(node.address), await FramePeer.client(node.address)
             await subscriber.subscribe(1, "x > 0")
             sent = 0
-            while node.status()["broker"]["subscriptions"] == 2:
+            while node.status().broker.subscriptions == 2:
                 publisher.publish({"x": 1}, payload=b"x" * 100_000)
                 sent += 1
                 assert len(await subscriber.deliveries(sent)) == sent
-            assert node.status()["broker"]["dropped"]["client"] >= 1
+            assert node.status().broker.dropped["client"] >= 1
             writer.close()
             await asyncio.gather(writer.wait_closed(), return_exceptions=True)
             await asyncio.gather(subscriber.close(), publisher.close())
@@ -243,7 +243,7 @@ def test_the_oldest_strangers_make_room_for_those_who_say_who_they_are() -> None
                 assert goodbye.code == "full"
             client = await FramePeer.client(node.address)
             await client.subscribe(1, "x > 0")
-            assert node.status()["broker"]["strangers"] == 2
+            assert node.status().broker.strangers == 2
             await client.close()
 
     run(scenario())

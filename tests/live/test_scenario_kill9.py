@@ -84,7 +84,7 @@ def test_connections_that_come_and_go_leave_nothing_behind() -> None:
             peer.publish({"x": 2})
             await peer.deliveries(1)
             await peer.close()
-        await until(lambda: node.status()["broker"]["clients"] == 0)
+        await until(lambda: node.status().broker.clients == 0)
 
     async def scenario() -> None:
         async with BrokerNode(lone(), "b1") as node:
@@ -96,9 +96,9 @@ def test_connections_that_come_and_go_leave_nothing_behind() -> None:
             # Less than one object per connection: nothing is kept for those that have gone.
             assert _objects() - objects < 200
             assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory_kib < 20_000
-            status = node.status()["broker"]
-            assert status["subscriptions"] == 0
-            assert status["outbox_bytes"] == 0
+            status = node.status().broker
+            assert status.subscriptions == 0
+            assert status.outbox_bytes == 0
             node.broker.check_invariants()  # type: ignore[attr-defined]
 
     run(scenario())

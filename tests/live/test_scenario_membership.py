@@ -45,7 +45,7 @@ class Site:
             node.reread()
 
     def links(self, name: str) -> list[str]:
-        found: list[str] = self.nodes[name].status()["broker"]["links"]
+        found: list[str] = self.nodes[name].status().broker.links
         return found
 
     def client(self, name: str) -> Client:
@@ -128,12 +128,12 @@ def test_a_broker_that_is_removed_is_forgotten_by_all(tmp_path: Path) -> None:
         site.write(("b2", "b1"), ("b3", "b2"))
         for name in NAMES:
             await site.start(name)
-        await until(lambda: len(site.nodes["b1"].status()["broker"]["brokers"]) == 3)
+        await until(lambda: len(site.nodes["b1"].status().broker.brokers) == 3)
         site.write(("b2", "b1"))
         removed = site.nodes.pop("b3")
         site.apply()
-        await until(lambda: all(node.status()["broker"]["brokers"] == ["b1", "b2"] for node in site.nodes.values()))
-        await until(lambda: all(node.status()["broker"]["filters"]["hosts"] == 1 for node in site.nodes.values()))
+        await until(lambda: all(node.status().broker.brokers == ["b1", "b2"] for node in site.nodes.values()))
+        await until(lambda: all(node.status().broker.filters.hosts == 1 for node in site.nodes.values()))
         for node in (removed, *site.nodes.values()):
             await node.stop()
             assert node.counters.bugs == 0

@@ -113,7 +113,7 @@ def test_a_broker_that_is_killed_while_clients_move_costs_nothing(victim: str) -
             await asyncio.to_thread(world.drain_to, "sb2")
             # Some have their new connection, none has been let go by then.
             async with connect(overlay.url("sb2"), name="witness") as witness:
-                while (await witness.status())["clients"] < READERS // 2:
+                while (await witness.status()).clients < READERS // 2:
                     await asyncio.sleep(0.005)
             await asyncio.to_thread(overlay.kill, victim)
             await asyncio.to_thread(overlay.start, victim)

@@ -35,7 +35,7 @@ async def started(overlay: Overlay, *names: str) -> tuple[Overlay, list[BrokerNo
 
 def sees(node: BrokerNode, count: int) -> Callable[[], bool]:
     """Whether the node knows of so many brokers that it can reach."""
-    return lambda: len(node.status()["broker"]["brokers"]) >= count and bool(node.status()["broker"]["links"])
+    return lambda: len(node.status().broker.brokers) >= count and bool(node.status().broker.links)
 
 
 def contents(deliveries: list[Deliver]) -> list[object]:
@@ -55,7 +55,7 @@ def test_messages_cross_the_overlay_in_order_and_only_where_they_are_wanted(plai
             publisher.publish(*({"x": x} for x in range(start, start + 50)))
         assert contents(await far.deliveries(500)) == list(range(500, 1_000))
         assert contents(await near.deliveries(3)) == [0, 1, 2]
-        assert nodes[0].status()["broker"]["counts"]["forwarded"] == 503
+        assert nodes[0].status().broker.counts["forwarded"] == 503
         await asyncio.gather(far.close(), near.close(), publisher.close())
         for node in nodes:
             await node.stop()
@@ -74,10 +74,10 @@ def test_a_broker_that_returns_is_found_again() -> None:
         publisher.publish({"x": 1})
         await subscriber.deliveries(1)
         await nodes[1].stop()
-        await until(lambda: not nodes[0].status()["broker"]["links"] and not nodes[2].status()["broker"]["links"])
+        await until(lambda: not nodes[0].status().broker.links and not nodes[2].status().broker.links)
         async with BrokerNode(overlay, "b2"):
-            await until(lambda: nodes[2].status()["broker"]["links"] == ["b2"])
-            await until(lambda: nodes[0].status()["broker"]["links"] == ["b2"])
+            await until(lambda: nodes[2].status().broker.links == ["b2"])
+            await until(lambda: nodes[0].status().broker.links == ["b2"])
             sent = 1
             while len(subscriber.all(Deliver)) < 3:
                 sent += 1
@@ -123,8 +123,8 @@ def test_clients_that_come_and_go_leave_nothing_behind() -> None:
                 assert node.counters.open_connections == 20
                 await asyncio.gather(*(peer.close() for peer in peers))
                 await until(lambda: node.counters.open_connections == 0)
-            status = node.status()["broker"]
-            assert (status["clients"], status["subscriptions"]) == (0, 0)
+            status = node.status().broker
+            assert (status.clients, status.subscriptions) == (0, 0)
             assert len(asyncio.all_tasks()) == 1
 
     run(scenario())

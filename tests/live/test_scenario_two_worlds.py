@@ -48,7 +48,7 @@ async def live(expected: list[int]) -> list[list[Message]]:
             nodes.append(await stack.enter_async_context(BrokerNode(overlay, name)))
             addresses[name] = "penstock://{}:{}".format(*nodes[-1].address)
             overlay = overlay.with_port(name, nodes[-1].address[1])
-        await until(lambda: all(len(node.broker.status()["brokers"]) == 3 for node in nodes))
+        await until(lambda: all(len(node.broker.status().brokers) == 3 for node in nodes))
         subscriptions = []
         for number, selector in enumerate(SELECTORS):
             client = await stack.enter_async_context(connect(addresses[home_of(number)]))

@@ -56,7 +56,7 @@ def test_a_brokers_effects_are_carried_out_and_it_is_told(tmp_path: Path) -> Non
             peer.send(HELLO)
             await until(lambda: broker.count("kept") == 1)
             assert ("kept", 2, {"mark": b"m", "gap": None}) in broker.asked
-            store = node.status()["store"]
+            store = node.status().store
             assert (store["commits"], store["messages"], store["waiting_commits"], store["full"]) == (2, 7, 0, 0)
             await peer.close()
 
@@ -74,11 +74,11 @@ def test_a_full_store_is_told_and_then_that_it_goes_on(tmp_path: Path) -> None:
             broker.answers = [append(1, 1, 1, size=600_000), append(2, 2, 2, size=600_000)]
             peer.send(HELLO)
             await until(lambda: broker.count("full") == 1)
-            assert "is full" in node.status()["store"]["full_reason"]
+            assert "is full" in node.status().store["full_reason"]
             broker.answers = [Commit(3, (Trim("b1.a", Tick(2)),))]
             peer.send(HELLO)
             await until(lambda: ("committed", 3) in broker.asked)
-            assert node.status()["store"]["full"] == 0
+            assert node.status().store["full"] == 0
             await peer.close()
 
     run(scenario())
@@ -99,7 +99,7 @@ def test_every_start_is_a_later_life_even_if_the_clock_was_set_back(tmp_path: Pa
 def test_without_a_data_folder_there_is_no_store() -> None:
     async def scenario() -> None:
         async with BrokerNode(lone(), "b1", broker=FakeBroker()) as node:
-            assert node.status()["store"] is None
+            assert node.status().store == {}
             assert node.incarnation == node.clock.started_ms
 
     run(scenario())

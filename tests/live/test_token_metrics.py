@@ -7,13 +7,15 @@ from random import Random
 from penstock.live.token_metrics import token_metrics
 from penstock.token.member import Member
 from penstock.token.settings import Plan
+from statuses import broker_status
 
 
 def test_all_figures_of_a_member_are_shown() -> None:
     member = Member("a", Plan(op_ms=1_000, min_ms=2_000), life=1, rng=Random(1), now_ms=0)
     member.set_members(["a", "b", "c"], now_ms=0)
     member.counts["operations"] = 7
-    found = {each.name: each.samples[0].value for each in token_metrics({"mechanisms": {"token": member.status()}})}
+    told = broker_status({"mechanisms": {"token": member.status()}})
+    found = {each.name: each.samples[0].value for each in token_metrics(told)}
     assert found["penstock_token_members"] == 3
     assert found["penstock_token_load"] == 1.5
     assert found["penstock_token_overloaded"] == 1
@@ -25,5 +27,4 @@ def test_all_figures_of_a_member_are_shown() -> None:
 
 
 def test_without_a_token_there_are_no_figures() -> None:
-    assert list(token_metrics({})) == []
-    assert list(token_metrics({"mechanisms": {}})) == []
+    assert list(token_metrics(broker_status())) == []

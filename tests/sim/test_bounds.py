@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -38,11 +37,11 @@ def test_what_exceeds_its_limit_is_named(
     world: World, where: tuple[str, ...], complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = world.brokers["b1"]
-    status: Mapping[str, Any] = broker.core.status()
+    status = broker.core.status()
     part: Any = status
     for step in where[:-1]:
-        part = part[step]
-    part[where[-1]] = 1 << 40
+        part = part[step] if isinstance(part, dict) else getattr(part, step)
+    setattr(part, where[-1], 1 << 40)
     monkeypatch.setattr(broker.core, "status", lambda: status)
     (found,) = exceeded(broker, pubends=2)
     assert found.startswith(f"b1 has {1 << 40:,} {complaint}, more than")

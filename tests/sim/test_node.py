@@ -17,6 +17,7 @@ from penstock.broker.settings import BrokerSettings
 from penstock.model import MisuseError
 from penstock.model.tick import TICK_MAX, Tick, TickRange
 from penstock.protocol.frames import Frame, Goodbye, Heartbeat
+from penstock.protocol.status import BrokerStatus
 from penstock.sim.clock import Clock
 from penstock.sim.host import Host
 from penstock.sim.link import Link
@@ -103,8 +104,8 @@ class Core:
             outbox.push_control(Goodbye("shutdown", ""))
         return [Close(connection, "shutdown", "") for connection in self.outboxes]
 
-    def status(self) -> dict[str, Any]:
-        return {"counts": self.counts}
+    def status(self) -> BrokerStatus:
+        return BrokerStatus("b1", counts=dict(self.counts))
 
     def check_invariants(self) -> None:
         assert self.is_sound, "not sound"

@@ -8,7 +8,6 @@ shells run it: ``live`` with sockets and clocks, ``sim`` in virtual time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from penstock.ajil.settings import LimitSettings
 from penstock.balancing.metrics import HostFigures
@@ -23,7 +22,7 @@ from penstock.broker.connections import Connections
 from penstock.broker.due import next_due
 from penstock.broker.durable import Recovered
 from penstock.broker.effects import Effect
-from penstock.broker.figures import Figures
+from penstock.broker.figures import Figures, Sources
 from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.handlers import Handler, client_handlers, link_handlers, only, stream_handlers, trace_handlers
 from penstock.broker.host.readiness import Readiness
@@ -44,6 +43,7 @@ from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
 from penstock.protocol import frames as f
 from penstock.protocol.errors import ProtocolError
+from penstock.protocol.status import BrokerStatus
 
 __all__ = ["Broker"]
 
@@ -139,23 +139,23 @@ class Broker:
         }
 
     def _gathered(self, rooms: Rooms, incarnation: int) -> Figures:
-        counts = (
-            lambda: self._router.counts,
-            self._guaranteed.counts,
-            lambda: self._log_desk.counts,
-            lambda: self._congestion.counts,
-            lambda: self._trace_desk.counts,
+        sources = Sources(
+            counts=(
+                lambda: self._router.counts,
+                self._guaranteed.counts,
+                lambda: self._log_desk.counts,
+                lambda: self._congestion.counts,
+                lambda: self._trace_desk.counts,
+            ),
+            malformed=lambda: self.malformed,
+            refused=lambda: self._desk.refused,
+            guaranteed=self._guaranteed.status,
+            congestion=self._congestion.status,
+            tracking=self._tracker.status,
+            migration=self._operator.status,
+            mechanisms=self._mechanisms.status,
         )
-        parts: dict[str, Callable[[], object]] = {
-            "malformed": lambda: self.malformed,
-            "refused": lambda: self._desk.refused,
-            "guaranteed": self._guaranteed.status,
-            "congestion": self._congestion.status,
-            "tracking": self._tracker.status,
-            "migration": self._operator.status,
-            "mechanisms": self._mechanisms.status,
-        }
-        return Figures(rooms, incarnation=incarnation, counts=counts, parts=parts)
+        return Figures(rooms, sources, incarnation=incarnation)
 
     # --- stimuli
 
@@ -346,7 +346,7 @@ class Broker:
         """What waits for a connection."""
         return self._connections.outbox(connection)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> BrokerStatus:
         """How the broker is, as figures."""
         return self._figures.status()
 

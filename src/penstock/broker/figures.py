@@ -3,48 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from penstock.broker.peers import PeerKind
 from penstock.broker.rooms import Rooms
+from penstock.protocol.status import BrokerStatus, CongestionStatus, GuaranteedStatus, MigrationStatus
 
-__all__ = ["Figures"]
+__all__ = ["Figures", "Sources"]
+
+
+@dataclass(slots=True, frozen=True)
+class Sources:
+    """The parts of a broker that are asked how they are."""
+
+    counts: Sequence[Callable[[], Mapping[str, int]]]
+    malformed: Callable[[], int]
+    refused: Callable[[], int]
+    guaranteed: Callable[[], GuaranteedStatus]
+    congestion: Callable[[], CongestionStatus]
+    tracking: Callable[[], dict[str, Any]]
+    migration: Callable[[], MigrationStatus]
+    mechanisms: Callable[[], dict[str, dict[str, Any]]]
 
 
 class Figures:
     """Gathers the figures of one broker's parts."""
 
-    def __init__(
-        self,
-        rooms: Rooms,
-        *,
-        incarnation: int,
-        counts: Sequence[Callable[[], Mapping[str, int]]],
-        parts: Mapping[str, Callable[[], object]],
-    ) -> None:
-        """Ask these for their counts, and those for all they have to say, by what it is called."""
-        self._rooms, self._incarnation = rooms, incarnation
-        self._counts, self._parts = counts, parts
+    def __init__(self, rooms: Rooms, sources: Sources, *, incarnation: int) -> None:
+        self._rooms, self._sources, self._incarnation = rooms, sources, incarnation
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> BrokerStatus:
         """All figures, as they are now."""
-        rooms = self._rooms
+        rooms, sources = self._rooms, self._sources
         settings, connections = rooms.settings, rooms.connections
         kinds = [peer.kind for peer in connections.peers.values()]
-        return {
-            "broker": settings.name,
-            "overlay": settings.overlay,
-            "incarnation": self._incarnation,
-            "pubends": list(settings.pubends),
-            "links": sorted(connections.links),
-            "brokers": sorted(rooms.topology.graph()),
-            "clients": kinds.count(PeerKind.CLIENT),
-            "strangers": kinds.count(PeerKind.STRANGER),
-            "subscriptions": len(rooms.subscribers),
-            "filters": rooms.filters.status(),
-            "outbox_bytes": connections.waiting_bytes(),
-            "outboxes": {name: peer.outbox.data_bytes for name, peer in sorted(connections.links.items())},
-            "dropped": dict(connections.dropped),
-            "counts": {name: count for each in self._counts for name, count in each().items()},
-            **{name: part() for name, part in self._parts.items()},
-        }
+        return BrokerStatus(
+            broker=settings.name,
+            overlay=settings.overlay,
+            incarnation=self._incarnation,
+            pubends=list(settings.pubends),
+            links=sorted(connections.links),
+            brokers=sorted(rooms.topology.graph()),
+            clients=kinds.count(PeerKind.CLIENT),
+            strangers=kinds.count(PeerKind.STRANGER),
+            subscriptions=len(rooms.subscribers),
+            filters=rooms.filters.status(),
+            outbox_bytes=connections.waiting_bytes(),
+            outboxes={name: peer.outbox.data_bytes for name, peer in sorted(connections.links.items())},
+            dropped=dict(connections.dropped),
+            counts={name: count for each in sources.counts for name, count in each().items()},
+            malformed=sources.malformed(),
+            refused=sources.refused(),
+            guaranteed=sources.guaranteed(),
+            congestion=sources.congestion(),
+            tracking=sources.tracking(),
+            migration=sources.migration(),
+            mechanisms=sources.mechanisms(),
+        )

@@ -32,6 +32,7 @@ from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
 from penstock.model.values import AttributeValue
 from penstock.protocol.frames import ControlFrame, KnowledgeKind, KnowledgeMessage, Nack, Positions, Publish
+from penstock.protocol.status import GuaranteedStatus, StreamStatus
 from penstock.streams.knowledge import Knowledge
 
 __all__ = ["Guaranteed"]
@@ -405,25 +406,25 @@ class Guaranteed:
 
     # --- figures
 
-    def status(self, may_see: MaySee | None = None) -> dict[str, object]:
+    def status(self, may_see: MaySee | None = None) -> GuaranteedStatus:
         """Figures, with the durable subscriptions that may be seen: all, for the operator."""
-        return {
-            "pubends": self._finality.status(may_see),
-            "streams": {
-                pubend: {
-                    "horizon": edge.stream.horizon,
-                    "heard": edge.stream.heard,
-                    "pending_bytes": edge.stream.pending_bytes,
-                    "catch_ups": len(edge.catch_ups),
-                    "behind": len(edge.later),
-                }
+        return GuaranteedStatus(
+            pubends=self._finality.status(may_see),
+            streams={
+                pubend: StreamStatus(
+                    horizon=edge.stream.horizon,
+                    heard=edge.stream.heard,
+                    pending_bytes=edge.stream.pending_bytes,
+                    catch_ups=len(edge.catch_ups),
+                    behind=len(edge.later),
+                )
                 for pubend, edge in self.edges.edges.items()
             },
-            "durables": self._hosted_durables(may_see),
-            "cache_bytes": self.carrier.cached_bytes(),
-            "commits_waiting": self._commits.waiting,
-            "held_back": self.hold_reason(names=may_see is None),
-        }
+            durables=self._hosted_durables(may_see),
+            cache_bytes=self.carrier.cached_bytes(),
+            commits_waiting=self._commits.waiting,
+            held_back=self.hold_reason(names=may_see is None),
+        )
 
     def _hosted_durables(self, may_see: MaySee | None) -> dict[str, dict[str, int]]:
         """Messages that were sent and not acknowledged, of the durable subscriptions here that have most of them."""

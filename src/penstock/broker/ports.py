@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 from penstock.balancing.metrics import HostFigures
 from penstock.broker.effects import Effect
@@ -12,6 +12,7 @@ from penstock.broker.outbox import Outbox
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import TickRange
 from penstock.protocol.frames import Frame
+from penstock.protocol.status import BrokerStatus
 
 __all__ = ["BrokerPort"]
 
@@ -83,5 +84,5 @@ class BrokerPort(Protocol):
     def shutdown(self, *, now_ms: int) -> Sequence[Effect]:
         """Say goodbye to all, and close."""
 
-    def status(self) -> Mapping[str, Any]:
+    def status(self) -> BrokerStatus:
         """How it is."""

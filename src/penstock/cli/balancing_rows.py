@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from penstock.protocol.status import BrokerStatus
+
 __all__ = ["BALANCING", "balancing_rows"]
 
 BALANCING: Final = {
@@ -21,10 +23,10 @@ BALANCING: Final = {
 }
 
 
-def balancing_rows(statuses: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+def balancing_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, ...]]:
     """One row for each broker that balances itself."""
     for broker, told in statuses.items():
-        found = told.get("mechanisms", {}).get("balancing")
+        found = told.mechanisms.get("balancing")
         if found is None:
             continue
         session, counts = found.get("session"), found.get("counts", {})

@@ -8,7 +8,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -21,6 +21,7 @@ from penstock.live.config import load_overlay
 from penstock.live.loop import run
 from penstock.live.overlay import BrokerPlace
 from penstock.model.tick import Tick, format_tick, tick_ms
+from penstock.protocol.status import BrokerStatus, PubendStatus
 from penstock.session.address import Address, parse_addresses
 from penstock.session.errors import ClientError
 
@@ -75,7 +76,7 @@ class Asked:
     url: str
     links: tuple[str, ...] = ()
     """The neighbours it should have; none if nobody knows."""
-    status: dict[str, Any] | None = None
+    status: BrokerStatus | None = None
     problem: str = ""
 
 
@@ -127,7 +128,7 @@ def _show(answers: list[Asked]) -> None:
         if each.problem:
             console.note(f"{each.name or each.url}: {each.problem}")
     for name, told in statuses.items():
-        if reason := _guaranteed(told, "held_back"):
+        if reason := told.guaranteed.held_back:
             console.note(f"{name} holds publishers back: {reason}")
 
 
@@ -186,19 +187,19 @@ async def _ask(asked: Asked, party: Party) -> Asked:
         return Asked(asked.name, asked.url, problem=f"did not answer within {_ANSWER_S:.0f} s")
     except ClientError as error:
         return Asked(asked.name, asked.url, problem=str(error))
-    return Asked(str(answer["broker"]), asked.url, asked.links, answer)
+    return Asked(answer.broker, asked.url, asked.links, answer)
 
 
 def _row(asked: Asked) -> tuple[str, ...]:
     if asked.status is None:
         return asked.name or "?", _address(asked), "unreachable", *[""] * (len(_COLUMNS) - 3)
-    figures, counts = asked.status, asked.status["counts"]
+    figures = asked.status
     numbers = (
-        figures["clients"],
-        figures["subscriptions"],
-        *(counts[each] for each in ("published", "forwarded", "delivered")),
-        sum(figures["dropped"].values()),
-        figures["outbox_bytes"],
+        figures.clients,
+        figures.subscriptions,
+        *(figures.counts.get(each, 0) for each in ("published", "forwarded", "delivered")),
+        sum(figures.dropped.values()),
+        figures.outbox_bytes,
     )
     return asked.name, _address(asked), _links(asked), *(f"{each:,}" for each in numbers)
 
@@ -210,58 +211,50 @@ def _address(asked: Asked) -> str:
 
 def _links(asked: Asked) -> str:
     assert asked.status is not None
-    up = asked.status["links"]
+    up = asked.status.links
     down = [f"{each} (down)" for each in asked.links if each not in up]
     return ", ".join([*up, *down]) or "none"
 
 
-def pubend_rows(statuses: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+def pubend_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, ...]]:
     """What brokers, by name, say of their guaranteed pubends."""
     for name, told in statuses.items():
-        held_back = "yes" if _guaranteed(told, "held_back") else "no"
-        for pubend, figures in _guaranteed(told, "pubends").items():
-            last, trimmed = _time(figures["last_tick"]), _time(figures["trimmed_below"])
-            yield pubend, name, last, f"{figures['size_bytes']:,}", trimmed, held_back, _hosts(figures)
+        held_back = "yes" if told.guaranteed.held_back else "no"
+        for pubend, figures in told.guaranteed.pubends.items():
+            last, trimmed = _time(figures.last_tick), _time(figures.trimmed_below)
+            yield pubend, name, last, f"{figures.size_bytes:,}", trimmed, held_back, _hosts(figures)
 
 
-def stream_rows(statuses: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+def stream_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, ...]]:
     """What brokers, by name, say of the streams that they deliver to their clients."""
     # A host that hears nothing of a pubend does not know how far behind it is; the pubend's own broker does.
     newest = {
-        pubend: figures["last_tick"]
-        for told in statuses.values()
-        for pubend, figures in _guaranteed(told, "pubends").items()
+        pubend: figures.last_tick for told in statuses.values() for pubend, figures in told.guaranteed.pubends.items()
     }
     for name, told in statuses.items():
-        for pubend, figures in _guaranteed(told, "streams").items():
-            horizon = figures["horizon"]
-            behind = _behind(max(newest.get(pubend, 0), figures["heard"]), horizon)
-            yield name, pubend, _time(horizon), behind, f"{figures['catch_ups']:,}"
+        for pubend, figures in told.guaranteed.streams.items():
+            behind = _behind(max(newest.get(pubend, 0), figures.heard), figures.horizon)
+            yield name, pubend, _time(figures.horizon), behind, f"{figures.catch_ups:,}"
 
 
-def durable_rows(statuses: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+def durable_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, ...]]:
     """What brokers, by name, say of the durable subscriptions that their pubends keep."""
     found = [
-        (figures["last_tick"] - each["tick"], name, pubend, each, figures["last_tick"])
+        (figures.last_tick - each.tick, name, pubend, each, figures.last_tick)
         for told in statuses.values()
-        for pubend, figures in _guaranteed(told, "pubends").items()
-        for name, each in figures.get("durables", {}).items()
+        for pubend, figures in told.guaranteed.pubends.items()
+        for name, each in figures.durables.items()
     ]
     for _, name, pubend, each, last_tick in sorted(found, key=lambda one: (-one[0], one[1:3]))[:_DURABLES_SHOWN]:
-        hosted = _guaranteed(statuses.get(each["host"], {}), "durables")
+        hosted = statuses[each.host].guaranteed.durables if each.host in statuses else {}
         pending = f"{hosted[name].get(pubend, 0):,}" if name in hosted else ""
-        yield name, pubend, each["host"], _time(each["tick"]), _behind(last_tick, each["tick"]), pending
+        yield name, pubend, each.host, _time(each.tick), _behind(last_tick, each.tick), pending
 
 
-def _guaranteed(told: Mapping[str, Any], key: str) -> Any:
-    """What a broker says of guaranteed delivery; nothing if it has nothing to do with it."""
-    return told.get("guaranteed", {}).get(key) or {}
-
-
-def _hosts(figures: Mapping[str, Any]) -> str:
+def _hosts(figures: PubendStatus) -> str:
     """A line for each host, so that no width of a terminal tears a name from its figure."""
-    hosts = sorted(figures["hosts"].items(), key=lambda each: (each[1], each[0]))
-    shown = [f"{host} {_behind(figures['last_tick'], tick)}" for host, tick in hosts[:_HOSTS_SHOWN]]
+    hosts = sorted(figures.hosts.items(), key=lambda each: (each[1], each[0]))
+    shown = [f"{host} {_behind(figures.last_tick, tick)}" for host, tick in hosts[:_HOSTS_SHOWN]]
     more = [f"and {len(hosts) - _HOSTS_SHOWN:,} more"] if len(hosts) > _HOSTS_SHOWN else []
     return "\n".join([*shown, *more]) or "none"
 

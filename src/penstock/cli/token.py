@@ -96,5 +96,4 @@ def _show(answers: Sequence[Asked]) -> None:
 
 
 def _figures(asked: Asked) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = (asked.status or {}).get("mechanisms", {}).get("token", {})
-    return found
+    return {} if asked.status is None else asked.status.mechanisms.get("token", {})

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -25,7 +25,9 @@ from penstock.cli.status import targets
 from penstock.cli.top_view import Look, picture
 from penstock.client.client import Client
 from penstock.live.loop import run
+from penstock.live.node_status import NodeStatus
 from penstock.model.errors import MisuseError
+from penstock.protocol.status import BrokerStatus
 from penstock.session.errors import ClientError
 
 __all__ = ["EXAMPLES", "top"]
@@ -81,7 +83,7 @@ class _Broker:
         self._make = make
         self._client: Client | None = None
 
-    async def ask(self) -> dict[str, Any]:
+    async def ask(self) -> BrokerStatus:
         """Its status; raises ``ClientError`` if it does not answer in time."""
         try:
             async with asyncio.timeout(_ANSWER_S):
@@ -110,14 +112,14 @@ class _AdminBroker:
     def __init__(self, url: str, token: str) -> None:
         self.name, self._token = url, token
 
-    async def ask(self) -> dict[str, Any]:
+    async def ask(self) -> BrokerStatus:
         """Its status; raises ``ClientError`` if it does not answer in time."""
         return await asyncio.to_thread(self._get)
 
     async def close(self) -> None:
         """Nothing is kept."""
 
-    def _get(self) -> dict[str, Any]:
+    def _get(self) -> BrokerStatus:
         parts = urlsplit(self.name)
         connection = HTTPConnection(parts.hostname or "", parts.port or 80, timeout=_ANSWER_S)
         try:
@@ -128,12 +130,10 @@ class _AdminBroker:
                 raise ClientError(
                     "asks for another token: its admin_token, or what is in admin.token in its data folder"
                 )
-            told = msgspec.json.decode(answer.read(_ANSWER_BYTES_MAX), type=dict[str, Any])
-            status: dict[str, Any] = told["broker"]
-            return status
+            return msgspec.json.decode(answer.read(_ANSWER_BYTES_MAX), type=NodeStatus).broker
         except (OSError, HTTPException) as error:
             raise ClientError(str(error) or type(error).__name__) from None
-        except (msgspec.DecodeError, KeyError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError):
             raise ClientError("what answers there is no broker") from None
         finally:
             connection.close()
@@ -171,7 +171,7 @@ async def _look(brokers: list[_Broker | _AdminBroker]) -> Look:
         elif isinstance(answer, BaseException):
             raise answer
         else:
-            statuses[str(answer["broker"])] = answer
+            statuses[answer.broker] = answer
     return Look(time.monotonic(), statuses, problems)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.congestion_rows import RATES, STREAMS, outboxes, rate_rows, stream_rows
+from penstock.protocol.status import BrokerStatus
 
 __all__ = ["BROKERS", "Look", "broker_rows", "picture"]
 
@@ -28,7 +29,7 @@ class Look:
     """What all brokers said at one time."""
 
     at_s: float
-    statuses: Mapping[str, Mapping[str, Any]]
+    statuses: Mapping[str, BrokerStatus]
     """By broker."""
     problems: Mapping[str, str] = field(default_factory=dict)
     """Why the others said nothing."""
@@ -53,8 +54,8 @@ def broker_rows(look: Look, before: Look | None) -> list[tuple[str, ...]]:
     rows = []
     for name, told in look.statuses.items():
         rates = (_rate(look, before, name, count) for count in ("published", "delivered"))
-        links = ", ".join(told["links"]) or "none"
-        rows.append((name, links, f"{told['clients']:,}", f"{told['subscriptions']:,}", *rates, outboxes(told)))
+        links = ", ".join(told.links) or "none"
+        rows.append((name, links, f"{told.clients:,}", f"{told.subscriptions:,}", *rates, outboxes(told)))
     return rows
 
 
@@ -63,9 +64,9 @@ def _rate(look: Look, before: Look | None, name: str, count: str) -> str:
     if before is None or name not in before.statuses or look.at_s <= before.at_s:
         return ""
     old, new = before.statuses[name], look.statuses[name]
-    if old.get("incarnation") != new.get("incarnation"):
+    if old.incarnation != new.incarnation:
         return ""
-    return f"{(new['counts'][count] - old['counts'][count]) / (look.at_s - before.at_s):,.0f}"
+    return f"{(new.counts[count] - old.counts[count]) / (look.at_s - before.at_s):,.0f}"
 
 
 def _table(heading: str, columns: Mapping[str, str], rows: Sequence[tuple[str, ...]]) -> Table:

@@ -29,6 +29,7 @@ from penstock.model.message import Message, Payload
 from penstock.model.message_id import MessageId
 from penstock.model.values import Attributes
 from penstock.protocol.frames import Frame
+from penstock.protocol.status import BrokerStatus
 from penstock.session.address import parse_addresses
 from penstock.session.changes import Changes, Reply
 from penstock.session.errors import (
@@ -283,7 +284,7 @@ class Client:
         """
         return self._log_reading.read(pubend, first, last, selector_text(selector), bytes_max=bytes_max)
 
-    async def status(self) -> dict[str, Any]:
+    async def status(self) -> BrokerStatus:
         """How the broker is; raises ``ConnectionFailedError`` if the connection is lost before it answers."""
         return await status_of_broker(self._ask)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
 
 import msgspec
 
 from penstock.protocol.frames import Forget, Forgotten, Frame, Refused, StatusReply, StatusRequest
+from penstock.protocol.status import BrokerStatus
 from penstock.session.changes import Answer, Reply
 from penstock.session.errors import ClientError, RefusedError
 
@@ -58,12 +58,14 @@ class Questions:
                 waiting.set_exception(error)
 
 
-async def status_of_broker(ask: Callable[[Callable[[int], Frame]], Awaitable[Reply]]) -> dict[str, Any]:
+async def status_of_broker(ask: Callable[[Callable[[int], Frame]], Awaitable[Reply]]) -> BrokerStatus:
     """How the broker is."""
     answer = await ask(StatusRequest)
     assert isinstance(answer, StatusReply), f"not an answer to this: {answer}"
-    status: dict[str, Any] = msgspec.json.decode(answer.status)
-    return status
+    try:
+        return msgspec.json.decode(answer.status, type=BrokerStatus)
+    except msgspec.DecodeError as error:
+        raise ClientError(f"the status of the broker cannot be read: {error}") from None
 
 
 async def forget_durable(ask: Callable[[Callable[[int], Frame]], Awaitable[Reply]], durable: str) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from penstock.live.loop import run
 from penstock.model.message import Message, Payload
 from penstock.model.message_id import MessageId
 from penstock.model.values import Attributes
+from penstock.protocol.status import BrokerStatus
 from penstock.session.errors import ClientClosedError, ForkedError
 from penstock.session.settings import ClientSettings
 
@@ -193,7 +194,7 @@ class SyncClient:
         finally:
             self._leave(close)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> BrokerStatus:
         """How the broker is."""
         return self.call(self._client.status)
 

@@ -245,7 +245,7 @@ class DemoOverlay:
             async with asyncio.timeout(_LINK_S_MAX), connect(self.url(name)) as client:
                 while True:
                     status = await client.status()
-                    if set(wanted) <= set(status["links"]) and set(running) <= set(status["brokers"]):
+                    if set(wanted) <= set(status.links) and set(running) <= set(status.brokers):
                         return
                     await asyncio.sleep(_POLL_S)
         except (TimeoutError, ClientError) as error:

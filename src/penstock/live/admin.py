@@ -32,6 +32,7 @@ from penstock.live.errors import ConfigError
 from penstock.live.limiting import set_limit
 from penstock.live.membership import OverlayChange
 from penstock.live.metrics import registry_of, rendered
+from penstock.live.node_status import NodeStatus
 from penstock.live.operations import Operated, operation_pages
 from penstock.live.overlay import BrokerPlace, Overlay, is_loopback
 from penstock.live.shipping.errors import ShipError
@@ -52,7 +53,7 @@ class Subject(Tunable, Operated, Protocol):
     def is_serving(self) -> bool:
         """Whether it does its work."""
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> NodeStatus:
         """How it is."""
 
     def reread(self, *, digest: str = "", is_trial: bool = False) -> OverlayChange:
@@ -71,7 +72,7 @@ def application(subject: Subject, gate: AdminGate, *, is_local: bool = True) -> 
         return JSONResponse({"status": "ok" if healthy else "stopping"}, status_code=200 if healthy else 503)
 
     async def status(_request: Request) -> Response:
-        return JSONResponse(subject.status())
+        return JSONResponse(to_builtins(subject.status()))
 
     async def overlay(request: Request) -> Response:
         is_trial = request.method != "POST"
@@ -133,7 +134,7 @@ def _limit_page(subject: Subject) -> Page:
             except ConfigError as error:
                 return JSONResponse({"result": "refused", "reason": str(error)}, status_code=409)
         settings = subject.overlay.limit
-        figures = subject.status()["broker"]["mechanisms"].get("ajil", {})
+        figures = subject.status().broker.mechanisms.get("ajil", {})
         told = {"policy": {} if settings is None else to_builtins(settings.aup), "limit": figures}
         return JSONResponse({"result": "applied" if request.method == "POST" else "unchanged", **told})
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from penstock.protocol.status import BrokerStatus
 
 __all__ = ["balancing_metrics"]
 
@@ -27,9 +29,9 @@ _COUNTERS: Final = {
 _STATES: Final = ("OK", "BUSY", "N/A", "STABILIZING")
 
 
-def balancing_metrics(broker: Mapping[str, Any]) -> Iterator[Metric]:
+def balancing_metrics(broker: BrokerStatus) -> Iterator[Metric]:
     """All of one broker's status; nothing if it does not balance itself."""
-    found = broker.get("mechanisms", {}).get("balancing")
+    found = broker.mechanisms.get("balancing")
     if found is None:
         return
     for key, (name, text) in _GAUGES.items():

@@ -6,9 +6,11 @@ Of many streams those furthest behind are shown, so that the number of series is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from penstock.protocol.status import BrokerStatus, FlowStatus, RateStatus
 
 __all__ = ["congestion_metrics"]
 
@@ -29,41 +31,41 @@ _STREAM_GAUGES: Final = {
 }
 
 
-def congestion_metrics(broker: Mapping[str, Any], *, series_max: int) -> Iterator[Metric]:
+def congestion_metrics(broker: BrokerStatus, *, series_max: int) -> Iterator[Metric]:
     """All of one broker's status."""
-    found = broker.get("congestion", {})
-    pubends = dict(sorted(found.get("pubends", {}).items())[:series_max])
+    pubends = dict(sorted(broker.congestion.pubends.items())[:series_max])
     yield from _pubend_metrics(pubends)
-    streams = found.get("streams", {})
-    furthest = sorted(streams, key=lambda name: (-streams[name]["lag_ms"], name))[:series_max]
+    streams = broker.congestion.streams
+    furthest = sorted(streams, key=lambda name: (-streams[name].lag_ms, name))[:series_max]
     yield from _stream_metrics({name: streams[name] for name in furthest})
     outboxes = GaugeMetricFamily("penstock_link_outbox_bytes", "Data that waits for a link.", labels=["neighbour"])
-    for neighbour, size in sorted(broker.get("outboxes", {}).items())[:series_max]:
+    for neighbour, size in sorted(broker.outboxes.items())[:series_max]:
         outboxes.add_metric([neighbour], size)
     yield outboxes
 
 
-def _pubend_metrics(pubends: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
+def _pubend_metrics(pubends: Mapping[str, RateStatus]) -> Iterator[Metric]:
     for key, (name, text) in _PUBEND_GAUGES.items():
         gauge = GaugeMetricFamily(name, text, labels=["pubend"])
         for pubend, each in pubends.items():
-            if each[key] is not None:
-                gauge.add_metric([pubend], each[key])
+            value = getattr(each, key)
+            if value is not None:
+                gauge.add_metric([pubend], value)
         yield gauge
     limited = GaugeMetricFamily("penstock_pubend_limited", "Whether the pubend is limited.", labels=["pubend"])
     for pubend, each in pubends.items():
-        limited.add_metric([pubend], int(each["allowed_msg_s"] is not None))
+        limited.add_metric([pubend], int(each.allowed_msg_s is not None))
     yield limited
     for key, (name, text) in _PUBEND_COUNTERS.items():
         counter = CounterMetricFamily(name, text, labels=["pubend"])
         for pubend, each in pubends.items():
-            counter.add_metric([pubend], each[key])
+            counter.add_metric([pubend], getattr(each, key))
         yield counter
 
 
-def _stream_metrics(streams: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
+def _stream_metrics(streams: Mapping[str, FlowStatus]) -> Iterator[Metric]:
     for key, (name, text, scale) in _STREAM_GAUGES.items():
         gauge = GaugeMetricFamily(name, text, labels=["pubend"])
         for pubend, each in streams.items():
-            gauge.add_metric([pubend], each[key] * scale)
+            gauge.add_metric([pubend], getattr(each, key) * scale)
         yield gauge

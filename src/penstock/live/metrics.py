@@ -16,8 +16,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from penstock.live.balancing_metrics import balancing_metrics
 from penstock.live.congestion_metrics import congestion_metrics
+from penstock.live.node_status import NodeStatus
 from penstock.live.token_metrics import token_metrics
 from penstock.model.tick import Tick, tick_ms
+from penstock.protocol.status import BrokerStatus, GuaranteedStatus, PubendStatus, StreamStatus
 
 __all__ = ["StatusSource", "registry_of", "rendered"]
 
@@ -49,11 +51,6 @@ _STORE_GAUGES: Final = {
     "full": "Whether commits wait for space.",
     "file_bytes": "Size of the store's files.",
     "damaged_records": "Records of the log that could not be read.",
-}
-_BROKER_GAUGES: Final = {
-    "clients": "Clients that are connected.",
-    "subscriptions": "Subscriptions of this broker's clients.",
-    "outbox_bytes": "Data that waits to be sent.",
 }
 _COUNTS: Final = {
     "published": "Messages that publishers of this broker brought.",
@@ -96,7 +93,7 @@ _SERIES_MAX: Final = 1_000
 class StatusSource(Protocol):
     """What has a status to show: a node."""
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> NodeStatus:
         """How it is."""
 
 
@@ -129,26 +126,25 @@ class _Collector:
     def collect(self) -> Iterator[Metric]:
         """All metrics of this moment."""
         status = self._source.status()
-        node, broker = status["node"], status["broker"]
-        yield _gauge("penstock_up", "Whether the broker is serving.", int(status["serving"]))
-        yield _gauge("penstock_uptime_seconds", "Time since the start.", status["uptime_ms"] / 1_000)
+        node, broker = status.node, status.broker
+        yield _gauge("penstock_up", "Whether the broker is serving.", int(status.serving))
+        yield _gauge("penstock_uptime_seconds", "Time since the start.", status.uptime_ms / 1_000)
         yield _gauge("penstock_connections", "Connections that are open.", node["open_connections"])
         for key, text in _NODE_COUNTERS.items():
             yield _counter(f"penstock_{key}", text, node[key])
         yield from _broker_metrics(broker)
-        if guaranteed := broker.get("guaranteed"):
-            yield from _guaranteed_metrics(guaranteed)
-            now_ms = self._now_ms()
-            yield from _pubend_metrics(guaranteed["pubends"], now_ms)
-            if self._names:
-                yield from _pending_metrics(guaranteed.get("durables", {}))
-                yield _durable_lags(guaranteed["pubends"])
-            yield from _stream_metrics(guaranteed["streams"], now_ms)
+        guaranteed, now_ms = broker.guaranteed, self._now_ms()
+        yield from _guaranteed_metrics(guaranteed)
+        yield from _pubend_metrics(guaranteed.pubends, now_ms)
+        if self._names:
+            yield from _pending_metrics(guaranteed.durables)
+            yield _durable_lags(guaranteed.pubends)
+        yield from _stream_metrics(guaranteed.streams, now_ms)
         yield from congestion_metrics(broker, series_max=_SERIES_MAX)
         yield from token_metrics(broker)
         yield from balancing_metrics(broker)
-        if store := status.get("store"):
-            yield from _store_metrics(store)
+        if status.store:
+            yield from _store_metrics(status.store)
 
 
 def _store_metrics(store: Mapping[str, Any]) -> Iterator[Metric]:
@@ -159,32 +155,31 @@ def _store_metrics(store: Mapping[str, Any]) -> Iterator[Metric]:
     yield _gauge("penstock_store_last_sync_seconds", "Duration of the last sync.", store["last_sync_ms"] / 1_000)
 
 
-def _broker_metrics(broker: Mapping[str, Any]) -> Iterator[Metric]:
-    for key, text in _BROKER_GAUGES.items():
-        if key in broker:
-            yield _gauge(f"penstock_{key}", text, broker[key])
-    for key, text in (("links", "Links that are up."), ("brokers", "Brokers of the overlay that are known.")):
-        if key in broker:
-            yield _gauge(f"penstock_{key}", text, len(broker[key]))
-    if "refused" in broker:
-        yield _counter("penstock_refused", "Requests of clients that were refused.", broker["refused"])
-    for key, value in broker.get("counts", {}).items():
+def _broker_metrics(broker: BrokerStatus) -> Iterator[Metric]:
+    yield _gauge("penstock_clients", "Clients that are connected.", broker.clients)
+    yield _gauge("penstock_subscriptions", "Subscriptions of this broker's clients.", broker.subscriptions)
+    yield _gauge("penstock_outbox_bytes", "Data that waits to be sent.", broker.outbox_bytes)
+    yield _gauge("penstock_links", "Links that are up.", len(broker.links))
+    yield _gauge("penstock_brokers", "Brokers of the overlay that are known.", len(broker.brokers))
+    yield _counter("penstock_refused", "Requests of clients that were refused.", broker.refused)
+    for key, value in broker.counts.items():
         yield _counter(f"penstock_{key}", _COUNTS.get(key, f"Count of {key.replace('_', ' ')}."), value)
     dropped = CounterMetricFamily("penstock_dropped", "Data frames dropped at a full outbox.", labels=["to"])
-    for kind, value in broker.get("dropped", {}).items():
+    for kind, value in broker.dropped.items():
         dropped.add_metric([kind], value)
     yield dropped
     filters = GaugeMetricFamily("penstock_filter", "Sizes of the filters of all brokers.", labels=["of"])
-    for kind, value in broker.get("filters", {}).items():
-        filters.add_metric([kind], value)
+    filters.add_metric(["hosts"], broker.filters.hosts)
+    filters.add_metric(["entries"], broker.filters.entries)
+    filters.add_metric(["own"], broker.filters.own)
     yield filters
-    yield from _mechanism_metrics(broker.get("mechanisms", {}))
+    yield from _mechanism_metrics(broker.mechanisms)
 
 
-def _guaranteed_metrics(guaranteed: Mapping[str, Any]) -> Iterator[Metric]:
-    yield _gauge("penstock_cache_bytes", "Knowledge kept to answer NACKs.", guaranteed["cache_bytes"])
-    yield _gauge("penstock_commits_waiting", "Commits that the broker waits for.", guaranteed["commits_waiting"])
-    held_back = int(bool(guaranteed["held_back"]))
+def _guaranteed_metrics(guaranteed: GuaranteedStatus) -> Iterator[Metric]:
+    yield _gauge("penstock_cache_bytes", "Knowledge kept to answer NACKs.", guaranteed.cache_bytes)
+    yield _gauge("penstock_commits_waiting", "Commits that the broker waits for.", guaranteed.commits_waiting)
+    held_back = int(bool(guaranteed.held_back))
     yield _gauge("penstock_held_back", "Whether publishers have to wait, for space or for subscribers.", held_back)
 
 
@@ -197,23 +192,23 @@ def _pending_metrics(durables: Mapping[str, Mapping[str, int]]) -> Iterator[Metr
     yield family
 
 
-def _pubend_metrics(pubends: Mapping[str, Mapping[str, Any]], now_ms: int) -> Iterator[Metric]:
+def _pubend_metrics(pubends: Mapping[str, PubendStatus], now_ms: int) -> Iterator[Metric]:
     shown = dict(sorted(pubends.items())[:_SERIES_MAX])
     lags = {
-        (pubend, host): _behind_s(figures["last_tick"], tick)
+        (pubend, host): _behind_s(figures.last_tick, tick)
         for pubend, figures in shown.items()
-        for host, tick in figures["hosts"].items()
+        for host, tick in figures.hosts.items()
     }
     worst: dict[str, float] = {}
     for (pubend, _), lag_s in lags.items():
         worst[pubend] = max(lag_s, worst.get(pubend, 0.0))
     text = "Bytes of messages in the pubend's log."
-    yield _labelled("penstock_pubend_log_bytes", text, {name: each["size_bytes"] for name, each in shown.items()})
+    yield _labelled("penstock_pubend_log_bytes", text, {name: each.size_bytes for name, each in shown.items()})
     text = "Time since the last tick that was given out or promised to be silent; below zero if the stream is ahead."
-    ages = {name: (now_ms - tick_ms(Tick(each["last_tick"]))) / 1_000 for name, each in shown.items()}
+    ages = {name: (now_ms - tick_ms(Tick(each.last_tick))) / 1_000 for name, each in shown.items()}
     yield _labelled("penstock_pubend_last_tick_age_seconds", text, ages)
     text = "Hosts that have reported to the pubend."
-    yield _labelled("penstock_pubend_hosts", text, {name: len(each["hosts"]) for name, each in shown.items()})
+    yield _labelled("penstock_pubend_hosts", text, {name: len(each.hosts) for name, each in shown.items()})
     text = "How far the host furthest behind is behind the last tick."
     yield _labelled("penstock_pubend_lag_seconds", text, worst)
     family = GaugeMetricFamily("penstock_host_lag_seconds", "The same of each host.", labels=["pubend", "host"])
@@ -221,39 +216,39 @@ def _pubend_metrics(pubends: Mapping[str, Mapping[str, Any]], now_ms: int) -> It
         family.add_metric([pubend, host], lag_s)
     yield family
     text = "Durable subscriptions that the pubend keeps."
-    counts = {name: each.get("durable_count", 0) for name, each in shown.items()}
+    counts = {name: each.durable_count for name, each in shown.items()}
     yield _labelled("penstock_pubend_durables", text, counts)
 
 
-def _durable_lags(pubends: Mapping[str, Mapping[str, Any]]) -> Metric:
+def _durable_lags(pubends: Mapping[str, PubendStatus]) -> Metric:
     """Of durable subscriptions a broker names those that are furthest behind, so there are not too many."""
     text = "How far what a durable subscription has acknowledged is behind the last tick; silence moves it, too."
     family = GaugeMetricFamily("penstock_durable_lag_seconds", text, labels=["pubend", "durable"])
     lags = [
-        (-_behind_s(figures["last_tick"], each["tick"]), pubend, name)
+        (-_behind_s(figures.last_tick, each.tick), pubend, name)
         for pubend, figures in sorted(pubends.items())[:_SERIES_MAX]
-        for name, each in figures.get("durables", {}).items()
+        for name, each in figures.durables.items()
     ]
     for lag_s, pubend, name in sorted(lags)[:_SERIES_MAX]:
         family.add_metric([pubend, name], -lag_s)
     return family
 
 
-def _stream_metrics(streams: Mapping[str, Mapping[str, Any]], now_ms: int) -> Iterator[Metric]:
-    lags = {name: _behind_s(each["heard"], each["horizon"]) for name, each in streams.items()}
+def _stream_metrics(streams: Mapping[str, StreamStatus], now_ms: int) -> Iterator[Metric]:
+    lags = {name: _behind_s(each.heard, each.horizon) for name, each in streams.items()}
     shown = {name: streams[name] for name in sorted(streams, key=lambda name: (-lags[name], name))[:_SERIES_MAX]}
     text = "How far the doubt horizon of this broker's stream is behind what it has heard of."
     yield _labelled("penstock_stream_lag_seconds", text, {name: lags[name] for name in shown})
     # A broker that hears nothing of a pubend has no lag, by what it knows: only the clock tells.
     text = "Time since the doubt horizon of this broker's stream."
-    ages = {name: (now_ms - tick_ms(Tick(each["horizon"]))) / 1_000 for name, each in shown.items()}
+    ages = {name: (now_ms - tick_ms(Tick(each.horizon))) / 1_000 for name, each in shown.items()}
     yield _labelled("penstock_stream_horizon_age_seconds", text, ages)
-    for metric, key, text in (
-        ("pending_bytes", "pending_bytes", "Messages beyond the doubt horizon, kept until the gap is closed."),
-        ("catch_ups", "catch_ups", "Catch-up streams that run."),
-        ("subscriptions_behind", "behind", "Subscriptions that the shared stream does not serve yet."),
-    ):
-        yield _labelled(f"penstock_stream_{metric}", text, {name: each[key] for name, each in shown.items()})
+    text = "Messages beyond the doubt horizon, kept until the gap is closed."
+    yield _labelled("penstock_stream_pending_bytes", text, {name: each.pending_bytes for name, each in shown.items()})
+    text = "Catch-up streams that run."
+    yield _labelled("penstock_stream_catch_ups", text, {name: each.catch_ups for name, each in shown.items()})
+    text = "Subscriptions that the shared stream does not serve yet."
+    yield _labelled("penstock_stream_subscriptions_behind", text, {name: each.behind for name, each in shown.items()})
 
 
 def _behind_s(last_tick: int, next_tick: int) -> float:

@@ -32,6 +32,7 @@ from penstock.live.listening import listen
 from penstock.live.logs import log, log_bug
 from penstock.live.measuring import Measuring
 from penstock.live.membership import OverlayChange, TlsState, change_for, read_again
+from penstock.live.node_status import NodeStatus
 from penstock.live.overlay import Overlay
 from penstock.live.shipping.service import Shipping
 from penstock.live.storage import Stimulus, Storage
@@ -213,19 +214,19 @@ class BrokerNode:
         """Whether it has started and is not on its way out."""
         return self._entrance is not None and self._entrance.is_open and not self._is_stopping
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> NodeStatus:
         """The broker's own status, and what the shell counts."""
-        return {
-            "name": self.name,
-            "overlay": self.overlay.name,
-            "address": "{}:{}".format(*self.address),
-            "uptime_ms": self.clock.now_ms() - self.clock.started_ms,
-            "serving": self.is_serving,
-            "node": self.counters.as_dict(),
-            "store": self._storage.status(),
-            "shipping": self._shipping.status(),
-            "broker": dict(self.broker.status()),
-        }
+        return NodeStatus(
+            name=self.name,
+            overlay=self.overlay.name,
+            address="{}:{}".format(*self.address),
+            uptime_ms=self.clock.now_ms() - self.clock.started_ms,
+            serving=self.is_serving,
+            broker=self.broker.status(),
+            node=self.counters.as_dict(),
+            store=self._storage.status() or {},
+            shipping=self._shipping.status() or {},
+        )
 
     # From connections.
 

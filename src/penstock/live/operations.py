@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
+from msgspec import to_builtins
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from penstock.broker.mechanisms.draining import Target
 from penstock.broker.mechanisms.operating import Drain, Operation, Pin, Unpin
 from penstock.live.errors import ConfigError
+from penstock.live.node_status import NodeStatus
 from penstock.live.overlay import Overlay
 from penstock.model.errors import MisuseError
 
@@ -38,7 +40,7 @@ class Operated(Protocol):
     def finish(self) -> None:
         """End in order."""
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> NodeStatus:
         """How it is."""
 
 
@@ -84,5 +86,5 @@ def _target(overlay: Overlay, text: str) -> Target:
 
 
 def _drain_of(subject: Operated) -> dict[str, Any]:
-    status = subject.status()["broker"].get("migration", {})
-    return {"clients": subject.status()["broker"].get("clients", 0), **status.get("drain", {})}
+    broker = subject.status().broker
+    return {"clients": broker.clients, **to_builtins(broker.migration.drain)}

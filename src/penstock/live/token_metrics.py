@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from penstock.protocol.status import BrokerStatus
 
 __all__ = ["token_metrics"]
 
@@ -30,9 +32,9 @@ _COUNTERS: Final = {
 }
 
 
-def token_metrics(broker: Mapping[str, Any]) -> Iterator[Metric]:
+def token_metrics(broker: BrokerStatus) -> Iterator[Metric]:
     """All of one broker's status; nothing if no token walks."""
-    found = broker.get("mechanisms", {}).get("token", {})
+    found = broker.mechanisms.get("token", {})
     if "k_load" not in found:
         return
     for key, (name, text, scale) in _GAUGES.items():

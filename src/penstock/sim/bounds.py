@@ -18,19 +18,19 @@ _FRAME_BYTES_MAX: Final = 320 * 1024
 def exceeded(broker: SimBroker, *, pubends: int) -> list[str]:
     """Complaints about all that is more than a running broker may hold, given so many guaranteed pubends."""
     settings, status = broker.settings, broker.core.status()
-    guaranteed = status["guaranteed"]
+    guaranteed = status.guaranteed
     outboxes_max = (
-        status["clients"] * settings.client_outbox_bytes
-        + len(status["links"]) * settings.link_outbox_bytes
+        status.clients * settings.client_outbox_bytes
+        + len(status.links) * settings.link_outbox_bytes
         + broker.connections * _FRAME_BYTES_MAX
     )
     figures = [
-        ("bytes in outboxes", status["outbox_bytes"], outboxes_max),
-        ("bytes in caches", guaranteed["cache_bytes"], pubends * settings.cache_bytes),
+        ("bytes in outboxes", status.outbox_bytes, outboxes_max),
+        ("bytes in caches", guaranteed.cache_bytes, pubends * settings.cache_bytes),
     ]
-    for pubend, stream in guaranteed["streams"].items():
-        figures.append((f"bytes pending of {pubend}", stream["pending_bytes"], settings.receive_window_bytes))
-        figures.append((f"catch-ups of {pubend}", stream["catch_ups"], settings.catch_ups_max))
+    for pubend, stream in guaranteed.streams.items():
+        figures.append((f"bytes pending of {pubend}", stream.pending_bytes, settings.receive_window_bytes))
+        figures.append((f"catch-ups of {pubend}", stream.catch_ups, settings.catch_ups_max))
     return [
         f"{broker.name} has {count:,} {what}, more than {count_max:,}"
         for what, count, count_max in figures

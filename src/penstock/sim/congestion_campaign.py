@@ -163,11 +163,11 @@ class CongestionCampaign:
 
     def _lacking(self, before: list[int]) -> str:
         """What has not recovered, given what had been published a second ago."""
-        positions = self.world.broker("b0").core.status()["guaranteed"]["pubends"]
+        positions = self.world.broker("b0").core.status().guaranteed.pubends
         for host in self.hosts:
-            streams = self.world.broker(host).core.status()["guaranteed"]["streams"]
+            streams = self.world.broker(host).core.status().guaranteed.streams
             for pubend in self._pubends:
-                lag_ms = (positions[pubend]["promised"] - streams[pubend]["horizon"]) // _TICKS_PER_MS
+                lag_ms = (positions[pubend].promised - streams[pubend].horizon) // _TICKS_PER_MS
                 if lag_ms > 1_500:
                     return f"{host} is {lag_ms} ms behind {pubend}"
         for publisher, count in zip(self.publishers, before, strict=True):
@@ -185,8 +185,8 @@ class CongestionCampaign:
         queue_max_bytes = max(link.queued_max_bytes for link in self.links.values())
         if queue_max_bytes > self._queue_bytes + _FRAME_BYTES_MAX:
             raise BrokenLawError(f"{queue_max_bytes} bytes waited for a link, more than {self._queue_bytes}")
-        pubends = self.world.broker("b0").core.status()["congestion"]["pubends"].values()
-        decreases = sum(each["decreases"] for each in pubends)
+        pubends = self.world.broker("b0").core.status().congestion.pubends.values()
+        decreases = sum(each.decreases for each in pubends)
         return CongestionRun(self._described(), self.faults, recovered_ms, found.published, queue_max_bytes, decreases)
 
     def _described(self) -> str:

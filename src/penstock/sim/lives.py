@@ -246,9 +246,9 @@ class Lives:
 
     def _keeper_of(self, name: str) -> str:
         for broker in self._world.brokers.values():
-            for pubend, figures in broker.core.status()["guaranteed"]["pubends"].items():
-                if name in figures["durables"]:
-                    return str(pubend)
+            for pubend, figures in broker.core.status().guaranteed.pubends.items():
+                if name in figures.durables:
+                    return pubend
         return ""
 
     def _come_back(self, client: SimClient) -> None:

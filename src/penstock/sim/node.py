@@ -111,8 +111,8 @@ class SimBroker:
     def memory_bytes(self) -> int:
         """The memory it needs: for itself, its subscriptions, and all that waits."""
         cost, status = self.host.cost, self.core.status()
-        waiting = status.get("outbox_bytes", 0) + self.host.queued_bytes
-        return int(cost.broker_bytes + cost.subscription_bytes * status.get("subscriptions", 0) + waiting)
+        waiting = status.outbox_bytes + self.host.queued_bytes
+        return int(cost.broker_bytes + cost.subscription_bytes * status.subscriptions + waiting)
 
     def start(self) -> None:
         """Begin a new life, which knows of those before what is on the disk."""
@@ -329,7 +329,7 @@ class SimBroker:
         self._note(how)
 
     def _present_counts(self) -> Counter[str]:
-        return Counter(self._core.status().get("counts", {}) if self._core is not None else {})
+        return Counter(self._core.status().counts if self._core is not None else {})
 
     def _now_ms(self) -> int:
         """The time as the broker of this life sees it."""

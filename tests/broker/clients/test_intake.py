@@ -91,7 +91,7 @@ def test_a_repetition_after_a_lost_acknowledgement_is_acknowledged_and_not_store
     ask(second)
     assert acknowledged(second)[-1] == 3
     assert logged(overlay) == [1, 2, 3]
-    assert overlay.brokers["pb"].status()["counts"]["publishes_repeated"] == 2
+    assert overlay.brokers["pb"].status().counts["publishes_repeated"] == 2
 
 
 def test_of_a_batch_that_was_taken_in_part_the_rest_is_taken() -> None:
@@ -196,7 +196,7 @@ def test_who_waits_for_space_is_told_why_and_when_it_is_over() -> None:
     overlay.sync()
     assert reasons(waiting) == ["the disk is full", ""]
     assert acknowledged(waiting) == [1]
-    assert overlay.brokers["pb"].status()["guaranteed"]["held_back"] == ""
+    assert overlay.brokers["pb"].status().guaranteed.held_back == ""
 
 
 def test_who_comes_while_there_is_no_space_is_told_when_the_shell_tries_again() -> None:
@@ -218,10 +218,10 @@ def test_while_there_is_no_space_no_lease_is_asked_for_and_silence_ends_at_the_o
     overlay._act("pb", overlay.brokers["pb"].log_full("the disk is full", now_ms=overlay.now_ms))
     overlay.wait(20_000)
     lease = overlay.disks["pb"].recovered().pubends["pb.a"].lease
-    promised = overlay.brokers["pb"].status()["guaranteed"]["pubends"]["pb.a"]["promised"]
+    promised = overlay.brokers["pb"].status().guaranteed.pubends["pb.a"].promised
     assert lease is not None
     assert promised <= lease
-    assert overlay.brokers["pb"].status()["guaranteed"]["commits_waiting"] <= 3
+    assert overlay.brokers["pb"].status().guaranteed.commits_waiting <= 3
 
 
 def test_at_the_maximum_of_the_log_credit_is_withheld_until_subscribers_have_caught_up() -> None:

@@ -83,7 +83,7 @@ def test_a_malformed_answer_costs_the_neighbour_that_passed_it_on_nothing(overla
     client = asked(overlay, "sb", an_id(overlay))
     (question,) = desk_of(overlay, "sb")._questions
     from_neighbour(overlay, "sb", "ib", f.TraceAnswer("sb", question, answer))
-    assert overlay.brokers["sb"].status()["links"] == ["ib"]
+    assert overlay.brokers["sb"].status().links == ["ib"]
     assert desk_of(overlay, "sb").counts["trace_answers_ignored"] == 1
     overlay.wait(_QUESTION_MS)
     assert replies(client)[0].unreachable == ("pb",)
@@ -91,7 +91,7 @@ def test_a_malformed_answer_costs_the_neighbour_that_passed_it_on_nothing(overla
 
 def test_an_answer_to_no_question_is_not_even_looked_into(overlay: Overlay) -> None:
     from_neighbour(overlay, "sb", "ib", f.TraceAnswer("sb", 5, b"\x81\xa6broker\xa1\xff"))
-    assert overlay.brokers["sb"].status()["links"] == ["ib"]
+    assert overlay.brokers["sb"].status().links == ["ib"]
     assert desk_of(overlay, "sb").counts["trace_answers_ignored"] == 1
 
 
@@ -121,7 +121,7 @@ def test_frames_for_brokers_that_nobody_knows_are_dropped(overlay: Overlay) -> N
     from_neighbour(overlay, "ib", "sb", f.TraceQuestion("nobody", "sb", 9, an_id(overlay), (1,)))
     from_neighbour(overlay, "ib", "sb", f.TraceAnswer("nobody", 9, b""))
     from_neighbour(overlay, "ib", "sb", f.TraceQuestion("ib", "nobody", 9, an_id(overlay), (1,)))
-    assert overlay.brokers["ib"].status()["links"] == ["pb", "sb"]
+    assert overlay.brokers["ib"].status().links == ["pb", "sb"]
 
 
 @pytest.mark.parametrize("kind", ["question", "answer"])

@@ -30,7 +30,7 @@ def ticks(overlay: Overlay) -> list[int]:
 
 
 def counts(overlay: Overlay, broker: str = "sb") -> dict[str, int]:
-    found = overlay.brokers[broker].status()["counts"]
+    found = overlay.brokers[broker].status().counts
     assert isinstance(found, dict)
     return found
 
@@ -85,7 +85,7 @@ def test_a_position_in_the_future_is_refused(broker: str) -> None:
     assert (refused.request, refused.number) == ("subscribe", 1)
     assert "of pubend pb.a is in the future" in refused.reason
     assert not client.all(f.Subscribed)
-    assert overlay.brokers[broker].status()["subscriptions"] == 0
+    assert overlay.brokers[broker].status().subscriptions == 0
     overlay.wait(1_000)
     client.subscribe(1, "")
     publish(overlay.client("pb"), 1)
@@ -158,10 +158,10 @@ def test_several_that_come_at_about_the_same_time_share_a_catch_up() -> None:
         clients.append(subscriber(overlay, f"number >= {place}", ("pb.a", ticks(overlay)[place])))
         overlay.wait(10)
     overlay.wait(45)
-    assert overlay.brokers["sb"].status()["guaranteed"]["streams"]["pb.a"]["catch_ups"] <= 1
+    assert overlay.brokers["sb"].status().guaranteed.streams["pb.a"].catch_ups <= 1
     overlay.wait(2_000)
     assert [each.numbers() for each in clients] == [list(range(place, 4)) for place in range(4)]
-    assert overlay.brokers["sb"].status()["guaranteed"]["streams"]["pb.a"]["catch_ups"] == 0
+    assert overlay.brokers["sb"].status().guaranteed.streams["pb.a"].catch_ups == 0
 
 
 def test_a_catch_up_by_a_costly_selector_is_spread_over_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +198,7 @@ def test_no_more_catch_ups_run_than_are_allowed_and_all_get_their_turn() -> None
     for place in range(3):
         clients.append(subscriber(overlay, "number < 99", ("pb.a", ticks(overlay)[place])))
         overlay.wait(200)
-        assert overlay.brokers["sb"].status()["guaranteed"]["streams"]["pb.a"]["catch_ups"] <= 1
+        assert overlay.brokers["sb"].status().guaranteed.streams["pb.a"].catch_ups <= 1
     overlay.unclog("pb", "sb")
     overlay.wait(10_000)
     assert [each.numbers() for each in clients] == [list(range(place, 10)) for place in range(3)]

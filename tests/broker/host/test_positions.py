@@ -31,7 +31,7 @@ def acknowledge(client: TestClient, tick: int | None = None) -> None:
 
 def reported(overlay: Overlay) -> dict[str, int]:
     """What the pubend knows of its hosts."""
-    found = overlay.brokers["pb"].status()["guaranteed"]["pubends"]["pb.a"]["hosts"]
+    found = overlay.brokers["pb"].status().guaranteed.pubends["pb.a"].hosts
     assert isinstance(found, dict)
     return found
 
@@ -295,7 +295,7 @@ def test_nobody_has_acknowledged_what_its_host_has_not_sent(name: str) -> None:
     overlay.wait(2_000)
     client.acknowledge("pb.a", sent + (3_000 << 16), 1 if name else -1)
     overlay.wait(2_000)
-    assert (overlay.durables("pb.a")[name]["tick"] if name else reported(overlay)["sb"]) <= sent
+    assert (overlay.durables("pb.a")[name].tick if name else reported(overlay)["sb"]) <= sent
 
 
 def held_for(overlay: Overlay, client: TestClient) -> dict[str, int]:

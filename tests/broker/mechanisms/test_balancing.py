@@ -135,7 +135,7 @@ def test_an_edge_that_is_busier_tells_clients_to_move() -> None:
     migrate = next(each[0] for each in told if each)
     assert isinstance(migrate, f.Migrate)
     assert (migrate.broker, migrate.address) == ("e2", "e2")
-    status = overlay.brokers["e1"].status()["mechanisms"]["balancing"]
+    status = overlay.brokers["e1"].status().mechanisms["balancing"]
     assert status["last"]["partner"] == "e2"
     assert status["session"]["phase"] == "moving"
     assert balancing_of(overlay, "e2").balancer.standing.state is State.BUSY

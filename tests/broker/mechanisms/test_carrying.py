@@ -95,7 +95,7 @@ def test_words_of_a_mechanism_that_is_not_here_are_left_alone() -> None:
     frames: list[f.Frame] = [f.MechanismMessage("nobody", b"x"), f.MechanismMessage("listener", b"y")]
     broker.receive(link.connection, frames, now_ms=overlay.now_ms)
     assert listener.heard == [("a", True), ("a", b"y")]
-    assert broker.status()["links"] == ["a"]
+    assert broker.status().links == ["a"]
 
 
 class Chooser(Listener):
@@ -142,5 +142,5 @@ def test_a_publication_that_a_mechanism_cannot_make_sense_of_costs_nobody_a_link
     body = encode_body(MessageIdSource(0, 1).next(overlay.now_ms), Message.system({"$class": "X", "$text": "(("}, b""))
     overlay.lie("b", "a", f.Forward("$a", [overlay.now_ms << 16], [body]))
     assert stumbler.heard[-1] == {"$class": "X", "$text": "(("}
-    assert overlay.brokers["b"].status()["links"] == ["a"]
+    assert overlay.brokers["b"].status().links == ["a"]
     assert overlay.records[-1].event == "malformed-publication"

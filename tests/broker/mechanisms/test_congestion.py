@@ -12,6 +12,7 @@ from penstock.broker import BrokerSettings
 from penstock.congestion import CongestionSettings
 from penstock.protocol import frames as f
 from penstock.protocol.codec import encode_frame
+from penstock.protocol.status import CongestionStatus
 from penstock.protocol.stream_frames import CongestionAlert, CongestionQuery
 
 PUBEND = "pb.a"
@@ -43,13 +44,11 @@ def tree(**settings: Any) -> Overlay:
 
 
 def counts(overlay: Overlay, name: str) -> dict[str, int]:
-    status: dict[str, int] = overlay.brokers[name].status()["counts"]
-    return status
+    return overlay.brokers[name].status().counts
 
 
-def figures(overlay: Overlay, name: str = "pb") -> dict[str, Any]:
-    status: dict[str, Any] = overlay.brokers[name].status()["congestion"]
-    return status
+def figures(overlay: Overlay, name: str = "pb") -> CongestionStatus:
+    return overlay.brokers[name].status().congestion
 
 
 def link_of(overlay: Overlay, name: str, other: str) -> int:
@@ -72,7 +71,7 @@ def publish_for(overlay: Overlay, client: TestClient, ms: int, *, every_ms: int 
 
 def seq(overlay: Overlay) -> int:
     """A query that the pubend has sent."""
-    position: int = overlay.brokers["pb"].status()["guaranteed"]["pubends"][PUBEND]["promised"]
+    position: int = overlay.brokers["pb"].status().guaranteed.pubends[PUBEND].promised
     return position
 
 
@@ -105,7 +104,7 @@ def test_without_pdcc_nobody_asks_and_nobody_is_limited() -> None:
     publish_for(overlay, overlay.client("pb"), 2_000)
     say(overlay, "pb", "ib", CongestionAlert(PUBEND, seq(overlay), 0.1, inf))
     assert counts(overlay, "pb")["dcqs_sent"] == 0
-    assert figures(overlay)["pubends"][PUBEND]["allowed_msg_s"] is None
+    assert figures(overlay).pubends[PUBEND].allowed_msg_s is None
 
 
 # --- alerts
@@ -121,16 +120,18 @@ def test_a_host_that_stands_still_alerts_and_the_pubend_is_limited() -> None:
     assert counts(overlay, "s2")["ucas_raised"] > 0
     assert counts(overlay, "s1")["ucas_raised"] == 0
     assert counts(overlay, "ib")["ucas_passed"] == counts(overlay, "pb")["ucas_heard"] > 0
-    found = figures(overlay)["pubends"][PUBEND]
-    assert found["allowed_msg_s"] < 100
-    assert found["uca_host"] == "s2"
-    assert found["uca_rate"] < 0.95
+    found = figures(overlay).pubends[PUBEND]
+    assert found.allowed_msg_s is not None
+    assert found.allowed_msg_s < 100
+    assert found.uca_host == "s2"
+    assert found.uca_rate is not None
+    assert found.uca_rate < 0.95
     told = [each for each in publisher.heard if isinstance(each, f.HeldBack)]
     assert "since broker s2 falls behind" in told[0].reason
     assert f"pubend {PUBEND} is limited to " in told[0].reason
     assert told[0].window_bytes > 0
     assert [each.event for each in overlay.records].count("pubend-limited") == 1
-    assert figures(overlay, "s2")["streams"][PUBEND]["lag_ms"] > 0
+    assert figures(overlay, "s2").streams[PUBEND].lag_ms > 0
 
 
 def test_the_rate_is_given_back_and_publishers_are_told_that_they_need_not_wait() -> None:
@@ -143,9 +144,9 @@ def test_the_rate_is_given_back_and_publishers_are_told_that_they_need_not_wait(
     overlay._carry("ib", link_of(overlay, "ib", "s2"))
     publish_for(overlay, publisher, 60_000, every_ms=50)
     assert [each for each in publisher.heard if isinstance(each, f.HeldBack)][-1] == f.HeldBack("")
-    assert figures(overlay)["pubends"][PUBEND]["increases"] > 0
+    assert figures(overlay).pubends[PUBEND].increases > 0
     overlay.wait(120_000)
-    assert figures(overlay)["pubends"][PUBEND]["allowed_msg_s"] is None
+    assert figures(overlay).pubends[PUBEND].allowed_msg_s is None
     assert [each.event for each in overlay.records].count("pubend-unlimited") == 1
 
 
@@ -158,8 +159,8 @@ def test_alerts_of_one_query_are_one_at_the_pubend_and_carry_the_slowest() -> No
     assert counts(overlay, "pb")["ucas_heard"] == heard + 1
     say(overlay, "ib", "s1", CongestionAlert(PUBEND, asked, 0.6, 1.5, 20, "s1"))
     assert counts(overlay, "pb")["ucas_heard"] == heard + 2
-    found = figures(overlay)["pubends"][PUBEND]
-    assert (found["uca_rate"], found["uca_host"]) == (0.3, "s2")
+    found = figures(overlay).pubends[PUBEND]
+    assert (found.uca_rate, found.uca_host) == (0.3, "s2")
 
 
 def test_the_pubends_own_broker_consolidates_the_alerts_of_its_children() -> None:
@@ -169,7 +170,7 @@ def test_the_pubends_own_broker_consolidates_the_alerts_of_its_children() -> Non
     for _ in range(3):
         say(overlay, "pb", "ib", CongestionAlert(PUBEND, asked, 0.5, inf, 0, "s1"))
     assert counts(overlay, "pb")["ucas_heard"] == heard + 1
-    assert figures(overlay)["pubends"][PUBEND]["decreases"] == 1
+    assert figures(overlay).pubends[PUBEND].decreases == 1
 
 
 def test_a_broker_that_hosts_both_ends_alerts_itself() -> None:
@@ -178,7 +179,7 @@ def test_a_broker_that_hosts_both_ends_alerts_itself() -> None:
     client.subscribe(1, "")
     publish_for(overlay, client, 3_000)
     assert counts(overlay, "pb")["ucas_raised"] == 0
-    assert figures(overlay)["streams"][PUBEND]["horizon_rate"] == pytest.approx(1.0, abs=0.1)
+    assert figures(overlay).streams[PUBEND].horizon_rate == pytest.approx(1.0, abs=0.1)
 
 
 # --- tuning
@@ -188,7 +189,7 @@ def test_parameters_change_at_run_time_for_pubends_hosts_and_those_between() -> 
     overlay = tree()
     publish_for(overlay, overlay.client("pb"), 2_000)
     say(overlay, "pb", "ib", CongestionAlert(PUBEND, seq(overlay), 0.5, inf, 0, "s1"))
-    assert figures(overlay)["pubends"][PUBEND]["allowed_msg_s"] is not None
+    assert figures(overlay).pubends[PUBEND].allowed_msg_s is not None
     for name, broker in overlay.brokers.items():
         settings = BrokerSettings(
             name=name,
@@ -199,8 +200,8 @@ def test_parameters_change_at_run_time_for_pubends_hosts_and_those_between() -> 
             congestion=CongestionSettings.swift(pdcc=False, sdcc=False),
         )
         overlay._act(name, broker.apply(settings, now_ms=overlay.now_ms))
-    assert figures(overlay)["pubends"][PUBEND]["allowed_msg_s"] is None
-    assert figures(overlay, "s1")["streams"][PUBEND]["nack_window_ms"] == 10_000
+    assert figures(overlay).pubends[PUBEND].allowed_msg_s is None
+    assert figures(overlay, "s1").streams[PUBEND].nack_window_ms == 10_000
     before = counts(overlay, "pb")["dcqs_sent"]
     overlay.wait(5_000)
     assert counts(overlay, "pb")["dcqs_sent"] == before
@@ -214,8 +215,8 @@ def test_an_alert_of_impossible_rates_ends_the_connection_and_changes_nothing(ra
     overlay = tree()
     publish_for(overlay, overlay.client("pb"), 2_000)
     say(overlay, "pb", "ib", CongestionAlert(PUBEND, seq(overlay), *rates))
-    assert figures(overlay)["pubends"][PUBEND]["allowed_msg_s"] is None
-    assert overlay.brokers["pb"].status()["malformed"] == 1 or "ib" not in overlay.brokers["pb"].status()["links"]
+    assert figures(overlay).pubends[PUBEND].allowed_msg_s is None
+    assert overlay.brokers["pb"].status().malformed == 1 or "ib" not in overlay.brokers["pb"].status().links
 
 
 def test_alerts_and_queries_of_pubends_that_nobody_knows_are_ignored() -> None:
@@ -223,15 +224,15 @@ def test_alerts_and_queries_of_pubends_that_nobody_knows_are_ignored() -> None:
     say(overlay, "pb", "ib", CongestionAlert("nowhere", 1, 0.1, inf))
     say(overlay, "ib", "pb", CongestionQuery("nowhere", 1, 1))
     overlay.wait(1_000)
-    assert all(sorted(overlay.brokers[name].status()["links"]) == sorted(TREE[name]) for name in TREE)
-    assert overlay.brokers["pb"].status()["congestion"]["pubends"].keys() == {PUBEND}
+    assert all(sorted(overlay.brokers[name].status().links) == sorted(TREE[name]) for name in TREE)
+    assert overlay.brokers["pb"].status().congestion.pubends.keys() == {PUBEND}
 
 
 def test_an_alert_of_a_query_that_was_never_sent_limits_nobody() -> None:
     overlay = tree()
     publish_for(overlay, overlay.client("pb"), 2_000)
     say(overlay, "pb", "ib", CongestionAlert(PUBEND, 2**62, 0.1, inf))
-    assert figures(overlay)["pubends"][PUBEND]["allowed_msg_s"] is None
+    assert figures(overlay).pubends[PUBEND].allowed_msg_s is None
 
 
 @pytest.mark.parametrize("frame", [CongestionAlert(PUBEND, 1, 0.1, inf), CongestionQuery(PUBEND, 1, 1)])

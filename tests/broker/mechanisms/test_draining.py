@@ -7,6 +7,7 @@ from penstock.broker.mechanisms.draining import Target
 from penstock.broker.mechanisms.operating import Drain
 from penstock.model.errors import MisuseError
 from penstock.protocol import frames as f
+from penstock.protocol.status import DrainStatus
 
 TO = (Target("sb2", "at-sb2", 3), Target("sb3", "at-sb3", 1))
 
@@ -19,9 +20,8 @@ def drain(overlay: Overlay, *targets: Target) -> None:
     overlay._act("sb1", overlay.brokers["sb1"].operate(Drain(targets), now_ms=overlay.now_ms))
 
 
-def told(overlay: Overlay) -> dict[str, object]:
-    status: dict[str, object] = overlay.brokers["sb1"].status()["migration"]["drain"]
-    return status
+def told(overlay: Overlay) -> DrainStatus:
+    return overlay.brokers["sb1"].status().migration.drain
 
 
 def orders(client: TestClient) -> list[f.Migrate]:
@@ -33,11 +33,11 @@ def test_clients_go_to_whoever_has_the_fewest_and_it_is_told_how_far_it_is() -> 
     clients = [overlay.client("sb1", f"c{number}") for number in range(4)]
     drain(overlay, *TO)
     assert [orders(client)[0].broker for client in clients] == ["sb3", "sb3", "sb2", "sb3"]
-    assert (told(overlay)["left"], told(overlay)["going"]) == (0, 4)
+    assert (told(overlay).left, told(overlay).going) == (0, 4)
     for client in clients[:3]:
         client.say(f.Moved(orders(client)[0].session))
     overlay.wait(200)
-    assert (told(overlay)["left"], told(overlay)["going"]) == (3, 1)
+    assert (told(overlay).left, told(overlay).going) == (3, 1)
     assert len({orders(client)[0].session for client in clients}) == 4
 
 
@@ -51,8 +51,8 @@ def test_who_could_not_go_is_asked_to_go_elsewhere_and_stays_at_last() -> None:
         client.say(f.MoveFailed(orders(client)[-1].session, "nobody there"))
     overlay.wait(5_000)
     assert [each.broker for each in orders(client)] == ["sb3", "sb2", "sb3"]
-    assert told(overlay)["staying"] == {"refusing": 1}
-    assert told(overlay)["reasons"] == ["reader: nobody there"]
+    assert told(overlay).staying == {"refusing": 1}
+    assert told(overlay).reasons == ["reader: nobody there"]
 
 
 def test_publishers_and_pinned_clients_stay() -> None:
@@ -61,8 +61,8 @@ def test_publishers_and_pinned_clients_stay() -> None:
     publisher.publish({"number": 1})
     pinned.say(f.Hello(f.PROTOCOL_VERSION, "client", "statue", "", pinned=True))
     drain(overlay, TO[0])
-    assert told(overlay)["staying"] == {"publishing": 1, "pinned": 1}
-    assert told(overlay)["going"] == 0
+    assert told(overlay).staying == {"publishing": 1, "pinned": 1}
+    assert told(overlay).going == 0
     assert not orders(publisher)
     assert not orders(pinned)
 
@@ -95,4 +95,4 @@ def test_a_broker_that_has_nowhere_to_send_them_refuses() -> None:
     overlay = hosts()
     with pytest.raises(MisuseError, match="no other broker that could take the clients of sb1"):
         drain(overlay, Target("sb1", "at-sb1"))
-    assert told(overlay)["on"] is False
+    assert told(overlay).on is False

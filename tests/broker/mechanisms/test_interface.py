@@ -104,7 +104,7 @@ def test_a_mechanism_hears_of_the_publications_that_it_selected_from_anywhere() 
 
 def test_the_figures_of_a_mechanism_are_in_the_status_of_its_broker() -> None:
     overlay, one, _ = pair()
-    assert overlay.brokers["a"].status()["mechanisms"] == {"gossip": {"heard": len(one.heard)}}
+    assert overlay.brokers["a"].status().mechanisms == {"gossip": {"heard": len(one.heard)}}
 
 
 def test_answers_are_values() -> None:

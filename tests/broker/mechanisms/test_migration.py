@@ -62,7 +62,7 @@ def test_a_client_is_told_where_to_go_leaves_when_it_is_there_and_both_brokers_k
     overlay.wait(100)
     assert client.closed is not None
     assert client.all(f.Goodbye) == [f.Goodbye("moved", "goes on at sb2")]
-    assert [overlay.brokers[name].status()["subscriptions"] for name in ("sb1", "sb2")] == [0, 1]
+    assert [overlay.brokers[name].status().subscriptions for name in ("sb1", "sb2")] == [0, 1]
     overlay.client("pb").publish({"number": 1})
     assert there.numbers() == [1]
     overlay.check_invariants()
@@ -78,7 +78,7 @@ def test_a_client_is_told_how_far_it_is_before_it_goes() -> None:
     move(overlay, client)
     (told,) = client.all(f.Horizons)[before:]
     assert isinstance(told, f.Horizons)
-    assert told.tick == overlay.brokers["sb1"].status()["guaranteed"]["streams"]["pb.a"]["horizon"]
+    assert told.tick == overlay.brokers["sb1"].status().guaranteed.streams["pb.a"].horizon
     assert told.tick > client.start_of("pb.a"), "what nobody wants is known, too"
     assert not told.is_only
 
@@ -92,7 +92,7 @@ def test_a_client_that_stays_says_why_and_can_be_asked_again() -> None:
     client.say(f.MoveFailed(5, "nobody there"))
     assert notes.told == [("failed", 5, "reader", "nobody there")]
     assert move(overlay, client, session=6) == ""
-    assert overlay.brokers["sb1"].status()["migration"]["moves_failed"] == 1
+    assert overlay.brokers["sb1"].status().migration.moves_failed == 1
 
 
 def test_a_client_that_does_not_answer_counts_as_one_that_stays_but_may_still_go() -> None:
@@ -158,8 +158,8 @@ def test_answers_to_what_nobody_asked_are_counted_and_change_nothing() -> None:
     move(overlay, asked, session=7)
     asked.say(f.Moved(6), f.MoveFailed(8, "x"))
     assert notes.told == []
-    assert overlay.brokers["sb1"].status()["migration"]["moves_unknown"] == 6
-    assert overlay.brokers["sb1"].status()["subscriptions"] == 1
+    assert overlay.brokers["sb1"].status().migration.moves_unknown == 6
+    assert overlay.brokers["sb1"].status().subscriptions == 1
     arrived = arriving(overlay, "sb1", "new", session=9)
     arrived.say(f.Moved(9), f.Moved(9))
     assert notes.told == [("arrived", 9, "new")]
@@ -201,7 +201,7 @@ def test_who_has_moved_gets_what_is_left_and_nothing_new() -> None:
     publisher.publish({"number": 1})
     move(overlay, client)
     client.say(f.Moved(5))
-    assert overlay.brokers["sb1"].status()["subscriptions"] == 0
+    assert overlay.brokers["sb1"].status().subscriptions == 0
     publisher.publish({"number": 2})
     client.reads = True
     client.say(f.Heartbeat())
@@ -250,4 +250,4 @@ def test_the_number_of_pins_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         migrations.pin(name)
     with pytest.raises(MisuseError, match="2 clients are pinned"):
         migrations.pin("c")
-    assert migrations.status()["pinned"] == ["a", "b"]
+    assert migrations.status().pinned == ["a", "b"]

@@ -11,7 +11,7 @@ from penstock.broker import Broker, BrokerSettings
 
 
 def mechanisms_of(broker: Broker) -> set[str]:
-    return set(broker.status()["mechanisms"])
+    return set(broker.status().mechanisms)
 
 
 def test_settings_decide_which_mechanisms_there_are() -> None:

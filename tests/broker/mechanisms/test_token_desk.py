@@ -39,7 +39,7 @@ def chain(world: World, size: int, plan: Plan | None = PLAN, *, pubends: Sequenc
 
 
 def token_of(world: World, name: str) -> dict[str, object]:
-    found = world.brokers[name].core.status()["mechanisms"].get("token", {})
+    found = world.brokers[name].core.status().mechanisms.get("token", {})
     assert isinstance(found, dict)
     return found
 

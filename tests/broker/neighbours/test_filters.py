@@ -16,6 +16,7 @@ from penstock.model.values import AttributeValue
 from penstock.protocol.codec import FRAME_BYTES_MAX, FrameReader, encode_frame
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import FilterUpdate
+from penstock.protocol.status import FilterStatus
 from penstock.selectors import Selector, ast
 from penstock.selectors.evaluate import compile_condition
 from strategies import conditions, conjunctions, messages, tries
@@ -207,14 +208,14 @@ def test_a_filter_of_thousands_of_conjunctions_travels_in_parts_and_arrives_whol
     assert len(queue) == 6
     net.settle()
     net.check([{"n": 2_499}, {"n": 2_500}, {"n": -1}])
-    assert net.filters["c"].status() == {"hosts": 3, "entries": 1, "own": 0}
+    assert net.filters["c"].status() == FilterStatus(hosts=3, entries=1, own=0)
     net.unwant("a", 1)
     net.unwant("a", 2_498)
     net.unwant("a", 1)
     net.unwant("a", 1)
     net.settle()
     net.check([{"n": 2_499}, {"n": 1}])
-    assert net.filters["c"].status()["entries"] == 0
+    assert net.filters["c"].status().entries == 0
 
 
 def test_a_wish_that_a_wider_one_covers_is_not_flooded() -> None:
@@ -264,7 +265,7 @@ def test_a_whole_filter_replaces_what_was_known() -> None:
     assert filters.learn(change_of("h", "x = 2", "x = 3", version=0, incarnation=2))
     assert [bool(filters.hosts_wanting({"x": value})) for value in (1, 2, 3)] == [False, True, True]
     assert filters.version_of("h") == (2, 0)
-    assert filters.status()["entries"] == 2
+    assert filters.status().entries == 2
     filters.check_invariants()
 
 
@@ -331,7 +332,7 @@ def test_more_hosts_than_bitmaps_have_bits_are_at_worst_a_protocol_error() -> No
     for number in range(LINKS_MAX + 1):
         with suppress(ProtocolError):
             filters.learn(change_of(f"h{number}", "x = 1"))
-    assert filters.status()["hosts"] <= LINKS_MAX
+    assert filters.status().hosts <= LINKS_MAX
 
 
 def test_newer_words_about_oneself_are_contradicted_with_the_whole_filter() -> None:
@@ -418,7 +419,7 @@ def test_a_part_of_a_change_is_read_when_it_comes() -> None:
     filters.read_ahead(FilterUpdate(1, "h", 7, -1, -1, added=("x > 1",)))
     with pytest.raises(ProtocolError, match="filter of h: expected"):
         filters.read_ahead(FilterUpdate(1, "h", 7, -1, -1, added=("x >",)))
-    assert filters.status()["hosts"] == 0
+    assert filters.status().hosts == 0
 
 
 def test_a_part_of_more_selectors_than_can_be_read_in_a_turn_is_a_protocol_error() -> None:
@@ -440,7 +441,7 @@ def test_a_large_change_comes_into_force_in_steps_and_counts_when_all_of_it_is_t
         assert filters.version_of("h") == (-1, -1)
         assert filters.interested(["h"]) == (0, {})
         assert [each.host for each in filters.whole()] == ["b1"]
-        entries.append(filters.status()["entries"])
+        entries.append(filters.status().entries)
         filters.check_invariants()
         news = filters.step()
     assert news is change
@@ -459,11 +460,11 @@ def test_what_a_new_version_does_not_want_leaves_in_steps_and_is_not_passed_on()
     entries = []
     while filters.is_changing("h"):
         assert known(filters)["h"] == (1, 3, frozenset({"x = 5"}))
-        entries.append(filters.status()["entries"])
+        entries.append(filters.status().entries)
         filters.check_invariants()
         assert filters.step() is None
     assert entries == [4, 2]
-    assert filters.status()["entries"] == 1
+    assert filters.status().entries == 1
 
 
 def test_until_a_new_version_counts_the_old_one_is_in_force() -> None:
@@ -483,5 +484,5 @@ def test_a_host_that_is_forgotten_while_its_filter_changes_takes_no_more_steps()
     assert filters.is_changing("h")
     filters.forget("h")
     assert not filters.has_steps
-    assert filters.status()["entries"] == 0
+    assert filters.status().entries == 0
     filters.check_invariants()

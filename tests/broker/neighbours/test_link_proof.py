@@ -60,7 +60,7 @@ def test_no_connection_and_no_life_has_the_challenge_of_another() -> None:
 
 def test_brokers_with_a_token_have_links_and_never_send_it() -> None:
     overlay = chain("pb", "ib", "sb", link_credential=KEY)
-    assert overlay.brokers["ib"].status()["links"] == ["pb", "sb"]
+    assert overlay.brokers["ib"].status().links == ["pb", "sb"]
     stranger = overlay.stranger("sb")
     stranger.say(hello("ib", b"x" * 32))
     (said,) = stranger.heard
@@ -74,7 +74,7 @@ def test_who_cannot_prove_it_is_refused(proof: bytes) -> None:
     stranger = overlay.stranger("pb")
     stranger.say(hello("sb", b"x" * 32), f.LinkProof(proof))
     assert stranger.heard[1:] == [f.Goodbye("refused", "authentication failed")]
-    assert overlay.brokers["pb"].status()["links"] == []
+    assert overlay.brokers["pb"].status().links == []
 
 
 def test_who_was_dialled_has_to_prove_it_too() -> None:

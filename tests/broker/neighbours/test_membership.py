@@ -12,6 +12,7 @@ from overlay import Overlay, TestClient
 from penstock.broker import Access, BrokerSettings, Rule, SettingsError
 from penstock.broker.neighbours.membership import CHANGEABLE, needs_restart
 from penstock.protocol import frames as f
+from penstock.protocol.status import BrokerStatus
 from penstock.selectors.selector import Selector
 
 PATIENT_MS = 10_000_000
@@ -68,7 +69,7 @@ class Fleet:
         """Links that should be and are not, as diallers would see to it."""
         for left, right in self.links:
             brokers = self.overlay.brokers
-            if left in brokers and right in brokers and right not in brokers[left].status()["links"]:
+            if left in brokers and right in brokers and right not in brokers[left].status().links:
                 self.overlay.link(left, right)
         self.overlay.check_invariants()
 
@@ -84,7 +85,7 @@ class Fleet:
         client.subscribe(1, selector)
         return client
 
-    def status(self, name: str) -> dict[str, object]:
+    def status(self, name: str) -> BrokerStatus:
         return self.overlay.brokers[name].status()
 
 
@@ -115,7 +116,7 @@ def test_a_link_that_is_removed_is_ended_with_the_reason_and_routed_around() -> 
     publisher.publish({"number": 1})
     fleet.overlay.wait(3_000)
     assert subscriber.numbers() == [0, 1]
-    assert fleet.status("pb")["links"] == ["ib"]
+    assert fleet.status("pb").links == ["ib"]
     closed = [dict(each.fields) for each in fleet.overlay.records if each.event == "closed"]
     assert closed[0] == {"peer": "sb", "code": "removed", "reason": "there is no link between pb and sb any more"}
 
@@ -125,7 +126,7 @@ def test_a_neighbour_that_has_not_heard_of_the_removal_is_refused() -> None:
     fleet.write(("pb", "ib"), ("ib", "sb"))
     fleet.apply("pb")
     fleet.overlay.link("sb", "pb")
-    assert fleet.status("pb")["links"] == ["ib"]
+    assert fleet.status("pb").links == ["ib"]
     assert "refused" in [dict(each.fields).get("code") for each in fleet.overlay.records]
 
 
@@ -146,7 +147,7 @@ def test_a_broker_that_is_removed_is_served_until_the_last_has_heard_of_it_and_t
     assert (stays.numbers(), goes.numbers()) == ([1, 2], [1])
     for name in ("pb", "ib", "sb"):
         broker = fleet.overlay.brokers[name]
-        assert broker.status()["brokers"] == ["ib", "pb", "sb"]
+        assert broker.status().brokers == ["ib", "pb", "sb"]
         assert broker._filters.version_of("tb") == (-1, -1)
         assert "tb" not in [each.origin for each in broker._topology.states]
 
@@ -157,11 +158,11 @@ def test_what_is_said_of_a_forgotten_host_by_one_who_does_not_know_harms_nobody(
     fleet.write(("pb", "ib"))
     fleet.overlay.cut("ib", "tb")
     fleet.apply("pb")
-    assert fleet.status("pb")["brokers"] == ["ib", "pb"]
+    assert fleet.status("pb").brokers == ["ib", "pb"]
     fleet.overlay.link("ib", "tb")
     fleet.subscriber("tb", "x = 1")
     fleet.overlay.wait(1_000)
-    assert fleet.status("pb")["links"] == ["ib"]
+    assert fleet.status("pb").links == ["ib"]
     assert fleet.overlay.brokers["pb"].malformed == 0
 
 
@@ -181,7 +182,7 @@ def test_a_broker_that_comes_back_is_told_of_whole_again() -> None:
     publisher.publish({"number": 7})
     fleet.overlay.wait(2_000)
     assert subscriber.numbers() == [7]
-    assert fleet.status("pb")["links"] == ["ib"]
+    assert fleet.status("pb").links == ["ib"]
 
 
 def test_the_pubends_of_a_broker_that_is_removed_are_no_longer_waited_for() -> None:
@@ -290,7 +291,7 @@ def test_what_needs_a_new_start_is_named_and_nothing_is_changed() -> None:
     reason = r"^needs a restart of broker pb: pubends \(pb\.a to pb\.a, pb\.b\); lease_ms \(5000 to 9000\)$"
     with pytest.raises(SettingsError, match=reason):
         broker.apply(changed, now_ms=fleet.overlay.now_ms)
-    assert broker.status()["links"] == ["ib"]
+    assert broker.status().links == ["ib"]
     assert broker.settings.neighbours == ("ib",)
 
 
@@ -338,4 +339,4 @@ def test_however_the_file_changes_and_in_whatever_order_brokers_hear_of_it_nothi
     fleet.become(*PAIRS)
     fleet.overlay.wait(10_000)
     assert [each.numbers() for each in subscribers] == [list(range(count))] * 3
-    assert all(fleet.status(name)["brokers"] == ["ab", "bb", "cb", "pb"] for name in fleet.overlay.brokers)
+    assert all(fleet.status(name).brokers == ["ab", "bb", "cb", "pb"] for name in fleet.overlay.brokers)

@@ -25,7 +25,7 @@ def test_only_a_neighbour_that_proves_to_be_one_gets_a_link(hello: f.Hello, reas
     stranger = overlay.stranger("pb")
     stranger.say(hello)
     assert stranger.heard == [f.Goodbye("refused", reason)]
-    assert overlay.brokers["pb"].status()["links"] == []
+    assert overlay.brokers["pb"].status().links == []
 
 
 def test_a_certificate_of_somebody_else_is_no_proof() -> None:
@@ -46,7 +46,7 @@ def test_where_certificates_are_asked_for_one_without_a_name_is_nobody(role: str
     (goodbye,) = broker.outbox(5).take(10_000)
     assert isinstance(goodbye, f.Goodbye)
     assert goodbye.reason in ("the certificate is for nobody, not sb", "authentication failed")
-    assert (broker.status()["links"], broker.status()["clients"]) == ([], 0)
+    assert (broker.status().links, broker.status().clients) == ([], 0)
 
 
 @pytest.mark.parametrize("name", ["sb", "pb", ""])
@@ -70,8 +70,8 @@ def test_a_neighbour_that_connects_anew_replaces_its_old_connection() -> None:
     subscriber = overlay.client("sb")
     subscriber.subscribe(1, "")
     overlay.link("pb", "sb")
-    assert overlay.brokers["pb"].status()["links"] == ["sb"]
-    assert overlay.brokers["sb"].status()["links"] == ["pb"]
+    assert overlay.brokers["pb"].status().links == ["sb"]
+    assert overlay.brokers["sb"].status().links == ["pb"]
     overlay.client("pb").publish({"a": 1})
     assert subscriber.messages() == [{"a": 1}]
 
@@ -147,7 +147,7 @@ def test_more_subscriptions_than_fit_a_frame_reach_a_broker_that_joins_late() ->
         client.subscribe(number, f"a = {number}")
     overlay.link("pb", "sb")
     overlay.wait(50)
-    assert overlay.brokers["pb"].status()["filters"]["entries"] == 2_500
+    assert overlay.brokers["pb"].status().filters.entries == 2_500
     overlay.client("pb").publish({"a": 2_499})
     assert client.messages() == [{"a": 2_499}]
     overlay.check_invariants()
@@ -172,7 +172,7 @@ def link_of(overlay: Overlay, broker: str, neighbour: str) -> Peer:
 def test_a_large_filter_comes_into_force_in_bounded_steps_and_is_acknowledged_after_the_last() -> None:
     overlay = joined_late(1_000)
     entries = []
-    while (found := overlay.brokers["pb"].status()["filters"]["entries"]) < 1_000:
+    while (found := overlay.brokers["pb"].status().filters.entries) < 1_000:
         entries.append(found)
         told = link_of(overlay, "sb", "pb").sequence
         assert told is not None
@@ -189,11 +189,11 @@ def test_what_follows_a_large_change_on_its_link_waits_until_it_is_in_force() ->
     overlay = joined_late(1_000)
     late = overlay.client("sb")
     late.subscribe(1, "b = 1")
-    assert overlay.brokers["pb"].status()["filters"]["entries"] == 128
+    assert overlay.brokers["pb"].status().filters.entries == 128
     assert not late.all(f.Subscribed)
     overlay.client("pb").publish({"b": 1})
     overlay.wait(1_000)
-    assert overlay.brokers["pb"].status()["filters"]["entries"] == 1_001
+    assert overlay.brokers["pb"].status().filters.entries == 1_001
     assert [each.number for each in late.all(f.Subscribed) if isinstance(each, f.Subscribed)] == [1]
     overlay.client("pb").publish({"b": 1})
     assert late.messages()[-1:] == [{"b": 1}]
@@ -223,7 +223,7 @@ def test_a_change_that_follows_on_another_link_waits_for_the_one_before() -> Non
     client.subscribe(500, "y = 1")
     overlay.wait(1_000)
     for name in ("b", "c"):
-        assert overlay.brokers[name].status()["filters"]["entries"] == 501
+        assert overlay.brokers[name].status().filters.entries == 501
         for neighbour, peer in overlay.brokers[name].connections.links.items():
             assert peer.sequence is not None
             assert peer.sequence.acknowledged == peer.sequence.sent, (name, neighbour)
@@ -234,7 +234,7 @@ def test_a_large_change_comes_into_force_also_if_its_link_is_gone() -> None:
     overlay = joined_late(1_000)
     overlay.cut("pb", "sb")
     overlay.wait(100)
-    assert overlay.brokers["pb"].status()["filters"]["entries"] == 1_000
+    assert overlay.brokers["pb"].status().filters.entries == 1_000
     overlay.link("pb", "sb")
     overlay.wait(100)
     overlay.check_invariants()

@@ -14,6 +14,7 @@ from penstock.broker.pubend.register import Register
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import tick_at
 from penstock.protocol import frames as f
+from penstock.protocol.status import DurableStatus
 
 NOW_MS = 1_000_000
 GRACE_MS = 10_000
@@ -115,7 +116,7 @@ def test_a_position_may_fall_but_what_is_gone_is_gone() -> None:
 def test_a_position_beyond_the_end_counts_as_the_end() -> None:
     keeper = Keeper()
     keeper.report("sb", 2**62)
-    assert keeper.finality.status()["p"]["hosts"] == {"sb": keeper.ticks[-1] + 1}
+    assert keeper.finality.status()["p"].hosts == {"sb": keeper.ticks[-1] + 1}
     assert keeper.trims() == [keeper.ticks[-1] + 1]
 
 
@@ -252,8 +253,8 @@ def test_the_operator_sees_durable_subscriptions() -> None:
     keeper = Keeper()
     keeper.register.claim("D", 1, "sb", keeper.ticks[5])
     status = keeper.finality.status()["p"]
-    assert status["durables"] == {"D": {"tick": keeper.ticks[5], "host": "sb", "client": ""}}
-    assert status["durable_count"] == 1
+    assert status.durables == {"D": DurableStatus(keeper.ticks[5], "sb")}
+    assert status.durable_count == 1
 
 
 def test_a_log_of_a_former_life_does_not_grow_far_beyond_its_maximum() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.broker.durable import SetValue
 from penstock.broker.pubend.register import Named, Register
+from penstock.protocol.status import DurableStatus
 
 
 def restarted(*changes: SetValue, pubend: str = "p") -> Register:
@@ -146,7 +147,7 @@ def test_the_operator_sees_those_that_are_furthest_behind() -> None:
         register.claim(f"name {number}", 1, "sb", 1_000 - number)
     shown = register.status()
     assert len(shown) == 100
-    assert next(iter(shown.items())) == ("name 149", {"tick": 851, "host": "sb", "client": ""})
+    assert next(iter(shown.items())) == ("name 149", DurableStatus(851, "sb"))
     assert len(register) == 150
 
 
@@ -179,7 +180,7 @@ def test_a_restart_finds_what_the_changes_say(words: list[tuple[str, str, int, i
             changes += register.take_changes()
     changes += register.take_changes()
     again = restarted(*changes)
-    assert {name: (each["tick"],) for name, each in again.status().items()} == {
+    assert {name: (each.tick,) for name, each in again.status().items()} == {
         name: (tick,) for name, (tick, _) in expected.items()
     }
     for name, (tick, ownership) in expected.items():
@@ -200,9 +201,7 @@ def test_only_names_that_may_be_seen_are_shown() -> None:
     for number in range(150):
         register.claim(f"other-{number}", 5, "sb", number, "bob")
     register.claim("D", 5, "sb", 1_000, "alice")
-    assert register.status(lambda _, client: client == "alice") == {
-        "D": {"tick": 1_000, "host": "sb", "client": "alice"}
-    }
+    assert register.status(lambda _, client: client == "alice") == {"D": DurableStatus(1_000, "sb", "alice")}
     assert len(register.status()) == 100
 
 

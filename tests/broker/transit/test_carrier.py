@@ -16,7 +16,7 @@ def line(*names: str, **settings: object) -> Overlay:
 
 
 def counts(overlay: Overlay, broker: str) -> dict[str, int]:
-    found = overlay.brokers[broker].status()["counts"]
+    found = overlay.brokers[broker].status().counts
     assert isinstance(found, dict)
     return found
 
@@ -39,7 +39,7 @@ def tell(overlay: Overlay, at: str, by: str, *frames: f.Frame) -> None:
 
 
 def horizon(overlay: Overlay, broker: str, pubend: str = "pb.a") -> int:
-    found = overlay.brokers[broker].status()["guaranteed"]["streams"][pubend]["horizon"]
+    found = overlay.brokers[broker].status().guaranteed.streams[pubend].horizon
     assert isinstance(found, int)
     return found
 
@@ -215,7 +215,7 @@ def test_who_wants_nothing_gets_nothing() -> None:
     overlay.wait(1_000)
     overlay.loses = f.KnowledgeMessage
     publish(overlay.client("pb"), 1)
-    assert overlay.brokers["sb"].status()["guaranteed"]["streams"] == {}
+    assert overlay.brokers["sb"].status().guaranteed.streams == {}
     assert counts(overlay, "ib")["versions_changed"] == 0
 
 
@@ -257,7 +257,7 @@ def test_a_host_behind_another_link_does_not_believe_the_silence_of_the_old_one(
 def test_a_nack_that_cannot_be_meant_ends_the_connection(ranges: tuple[tuple[int, int], ...]) -> None:
     overlay = line("pb", "sb")
     tell(overlay, "pb", "sb", f.Nack("pb.a", "sb", 0, 0, ranges))
-    assert overlay.brokers["pb"].status()["links"] == []
+    assert overlay.brokers["pb"].status().links == []
 
 
 def test_a_nack_of_what_is_not_there_yet_or_nowhere_harms_nobody() -> None:
@@ -291,7 +291,7 @@ def test_a_neighbour_that_sends_what_is_no_message_loses_its_link_and_nobody_els
     publish(publisher, 1)
     tick = horizon(overlay, "sb")
     tell(overlay, "sb", "pb", f.KnowledgeMessage("pb.a", tick, tick, [tick], [b"no message"]))
-    assert overlay.brokers["sb"].status()["links"] == []
+    assert overlay.brokers["sb"].status().links == []
     overlay.link("pb", "sb")
     publish(publisher, 2)
     overlay.wait(5_000)

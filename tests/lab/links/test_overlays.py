@@ -26,7 +26,7 @@ async def carries_what_was_missed(overlay: LinkedOverlay) -> None:
         passed = overlay.passed_bytes(LINK)
         assert passed > 0
         overlay.cut(LINK)
-        while "b2" in (await publisher.status())["links"]:
+        while "b2" in (await publisher.status()).links:
             await asyncio.sleep(0.02)
         await publisher.publish({"number": 2})
         overlay.limit(LINK, 100_000.0)

@@ -45,7 +45,7 @@ async def attach(node: BrokerNode, name: str) -> FramePeer:
 def test_without_a_lake_nothing_is_shipped(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with BrokerNode(guaranteed(tmp_path / "data"), "b1") as node:
-            assert node.status()["shipping"] is None
+            assert node.status().shipping == {}
             with pytest.raises(ConfigError, match="broker b1 ships nothing: its overlay file names no lake"):
                 await node.ship()
         assert not (tmp_path / "data" / FILE_NAME).exists()
@@ -73,8 +73,8 @@ def test_what_happens_at_a_broker_is_in_the_lake_when_somebody_asks_for_it(tmp_p
             assert dict(subscription["starts"]).keys() == {"b1.a"}
             published = [row for row in rows_of(lake, "telemetry") if row["metric"] == "penstock_published_total"]
             assert published[-1]["value"] == 5
-            assert node.status()["shipping"]["records"] > 0
-            assert node.status()["shipping"]["waiting"] == 0
+            assert node.status().shipping["records"] > 0
+            assert node.status().shipping["waiting"] == 0
             await client.close()
 
     run(scenario())
@@ -98,7 +98,7 @@ def test_a_broker_ships_when_the_token_is_there_and_says_when_it_is_done(tmp_pat
             node.stimulate(lambda _broker, _now_ms: [Operate("5/b1.1:1/1", now_ms + 1_000)])
             await until(lambda: ("operated", "5/b1.1:1/1") in fake.asked)
             assert {row["sequence"] for row in rows_of(tmp_path / "lake", "telemetry")} == {1}
-            assert node.status()["shipping"]["shipped_ms"] >= now_ms
+            assert node.status().shipping["shipped_ms"] >= now_ms
 
     run(scenario())
 
@@ -121,7 +121,7 @@ def test_a_lake_that_fails_does_not_keep_the_token(tmp_path: Path) -> None:
         async with BrokerNode(shipping(tmp_path, when="token"), "b1", broker=fake) as node:
             node.stimulate(lambda _broker, _now_ms: [Operate("5/b1.1:1/1", node.clock.now_ms() + 1_000)])
             await until(lambda: ("operated", "5/b1.1:1/1") in fake.asked)
-            assert "cannot be written" in node.status()["shipping"]["problem"]
+            assert "cannot be written" in node.status().shipping["problem"]
 
     run(scenario())
 
@@ -200,10 +200,10 @@ def test_a_lake_that_cannot_be_written_is_told_and_the_broker_goes_on(tmp_path: 
         async with BrokerNode(shipping(tmp_path, interval_ms=100), "b1") as node:
             with pytest.raises(ShipError, match="the lake cannot be written"):
                 await node.ship()
-            await until(lambda: "the lake cannot be written" in node.status()["shipping"]["problem"])
+            await until(lambda: "the lake cannot be written" in node.status().shipping["problem"])
             assert node.is_serving
             (tmp_path / "lake").unlink()
-            await until(lambda: not node.status()["shipping"]["problem"])
+            await until(lambda: not node.status().shipping["problem"])
 
     run(scenario())
 
@@ -234,7 +234,7 @@ def test_a_real_broker_gives_up_what_is_in_the_lake(tmp_path: Path) -> None:
 
             async def is_given_up() -> bool:
                 await node.ship()
-                tracking = node.status()["broker"]["tracking"]
+                tracking = node.status().broker.tracking
                 return bool(rows_of(tmp_path / "lake", "records")) and tracking["filters_kept"] == 0
 
             while not await is_given_up():

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from msgspec import to_builtins
 
 from live.support import FakeBroker, lone, run
 from penstock.live.node import BrokerNode
+from penstock.live.node_status import NodeStatus
 from penstock.live.shipping import telemetry
 from penstock.live.shipping.telemetry import samples_of
+from penstock.protocol.status import BrokerStatus
+from statuses import broker_status
 
 
 class Talking(FakeBroker):
     """A broker with congestion, tracking and links to speak of."""
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> BrokerStatus:
         figures = {"rate_msg_s": 12.5, "allowed_msg_s": None, "uca_host": "b9", "uca_seq": 4, "uca_rate": None}
         figures |= {"decreases": 1, "increases": 2}
         stream = {"lag_ms": 9, "recovering": True, "horizon_rate": 1.0, "nack_window_ms": 100}
-        return {
-            **super().status(),
+        told = {
+            **to_builtins(super().status()),
             "outboxes": {"b2": 77},
             "congestion": {"pubends": {"p": figures}, "streams": {"q": stream}},
             "tracking": {"strategy": "bloom", "histories": 3, "recorded": {"publish": 8}},
@@ -34,10 +36,11 @@ class Talking(FakeBroker):
                 }
             },
         }
+        return broker_status(told)
 
 
 def sampled() -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    async def scenario() -> dict[str, Any]:
+    async def scenario() -> NodeStatus:
         async with BrokerNode(lone(), "b1", broker=Talking()) as node:
             return node.status()
 

@@ -6,7 +6,7 @@ sees its own and those that its rule shares.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -15,11 +15,9 @@ from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.peers import Guest, Peer
 from penstock.broker.rooms import Rooms
 from penstock.protocol.frames import StatusReply, StatusRequest
+from penstock.protocol.status import BrokerStatus
 
 __all__ = ["View"]
-
-_LISTS: Final = ("pubends", "links", "brokers")
-"""Lists without names of clients."""
 
 
 class View:
@@ -36,17 +34,18 @@ class View:
         status = unread.status if isinstance(unread, StatusReply) else msgspec.json.encode(self.of(peer.guest))
         self._connections.say(peer, StatusReply(frame.number, status))
 
-    def of(self, guest: Guest) -> dict[str, Any]:
+    def of(self, guest: Guest) -> BrokerStatus:
         """The status as one client may see it."""
         status = self._figures.status()
         # Where nobody has to prove a name, whoever asks could be anybody.
         if self._settings.access.is_open or guest.rule.status:
             return status
-        seen = {name: each if name in _LISTS else _without_lists(each) for name, each in status.items()}
-        seen["guaranteed"] = self._guaranteed.status(
+        status.guaranteed = self._guaranteed.status(
             lambda name, owner: owner == guest.client or guest.rule.shares(name)
         )
-        return seen
+        status.migration.pinned, status.migration.drain.reasons = [], []
+        status.tracking, status.mechanisms = _without_lists(status.tracking), _without_lists(status.mechanisms)
+        return status
 
 
 def _without_lists(value: Any) -> Any:

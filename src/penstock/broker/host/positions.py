@@ -91,8 +91,7 @@ class ClientPositions:
                 present = self._edges.edges[pubend].stream.heard + 1
                 self._connections.carry(peer, Horizons(number, tick, numbers, is_only=True, present=present))
             if pubend in subscription.early and pubend in subscription.opened and pubend in self._edges.edges:
-                early = min(subscription.early.pop(pubend), self._edges.edges[pubend].stream.horizon)
-                self._acknowledge_durable(subscription, pubend, early)
+                self._acknowledge_durable(subscription, self._edges.edges[pubend], subscription.early.pop(pubend))
 
     def acknowledge(self, peer: Peer, frame: Acknowledge) -> None:
         """A client has everything below these ticks."""
@@ -109,13 +108,17 @@ class ClientPositions:
                     peer.guest.acknowledged[pubend] = min(tick, edge.stream.horizon)
             elif hosted is not None and hosted.durable and pubend:
                 if edge is not None and pubend in hosted.opened:
-                    self._acknowledge_durable(hosted, pubend, min(tick, edge.stream.horizon))
+                    self._acknowledge_durable(hosted, edge, tick)
                 else:
                     # Until the pubend has given it the name, the position may be somebody else's. The client will not
                     # say it again, so it is kept until then.
                     hosted.early[pubend] = max(tick, hosted.early.get(pubend, 0))
 
-    def _acknowledge_durable(self, hosted: HostSubscription, pubend: str, tick: int) -> None:
+    def _acknowledge_durable(self, hosted: HostSubscription, edge: Edge, tick: int) -> None:
+        pubend = edge.pubend
+        # Nobody can have more than was sent: by this broker, or by another one before the subscription began here,
+        # which may be ahead of all that has come here yet.
+        tick = min(tick, max(edge.stream.horizon, hosted.starts.get(pubend, 0)))
         if tick > hosted.acknowledged.get(pubend, -1):
             hosted.acknowledged[pubend] = tick
             pending = hosted.pending.get(pubend)

@@ -20,6 +20,7 @@ from penstock.congestion.consolidation import UcaConsolidation
 from penstock.congestion.messages import Dcq, Uca
 from penstock.congestion.pubend import PubendControl
 from penstock.protocol.frames import HeldBack
+from penstock.protocol.status import CongestionStatus, FlowStatus, RateStatus
 from penstock.protocol.stream_frames import CongestionAlert, CongestionQuery
 
 __all__ = ["Congestion"]
@@ -96,21 +97,21 @@ class Congestion:
 
     # --- figures
 
-    def status(self) -> dict[str, dict[str, dict[str, Figure]]]:
+    def status(self) -> CongestionStatus:
         """The rates of pubends, and how the streams of this host move."""
         now_ms = self._now_ms
-        return {
-            "pubends": {pubend: self._pubend_status(control, now_ms) for pubend, control in self.controls.items()},
-            "streams": {
-                pubend: {
-                    "horizon_rate": round(edge.control.horizon_rate.rate, 3),
-                    "lag_ms": edge.control.alerts.lag_ms,
-                    "recovering": edge.control.is_recovering(now_ms=now_ms),
-                    "nack_window_ms": edge.control.nacks.window_ms,
-                }
+        return CongestionStatus(
+            {pubend: _rate_status(control, now_ms) for pubend, control in self.controls.items()},
+            {
+                pubend: FlowStatus(
+                    horizon_rate=round(edge.control.horizon_rate.rate, 3),
+                    lag_ms=edge.control.alerts.lag_ms,
+                    recovering=edge.control.is_recovering(now_ms=now_ms),
+                    nack_window_ms=edge.control.nacks.window_ms,
+                )
                 for pubend, edge in self._edges.edges.items()
             },
-        }
+        )
 
     def limit(self, pubend: str, publishers: int) -> HeldBack:
         """What publishers are told that have to wait for the rate of a pubend; the same as long as little changes."""
@@ -179,15 +180,16 @@ class Congestion:
             elif not is_limited and self._limited.pop(pubend, 0) is None:
                 self._connections.record("pubend-unlimited", pubend=pubend)
 
-    def _pubend_status(self, control: PubendControl, now_ms: int) -> dict[str, Figure]:
-        pdcc, uca = control.pdcc, control.pdcc.last_uca
-        rate = control.rate_msg_s
-        return {
-            "rate_msg_s": round(pdcc.actual_msg_s(now_ms=now_ms), 1),
-            "allowed_msg_s": None if rate is None else round(rate, 1),
-            "decreases": pdcc.decreases,
-            "increases": pdcc.increases,
-            "uca_seq": 0 if uca is None else uca.seq,
-            "uca_rate": None if uca is None else round(min(uca.min_nonrec, uca.min_rec), 3),
-            "uca_host": "" if uca is None else uca.host,
-        }
+
+def _rate_status(control: PubendControl, now_ms: int) -> RateStatus:
+    pdcc, uca = control.pdcc, control.pdcc.last_uca
+    rate = control.rate_msg_s
+    return RateStatus(
+        rate_msg_s=round(pdcc.actual_msg_s(now_ms=now_ms), 1),
+        allowed_msg_s=None if rate is None else round(rate, 1),
+        decreases=pdcc.decreases,
+        increases=pdcc.increases,
+        uca_seq=0 if uca is None else uca.seq,
+        uca_rate=None if uca is None else round(min(uca.min_nonrec, uca.min_rec), 3),
+        uca_host="" if uca is None else uca.host,
+    )

@@ -17,6 +17,7 @@ from penstock.broker.mechanisms.migration import Migrations
 from penstock.broker.peers import Peer, PeerKind
 from penstock.broker.rooms import Rooms
 from penstock.model.errors import MisuseError
+from penstock.protocol.status import DrainStatus
 
 __all__ = ["Draining", "Target"]
 
@@ -147,7 +148,7 @@ class Draining:
 
     # --- for the operator
 
-    def status(self) -> dict[str, object]:
+    def status(self) -> DrainStatus:
         """How far it is; done if everybody has gone that can."""
         staying: Counter[str] = Counter()
         reasons: list[str] = []
@@ -162,13 +163,7 @@ class Draining:
                 reasons.append(asked.reason)
             else:
                 going += 1
-        return {
-            "on": self.is_on,
-            "left": self.left_count,
-            "going": going,
-            "staying": dict(staying),
-            "reasons": reasons[:_SHOWN_MAX],
-        }
+        return DrainStatus(self.is_on, self.left_count, going, dict(staying), reasons[:_SHOWN_MAX])
 
     def _clients(self) -> list[Peer]:
         return [peer for peer in self._connections.peers.values() if peer.kind is PeerKind.CLIENT]

@@ -20,6 +20,7 @@ from penstock.broker.peers import Peer, PeerKind, guest_of
 from penstock.broker.rooms import Rooms
 from penstock.model.errors import MisuseError
 from penstock.protocol.frames import DataFrame, Deliver, Horizons, Migrate, Moved, MoveFailed
+from penstock.protocol.status import MigrationStatus
 
 __all__ = ["Migrations", "MoveListener"]
 
@@ -176,15 +177,20 @@ class Migrations:
 
     # --- for the operator
 
-    def status(self) -> dict[str, object]:
+    def status(self) -> MigrationStatus:
         """Who is on the way, and who stays."""
         asked = [each for each in self._moves.values() if not each.has_moved and not each.is_given_up]
-        return {
-            "moving": len(asked),
-            "leaving": sum(each.has_moved for each in self._moves.values()),
-            "pinned": sorted(self.pins),
-            **self.counts,
-        }
+        leaving = sum(each.has_moved for each in self._moves.values())
+        return MigrationStatus(
+            moving=len(asked),
+            leaving=leaving,
+            pinned=sorted(self.pins),
+            moves_asked=self.counts["moves_asked"],
+            moves_left=self.counts["moves_left"],
+            moves_arrived=self.counts["moves_arrived"],
+            moves_failed=self.counts["moves_failed"],
+            moves_unknown=self.counts["moves_unknown"],
+        )
 
     # --- inside
 

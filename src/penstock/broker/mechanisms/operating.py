@@ -9,6 +9,7 @@ from penstock.broker.due import Due
 from penstock.broker.mechanisms.draining import Draining, Target
 from penstock.broker.mechanisms.migration import Migrations
 from penstock.broker.rooms import Rooms
+from penstock.protocol.status import MigrationStatus
 
 __all__ = ["Drain", "Operation", "Operator", "Pin", "Unpin"]
 
@@ -69,6 +70,8 @@ class Operator:
         """Goes on with it."""
         self._draining.on_deadline(now_ms=now_ms)
 
-    def status(self) -> dict[str, object]:
+    def status(self) -> MigrationStatus:
         """Who moves, who stays, and how far a drain is."""
-        return {**self._migrations.status(), "drain": self._draining.status()}
+        status = self._migrations.status()
+        status.drain = self._draining.status()
+        return status

@@ -23,6 +23,7 @@ from penstock.matching.index import LINKS_MAX, MatchIndex
 from penstock.model.values import Attributes
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import FilterUpdate
+from penstock.protocol.status import FilterStatus
 from penstock.selectors.errors import SelectorError
 from penstock.selectors.normal_form import Conjunction
 from penstock.selectors.selector import Selector
@@ -344,9 +345,9 @@ class Filters:
         """The other brokers with a client that wants the message, as a bitmap."""
         return self._index.links(attributes)
 
-    def status(self) -> dict[str, int]:
+    def status(self) -> FilterStatus:
         """Figures for the operator."""
-        return {"hosts": len(self._hosts), "entries": len(self._index), "own": len(self._wanted)}
+        return FilterStatus(len(self._hosts), len(self._index), len(self._wanted))
 
     def check_invariants(self) -> None:
         """Fails if the index and the hosts' filters contradict each other."""

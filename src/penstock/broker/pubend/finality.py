@@ -18,6 +18,7 @@ from penstock.broker.pubend.register import MaySee, Register
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import Tick, tick_at
 from penstock.protocol.frames import Positions
+from penstock.protocol.status import PubendStatus
 
 __all__ = ["Finality"]
 
@@ -158,18 +159,18 @@ class Finality:
             self._connections.record("log-lapsed", pubend=log.name, below=below, durable=durable)
         return min(below, log.promised + 1)
 
-    def status(self, may_see: MaySee | None = None) -> dict[str, dict[str, object]]:
+    def status(self, may_see: MaySee | None = None) -> dict[str, PubendStatus]:
         """Figures by pubend, with the durable subscriptions that may be seen."""
         return {
-            log.name: {
-                "last_tick": log.last_tick,
-                "promised": log.promised,
-                "trimmed_below": log.trimmed_below,
-                "size_bytes": log.size_bytes,
-                "repeated": log.repeated,
-                "hosts": {host: word.tick for host, word in self._hosts[log.name].items()},
-                "durables": self._registers[log.name].status(may_see),
-                "durable_count": len(self._registers[log.name]),
-            }
+            log.name: PubendStatus(
+                last_tick=log.last_tick,
+                promised=log.promised,
+                trimmed_below=log.trimmed_below,
+                size_bytes=log.size_bytes,
+                repeated=log.repeated,
+                hosts={host: word.tick for host, word in self._hosts[log.name].items()},
+                durables=self._registers[log.name].status(may_see),
+                durable_count=len(self._registers[log.name]),
+            )
             for log in self._logs.values()
         }

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from penstock.broker.durable import SetValue
+from penstock.protocol.status import DurableStatus
 
 __all__ = ["MaySee", "Named", "Register", "decode_named"]
 
@@ -143,11 +144,11 @@ class Register:
         dirty, self._dirty = self._dirty, {}
         return [self._change(name, self._names[name]) for name in dirty]
 
-    def status(self, may_see: MaySee | None = None) -> dict[str, dict[str, int | str]]:
+    def status(self, may_see: MaySee | None = None) -> dict[str, DurableStatus]:
         """Figures by name, of those that may be seen: of those furthest behind, if there are many."""
         seen = [(name, each) for name, each in self._names.items() if may_see is None or may_see(name, each.client)]
         furthest = sorted(seen, key=lambda each: each[1].tick)[:_SHOWN_MAX]
-        return {name: {"tick": each.tick, "host": each.host, "client": each.client} for name, each in furthest}
+        return {name: DurableStatus(each.tick, each.host, each.client) for name, each in furthest}
 
     def _change(self, name: str, named: Named) -> SetValue:
         return SetValue(self._prefix + name, _encode((named.tick, named.ownership, named.host, named.client)))

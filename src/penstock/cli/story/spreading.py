@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
-from typing import Any, Final
+from typing import Final
 
 from penstock.cli.story.outcome import Told
 from penstock.cli.story.plan import HOSTS, JOINED, POWERS
@@ -60,8 +60,8 @@ async def _ask(stage: Stage, loads: dict[str, float]) -> None:
         while True:
             for name, client in clients.items():
                 with suppress(ClientError):
-                    status: dict[str, Any] = await client.status()
-                    loads[name] = float(status["mechanisms"]["balancing"]["output"])
+                    status = await client.status()
+                    loads[name] = float(status.mechanisms["balancing"]["output"])
             await asyncio.sleep(_ASK_S)
 
 

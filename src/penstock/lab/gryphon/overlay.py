@@ -238,10 +238,10 @@ class GryphonOverlay:
         return True
 
     def _lags(self, host: str) -> dict[str, float]:
-        positions = self.world.broker(self.plan.publisher).core.status()["guaranteed"]["pubends"]
-        streams = self.world.broker(host).core.status()["guaranteed"]["streams"]
+        positions = self.world.broker(self.plan.publisher).core.status().guaranteed.pubends
+        streams = self.world.broker(host).core.status().guaranteed.streams
         return {
-            pubend: max(positions[pubend]["promised"] + 1 - streams[pubend]["horizon"], 0) / _TICKS_PER_S
+            pubend: max(positions[pubend].promised + 1 - streams[pubend].horizon, 0) / _TICKS_PER_S
             for pubend in self.pubends
             if pubend in streams
         }
@@ -252,17 +252,17 @@ class GryphonOverlay:
         for pubend, _, _ in self._journal[self._counted :]:
             self._published[pubend] += 1
         self._counted = len(self._journal)
-        streams = {host: status[host]["congestion"]["streams"] for host in self.plan.topics}
+        streams = {host: status[host].congestion.streams for host in self.plan.topics}
         return Sample(
             at_s=self.now_s,
             published=tuple(self._published.values()),
-            allowed=tuple(here["congestion"]["pubends"][each]["allowed_msg_s"] or inf for each in self.pubends),
+            allowed=tuple(here.congestion.pubends[each].allowed_msg_s or inf for each in self.pubends),
             delivered={host: sum(len(each.deliveries) for each in own) for host, own in self.subscribers.items()},
             lag_s={host: max(self._lags(host).values(), default=0.0) for host in self.plan.topics},
             queued_bytes={f"{near}-{far}": link.queued_bytes for (near, far), link in self.links.items()},
-            windows_ms={host: tuple(each["nack_window_ms"] for each in streams[host].values()) for host in streams},
-            horizon_rates={host: tuple(each["horizon_rate"] for each in streams[host].values()) for host in streams},
-            recovering={host: any(each["recovering"] for each in streams[host].values()) for host in streams},
+            windows_ms={host: tuple(each.nack_window_ms for each in streams[host].values()) for host in streams},
+            horizon_rates={host: tuple(each.horizon_rate for each in streams[host].values()) for host in streams},
+            recovering={host: any(each.recovering for each in streams[host].values()) for host in streams},
         )
 
     def _watch(self, node: str, frames: list[Frame]) -> None:

@@ -94,7 +94,7 @@ class ScaledTree:
 
     def alerts(self) -> tuple[int, int]:
         """How many alerts all hosts have raised so far, and how many the pubend has heard."""
-        counts = [broker.core.status()["counts"] for broker in self.world.brokers.values()]
+        counts = [broker.core.status().counts for broker in self.world.brokers.values()]
         return sum(each["ucas_raised"] for each in counts), sum(each["ucas_heard"] for each in counts)
 
 

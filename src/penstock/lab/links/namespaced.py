@@ -118,6 +118,6 @@ class NamespacedOverlay:
         async with self.client(name, "looker") as client:
             while True:
                 status = await client.status()
-                if wanted <= set(status["links"]) and set(self.plan.pubends) <= set(status["brokers"]):
+                if wanted <= set(status.links) and set(self.plan.pubends) <= set(status.brokers):
                     return
                 await asyncio.sleep(_POLL_S)

@@ -187,7 +187,7 @@ async def _holder(overlay: DemoOverlay, names: Sequence[str], *, max_s: float) -
         while True:
             for name, client in clients.items():
                 with suppress(ClientError):
-                    if (await client.status())["mechanisms"]["token"]["holding"]:
+                    if (await client.status()).mechanisms["token"]["holding"]:
                         return name
             await asyncio.sleep(_POLL_S)
 

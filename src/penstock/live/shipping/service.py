@@ -6,7 +6,7 @@ A lake that cannot be written is logged once per reason and tried again at the n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from random import Random
@@ -16,6 +16,7 @@ from penstock.broker.durable import Recovered
 from penstock.broker.effects import Commit, Operate, Record
 from penstock.live.errors import ConfigError, StorageError
 from penstock.live.logs import log, log_bug
+from penstock.live.node_status import NodeStatus
 from penstock.live.overlay import Overlay
 from penstock.live.shipping.errors import ShipError
 from penstock.live.shipping.files import LakeFiles
@@ -43,7 +44,7 @@ _LINKS: Final = ("link-up", "link-down")
 class Ships(Protocol):
     """What shipping needs of its node."""
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> NodeStatus:
         """All figures."""
 
     def retire(self, names: Sequence[str]) -> None:
@@ -144,7 +145,7 @@ class Shipping:
         """The token is here: ship now, if that is what it is waited for."""
         self._operation = asyncio.create_task(self._operate(effect), name=f"operate {self._name}")
 
-    def status(self) -> Mapping[str, Any] | None:
+    def status(self) -> dict[str, Any] | None:
         """Figures for the operator; None without a lake."""
         if self._settings is None:
             return None

@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from msgspec import to_builtins
+
 from penstock.live.metrics import registry_of
+from penstock.live.node_status import NodeStatus
 from penstock.live.shipping.writer import Sample
+from penstock.protocol.status import BrokerStatus
 
 __all__ = ["SAMPLES_MAX", "samples_of"]
 
@@ -25,22 +29,22 @@ _STATE_CHARS_MAX: Final = 40
 class _Known:
     """A status that somebody has asked for already."""
 
-    def __init__(self, status: dict[str, Any]) -> None:
+    def __init__(self, status: NodeStatus) -> None:
         self._status = status
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> NodeStatus:
         """How it was."""
         return self._status
 
 
-def samples_of(status: dict[str, Any], *, now_ms: int) -> list[Sample]:
+def samples_of(status: NodeStatus, *, now_ms: int) -> list[Sample]:
     """All figures in a node's status."""
     registry = registry_of(_Known(status), now_ms=lambda: now_ms)
     found: list[Sample] = [
         (sample.name, sample.labels, float(sample.value)) for family in registry.collect() for sample in family.samples
     ]
-    found += _room_samples(status["broker"])
-    for mechanism, figures in status["broker"].get("mechanisms", {}).items():
+    found += _room_samples(status.broker)
+    for mechanism, figures in status.broker.mechanisms.items():
         found += _mechanism_samples(mechanism, figures)
     if len(found) > SAMPLES_MAX:
         left_out = len(found) - SAMPLES_MAX
@@ -48,12 +52,12 @@ def samples_of(status: dict[str, Any], *, now_ms: int) -> list[Sample]:
     return found
 
 
-def _room_samples(broker: Mapping[str, Any]) -> Iterator[Sample]:
-    congestion = broker.get("congestion", {})
-    for part, prefix in (("pubends", "penstock_congestion"), ("streams", "penstock_congestion_stream")):
-        for pubend, figures in congestion.get(part, {}).items():
-            yield from _figures(prefix, figures, {"pubend": pubend})
-    for name, figures in broker.get("tracking", {}).items():
+def _room_samples(broker: BrokerStatus) -> Iterator[Sample]:
+    for pubend, rates in broker.congestion.pubends.items():
+        yield from _figures("penstock_congestion", to_builtins(rates), {"pubend": pubend})
+    for pubend, flow in broker.congestion.streams.items():
+        yield from _figures("penstock_congestion_stream", to_builtins(flow), {"pubend": pubend})
+    for name, figures in broker.tracking.items():
         if isinstance(figures, Mapping):
             for label, value in figures.items():
                 yield from _figures("penstock_tracking", {name: value}, {"of": str(label)})

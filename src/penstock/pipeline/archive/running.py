@@ -153,7 +153,7 @@ def overlay_of(settings: ArchiveSettings) -> str:
     options = parse_options(settings.source_options())
     try:
         with opened(options.connecting) as client:
-            return str(client.status()["overlay"])
+            return client.status().overlay
     except ClientError as error:
         raise ArchiveError(str(error)) from None
 

@@ -108,4 +108,4 @@ def _overlay(client: SyncClient, pubend: str) -> str:
     survey = client.survey()
     if pubend not in survey.spans and pubend not in survey.unreachable:
         raise SinkOptionError(f"pubend {pubend!r} is best effort: it recognises nothing that is sent again")
-    return str(client.status()["overlay"])
+    return client.status().overlay

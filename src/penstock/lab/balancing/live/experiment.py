@@ -147,8 +147,7 @@ class Market:
                 self.overlay.check()
                 await asyncio.sleep(_SAMPLE_S / 10)
             else:
-                found: Mapping[str, Any] = status["mechanisms"]["balancing"]
-                return found
+                return status.mechanisms["balancing"]
 
     def _measured(self) -> dict[str, float]:
         samples, traffic, verdicts = self.samples, self.traffic, self.traffic.verdicts()

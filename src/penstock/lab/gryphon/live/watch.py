@@ -6,13 +6,14 @@ import asyncio
 import time
 from collections.abc import Mapping
 from math import inf
-from typing import Any, Final
+from typing import Final
 
 from penstock.lab.gryphon.live.plan import HOSTS, PUBENDS
 from penstock.lab.gryphon.live.traffic import Traffic
 from penstock.lab.gryphon.series import Sample
 from penstock.lab.links.overlays import LinkedOverlay
 from penstock.model.tick import Tick, tick_ms
+from penstock.protocol.status import BrokerStatus
 from penstock.session.errors import ClientError
 
 __all__ = ["SAMPLE_S", "Watch", "lag_s", "sample_of"]
@@ -50,7 +51,7 @@ class Watch:
         self.samples.append(sample)
         return sample
 
-    async def _ask(self, name: str) -> dict[str, Any]:
+    async def _ask(self, name: str) -> BrokerStatus:
         while True:
             try:
                 return await self._traffic.askers[name].status()
@@ -61,34 +62,34 @@ class Watch:
 
 
 def sample_of(
-    statuses: Mapping[str, Mapping[str, Any]],
+    statuses: Mapping[str, BrokerStatus],
     *,
     at_s: float,
     published: Mapping[str, int],
     delivered: Mapping[str, int],
 ) -> Sample:
     """What the statuses of all brokers say."""
-    pubends = statuses["pb"]["congestion"]["pubends"]
-    streams = {host: statuses[host]["congestion"]["streams"].values() for host in HOSTS}
+    pubends = statuses["pb"].congestion.pubends
+    streams = {host: statuses[host].congestion.streams.values() for host in HOSTS}
     return Sample(
         at_s=at_s,
         published=tuple(published[pubend] for pubend in PUBENDS),
-        allowed=tuple(pubends[pubend]["allowed_msg_s"] or inf for pubend in PUBENDS),
+        allowed=tuple(pubends[pubend].allowed_msg_s or inf for pubend in PUBENDS),
         delivered=delivered,
         lag_s={host: lag_s(statuses["pb"], statuses[host]) for host in HOSTS},
-        queued_bytes={name: told["outbox_bytes"] for name, told in statuses.items()},
-        windows_ms={host: tuple(each["nack_window_ms"] for each in found) for host, found in streams.items()},
-        horizon_rates={host: tuple(each["horizon_rate"] for each in found) for host, found in streams.items()},
-        recovering={host: any(each["recovering"] for each in found) for host, found in streams.items()},
+        queued_bytes={name: told.outbox_bytes for name, told in statuses.items()},
+        windows_ms={host: tuple(each.nack_window_ms for each in found) for host, found in streams.items()},
+        horizon_rates={host: tuple(each.horizon_rate for each in found) for host, found in streams.items()},
+        recovering={host: any(each.recovering for each in found) for host, found in streams.items()},
     )
 
 
-def lag_s(source: Mapping[str, Any], host: Mapping[str, Any]) -> float:
+def lag_s(source: BrokerStatus, host: BrokerStatus) -> float:
     """How far the slowest edge stream of a host is behind what its pubend has promised, by the statuses of both."""
-    streams = host["guaranteed"]["streams"]
+    streams = host.guaranteed.streams
     lags_ms = [
-        tick_ms(Tick(figures["promised"] + 1)) - tick_ms(Tick(streams[pubend]["horizon"]))
-        for pubend, figures in source["guaranteed"]["pubends"].items()
+        tick_ms(Tick(figures.promised + 1)) - tick_ms(Tick(streams[pubend].horizon))
+        for pubend, figures in source.guaranteed.pubends.items()
         if pubend in streams
     ]
     return max([0, *lags_ms]) / 1_000
