@@ -31,6 +31,19 @@ def pubend(overlay: Overlay, name: str = "pb.a") -> PubendStatus:
     return overlay.brokers["pb"].status().guaranteed.pubends[name]
 
 
+def test_a_neighbour_that_asks_for_a_pubend_which_is_guaranteed_elsewhere_alone_is_no_problem() -> None:
+    """Two brokers have a pubend of one name, and one of them keeps nothing: nobody can look it up there."""
+    overlay = Overlay(
+        BrokerSettings(name="pb", number=1, pubends=("pb.a",), best_effort=("pb.a",), neighbours=("zz",)),
+        BrokerSettings(name="zz", number=2, pubends=("pb.a",), neighbours=("pb",)),
+    )
+    overlay.link("pb", "zz")
+    overlay.wait(2_000)
+    overlay.lie("pb", "zz", f.Nack("pb.a", "zz", 1, 0, ((1, 5),)))
+    overlay.wait(2_000)
+    assert overlay.links() == [("pb", "zz")]
+
+
 def test_nothing_leaves_before_it_is_durable() -> None:
     overlay = line("pb", "sb")
     near, far = subscriber(overlay, "pb"), subscriber(overlay)

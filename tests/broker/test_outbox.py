@@ -243,3 +243,14 @@ def test_what_was_taken_is_counted_in_both_lanes() -> None:
     box.push_data(data(100))
     box.take(PLENTY)
     assert box.taken_bytes == CONTROL_FRAME_BYTES + 100
+
+
+def test_what_waits_when_the_bound_is_set_lower_is_kept_and_no_more_is_taken() -> None:
+    box = outbox()
+    for _ in range(5):
+        assert box.push_data(data(100))
+    box.bound(200)
+    box.check_invariants()
+    assert not box.push_data(data(20))
+    assert len(box.take(PLENTY)) == 5
+    assert box.push_data(data(20))

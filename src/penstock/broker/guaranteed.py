@@ -498,8 +498,11 @@ class Guaranteed:
 
     def _look_up(self, nack: Nack, child: str, gap: TickRange) -> list[Knowledge]:
         """Somebody asks a pubend of this broker for what is in no cache; answers with what nobody will ever know."""
-        log = self._logs[nack.pubend]
+        log = self._logs.get(nack.pubend)
         lost: list[Knowledge] = []
+        if log is None:
+            # Another broker says that it is guaranteed; here it is not.
+            return lost
         first, last = int(gap.first), min(gap.last, log.promised)
         if first <= last and first < log.trimmed_below:
             # All of it at once, not only what was asked for: nobody will ever know more of the rest either.

@@ -70,6 +70,7 @@ class Outbox:
         "_control",
         "_control_bytes_max",
         "_data",
+        "_kept_bytes",
         "_tally",
         "control_bytes",
         "data_bytes",
@@ -85,6 +86,8 @@ class Outbox:
         self._data: deque[DataFrame] = deque()
         self._control_bytes_max = control_bytes_max
         self.data_bytes_max = data_bytes_max
+        self._kept_bytes = 0
+        """What waited when the bound was set lower than that."""
         self.control_bytes = 0
         """What waits in the control lane, roughly."""
         self.data_bytes = 0
@@ -92,6 +95,10 @@ class Outbox:
         self.dropped_bytes = 0
         self.taken_bytes = 0
         """What the shell has taken so far, of both lanes."""
+
+    def bound(self, data_bytes_max: int) -> None:
+        """Takes no data above this from now on; what waits already is kept."""
+        self.data_bytes_max, self._kept_bytes = data_bytes_max, self.data_bytes
 
     @property
     def newest_control(self) -> ControlFrame | None:
@@ -166,4 +173,5 @@ class Outbox:
         """Fails if the bytes do not add up or exceed the bound."""
         assert self.control_bytes == sum(map(_size, self._control))
         assert self.data_bytes == sum(frame.size for frame in self._data)
-        assert not self._data or self.data_bytes - self._data[-1].size < self.data_bytes_max
+        bound = max(self.data_bytes_max, self._kept_bytes)
+        assert not self._data or self.data_bytes - self._data[-1].size < bound

@@ -176,7 +176,8 @@ def _decode_knowledge(content: memoryview) -> KnowledgeMessage:
     pubend = _plain_name(content, name_start, versions_start)
     ticks = list(struct.unpack_from(f">{count}Q", content, ticks_start))
     kind = flags & ~_WHOLE
-    if kind not in _KINDS or not first <= last <= COUNT_MAX or not _ascend(first, ticks, last):
+    # Below the greatest count: who knows all of it is at the tick behind, and must be able to say so.
+    if kind not in _KINDS or not first <= last < COUNT_MAX or not _ascend(first, ticks, last):
         raise ProtocolError(f"knowledge of {pubend} is not of ascending ticks in a range")
     bodies = _bodies(content, ticks_start + 8 * count, count)
     if sum(map(len, bodies)) > BODY_BYTES_MAX:

@@ -54,6 +54,21 @@ def test_nothing_is_acknowledged_before_it_is_durable() -> None:
     assert logged(overlay) == [1]
 
 
+def test_who_waits_for_an_acknowledgement_waits_no_longer_than_the_settings_say_now() -> None:
+    overlay = chain("pb", "sb", guaranteed=True, acknowledge_ms=20_000, silent_ms=10**9)
+    overlay.wait(1_000)
+    first, second = overlay.client("pb", "a"), overlay.client("pb", "b")
+    first.publish({"number": 1})
+    broker = overlay.brokers["pb"]
+    overlay._act("pb", broker.apply(replace(overlay.settings["pb"], acknowledge_ms=50), now_ms=overlay.now_ms))
+    second.publish({"number": 2})
+    broker.next_deadline()
+    ask(first)
+    broker.check_invariants()
+    overlay.wait(200)
+    assert (acknowledged(first), acknowledged(second)) == ([1], [1])
+
+
 def test_who_asks_for_it_is_acknowledged_once_when_everything_is_durable() -> None:
     overlay = chain("pb", "sb", guaranteed=True)
     client = overlay.client("pb")

@@ -187,6 +187,27 @@ def test_a_catch_up_by_a_costly_selector_is_spread_over_many_turns(monkeypatch: 
     assert max(evaluated) <= TURN_EFFORT_MAX // 1_500 + 1
 
 
+@pytest.mark.parametrize("awake_ms", [20, 1_000])
+def test_a_catch_up_goes_on_as_fast_as_its_client_reads_however_often_the_broker_is_woken(awake_ms: int) -> None:
+    overlay = line("pb", "sb", client_outbox_bytes=4_000, acknowledge_ms=10)
+    publisher = overlay.client("pb")
+    publish(publisher, *range(100))
+    overlay.wait(2_000)
+    client = overlay.client("pb")
+    client.say(f.Subscribe(1, "number < 1000", otherwise=0))
+    client.reads = False
+    began_ms = overlay.now_ms
+    while len(client.numbers()) < 100:
+        for _ in range(1_000 // awake_ms):
+            # An acknowledgement becomes due: the broker is woken, but not for the catch-up.
+            publish(publisher, 1_000)
+            overlay.wait(awake_ms)
+        client.reads = True
+        overlay._carry("pb", client.connection)
+        client.reads = False
+    assert overlay.now_ms - began_ms <= 6_000
+
+
 def test_no_more_catch_ups_run_than_are_allowed_and_all_get_their_turn() -> None:
     overlay = line("pb", "sb", catch_ups_max=1)
     publisher = overlay.client("pb")

@@ -255,6 +255,13 @@ class Intake:
         self._gate.leave(connection)
         self._turnstile.leave(connection)
 
+    def tune(self, *, now_ms: int) -> None:
+        """Settings have changed: nobody waits longer for an acknowledgement than whoever comes now."""
+        latest_ms = now_ms + self._settings.acknowledge_ms
+        due = sorted((min(due_ms, latest_ms), connection) for connection, due_ms in self._later.items())
+        self._later = {connection: due_ms for due_ms, connection in due}
+        self.due.ask()
+
     # --- acknowledgements and credit
 
     def next_deadline(self) -> int | None:

@@ -353,7 +353,8 @@ class Edges:
 
     def rest(self, *, now_ms: int) -> None:
         """All that were due have been woken: when to look again at those whose clients do not read."""
-        if self._paused_ms is not None:
+        # Only of a new pause: else whoever wakes the broker often would put it off for ever.
+        if self._paused_ms == 0:
             self._paused_ms = now_ms + (1 if self._is_spent else _PAUSE_MS)
             self.due.by(self._paused_ms)
             self._is_spent = False

@@ -104,7 +104,7 @@ class Membership:
         for peer in self._connections.peers.values():
             is_link = peer.dialled or peer.kind is PeerKind.LINK
             settings = self._settings
-            peer.outbox.data_bytes_max = settings.link_outbox_bytes if is_link else settings.client_outbox_bytes
+            peer.outbox.bound(settings.link_outbox_bytes if is_link else settings.client_outbox_bytes)
 
     def _farewells(self, access: Access) -> list[Farewell]:
         """Links that are no more, clients that have to prove anew who they are, and links that must be told all."""

@@ -129,7 +129,7 @@ class Neighbourhood:
     def link_up(self, peer: Peer, name: str) -> None:
         """A neighbour is there: it gets all that is known, and everybody hears of the link."""
         peer.name, peer.sequence = name, LinkSequence()
-        peer.outbox.data_bytes_max = self._settings.link_outbox_bytes
+        peer.outbox.bound(self._settings.link_outbox_bytes)
         self._connections.link_up(peer)
         self._never_met.pop(name, None)
         if not peer.dialled and not peer.challenge:
