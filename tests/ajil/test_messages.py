@@ -50,6 +50,9 @@ def test_a_report_is_compact() -> None:
         msgspec.msgpack.encode(["p", "n1", {"alpha": 7}]),
         msgspec.msgpack.encode(["p", "n1", {"colour": "red"}]),
         msgspec.msgpack.encode(["p", "n1", {"limit_bytes_s": "lots"}]),
+        msgspec.msgpack.encode(["p", "n1", {"version": 2**52 + 1}]),
+        msgspec.msgpack.encode(["p", "n1", {"priorities": {f"{number:060}": 1.0 for number in range(900)}}]),
+        msgspec.msgpack.encode(["p", "n1", {"limit_bytes_s": 2**64 - 1}]),
         bytes(MESSAGE_BYTES_MAX + 1),
     ],
 )

@@ -57,6 +57,27 @@ def test_a_neighbour_that_is_not_there_is_called_until_it_is() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".example", "a\0b"])
+def test_a_neighbour_at_what_is_no_address_is_told_and_tried_again(host: str) -> None:
+    async def scenario() -> None:
+        failed: list[tuple[str, str]] = []
+        owner = BrokerNode(lone(), "b1", broker=FakeBroker())
+        dialler = Dialler(
+            BrokerPlace(name="b2", number=2, host=host, port=1),
+            lambda: Connection(1, owner, dialled="b2"),
+            context=None,
+            on_failed=lambda *told: failed.append(told),
+            rng=Random(1),
+        )
+        task = asyncio.create_task(dialler.run())
+        await until(lambda: len(failed) >= 2)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert failed[0] == ("b2", f"{host!r} is no address")
+
+    run(scenario())
+
+
 def test_who_is_called_changes_and_who_stays_is_not_called_anew() -> None:
     async def scenario() -> None:
         owner = BrokerNode(lone(), "b1", broker=FakeBroker())

@@ -19,3 +19,15 @@ def test_an_address_that_is_taken_is_named() -> None:
                 await listen(place)
 
     run(scenario())
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".example"])
+def test_what_is_no_address_is_named(host: str) -> None:
+    async def scenario() -> None:
+        place = place_of("b1", 1)
+        object.__setattr__(place, "host", host)
+        object.__setattr__(place, "bind", host)
+        with pytest.raises(ConfigError, match="that is no address"):
+            await listen(place)
+
+    run(scenario())

@@ -112,6 +112,22 @@ def test_a_file_that_is_no_toml_is_refused(content: bytes, complaint: str, tmp_p
         read_toml(path)
 
 
+def test_a_number_that_no_fraction_can_hold_and_a_text_that_no_path_can_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(f'huge = {10**400}\nvoid = "a\\u0000b"\n', encoding="utf-8")
+    table = read_toml(path)
+    with pytest.raises(ConfigError, match=r"x\.toml:1: huge: has too many digits"):
+        table.number("huge", 1)
+    with pytest.raises(ConfigError, match=r"x\.toml:2: void: must not have a character NUL"):
+        table.text("void")
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev"])
+def test_what_is_no_file_is_not_read(path: str) -> None:
+    with pytest.raises(ConfigError, match=f"{path}: is no file"):
+        read_toml(Path(path))
+
+
 def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"absent\.toml: cannot be read: No such file"):
         read_toml(tmp_path / "absent.toml")

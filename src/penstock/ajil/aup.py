@@ -26,6 +26,9 @@ Slowdown: TypeAlias = Literal["drop", "delay"]
 
 _PRIORITIES_MAX: Final = 1_000
 _NAME_CHARS_MAX: Final = 255
+_INTEGER_MAX: Final = 2**63
+_PRIORITIES_BYTES_MAX: Final = 50_000
+"""Of all groups that a policy names, with their numbers: it must fit a message with all else."""
 
 
 def _is(default: float | str | None, about: str, *, low: float = 0, high: float = 1e15) -> Any:
@@ -133,6 +136,9 @@ def _check(name: str, value: Any, kind: str, metadata: Mapping[str, Any]) -> Non
             raise AupError(f"{name} has {len(value)} characters, must have at most {_NAME_CHARS_MAX}")
         return
     low, high = metadata["low"], metadata["high"]
+    if isinstance(value, int) and abs(value) > _INTEGER_MAX:
+        # Too large to be told apart from others as a fraction, or to be shown.
+        raise AupError(f"{name} has too many digits, must be {low:g} to {high:g}")
     if not isfinite(value) or not low <= value <= high:
         raise AupError(f"{name} is {value:g}, must be {low:g} to {high:g}")
 
@@ -145,6 +151,8 @@ def _check_priorities(priorities: Mapping[str, float]) -> None:
     for group, scale in priorities.items():
         if type(group) is not str or type(scale) not in (int, float) or not 0 <= scale <= 1:
             raise AupError(f"the priority of group {group!r} is {scale!r}, must be a number from 0 to 1")
+    if sum(len(group.encode(errors="replace")) + 12 for group in priorities) > _PRIORITIES_BYTES_MAX:
+        raise AupError(f"priorities has more than {_PRIORITIES_BYTES_MAX:,} bytes of names")
 
 
 UNLIMITED: Final = Aup()

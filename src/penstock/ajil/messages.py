@@ -26,6 +26,7 @@ __all__ = [
     "Report",
     "decode",
     "encode",
+    "fits",
 ]
 
 MESSAGE_BYTES_MAX: Final = 60_000
@@ -34,6 +35,8 @@ TOP_SENDERS_MAX: Final = 8
 """Senders that a report names."""
 _ENTRIES_MAX: Final = 10_000
 _AMOUNT_MAX: Final = 1e15
+_VERSION_HEARD_MAX: Final = 2**52
+"""What others say is below what an operator can say at a node itself: no policy is there for good."""
 
 Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=255)]
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=_AMOUNT_MAX)]
@@ -104,6 +107,11 @@ def encode(message: ControlMessage) -> bytes:
     return data
 
 
+def fits(message: ControlMessage) -> bool:
+    """Whether a message can be said at all."""
+    return len(msgspec.msgpack.encode(message)) <= MESSAGE_BYTES_MAX
+
+
 def decode(data: bytes) -> ControlMessage:
     """The message that bytes stand for."""
     if len(data) > MESSAGE_BYTES_MAX:
@@ -114,7 +122,8 @@ def decode(data: bytes) -> ControlMessage:
         raise MalformedError(f"a control message that cannot be read: {error}") from None
     if isinstance(message, Policy):
         # A policy that cannot work is refused here, before anybody trusts it.
-        assert message.aup is not None
+        if message.aup.version > _VERSION_HEARD_MAX:
+            raise MalformedError(f"a policy of node {message.node!r} that leaves no version for another")
     elif isinstance(message, Report):
         _check_finite(each for entry in message.entries for each in (entry.bytes, entry.packets))
     return message

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from penstock.cli.console import console
+from penstock.cli.console import console, printable
 from penstock.cli.limit import Alpha, Beta, Json, Policy, Rate, Settings, changes_of
 from penstock.live.multicast import MulticastNode
 from penstock.live.multicast.node import CONTROL_GROUP
@@ -87,7 +87,8 @@ async def _join(node: MulticastNode, count: int, *, as_json: bool) -> None:
                 shown: dict[str, Any] = {"group": packet.group, "sender": packet.sender, "payload": text}
                 console.line(msgspec.json.encode(shown).decode())
             else:
-                console.line(f"{packet.group} {packet.sender} {text}")
+                # Of one line, whoever says otherwise.
+                console.line(printable(f"{packet.group} {packet.sender} {text}").replace("\n", "\\n"))
             number += 1
             if number == count:
                 return

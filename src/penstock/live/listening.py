@@ -27,12 +27,15 @@ async def listen(place: BrokerPlace) -> list[socket.socket]:
             made = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
             sockets.append(made)
             made.settimeout(0.0)
-    except OSError as error:
+    except (OSError, UnicodeError, ValueError) as error:
         for each in sockets:
             each.close()
         at = f"{place.where}: " if place.where else ""
         # The library's own text repeats the address.
-        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error
+        number = error.errno if isinstance(error, OSError) else None
+        reason = os.strerror(number) if number and number > 0 else error
+        if not isinstance(error, OSError):
+            reason = "that is no address"
         raise ConfigError(
             f"{at}broker {place.name} cannot listen at {place.listens_at}:{place.port}: {reason}"
         ) from None

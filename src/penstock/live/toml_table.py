@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
+from stat import S_ISREG
 from typing import Final, TypeVar
 
 from penstock.live.errors import ConfigError
@@ -37,7 +38,10 @@ _Value = TypeVar("_Value")
 def read_toml(path: Path) -> TomlTable:
     """The file's outermost table; raises ``ConfigError`` if it cannot be read."""
     try:
-        if path.stat().st_size > _FILE_BYTES_MAX:
+        found = path.stat()
+        if not S_ISREG(found.st_mode):
+            raise ConfigError(f"{path}: is no file")
+        if found.st_size > _FILE_BYTES_MAX:
             raise ConfigError(f"{path}: larger than {_FILE_BYTES_MAX:,} bytes")
         content = path.read_bytes()
         text = content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
@@ -48,8 +52,8 @@ def read_toml(path: Path) -> TomlTable:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        found = re.search(r"at line (\d+)", str(error))
-        line = int(found.group(1)) if found else len(text.splitlines()) or 1
+        place = re.search(r"at line (\d+)", str(error))
+        line = int(place.group(1)) if place else len(text.splitlines()) or 1
         raise ConfigError(f"{path}:{line}: not TOML: {_cut(str(error), _PROBLEM_CHARS_MAX)}") from None
     except RecursionError:
         raise ConfigError(f"{path}: arrays or tables are nested too deeply") from None
@@ -82,6 +86,8 @@ class TomlTable:
         value = self._get(key, str, default)
         if not value and default is None:
             raise self.error(key, "must not be empty")
+        if "\0" in value:
+            raise self.error(key, "must not have a character NUL")
         return value
 
     def integer(self, key: str, default: int | None = None, *, low: int = 0, high: int = 2**63 - 1) -> int:
@@ -98,7 +104,10 @@ class TomlTable:
         if type(value) not in (int, float):
             raise self.error(key, f"must be a number, not {_shown(value)}")
         assert isinstance(value, int | float)
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise self.error(key, "has too many digits") from None
 
     def flag(self, key: str, *, default: bool) -> bool:
         """True or false."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from penstock.ajil import Aup, Entry, Policy, Report, encode
+from penstock.ajil import Aup, Channel, Entry, Policy, Report, decode, encode
 from penstock.ajil.settings import LimitSettings
 from penstock.broker.effects import Record
 from penstock.broker.mechanisms.interface import Answer, PublishSystem
@@ -119,13 +119,48 @@ def test_messages_without_the_attribute_are_a_group_too() -> None:
     assert each.admit("feed@pb/1", [BODY], [{"other": 1}], now_ms=0) == 1
 
 
-def test_groups_beyond_the_bound_are_one() -> None:
+def channels(each: Limiter) -> list[Channel]:
+    return [channel for channel in each._node.channels if channel is not None]
+
+
+def test_groups_of_one_publisher_beyond_the_bound_are_one() -> None:
     each = limiter()
-    for number in range(GROUPS_MAX + 3):
-        each.admit("feed@pb/1", [BODY], [{"topic": f"t{number}"}], now_ms=0)
-    groups = [channel.group for channel in each._node.channels if channel is not None]
-    assert groups[-1] == OTHER_GROUPS
-    assert len(groups) == GROUPS_MAX + 1
+    for number in range(1_003):
+        assert each.admit("feed@pb/1", [BODY], [{"topic": f"t{number}"}], now_ms=0) == 1
+    assert len(channels(each)) == 1_001
+    assert channels(each)[-1].group == OTHER_GROUPS
+    each.leave("feed@pb/1")
+    assert channels(each) == []
+
+
+def test_however_many_publishers_have_however_many_groups_what_is_told_apart_is_bounded() -> None:
+    each = limiter()
+    for sender in range(12):
+        for number in range(1_000):
+            each.admit(f"feed@pb/{sender}", [BODY], [{"topic": f"t{number}"}], now_ms=0)
+    assert len(channels(each)) <= GROUPS_MAX + 12
+    assert channels(each)[-1].group == OTHER_GROUPS
+
+
+def test_a_group_that_nobody_can_number_any_more_counts_with_the_others() -> None:
+    each = limiter()
+    for number in range(100_000 - 1):
+        each._node.monitor.groups.number(f"heard-{number}")
+    assert each.admit("feed@pb/1", [BODY], [{"topic": "new"}], now_ms=0) == 1
+    assert [channel.group for channel in channels(each)] == [OTHER_GROUPS]
+
+
+def test_reports_are_said_in_parts_where_names_are_long() -> None:
+    each = limiter()
+    each.on_deadline(now_ms=0)
+    for number in range(50):
+        group = f"{number:03}" + "\U0001f600" * 252
+        for sender in range(8):
+            each.admit(f"{sender}" + "\U0001f600" * 190, [BODY], [{"topic": group}], now_ms=100)
+    said = [answer for answer in each.on_deadline(now_ms=1_000) if isinstance(answer, PublishSystem)]
+    reports = [decode(answer.message.payload) for answer in said]
+    assert sum(len(report.entries) for report in reports if isinstance(report, Report)) == 50
+    assert len(reports) > 1
 
 
 def test_under_a_hard_limit_a_broker_has_its_share() -> None:

@@ -10,7 +10,9 @@ from itertools import pairwise
 import msgspec
 import pytest
 
+from overlay import chain as overlay_of
 from penstock.broker.broker import Broker
+from penstock.broker.mechanisms.token_desk import TokenDesk
 from penstock.broker.settings import BrokerSettings
 from penstock.model.errors import PeerError
 from penstock.sim.world import World
@@ -168,11 +170,25 @@ def test_a_letter_that_is_none_is_the_neighbours_fault() -> None:
         Ends().desk.on_message("b1", msgspec.msgpack.encode(["b0", "b1", 1, 5]), now_ms=1)
 
 
+def linked() -> TokenDesk:
+    """The desk of a broker that has a neighbour."""
+    overlay = overlay_of("b0", "b1", token=PLAN)
+    overlay.wait(2_000)
+    return overlay.brokers["b0"]._mechanisms._token
+
+
 def test_a_letter_with_nonsense_in_it_is_its_senders_fault_and_counted() -> None:
-    desk = Ends().desk
-    answers = desk.on_message("b1", msgspec.msgpack.encode(["b0", "b9", 1, b"nonsense"]), now_ms=1)
+    desk = linked()
+    answers = desk.on_message("b1", msgspec.msgpack.encode(["b0", "b1", 1, b"nonsense"]), now_ms=1)
     assert "malformed" in str(answers)
     assert desk.status()["malformed"] == 1
+
+
+def test_a_letter_of_somebody_who_is_not_there_is_neither_read_nor_remembered() -> None:
+    desk = linked()
+    for sender in ("b9", "x" * 100_000):
+        assert desk.on_message("b1", msgspec.msgpack.encode(["b0", sender, 1, b"nonsense"]), now_ms=1) == []
+    assert desk.status()["malformed"] == 0
 
 
 def test_a_letter_for_somebody_out_of_reach_is_dropped() -> None:

@@ -16,6 +16,7 @@ from penstock.lab.demo_overlay import free_ports
 from penstock.live.errors import ConfigError
 from penstock.live.multicast import MulticastNode, Packet
 from penstock.live.multicast.address import GroupAddress, interface_number, sending_socket
+from penstock.live.multicast.packets import encode_packet
 from penstock.live.multicast.seal import Seal
 from penstock.model.errors import MisuseError
 
@@ -143,6 +144,20 @@ def test_data_that_is_no_packet_is_counted_and_ignored() -> None:
             with sending_socket(socket.AF_INET, "lo", hops=1) as sender:
                 sender.sendto(b"noise", group.target(interface_number("lo")))
             await until(lambda: one.counts["malformed"] == 1)
+
+    running(test)
+
+
+def test_what_waits_for_an_application_that_does_not_read_is_bounded_in_bytes() -> None:
+    async def test(site: Site) -> None:
+        async with site.node("n1") as one:
+            datagram = encode_packet(b"n2", bytes(60_000))
+            for _ in range(400):
+                one._on_packet(site.group, datagram)
+            assert one.counts["inbox_dropped"] == 400 - 16 * 1024 * 1024 // 60_000
+            assert one._inbox_bytes == sum(len(packet.payload) for packet in one._inbox) <= 16 * 1024 * 1024
+            await one.receive()
+            assert one._inbox_bytes == sum(len(packet.payload) for packet in one._inbox)
 
     running(test)
 

@@ -13,7 +13,8 @@ from typing import Final
 
 from penstock.ajil import AjilNode, Aup, Channel, MalformedError, Observation, Report, Tally, Unit, amount_text
 from penstock.ajil.allowance import Allowance
-from penstock.ajil.messages import ControlMessage, decode, encode
+from penstock.ajil.amounts import Indices
+from penstock.ajil.messages import ControlMessage, decode, encode, fits
 from penstock.ajil.settings import LimitSettings
 from penstock.broker.effects import Record
 from penstock.broker.mechanisms.interface import Answer, PublishSystem
@@ -28,6 +29,10 @@ __all__ = ["GROUPS_MAX", "OTHER_GROUPS", "Limiter"]
 GROUPS_MAX: Final = 10_000
 """Groups that a broker tells apart; messages of all others are of one group."""
 OTHER_GROUPS: Final = "(others)"
+_CHANNELS_MAX: Final = 10_000
+"""Publishers and groups that are told apart: all are looked through in one turn when an epoch ends."""
+_SENDER_GROUPS_MAX: Final = 1_000
+"""Groups of one publisher that are told apart; its messages of all others are of one group."""
 _KNOWN_MAX: Final = 90_000
 """Groups that a broker ever told apart, or heard of; below the bound of what it can number."""
 _CLASS: Final = "AJIL"
@@ -50,8 +55,11 @@ class Limiter:
         self.selector: Selector | None = Selector.parse(f"$class = '{_CLASS}'")
         self._attribute = settings.attribute
         self._node = AjilNode(broker, settings.aup, rng=rng, shares=True)
+        # First of all: when no more groups can be numbered, it is the one that is left.
+        self._node.monitor.groups.number(OTHER_GROUPS)
         self._tally = Tally(self._node, shares=True)
-        self._places: dict[tuple[str, str], int] = {}
+        self._places: dict[str, dict[str, int]] = {}
+        """By publisher and group."""
         self._allowances: dict[int, Allowance] = {}
         self._budget = Allowance()
         self._began_ms: int | None = None
@@ -76,7 +84,7 @@ class Limiter:
     def want(self, sender: str, bodies: Sequence[bytes], decoded: Sequence[Attributes]) -> None:
         """A publisher has brought messages."""
         for body, attributes in zip(bodies, decoded, strict=True):
-            place = self._place(sender, self.group_of(attributes))
+            _, place = self._channel(sender, attributes)
             self._tally.wanted(place, len(body))
             self._owed[place] = self._owed.get(place, 0) + 1
 
@@ -85,8 +93,7 @@ class Limiter:
         self._follow(now_ms)
         part = self._part(now_ms)
         for number, (body, attributes) in enumerate(zip(bodies, decoded, strict=True)):
-            group = self.group_of(attributes)
-            place = self._place(sender, group)
+            group, place = self._channel(sender, attributes)
             allowance = self._allowances[place]
             if not allowance.fits(len(body), part=part) or not self._budget.take(len(body), part=part):
                 self.counts["held"] += 1
@@ -98,7 +105,7 @@ class Limiter:
 
     def hold(self, sender: str, decoded: Iterable[Attributes]) -> None:
         """Messages of a publisher have to wait."""
-        self._held |= {self._place(sender, self.group_of(attributes)): None for attributes in decoded}
+        self._held |= {self._channel(sender, attributes)[1]: None for attributes in decoded}
 
     def next_ms(self, *, now_ms: int) -> int:
         """When what waits may go on."""
@@ -107,13 +114,12 @@ class Limiter:
 
     def reason(self, sender: str, attributes: Attributes) -> tuple[str, float]:
         """Why a publisher has to wait with such a message, and how many bytes per second it may send."""
-        group, aup = self.group_of(attributes), self._node.aup
+        (group, place), aup = self._channel(sender, attributes), self._node.aup
         seconds, to_keep = aup.epoch_ms / 1000, f"the limit of {aup.describe()}"
         if aup.mode == "hard":
             share_s = _coarse(float(self._node.budgets[Unit.BYTES]) / seconds)
             share = "a share" if share_s == inf else f"a share of {amount_text(share_s, Unit.BYTES)}"
             return f"broker {self._node.name} has {share} of {to_keep}", share_s
-        place = self._place(sender, group)
         for unit in Unit:
             quota_s = _coarse(self._node.quota(place, unit) / seconds)
             if quota_s < inf:
@@ -124,8 +130,8 @@ class Limiter:
 
     def leave(self, sender: str) -> None:
         """A publisher is gone."""
-        for key in [key for key in self._places if key[0] == sender]:
-            self._close(key)
+        for place in self._places.pop(sender, {}).values():
+            self._close(place)
 
     # --- the policy
 
@@ -248,12 +254,19 @@ class Limiter:
         end = self._node.end_epoch(seen)
         said: list[ControlMessage] = []
         for first in range(0, len(end.reported), _ENTRIES_MAX):
-            report = self._tally.report(end.reported[first : first + _ENTRIES_MAX])
-            said += [] if report is None else [report]
+            said += self._reports(end.reported[first : first + _ENTRIES_MAX])
         said += [each for each in (end.demand, end.policy) if each is not None]
         self._tally.clear()
         self._forget_quiet()
         return self._publish(said)
+
+    def _reports(self, reported: Indices) -> list[ControlMessage]:
+        """The reports on these groups: more than one where names are so long that they do not fit one."""
+        report = self._tally.report(reported)
+        if report is None or fits(report):
+            return [] if report is None else [report]
+        half = len(reported) // 2
+        return [*self._reports(reported[:half]), *self._reports(reported[half:])]
 
     def _publish(self, said: Sequence[ControlMessage]) -> list[Answer]:
         self.counts["reports_sent"] += len(said)
@@ -286,16 +299,19 @@ class Limiter:
             return group
         return group if len(self._tally) < GROUPS_MAX and len(known) < _KNOWN_MAX else OTHER_GROUPS
 
-    def _place(self, sender: str, group: str) -> int:
-        place = self._places.get((sender, group))
+    def _channel(self, sender: str, attributes: Attributes) -> tuple[str, int]:
+        """The group for which a message of a publisher counts, and the place of that channel."""
+        group, own = self.group_of(attributes), self._places.setdefault(sender, {})
+        if group not in own and (len(own) >= _SENDER_GROUPS_MAX or len(self._allowances) >= _CHANNELS_MAX):
+            group = OTHER_GROUPS
+        place = own.get(group)
         if place is None:
             self._tally.join(group)
-            place = self._places[sender, group] = self._node.open_channel(Channel(sender, group))
+            place = own[group] = self._node.open_channel(Channel(sender, group))
             self._allowances[place] = Allowance()
-        return place
+        return group, place
 
-    def _close(self, key: tuple[str, str]) -> None:
-        place = self._places.pop(key)
+    def _close(self, place: int) -> None:
         self._node.close_channel(place)
         del self._allowances[place]
         self._owed.pop(place, None)
@@ -305,9 +321,11 @@ class Limiter:
         self._tally.forget(place)
 
     def _forget_quiet(self) -> None:
-        for group in [each for each in self._tally.groups if self._tally.quiet_epochs(each) > _QUIET_EPOCHS_MAX]:
-            for key in [key for key in self._places if key[1] == group]:
-                self._close(key)
+        quiet = {each for each in self._tally.groups if self._tally.quiet_epochs(each) > _QUIET_EPOCHS_MAX}
+        for own in self._places.values() if quiet else ():
+            for group in quiet & own.keys():
+                self._close(own.pop(group))
+        for group in quiet:
             self._tally.leave(group)
 
     def _part(self, now_ms: int) -> float:

@@ -76,6 +76,9 @@ class TokenDesk:
             letter = decoded(_decoder.decode, payload)
         except UnreadableError as error:
             raise PeerError(f"{neighbour} sent no letter of a token: {error}") from None
+        if not self._rooms.router.is_from_host(neighbour, f"${letter.to}", letter.sender):
+            # From somebody who is not there, or not on this way: a lie, or from before the way changed.
+            return []
         if letter.to != self._settings.name:
             return self._post(letter) if letter.hops < _HOPS_MAX else []
         answers = self._look(now_ms)

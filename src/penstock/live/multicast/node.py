@@ -29,7 +29,7 @@ from penstock.live.forking import tell_after_fork, where_opened
 from penstock.live.multicast.address import GroupAddress, interface_number, receiving_socket, sending_socket
 from penstock.live.multicast.packets import Packet, decode_packet, encode_packet
 from penstock.live.multicast.seal import ForgedError, ReplayedError, Seal
-from penstock.model.errors import MisuseError
+from penstock.model.errors import LimitError, MisuseError
 
 __all__ = ["CONTROL_GROUP", "MulticastNode"]
 
@@ -41,6 +41,8 @@ _REACT_PART: Final = 0.15
 _ENTRIES_MAX: Final = 20
 """Groups in one report datagram, so that it is not cut into pieces on its way."""
 _INBOX_MAX: Final = 10_000
+_INBOX_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Payload that waits for the application; of more, the oldest is dropped, as it is of too many packets."""
 _READ_MAX: Final = 200
 """Datagrams taken from a socket at a time."""
 
@@ -76,6 +78,7 @@ class MulticastNode:
         """Groups in which something had to wait in this epoch."""
         self._room = asyncio.Event()
         self._inbox: deque[Packet] = deque()
+        self._inbox_bytes = 0
         self._arrived = asyncio.Event()
         self._began_s = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -249,7 +252,9 @@ class MulticastNode:
         while not self._inbox:
             self._arrived.clear()
             await self._arrived.wait()
-        return self._inbox.popleft()
+        packet = self._inbox.popleft()
+        self._inbox_bytes -= len(packet.payload)
+        return packet
 
     def __aiter__(self) -> AsyncIterator[Packet]:
         return self._packets()
@@ -273,7 +278,8 @@ class MulticastNode:
                 self.counts["forged"] += 1
             except ReplayedError:
                 self.counts["replayed"] += 1
-            except MalformedError:
+            except (MalformedError, LimitError):
+                # What cannot be, or more names than anybody can have.
                 self.counts["malformed"] += 1
 
     def _on_packet(self, group: str, data: bytes) -> None:
@@ -283,10 +289,11 @@ class MulticastNode:
         self.counts["received"] += 1
         self.counts["received_bytes"] += len(data)
         self._tally.sent(group, packet.sender, len(data))
-        if len(self._inbox) >= _INBOX_MAX:
-            self.counts["inbox_dropped"] += 1
-            self._inbox.popleft()
         self._inbox.append(packet)
+        self._inbox_bytes += len(packet.payload)
+        while len(self._inbox) > _INBOX_MAX or self._inbox_bytes > _INBOX_BYTES_MAX:
+            self.counts["inbox_dropped"] += 1
+            self._inbox_bytes -= len(self._inbox.popleft().payload)
         self._arrived.set()
 
     def _on_control(self, data: bytes) -> None:
