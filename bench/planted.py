@@ -251,8 +251,8 @@ MUTANTS: Final = (
         "acknowledged-by-arrival",
         "a durable position moves with what was sent, not with what was acknowledged",
         "broker/host/positions.py",
-        "self._acknowledge_durable(hosted, pubend, min(tick, edge.stream.horizon))",
-        "self._acknowledge_durable(hosted, pubend, edge.stream.horizon)",
+        "self._acknowledge_durable(hosted, edge, tick)",
+        "self._acknowledge_durable(hosted, edge, edge.stream.horizon)",
     ),
     Mutant(
         "forget-keeps",
