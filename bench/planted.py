@@ -835,6 +835,14 @@ MUTANTS: Final = (
         tests=("tests/session/test_overlap.py",),
     ),
     Mutant(
+        "leaver-claims-anew",
+        "a broker takes the durable name of a client that is leaving back from where it goes",
+        "broker/host/openings.py",
+        "        if frame.held and is_leaving(subscription):\n",
+        "        if frame.held and is_leaving(subscription) and not opening:\n",
+        tests=("tests/broker/mechanisms/test_migration.py",),
+    ),
+    Mutant(
         "acknowledged-elsewhere-lost",
         "what a client has had from another host cannot be acknowledged at one that has not heard of it yet",
         "broker/host/positions.py",

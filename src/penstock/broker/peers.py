@@ -75,6 +75,8 @@ class Guest:
     publisher_id: bytes = b""
     """By which its messages are recognised when they are sent again; empty if they are not to be."""
     is_pinned: bool = False
+    is_leaving: bool = False
+    """Whether it was asked to go to another broker, and has neither gone nor said that it stays."""
     """Whether the client wants to stay here."""
     migration: int = 0
     """The session of the migration by which it comes, until it has arrived; 0 if it came by itself."""

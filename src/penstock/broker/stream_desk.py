@@ -45,7 +45,7 @@ class StreamDesk:
         edges: Edges,
         finality: Finality,
     ) -> None:
-        self._name = rooms.settings.name
+        self._name, self._connections = rooms.settings.name, rooms.connections
         self._durables_max = rooms.settings.durables_max
         self.claims = Claims(rooms.settings.number)
         self._logs = logs
@@ -134,7 +134,7 @@ class StreamDesk:
         if frame.host != self._name:
             self._ways.down(frame.pubend, frame.host, frame)
             return
-        opening = self._openings.answer(frame, now_ms=self._now_ms)
+        opening = self._openings.answer(frame, is_leaving=self._is_leaving, now_ms=self._now_ms)
         if opening is None:
             self._openings.on_late(frame, now_ms=self._now_ms)
             return
@@ -150,6 +150,10 @@ class StreamDesk:
                 later = opening.subscription
                 self._end_below(later.durable, later.ownership, later.claimant)
             self._wishes += self._edges.on_opened(opening.subscription, frame.pubend, frame.tick, now_ms=self._now_ms)
+
+    def _is_leaving(self, subscription: HostSubscription) -> bool:
+        peer = self._connections.peers.get(subscription.connection)
+        return peer is not None and peer.guest is not None and peer.guest.is_leaving
 
     def _on_taken(self, frame: StreamTaken) -> None:
         """A durable name has another owner."""

@@ -41,7 +41,7 @@ class Host:
 
     def answer(self, asked: StreamOpen, **words: int | str) -> HostSubscription | None:
         frame = StreamOpened(asked.pubend, asked.host, asked.ticket, 5, asked.ownership, **words)  # type: ignore[arg-type]
-        opening = self.openings.answer(frame, now_ms=self.now_ms)
+        opening = self.openings.answer(frame, is_leaving=lambda _: False, now_ms=self.now_ms)
         return None if opening is None else opening.subscription
 
 
@@ -111,7 +111,7 @@ def test_a_problem_settles_a_question_too() -> None:
 def test_answers_to_what_was_not_asked_settle_nothing(answer: StreamOpened) -> None:
     host = Host()
     asked = host.ask(subscription())
-    assert host.openings.answer(answer, now_ms=NOW_MS) is None
+    assert host.openings.answer(answer, is_leaving=lambda _: False, now_ms=NOW_MS) is None
     assert host.wait(500) == [asked]
 
 

@@ -251,3 +251,27 @@ def test_the_number_of_pins_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MisuseError, match="2 clients are pinned"):
         migrations.pin("c")
     assert migrations.status().pinned == ["a", "b"]
+
+
+def test_a_broker_whose_client_is_leaving_does_not_take_its_name_back_from_where_it_goes() -> None:
+    """Its question was on its way for longer than the move took, and seems to have come later than the move."""
+    overlay = two_hosts(silent_ms=10**9)
+    client = overlay.client("sb1", "reader")
+    client.subscribe(1, "")
+    overlay.wait(2_000)
+    overlay.delay("sb1", "hub")
+    client.durable(2, "D")
+    assert move(overlay, client) == ""
+    there = arriving(overlay, "sb2", "reader")
+    there.durable(2, "D")
+    overlay.wait(2_000)
+    assert overlay.durables("pb.a")["D"].host == "sb2"
+    overlay.undelay("sb1", "hub")
+    overlay.wait(3_000)
+    assert overlay.durables("pb.a")["D"].host == "sb2"
+    assert there.refusals() == []
+    # It does not go after all: then it has the name here.
+    client.say(f.MoveFailed(5, "stays"))
+    overlay.wait(3_000)
+    assert overlay.durables("pb.a")["D"].host == "sb1"
+    assert client.refusals() == []

@@ -94,14 +94,22 @@ class Openings:
         self.due.by(now_ms + _RETRY_MS)
         self._say(self._last)
 
-    def answer(self, frame: StreamOpened, *, now_ms: int) -> Opening | None:
-        """A pubend has answered; answers with the opening that is settled by it, if one is."""
+    def answer(
+        self, frame: StreamOpened, *, is_leaving: Callable[[HostSubscription], bool], now_ms: int
+    ) -> Opening | None:
+        """A pubend has answered; answers with the opening that is settled by it, if one is.
+
+        For a client that is leaving nothing is claimed anew: the broker where it goes has the name by now. If it stays
+        after all, that is asked again.
+        """
         opening = self._openings.get(frame.ticket)
         if opening is None or opening.pubend != frame.pubend:
             return None
         subscription = opening.subscription
         if subscription.durable and frame.claimed != subscription.ownership and not frame.problem:
             # To a claim that we have raised since: it is asked anew in its time.
+            return None
+        if frame.held and is_leaving(subscription):
             return None
         if frame.held and frame.held < _NUMBER_MAX and opening.claims < _CLAIMS_MAX:
             opening.claims += 1

@@ -104,6 +104,7 @@ class Migrations:
             return obstacle
         peer = self._connections.peers[connection]
         client = guest_of(peer).client
+        guest_of(peer).is_leaving = True
         self._moves[connection] = _Move(session, client, broker, now_ms + self._settings.migration_ms)
         self.due.ask()
         self.counts["moves_asked"] += 1
@@ -146,6 +147,7 @@ class Migrations:
             self.counts["moves_unknown"] += 1
             return
         del self._moves[peer.connection]
+        guest_of(peer).is_leaving = False
         self._tell_failed(move, frame.reason)
 
     def forget(self, connection: int) -> None:
@@ -171,6 +173,7 @@ class Migrations:
             elif is_late and not move.has_moved:
                 self._tell_failed(move, f"did not answer within {self._settings.migration_ms} ms")
                 move.is_given_up = True
+                guest_of(peer).is_leaving = False
         has_leavers = any(each.has_moved for each in self._moves.values())
         self._look_ms = now_ms + _LOOK_MS if has_leavers else None
         self.due.ask()
