@@ -193,11 +193,13 @@ async def _ask(asked: Asked, party: Party) -> Asked:
 def _row(asked: Asked) -> tuple[str, ...]:
     if asked.status is None:
         return asked.name or "?", _address(asked), "unreachable", *[""] * (len(_COLUMNS) - 3)
-    figures = asked.status
+    figures, counts = asked.status, asked.status.counts
     numbers = (
         figures.clients,
         figures.subscriptions,
-        *(figures.counts.get(each, 0) for each in ("published", "forwarded", "delivered")),
+        counts.get("published", 0),
+        counts.get("forwarded", 0),
+        counts.get("delivered", 0),
         sum(figures.dropped.values()),
         figures.outbox_bytes,
     )
