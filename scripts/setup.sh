@@ -49,8 +49,11 @@ fi
 say "installing Penstock and its tools (a few minutes on a cold cache)"
 install() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
 # No way around the lock if this fails: a file with another hash than the tested one must not get in.
-install --require-hashes --requirement requirements.lock ||
+# The lock names every package, so pip must not resolve anything itself (--no-deps): older versions of pip
+# look for the newest release of a package that another one asks for with extras, and then refuse it.
+install --require-hashes --no-deps --requirement requirements.lock ||
     die "not all of requirements.lock could be installed; pip says above what, and why"
+"$venv/bin/python" -m pip check >&2 || die "requirements.lock lacks what pip names above; make it anew with 'make lock'"
 install --no-deps --no-build-isolation --editable .
 ensure_java
 say "ready: $venv/bin/penstock"
