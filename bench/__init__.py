@@ -1,1 +1,1 @@
-"""Benchmarks, side by side with peers: ``python -m bench``; and long fuzzing: ``python -m bench.soak``."""
+"""Benchmarks side by side with peers (``python -m bench``), and long fuzzing (``python -m bench.soak``)."""

@@ -1,8 +1,8 @@
-"""Durable subscribers of one live broker: catching up from the log, what idle ones cost, and a start with a large log.
+"""Measures durable subscribers of a live broker: catching up from the log, idle ones, and a start with a large log.
 
 One subscriber returns a million messages behind, with a selector that one message in ten passes, while another one is
-served live at a steady rate: how fast the first catches up, and what the second notices. The broker is a real process
-on a processor of its own.
+served live at a steady rate: how fast the first catches up, and how that affects the second. The broker is a real
+process on a processor of its own.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _START_TARGET_S: Final = 5.0
 
 
 def run(reporter: Reporter, *, seed: int = 0, quick: bool = False) -> Iterator[Report]:
-    """Catching up, idle subscriptions, a large log."""
+    """Measure catching up, idle subscriptions, and a large log."""
     yield _catching_up(reporter, seed, behind=100_000 if quick else 1_000_000)
     yield _beside_one_that_does_not_read(reporter, seed)
     yield _idle(reporter, count=1_000 if quick else 10_000)
@@ -83,7 +83,7 @@ def _catching_up(reporter: Reporter, seed: int, *, behind: int) -> Report:
 
 
 class _Follower(Receiver):
-    """A durable subscriber that begins with the oldest message there is."""
+    """A durable subscriber that begins with the oldest message in the log."""
 
     def __init__(self, port: int, *, wanted: int) -> None:
         super().__init__(port, "follower", ["tenth = 0"], options={"durable": "follower", "otherwise": 0})
@@ -94,7 +94,7 @@ class _Follower(Receiver):
         self.taken_s = 0.0
 
     def step(self) -> bool:
-        """Read what has come; whether that is all."""
+        """Read what has arrived; return whether that is everything."""
         try:
             self._received += self.scan(self._buffer, self._view, None)
         except BlockingIOError:
@@ -104,11 +104,11 @@ class _Follower(Receiver):
         return bool(self.taken_s)
 
 
-# --- one that does not read
+# --- a subscriber that does not read
 
 
 def _beside_one_that_does_not_read(reporter: Reporter, seed: int) -> Report:
-    """What another subscriber notices of one that never reads, until that one is disconnected."""
+    """How a subscriber that never reads affects another one, until it is disconnected."""
     report = Report(
         f"beside a durable subscriber that never reads, {_UNREAD_RATE:,.0f} messages/s", ("live", "p50 ms", "p99 ms")
     )
@@ -163,7 +163,7 @@ def _idle(reporter: Reporter, *, count: int) -> Report:
         client.subscribe_durably(count)
         connected = (_resident_bytes(overlay.pid("b1")) - before) / count
         client.socket.close()
-        # What Python has once had it keeps: a broker that starts with them shows what they need.
+        # Python keeps memory it once had: only a broker that starts with them shows how much they need.
         overlay.kill("b1", signal.SIGTERM)
         overlay.start("b1")
         absent = (_resident_bytes(overlay.pid("b1")) - before) / count

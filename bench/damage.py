@@ -1,15 +1,15 @@
-"""Damages the files of stores: ``python -m bench.damage --seeds N [--first N]``; no damage may be silent.
+"""Damages the files of stores, and checks that no damage is silent: ``python -m bench.damage --seeds N [--first N]``.
 
 Each seed makes a store with a random history, closes it or leaves it as a kill would, damages one of its files, and
-opens it again. An oracle that only saw what was acknowledged says what came of it:
+opens it again. An oracle that only saw what was acknowledged judges the outcome:
 
     recovered  everything is as it was
     named      something is missing, and the store says what: ticks, a value, a kept record
-    refused    the store is not opened or stops, and its files are as they were; then it is salvaged, and what salvaging
-               does not bring back must be named as well
+    refused    the store does not open or stops, and its files are unchanged; then it is salvaged, and whatever
+               salvaging does not recover must be named as well
     silent     something is missing or different, and nobody was told: a fault, and the exit code is 1
 
-A store that opens lives on for some commits and is opened once more, so that damage that spreads is found, too.
+A store that opens gets some more commits and is opened once more, so that damage that spreads is found, too.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ OUTCOMES: Final = ("recovered", "named", "refused", "silent")
 _RESERVE_BYTES: Final = 16_384
 _PUBENDS: Final = ("p", "q")
 _SILENT_MAX: Final = 10
-"""Silent damages after which it stops: more of them would only repeat the story."""
+"""Silent damages after which the run stops: more would only repeat the story."""
 
 
 @dataclass(slots=True, frozen=True)
 class Outcome:
-    """What came of one damage."""
+    """The outcome of one damage."""
 
     seed: int
     state: str
@@ -86,7 +86,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class History:
-    """A store that is being written, and what it acknowledged."""
+    """A store being written, and what it acknowledged."""
 
     rng: Random
     folder: Path
@@ -95,18 +95,18 @@ class History:
     commits: int = 0
 
     def open(self) -> LogStore:
-        """The store."""
+        """Open the store."""
         return LogStore.open(self.folder, overlay="o", broker="b", reserve_bytes=_RESERVE_BYTES)
 
     def write(self, store: LogStore, commits: int) -> None:
-        """So many commits with whatever a broker does."""
+        """Make some commits, of everything that a broker does."""
         for _ in range(commits):
             changes = self._changes()
             store.commit(changes)
             self.commits += 1
             self.truth.acknowledge(changes)
             if self.rng.random() < 0.05:
-                # What happens by itself when the log has grown: it is moved into the database, and begins anew.
+                # Happens by itself when the log has grown: it is moved into the database, and starts empty.
                 store.move_log()
 
     def _changes(self) -> list[Change]:
@@ -134,7 +134,7 @@ class History:
 
 
 def made(rng: Random, root: Path, state: str) -> tuple[History, Path, Path]:
-    """A history, the folder that it left, and an older copy of that folder."""
+    """Make a history, the folder that it left, and an older copy of that folder."""
     history = History(rng, root / "store")
     store = history.open()
     parts = rng.randint(2, 4)
@@ -224,7 +224,7 @@ KINDS: Final[dict[str, Callable[[Random, Path, Path], bool]]] = {
 
 
 def run_seed(seed: int, folder: Path | None = None) -> Outcome:
-    """Damage one store, in that folder if there is one; the same seed gives the same damage."""
+    """Damage one store, in this folder if given; the same seed gives the same damage."""
     rng = Random(f"damage/{seed}")
     with TemporaryDirectory(prefix="penstock-damage-", dir=folder) as name:
         root = Path(name)
@@ -236,10 +236,10 @@ def run_seed(seed: int, folder: Path | None = None) -> Outcome:
 
 
 def damaged(rng: Random, folder: Path, older: Path) -> tuple[str, str]:
-    """Damage some file in some way that changes something."""
+    """Damage a random file in a random way that changes something."""
     while True:
         files = sorted(each for each in folder.iterdir())
-        # The reserve and the witness are small subjects, but each must have its turn.
+        # The reserve and the witness are of minor interest, but each must have its turn.
         file = rng.choice(files + [each for each in files if each.name.startswith("store.sqlite")] * 2)
         kind = rng.choice(list(KINDS))
         if KINDS[kind](rng, file, older):
@@ -247,7 +247,7 @@ def damaged(rng: Random, folder: Path, older: Path) -> tuple[str, str]:
 
 
 def judged(history: History, folder: Path) -> tuple[str, str]:
-    """What came of a damage, one of ``OUTCOMES``, and what was said."""
+    """Judge a damaged store: one of ``OUTCOMES``, and what the store said."""
     before = _contents(folder)
     life = History(history.rng, folder, history.truth.copy(), dict(history.ticks))
     named: list[str] = []
@@ -263,7 +263,7 @@ def judged(history: History, folder: Path) -> tuple[str, str]:
 
 
 def _live_on(life: History, named: list[str]) -> None:
-    """Open the store, compare, write some more, and compare again in this life and in the next one."""
+    """Open the store, compare, write some more, and compare again, now and after reopening."""
     with closing(life.open()) as store:
         named += _compared(life.truth, store)
         life.write(store, 12)
@@ -283,7 +283,7 @@ def _compared(truth: Truth, store: LogStore) -> list[str]:
 
 
 def _salvaged(life: History, reason: str) -> tuple[str, str]:
-    """A refused store is salvaged as its operator would do it, and what is missing then must be named, too."""
+    """Salvage a refused store as its operator would; whatever is still missing must be named, too."""
     try:
         done = salvage(life.folder, stamp="now", now_ms=1, owner=("o", "b"), pubends=_PUBENDS)
     except StoreRefusedError as error:
@@ -296,7 +296,7 @@ def _salvaged(life: History, reason: str) -> tuple[str, str]:
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
-    # The reserve is nobody's property: it may be made anew at any time.
+    # The reserve does not count: it may be recreated at any time.
     return {each.name: each.read_bytes() for each in sorted(folder.iterdir()) if each.name != "reserve"}
 
 
@@ -311,7 +311,7 @@ def damage_campaign(rng: Random) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the seeds, print the tables, and end with 1 if any damage was silent."""
+    """Run the seeds, print the tables, and return 1 if any damage was silent."""
     chosen = _parser().parse_args(arguments)
     started_s = time.monotonic()
     outcomes: list[Outcome] = []

@@ -1,12 +1,12 @@
-"""Records what simulated runs do, to see later that a change of structure changed nothing.
+"""Records what simulated runs do, to show later that a refactoring changed nothing.
 
     python -m bench.digests FILE [--seeds 200] [--first 0] [--against OLDER] [--without-experiments]
                                 [--processes N]
 
 The file gets an entry for every simulated experiment at its quick size, with the figures it measured, and one for every
 seed of the campaigns, with three digests: ``trace`` of everything that happened and when, ``received`` of the sequence
-of messages that each subscription got, and ``verdict`` of what the judges counted. With ``--against`` the entries are
-compared with those of an older file; each that differs is named, and the exit code is 1 if one does.
+of messages that each subscription received, and ``verdict`` of what the judges counted. With ``--against`` the entries
+are compared with those of an older file; those that differ are named, and the exit code is 1 if there are any.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ __all__ = ["main"]
 
 Entry: TypeAlias = Mapping[str, str]
 Job: TypeAlias = tuple[str, int | None]
-"""A campaign and its seed, or an experiment and none."""
+"""A campaign and its seed, or an experiment and None."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Record all runs, and compare them; 1 if some differ."""
+    """Record all runs, and compare them; return 1 if some differ."""
     chosen = _parser().parse_args(arguments)
     seeds = range(chosen.first, chosen.first + chosen.seeds)
     jobs: list[Job] = [] if chosen.without_experiments else [(name, None) for name in _experiments()]
@@ -111,8 +111,8 @@ CAMPAIGNS: Final[dict[str, Callable[[int], Entry]]] = {
 def _seen(world: World) -> Entry:
     received = blake2b(digest_size=16)
     for name, client in sorted(world.clients.items()):
-        # By subscription: how the sequences of different ones are woven into each other is a matter of timing. So are
-        # identifiers, which have the time in them.
+        # By subscription: how the sequences of different subscriptions interleave is a matter of timing. So are
+        # identifiers, which contain the time.
         for each in sorted(client.deliveries, key=lambda delivery: delivery.subscription):
             received.update(f"{name} {each.subscription} {each.pubend} ".encode() + each.body[MESSAGE_ID_BYTES:])
     return {"trace": world.digest(), "received": received.hexdigest()}
@@ -124,7 +124,7 @@ def _key(job: Job) -> str:
 
 
 def _compare(before: Mapping[str, Entry], now: Mapping[str, Entry]) -> int:
-    """Name what differs."""
+    """Print the runs that differ; return 1 if any do or are missing."""
     differing = 0
     for key in [key for key in now if key in before]:
         names = [name for name in {**before[key], **now[key]} if before[key].get(name) != now[key].get(name)]

@@ -1,8 +1,8 @@
-"""Guaranteed delivery of one live broker: acknowledged durable publishes, latencies, and the topic workload, durable.
+"""Measures guaranteed delivery of a live broker: acknowledged durable publishes, latencies, and durable topics.
 
-Every acknowledgement comes after the sync of what it acknowledges. Beside it, in the same run: a bare group commit,
-which appends the same batches to a plain preallocated file, each with a sync; and the same broker with the best-effort
-class. The broker is a real process on a processor of its own, its log on the disk of the temporary folder.
+Every acknowledgement comes after the sync of what it acknowledges. For comparison, in the same run: a bare group
+commit, which appends the same batches to a plain preallocated file, each with a sync; and the same broker with the
+best-effort class. The broker is a real process on a processor of its own, its log on the disk of the temporary folder.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _sync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
 
 def run(reporter: Reporter, *, seed: int = 0, quick: bool = False) -> Iterator[Report]:
-    """Publishes, latencies, topics."""
+    """Measure publishes, latencies and topics."""
     seconds = 1.0 if quick else 5.0
     load = Load(next(iter(live.scenarios(seed, quick=True))).messages)
     yield _publishes(reporter, load, seconds)
@@ -72,7 +72,7 @@ def _publishes(reporter: Reporter, load: Load, seconds: float) -> Report:
 
 
 def _acknowledged(load: Load, publishers: int, batch: int, seconds: float) -> tuple[float, float, list[float]]:
-    """Messages acknowledged per second, the broker's processor time for each, and how long single ones took."""
+    """Messages acknowledged per second, the broker's processor time per message, and the waits of single messages."""
     with DemoOverlay(_DURABLE) as overlay, live.apart_from(overlay.pid("b1")):
         broker = live.BrokerProcess(overlay.pid("b1"))
         with Driver(overlay.port("b1"), selectors=[], publishers=publishers) as driver, collector_at_rest():
@@ -87,7 +87,7 @@ def _acknowledged(load: Load, publishers: int, batch: int, seconds: float) -> tu
 
 
 def _bare_commits_per_s(load: Load, batch: int, seconds: float) -> float:
-    """Messages per second that a loop makes durable which does nothing but write and sync."""
+    """Messages per second made durable by a loop that does nothing but write and sync."""
     content = b"".join(load.body(place % len(load)) for place in range(batch))
     with TemporaryDirectory(prefix="penstock-") as folder:
         file = os.open(Path(folder) / "log", os.O_RDWR | os.O_CREAT)

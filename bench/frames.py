@@ -1,7 +1,7 @@
-"""Throws hostile frames at a live broker, and sees that it keeps serving others; each campaign follows from its rng.
+"""Throws hostile frames at a live broker, and checks that it keeps serving others; each campaign follows from its rng.
 
-Hostile peers send noise, broken copies of good frames, good frames that are out of place, frames that are too long or
-end too soon; as strangers, as clients and as a neighbour. Meanwhile an honest publisher and an honest subscriber must
+Hostile peers send noise, broken copies of good frames, good frames that are out of place, and frames that are too long
+or too short, as strangers, as clients and as a neighbour. Meanwhile an honest publisher and an honest subscriber must
 not notice anything.
 """
 
@@ -32,14 +32,14 @@ __all__ = ["Hostile", "campaign", "frames_campaign", "hostile_stream"]
 _FRAMES_PER_STREAM: Final = 40
 _STREAMS_AT_ONCE: Final = 8
 _ROUND_S_MAX: Final = 60.0
-"""Time after which a broker that does not answer has failed; generous, since machines may be busy."""
+"""Time after which a broker that does not answer counts as failed; generous, since machines may be busy."""
 _HOSTS: Final = ("b2", "b2", "b3", "b1", "")
 _PUBENDS: Final = ("b1.a", "b1.log", "b2.a", "x", "$b2")
 _TEXTS: Final = ("", "b1", "b2", "b1.a", "$b1", "x > 1", "x >", "a" * 300, "é\U0001f600", "\0", "TRUE", "class = 'S'")
 
 
 def campaign(rng: Random, frames: int) -> None:
-    """Throw about so many hostile frames at a broker; raises ``Fault`` if that harmed anybody else."""
+    """Throw about this many hostile frames at a broker; raises ``Fault`` if that harms anybody else."""
     run(_campaign(rng, frames))
 
 
@@ -49,7 +49,7 @@ def frames_campaign(rng: Random) -> None:
 
 
 def hostile_stream(rng: Random, count: int) -> bytes:
-    """About so many frames for one connection, most of which a broker must not accept."""
+    """About this many frames for one connection; a broker must reject most of them."""
     return Hostile(rng).stream(count)
 
 
@@ -96,7 +96,7 @@ async def _check(node: BrokerNode, publisher: _Witness, subscriber: _Witness) ->
 
 
 async def _throw(address: tuple[str, int], stream: bytes) -> None:
-    """One hostile connection: sends all it can, says no more, and waits for the broker to end it."""
+    """One hostile connection: sends the stream, ends its side, and waits for the broker to close the connection."""
     reader, writer = await asyncio.open_connection(*address)
     try:
         writer.write(stream)
@@ -173,10 +173,10 @@ class _Witness:
 
 
 class Hostile:
-    """Makes what one hostile peer sends: it plays a role well enough to get far, and badly enough to be refused."""
+    """Makes what one hostile peer sends: its role is played well enough to get far, and badly enough to be refused."""
 
     def __init__(self, rng: Random, *, publisher: bytes = b"") -> None:
-        """With ``publisher``, a client goes on where that publisher was, at whatever number."""
+        """With ``publisher``, a client resumes as that publisher, at any sequence number."""
         self._rng, self._publisher = rng, publisher
         self.role = rng.choice(("client", "client", "neighbour", "neighbour", "liar", "nobody"))
         self._kinds = {"client": _CLIENT_KINDS, "neighbour": _LINK_KINDS}.get(self.role, _KINDS)
@@ -184,7 +184,7 @@ class Hostile:
         self._updates = self._published = 0
 
     def stream(self, count: int) -> bytes:
-        """The bytes of about so many frames."""
+        """The bytes of about this many frames."""
         parts = [encode_frame(frame) for frame in self.opening()]
         parts += [self.part() for _ in range(count)]
         if self._rng.random() < 0.2:
@@ -192,7 +192,7 @@ class Hostile:
         return b"".join(parts)
 
     def opening(self) -> list[f.Frame]:
-        """How it introduces itself."""
+        """The frames with which it introduces itself."""
         if self.role == "client":
             return [f.Hello(f.PROTOCOL_VERSION, "client", "mallory", "fuzz", publisher=self._publisher)]
         if self.role == "neighbour":
@@ -200,7 +200,7 @@ class Hostile:
         return [any_frame(self._rng, f.Hello, odd_share=0.1)] if self.role == "liar" else []
 
     def part(self) -> bytes:
-        """The bytes of one more frame, or of something that is none."""
+        """The bytes of one more frame, or of something that is not a frame."""
         rng = self._rng
         if rng.random() >= self._bad_share:
             return encode_frame(self._frame(rng.choice(self._kinds)))
@@ -233,7 +233,7 @@ def _noise(rng: Random) -> bytes:
 def _mutated(rng: Random) -> bytes:
     data = bytearray(encode_frame(_frame(rng, rng.choice(_KINDS))))
     for _ in range(rng.randrange(1, 4)):
-        # Mostly behind the length, or the rest of the stream would be of no use.
+        # Mostly behind the length field, or the rest of the stream would be useless.
         data[rng.randrange(4 if rng.random() < 0.8 else 0, len(data))] = rng.randrange(256)
     return bytes(data)
 
@@ -253,7 +253,7 @@ def _frame(rng: Random, kind: type[Any]) -> f.Frame:
     if kind is f.Forward:
         bodies = _bodies(rng)
         ticks = [rng.randrange(2**64) for _ in bodies]
-        # Never of the honest publisher's pubend: an insider may speak for pubends behind it, and silence them.
+        # Never for the honest publisher's pubend: an insider may speak for pubends behind it, and silence them.
         return f.Forward(rng.choice(("b2.a", "x", "$b2")), sorted(ticks) if rng.random() < 0.8 else ticks, bodies)
     if kind is f.Deliver:
         return f.Deliver(rng.randrange(2**16), rng.randrange(2**64), rng.randbytes(4 * rng.randrange(3)), b"x")
@@ -269,9 +269,9 @@ def _frame(rng: Random, kind: type[Any]) -> f.Frame:
 
 
 def _reading(rng: Random, kind: type[Any]) -> f.ControlFrame:
-    """A request for a part of a log that a broker may take up."""
+    """A request for a part of a log that a broker may accept."""
     number, size, text = rng.randrange(4), rng.choice((0, 1, 100, 2**62)), rng.choice(_TEXTS)
-    # A neighbour that names no range would lose its link.
+    # A neighbour that names an invalid range would lose its link.
     first, last = sorted((rng.choice((0, 1, 2**57, 2**62)), rng.choice((0, 9, 2**57, 2**62))))
     if kind is f.ReadRequest:
         return f.ReadRequest(number, rng.choice(_PUBENDS), first, last, text, size)

@@ -1,4 +1,4 @@
-"""Random selectors, messages and histories of an index, with what must be true of them; each follows from its rng.
+"""Fuzzes selectors, LIKE and the index with random inputs, and checks what must hold; each follows from its rng.
 
 Three campaigns: texts against the parser, patterns against LIKE, and an index that grows and shrinks against a loop.
 """
@@ -84,11 +84,11 @@ FRAGMENTS: Final = (
 
 
 class Fault(AssertionError):  # noqa: N818 - it is what soaking looks for, not an error of the program
-    """Something that must be true was not."""
+    """Something that must hold did not."""
 
 
 def parser_campaign(rng: Random) -> None:
-    """Any text parses or is refused with a ``SelectorError``; what parsed prints as text of the same meaning."""
+    """Any text parses or is refused with a ``SelectorError``; a parsed one prints as text with the same meaning."""
     for _ in range(40):
         text = mutated(any_condition(rng, 3), rng) if rng.random() < 0.6 else any_noise(rng)
         try:
@@ -102,7 +102,7 @@ def parser_campaign(rng: Random) -> None:
 
 
 def like_campaign(rng: Random) -> None:
-    """LIKE agrees with the textbook algorithm, which is quadratic but plain; hostile patterns end as soon as others."""
+    """LIKE agrees with the simple, quadratic textbook algorithm; hostile patterns take no longer than others."""
     alphabet = rng.choice(("ab", "a", "aé\U0001f600", "a%_!"))
     for _ in range(60):
         text = "".join(rng.choices(alphabet, k=rng.randrange(30)))
@@ -174,7 +174,7 @@ def _require(condition: bool, otherwise: str) -> None:
 
 
 def any_message(rng: Random) -> dict[str, AttributeValue]:
-    """Attributes by chance, of the names that conditions speak of."""
+    """Random attributes, with the names that conditions use."""
     values: tuple[AttributeValue, ...] = (*_NUMBERS, *_TEXTS, True, False, None, float("nan"), float("inf"))
     return {name: rng.choice(values) for name in _NAMES if rng.random() < 0.8}
 
@@ -229,7 +229,7 @@ def any_noise(rng: Random) -> str:
 
 
 def mutated(text: str, rng: Random) -> str:
-    """The text with something put in or taken out."""
+    """The text with something inserted or removed."""
     for _ in range(rng.randint(1, 3)):
         place = rng.randrange(len(text) + 1)
         text = text[:place] + rng.choice((*FRAGMENTS, "")) + text[place + rng.randrange(3) :]
@@ -237,7 +237,7 @@ def mutated(text: str, rng: Random) -> str:
 
 
 def _well_escaped(pattern: str, escape: str) -> bool:
-    """Whether each escape character stands before a wildcard or another escape character."""
+    """Whether each escape character precedes a wildcard."""
     rest = pattern.replace(escape * 2, "").replace(escape + "%", "").replace(escape + "_", "")
     return escape not in rest and escape * 2 not in pattern
 

@@ -13,7 +13,7 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Fuzz until the flags say stop, or a fault is found."""
+    """Fuzz until the flags end it, or a fault is found."""
     try:
         import atheris
     except ImportError:
@@ -23,7 +23,7 @@ def main() -> int:
         from penstock.selectors import Selector, SelectorError
 
     def one_input(data: bytes) -> None:
-        """Any text parses or is refused; what parsed prints as text of the same meaning, and can be matched."""
+        """Any text parses or is refused; a parsed one prints as text with the same meaning, and can be matched."""
         provider = atheris.FuzzedDataProvider(data)
         value = provider.ConsumeUnicode(20)
         text = provider.ConsumeUnicode(provider.remaining_bytes())

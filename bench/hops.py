@@ -1,8 +1,8 @@
-"""Counts what one guaranteed message crosses on its way: ``python -m bench.hops``.
+"""Counts the functions that one guaranteed message passes through: ``python -m bench.hops``.
 
-A publisher, three brokers in a row and a subscriber, in virtual time. When everything is at rest, one message is
-published, and until it is delivered every Python function of Penstock that is called is noted, the simulator's own
-excepted. So the figures come from a trace: functions, calls and files, by room.
+A publisher, three brokers in a row and a subscriber run in virtual time. When everything is at rest, one message is
+published, and until it is delivered every call of a Python function of Penstock is recorded, except the simulator's
+own. So the figures come from a trace: functions, calls and files, by room.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ROOT = Path(penstock.__file__).parent
 
 
 def main() -> int:
-    """Trace one message, and print what it crossed."""
+    """Trace one message, and print what it passed through."""
     calls = traced()
     files = {file for file, _ in calls}
     print(f"{len(calls)} functions in {len(files)} files, {calls.total()} calls")

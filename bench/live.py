@@ -1,9 +1,9 @@
-"""One live broker under load over loopback.
+"""Measures one live broker under load over loopback.
 
 The broker is a real process on a processor of its own; publishers and subscribers are raw sockets in this one.
-Throughput is taken at the highest rate the broker holds, from the first message to the last delivery; latency at half
-of that rate, with what falls due in a millisecond sent together, as clients do. Every delivery is counted, and a run
-with one too few or too many is no result. On a machine that others use as well, "busy" is how much of a processor the
+Throughput is measured at the highest rate the broker sustains, from the first message to the last delivery; latency at
+half that rate, with messages that fall due in the same millisecond sent together, as clients do. Every delivery is
+counted, and a run with one too few or too many is invalid. On a shared machine, "busy" is how much of a processor the
 broker was given, and "whole core" how many messages per second it would have carried with all of it.
 """
 
@@ -37,51 +37,51 @@ _BATCH: Final = 64
 _LINGER_S: Final = 0.001
 _TOPIC_RATE: Final = 5_000.0
 _DELIVER_BYTES: Final = 4 + 13 + 4
-"""A delivery to one subscription, beyond the body."""
+"""Overhead of a delivery to one subscription, beyond the body."""
 _PLAN: Final = OverlayPlan(
     {"b1": ("b1.a",)}, defaults={"heartbeat_ms": 60_000, "silent_ms": 600_000}, service="best-effort"
 )
-"""Heartbeats would only disturb the counting of bytes."""
+"""Without heartbeats, which would disturb the counting of bytes."""
 _Messages = Sequence[Mapping[str, AttributeValue]]
 
 
 @dataclass(slots=True, frozen=True)
 class Scenario:
-    """Who publishes what, and who wants what."""
+    """Who publishes what, and who subscribes to what."""
 
     name: str
     key: str
-    """The beginning of the names of its figures."""
+    """Prefix of the names of its figures."""
     messages: _Messages
     selectors: Sequence[Sequence[str]]
     """The subscriptions of each connection."""
     publishers: int = 1
     rate: float | None = None
-    """Messages per second; none for as many as the broker takes."""
+    """Messages per second; None for as many as the broker accepts."""
     pause_s: float = _LINGER_S
-    """What falls due within so many seconds is sent together, where there is a rate."""
+    """With a rate, messages that fall due within this many seconds are sent together."""
     targets: Mapping[str, float] = field(default_factory=dict)
-    """What the design asks for, by the name of the figure."""
+    """Targets of the design, by the name of the figure."""
 
 
 @dataclass(slots=True, frozen=True)
 class Measured:
-    """What came of a scenario."""
+    """The result of a scenario."""
 
     messages_per_s: float
     deliveries_per_s: float
-    """Subscriptions served: a client with ten that fit a message gets it once, with ten numbers."""
+    """Subscriptions served: a client with ten that match a message gets it once, with ten numbers."""
     frames_per_s: float
     cpu_us: float
-    """Of the broker, per message."""
+    """Processor time of the broker, per message."""
     busy: float
-    """The share of its processor that the broker took: well below 1, something else was the limit."""
+    """The share of its processor that the broker used: if well below 1, something else was the limit."""
     p50_ms: float | None = None
     p99_ms: float | None = None
 
 
 def run(reporter: Reporter, *, seed: int = 0, quick: bool = False) -> Iterator[Report]:
-    """All scenarios, each with a broker of its own."""
+    """Measure all scenarios, each with a broker of its own."""
     _allow_many_files()
     report = Report(
         "one live broker, 100-byte payloads, 7 attributes: publishers → subscribers, selectors / connections (targets)",
@@ -97,7 +97,7 @@ def run(reporter: Reporter, *, seed: int = 0, quick: bool = False) -> Iterator[R
 
 
 def scenarios(seed: int, *, quick: bool) -> Iterator[Scenario]:
-    """What is measured, from few subscribers to many."""
+    """All scenarios, from few subscribers to many."""
     workload = QuoteWorkload(Random(seed))
     quotes = [_seven(quote) for quote in workload.sample(_RING)]
     for count in (1, 10, 100):
@@ -141,7 +141,7 @@ class BrokerProcess:
         self._pid = pid
 
     def cpu_s(self) -> float:
-        """Processor time that it has taken so far."""
+        """Processor time that it has used so far."""
         # The name of the command, in parentheses, may contain spaces.
         fields = Path(f"/proc/{self._pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -174,7 +174,7 @@ def _at_a_rate(
 
 
 class _Meter:
-    """What a driver and a broker did since the meter was made."""
+    """Measures what a driver and a broker did since the meter was made."""
 
     def __init__(self, driver: Driver, expected: Expected, broker: BrokerProcess) -> None:
         self._driver, self._broker = driver, broker
@@ -199,7 +199,7 @@ def _with_latencies(measured: Measured, latencies_ns: list[int]) -> Measured:
 
 
 def _topics(seed: int) -> Iterator[Scenario]:
-    """Publishers that send in step with a timer of a millisecond, as load drivers do, and publishers that do not."""
+    """Publishers that send in step with a millisecond timer, as load drivers do, and publishers that do not."""
     workload = TopicWorkload(Random(seed), rate=_TOPIC_RATE)
     more: dict[str, AttributeValue] = {"class": "SENSOR", "site": "north", "unit": "bar", "value": 1.5, "valid": True}
     messages = [each.attributes | more for each in workload.publications(10 * workload.publishers)]
@@ -219,7 +219,7 @@ def _dealt(texts: Sequence[str], hands: int) -> list[list[str]]:
 
 @contextmanager
 def apart_from(pid: int) -> Iterator[None]:
-    """Within it the broker has a processor of its own, and so have we, if there are two."""
+    """Give the broker a processor of its own, and us the others, if there are at least two."""
     ours = os.sched_getaffinity(0)
     if len(ours) > 1:
         first, *others = sorted(ours)

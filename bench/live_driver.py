@@ -1,6 +1,6 @@
-"""Drives one broker with raw sockets and finished frames, all in one process that must be cheaper than the broker.
+"""Drives one broker with raw sockets and prepared frames, all in one process that must be cheaper than the broker.
 
-What comes back is counted by the lengths of frames and never decoded; where all frames have one size, by bytes alone.
+Deliveries are counted by the lengths of frames and never decoded; where all frames have one size, by bytes alone.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _SETUP_S: Final = 120.0
 _TAIL_S: Final = 60.0
 _BATCHES_PER_TURN: Final = 4
 _UNDERWAY_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Bytes of deliveries that may be under way: enough to keep the broker busy, and far from its bounds."""
+"""Bytes of deliveries that may be in flight: enough to keep the broker busy, and far from its bounds."""
 
 _Kind = TypeVar("_Kind")
 
 
 class DriverError(RuntimeError):
-    """The broker did not do what the benchmark counts on."""
+    """The broker did not do what the benchmark relies on."""
 
 
 class _Connection:
@@ -58,7 +58,7 @@ class _Connection:
         self.welcome = self.wait_for(Welcome, 1)[0]
 
     def wait_for(self, kind: type[_Kind], count: int) -> list[_Kind]:
-        """Read until so many frames of a kind have come."""
+        """Read until ``count`` frames of a kind have arrived."""
         found: list[_Kind] = []
         while len(found) < count:
             data = self.socket.recv(_BUFFER_BYTES)
@@ -71,7 +71,7 @@ class _Connection:
 
 
 class Receiver(_Connection):
-    """A subscriber: counts what it gets."""
+    """A subscriber that counts what it receives."""
 
     def __init__(
         self, port: int, name: str, selectors: Sequence[str], *, options: Mapping[str, Any] | None = None
@@ -86,7 +86,7 @@ class Receiver(_Connection):
         self._rest = b""
 
     def subscribe_durably(self, count: int) -> None:
-        """So many durable subscriptions to next to nothing, under names of their own."""
+        """Make durable subscriptions to next to nothing, each with its own name."""
         for number in range(count):
             self.socket.sendall(encode_frame(Subscribe(number, f"place = {number}", durable=f"name-{number}")))
             if number % 100 == 99 or number == count - 1:
@@ -95,7 +95,7 @@ class Receiver(_Connection):
                     begun |= {each.number for each in self.wait_for(Subscribed, 1) if each.starts}
 
     def scan(self, buffer: bytearray, view: memoryview, latencies_ns: list[int] | None) -> int:
-        """Read what is there: so many deliveries; with a list, note how long each message took."""
+        """Read what is there and return the number of deliveries; with a list, add the latency of each message."""
         start = len(self._rest)
         buffer[:start] = self._rest
         end = start + self.socket.recv_into(view[start:])
@@ -118,7 +118,7 @@ class Receiver(_Connection):
         return frames
 
     def count(self, view: memoryview) -> int:
-        """Read what is there: so many bytes."""
+        """Read what is there and return the number of bytes."""
         count = self.socket.recv_into(view)
         if not count:
             raise DriverError("the broker closed the connection of a subscriber")
@@ -126,7 +126,7 @@ class Receiver(_Connection):
 
 
 class Publisher(_Connection):
-    """A publisher: sends as far as its credit goes."""
+    """A publisher that sends as far as its credit goes."""
 
     def __init__(self, port: int, name: str) -> None:
         super().__init__(port, name)
@@ -147,12 +147,12 @@ class Publisher(_Connection):
         self.push()
 
     def ask(self) -> None:
-        """Ask for an acknowledgement of all that was sent, as soon as there is one."""
+        """Ask for an acknowledgement of everything sent, as soon as possible."""
         assert self._pending is None, "the last batch is still under way"
         self.socket.send(encode_frame(Publish(self.sent + 1, [])))
 
     def push(self) -> bool:
-        """Hand to the socket what it takes; whether nothing is left."""
+        """Hand to the socket what it accepts; return whether nothing is left."""
         if self._pending is not None:
             with suppress(BlockingIOError):
                 taken = self.socket.send(self._pending)
@@ -160,7 +160,7 @@ class Publisher(_Connection):
         return self._pending is None
 
     def on_readable(self) -> None:
-        """Take acknowledgements."""
+        """Process acknowledgements."""
         with suppress(BlockingIOError):
             data = self.socket.recv(_BUFFER_BYTES)
             for frame in self.reader.feed(data) if data else (Goodbye("eof", "the broker closed the connection"),):
@@ -201,24 +201,24 @@ class Driver:
 
     @property
     def received_frames(self) -> int:
-        """Deliveries that have come back."""
+        """Deliveries received so far."""
         return self._frames + self._bytes // self._frame_bytes
 
     def count_bytes(self, frame_bytes: int) -> None:
-        """From now on all deliveries have this size, and bytes are enough to count."""
+        """Count bytes instead of frames: from now on all deliveries have this size."""
         self._frame_bytes = frame_bytes
         for receiver in self.receivers:
             self._register(receiver, partial(self._count, receiver))
 
     def note_latencies(self) -> list[int]:
-        """From now on note how long each message takes."""
+        """Record the latency of each message from now on, in the list that is returned."""
         latencies_ns: list[int] = []
         self._latencies_ns = latencies_ns
         self._scan_all()
         return latencies_ns
 
     def blast(self, load: Load, expected: Expected, *, seconds: float, batch: int) -> float:
-        """Publish as fast as the broker takes it; the seconds until the last delivery was in."""
+        """Publish as fast as the broker accepts; return the seconds until the last delivery."""
         publisher, place = self.publishers[0], 0
         started_s = time.perf_counter()
         end_s = started_s + seconds
@@ -255,7 +255,7 @@ class Driver:
         self._finish()
 
     def one_by_one(self, load: Load, *, seconds: float) -> list[float]:
-        """Publish one message at a time, each when the last is acknowledged; the milliseconds that each took."""
+        """Publish one message at a time, each when the last is acknowledged; return the milliseconds that each took."""
         publisher, waits_ms = self.publishers[0], list[float]()
         end_s = time.perf_counter() + seconds
         while (began_s := time.perf_counter()) < end_s:
@@ -268,7 +268,7 @@ class Driver:
         return waits_ms
 
     def pace(self, load: Load, expected: Expected, *, seconds: float, rate: float, pause_s: float) -> float:
-        """Publish at a rate, what falls due within a pause together, publishers in turn; as ``blast`` otherwise."""
+        """Publish at a rate, publishers in turn, messages due within a pause together; otherwise like ``blast``."""
         started_s = time.perf_counter()
         first, place, turn = self.sent, 0, 0
         while (now_s := time.perf_counter() - started_s) < seconds:
@@ -288,7 +288,7 @@ class Driver:
         return time.perf_counter() - started_s
 
     def pace_beside(self, load: Load, expected: Expected, step: Callable[[], bool], *, rate: float) -> float:
-        """Publish at a rate until a step says that it is done; messages per second that were published and came."""
+        """Publish at a rate until ``step`` returns True; return the messages per second published and delivered."""
         started_s = time.perf_counter()
         first, place, publisher = self.sent, 0, self.publishers[0]
         is_done = False
@@ -308,7 +308,7 @@ class Driver:
         return (self.sent - first) / (time.perf_counter() - started_s)
 
     def warm_up(self, load: Load, expected: Expected, *, batch: int) -> None:
-        """Send the ring once, from every publisher something, and see that all of it comes back."""
+        """Send the ring once, spread over all publishers, and check that everything comes back."""
         for place in range(0, len(load) // batch * batch, batch):
             publisher = self.publishers[place // batch % len(self.publishers)]
             while not publisher.push() or publisher.credit < load.body_bytes * batch:
@@ -319,7 +319,7 @@ class Driver:
         self._finish()
 
     def _finish(self) -> None:
-        """Wait for the tail: everything acknowledged and delivered, and not one delivery more."""
+        """Wait until everything is acknowledged and delivered; raises if there is even one delivery more."""
         deadline_s = time.perf_counter() + _TAIL_S
         while self.received_frames < self.expected_frames or any(
             not each.push() or each.acknowledged < each.sent for each in self.publishers
@@ -331,7 +331,7 @@ class Driver:
             raise DriverError(f"{self.received_frames:,} deliveries instead of {self.expected_frames:,}")
 
     def _poll_until(self, due_s: float) -> None:
-        # Without sleeping in between: the clock of epoll is too coarse for the pace, and the core is ours.
+        # Poll without sleeping: the clock of epoll is too coarse for the pace, and the core is ours.
         self._poll(0.0)
         while time.perf_counter() < due_s:
             self._poll(0.0)

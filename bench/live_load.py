@@ -1,7 +1,7 @@
-"""Messages for the live benchmark, encoded before the clock starts: a driver only stamps and slices them.
+"""Encodes the messages of the live benchmark before the clock starts: a driver only stamps and slices them.
 
-All bodies of a load have the same length (payloads of 100 bytes and a little more even it out), so that a batch is a
-slice of an array, and the time stamp is the last eight bytes of every frame.
+All bodies of a load have the same length (payloads of 100 bytes and a little padding), so that a batch is a slice of an
+array, and the time stamp is the last eight bytes of every body, and so of every delivery.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class Load:
         return len(self.messages)
 
     def body(self, place: int) -> bytes:
-        """One message as it travels."""
+        """One message as encoded bytes."""
         return self._rows[place, 4:].tobytes()
 
     def frame(self, first: int, place: int, count: int, stamp_ns: int, identity: bytes = b"") -> bytes:
-        """A batch of messages from a place of the ring on, numbered from ``first``, all with this time stamp.
+        """A batch of messages from a place in the ring, numbered from ``first``, all with this time stamp.
 
-        The identity of a publisher is how the identifiers of its messages begin.
+        The identity of a publisher is the prefix of the identifiers of its messages.
         """
         rows = self._rows[place : place + count]
         if identity:
@@ -65,16 +65,16 @@ class Load:
 
 @dataclass(slots=True, frozen=True)
 class Expected:
-    """What each message of a load brings about."""
+    """What each message of a load should cause."""
 
     frames: npt.NDArray[np.int64]
-    """Connections that get it."""
+    """Connections that receive it."""
     matches: npt.NDArray[np.int64]
-    """Subscriptions that it fits."""
+    """Subscriptions that match it."""
 
 
 def expected_of(load: Load, selectors: Sequence[Sequence[str]]) -> Expected:
-    """What should come back, if each connection has these selectors."""
+    """What should be delivered if each connection has these selectors."""
     index, connection_of = MatchIndex(), list[int]()
     for connection, texts in enumerate(selectors):
         for text in texts:

@@ -1,4 +1,4 @@
-"""Matching beside a naive loop and beside the package ``rule-engine``: same subscriptions, same publications, one run.
+"""Measures matching against a naive loop and ``rule-engine``: same subscriptions, same publications, one run.
 
 Before anything is timed, all of them must agree on how many subscriptions match.
 """
@@ -23,13 +23,13 @@ from penstock.sim.workloads import QuoteWorkload
 __all__ = ["run"]
 
 _LOOP_MAX = 10_000
-"""Subscriptions up to which the loops are measured: beyond it they take longer than anyone waits."""
+"""Most subscriptions with which the loops are measured: with more they take longer than anyone waits."""
 _LINKS = 10
 _CHECKED_PUBLICATIONS = 20
 
 
 def run(reporter: Reporter, *, seed: int = 0, quick: bool = False) -> Iterator[Report]:
-    """The six quote templates over a hundred to a million subscriptions, then mixed predicates."""
+    """Measure the six quote templates with a hundred to a million subscriptions, then mixed predicates."""
     workload = QuoteWorkload(Random(seed))
     publications = workload.sample(200 if quick else 2_000)
     yield _templates(reporter, workload, publications, scale_sizes(1_000 if quick else 1_000_000))
@@ -87,7 +87,7 @@ def _mixed(reporter: Reporter, workload: QuoteWorkload, publications: Sequence[A
 def _loops(
     index: MatchIndex, selectors: Sequence[Selector], texts: Sequence[str], publications: Sequence[Attributes]
 ) -> tuple[float, float]:
-    """Microseconds of the naive loop and of rule-engine, once both were seen to agree with the index."""
+    """Microseconds of the naive loop and of rule-engine, after checking that both agree with the index."""
     rules = [rule_engine.Rule(_in_its_words(text)) for text in texts]
     _check_agreement(index, selectors, rules, publications)
     # A rule takes about ten times as long as a selector: a tenth of the publications shows as much.
@@ -115,7 +115,7 @@ def _rules_count(rules: Sequence[rule_engine.Rule], publication: Attributes) -> 
 
 
 def _in_its_words(text: str) -> str:
-    """One of the six templates as rule-engine spells it; made-up symbols have neither spaces nor quotes in them."""
+    """One of the six templates as rule-engine spells it; made-up symbols contain neither spaces nor quotes."""
     return text.replace(" = ", " == ").replace(" AND ", " and ")
 
 

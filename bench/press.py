@@ -1,7 +1,7 @@
-"""PRESS on 10,000 subscriptions and 100 samples: bit vectors in whole rows, beside plain Python integers.
+"""Measures PRESS on 10,000 subscriptions and 100 samples: bit vectors in whole rows against plain Python integers.
 
-Both answer the same questions: the rate of every subscription, what it would add at a partner, and by how much input
-falls without it; both record 100 publications, each wanted by 4 in 100 subscriptions.
+Both answer the same questions: the rate of every subscription, what it would add at a partner, and how much input
+drops without it; both record 100 publications, each wanted by 4 in 100 subscriptions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REPEATS = 7
 
 
 def run(reporter: Reporter, *, seed: int = 0, quick: bool = False) -> Iterator[Report]:
-    """Record and ask; the seed chooses who wants what."""
+    """Measure recording and asking; the seed chooses who wants what."""
     subscriptions, samples = (1_000, 50) if quick else (10_000, 100)
     reporter.stage("PRESS")
     rng = Random(seed)
@@ -85,7 +85,7 @@ def _asked_plainly(recorded: tuple[list[int], int, int]) -> tuple[float, float, 
 
 
 def _ms(work: Callable[[], object]) -> float:
-    """The best of some, in time of this processor."""
+    """The best of several runs, in processor time."""
     best = float("inf")
     for _ in range(_REPEATS):
         started = thread_time()

@@ -1,4 +1,4 @@
-"""What a benchmark hands back: a table for people, and flat figures for programs."""
+"""Holds the result of a benchmark: a table for people, and flat figures for programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Report"]
 
 @dataclass(slots=True)
 class Report:
-    """One table of a benchmark; a cell is a number in the unit its heading names, or nothing."""
+    """One table of a benchmark; a cell is a number in the unit its heading names, a text, or empty."""
 
     title: str
     columns: tuple[str, ...]
@@ -19,6 +19,6 @@ class Report:
     figures: dict[str, float] = field(default_factory=dict)
 
     def show(self) -> None:
-        """Print it."""
+        """Print the table."""
         shown = (tuple("-" if cell is None else shown_number(cell) for cell in row) for row in self.rows)
         console.table(self.title, dict.fromkeys(self.columns, "right"), shown)

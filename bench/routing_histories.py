@@ -1,10 +1,10 @@
-"""What the two ways to note where a broker forwarded messages cost, beside not noting it ([Tracking] section 3.3).
+"""Measures two ways to record where a broker forwarded messages, against not recording it ([Tracking] section 3.3).
 
 One broker with D neighbours routes messages of one origin, and forwards each to some of them. ``Hb`` is what brokers
 record: that they had the message; all neighbours must be asked. ``Hb + Hb,d`` also records it in a history for each
-neighbour that got it. ``(r, d)`` records it once, with the set of neighbours in the key: all 2^D sets must be asked
-for, so each must err so much less often. All are to be wrong about a message they never saw with the same probability,
-with two filters to ask; filters are full. Questions in vain are those to neighbours that never got a message.
+neighbour that got it. ``(r, d)`` records it once, with the set of neighbours in the key: all 2^D sets must be tried, so
+each must err that much less often. All are sized to be wrong about an unseen message with the same probability, with
+two filters to ask; filters are full. Questions in vain are those to neighbours that never got a message.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _FILTER_BYTES = 8_192
 _EFPP = 0.01
 _MATCHING = 2
 _SETS = np.uint64(0x9E3779B97F4A7C15)
-"""Spreads the number of a set of neighbours over the half of a key that it is XORed with."""
+"""Spreads the number of a set of neighbours over the half of a key with which it is XORed."""
 _Sets = NDArray[np.uint64]
 
 
 @dataclass(slots=True)
 class _Found:
-    """What one way cost."""
+    """The costs of one way of recording."""
 
     bytes_each: float
     record_us: float
@@ -47,7 +47,7 @@ class _Found:
 
 
 def run(reporter: Reporter, *, seed: int = 0, quick: bool = False) -> Iterator[Report]:
-    """Brokers with four and with eight neighbours, messages that go to few and to all of them."""
+    """Measure brokers with four and eight neighbours, and messages that go to few or to all of them."""
     messages, asked = (6_000, 200) if quick else (60_000, 2_000)
     for neighbours in (4, 8):
         report = Report(
@@ -68,7 +68,7 @@ def run(reporter: Reporter, *, seed: int = 0, quick: bool = False) -> Iterator[R
 
 
 def _forwarded(rng: Random, messages: int, neighbours: int, share: float) -> _Sets:
-    """For each message the set of neighbours that got it, as bits."""
+    """The set of neighbours that got each message, as bits."""
     wanted = round(share * neighbours)
     chosen = (rng.sample(range(neighbours), wanted) for _ in range(messages))
     return np.array([sum(1 << each for each in some) for some in chosen], dtype=np.uint64)
@@ -93,7 +93,7 @@ class _Filters:
 
 
 def _plain(columns: tuple[Column, Column], sets: _Sets, neighbours: int, asked: int) -> _Found:
-    """All neighbours are asked."""
+    """Record only that the broker had a message: all neighbours are asked."""
     shape = choose_shape(_EFPP, size_bytes_max=_FILTER_BYTES, matching_set=_MATCHING)
     started = thread_time()
     own = _Filters(shape, *columns)
@@ -110,7 +110,7 @@ def _plain(columns: tuple[Column, Column], sets: _Sets, neighbours: int, asked: 
 
 
 def _by_neighbour(columns: tuple[Column, Column], sets: _Sets, neighbours: int, asked: int) -> _Found:
-    """Those are asked whose history claims it."""
+    """Record a history per neighbour: those whose history claims the message are asked."""
     high, low = columns
     shape = choose_shape(_EFPP, size_bytes_max=_FILTER_BYTES, matching_set=_MATCHING)
     started = thread_time()
@@ -118,7 +118,7 @@ def _by_neighbour(columns: tuple[Column, Column], sets: _Sets, neighbours: int, 
     chosen = [(sets >> np.uint64(each) & np.uint64(1)).astype(np.bool_) for each in range(neighbours)]
     each_own = [_Filters(shape, high[some], low[some]) for some in chosen]
     record_us = (thread_time() - started) / len(sets) * 1e6
-    # How many of a neighbour's own came before each message: by its timestamp a broker would find the same filters.
+    # How many messages of a neighbour came before each message: a broker would find the same filters by timestamp.
     places = [(np.cumsum(some) - 1).clip(0).tolist() for some in chosen]
 
     def ask(high: int, low: int, place: int) -> int:
@@ -132,7 +132,7 @@ def _by_neighbour(columns: tuple[Column, Column], sets: _Sets, neighbours: int, 
 
 
 def _by_set(columns: tuple[Column, Column], sets: _Sets, neighbours: int, asked: int) -> _Found:
-    """Those are asked who are in a set that is claimed."""
+    """Record the set of neighbours: all neighbours in a claimed set are asked."""
     high, low = columns
     every = 1 << neighbours
     shape = choose_shape(_EFPP / every, size_bytes_max=_FILTER_BYTES, matching_set=_MATCHING, k_max=24)

@@ -1,6 +1,6 @@
-"""Control frames by chance, from their types: values that fit where they stand, but for a share that is odd.
+"""Makes random control frames from their types: values that fit their fields, except for a share of odd ones.
 
-What a frame is made of is asked of its type, so a new field is fuzzed from the day it exists.
+The fields of a frame are read from its type, so a new field is fuzzed from the day it exists.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.protocol import frames as f
 __all__ = ["BIG", "HOSTS", "KINDS", "PUBENDS", "SELECTORS", "STARTED_MS", "any_frame", "any_tick"]
 
 STARTED_MS: Final = 1_700_000_000_000
-"""About when ticks are that brokers in this process may believe."""
+"""About the time of ticks that brokers in this process may believe."""
 BIG: Final = (0, 1, -1, 2**31, 2**32, 2**62, 2**62 + 1, 2**63 - 1, -(2**63), 2**63, 2**64 - 1)
 HOSTS: Final = ("b1", "b2", "b2", "b3", "")
 PUBENDS: Final = ("b1.a", "b1.log", "b1.log", "b2.a", "b2.log", "b2.log", "b3.log", "x", "$b2")
@@ -65,7 +65,7 @@ KINDS: Final[tuple[type[Any], ...]] = tuple(
 
 
 def any_frame(rng: Random, kind: type[Any], *, odd_share: float = 0.02, **given: object) -> f.ControlFrame:
-    """A frame of a kind, with some fields given; so large a share of the other values is odd."""
+    """A frame of a kind, with some fields given; a share of ``odd_share`` of the other values is odd."""
     values = {
         name: given[name] if name in given else _value(rng, info, name, odd_share) for name, info in _FIELDS[kind]
     }
@@ -91,14 +91,14 @@ def _value(rng: Random, info: inspect.Type, name: str, odd_share: float) -> Any:
         return tuple(_value(rng, info.item_type, name, odd_share) for _ in range(count))
     if isinstance(info, inspect.TupleType):
         items = [_value(rng, each, name, odd_share) for each in info.item_types]
-        # Ranges, where they are meant: two ticks in a row.
+        # Valid ranges: two ticks in ascending order.
         return tuple(sorted(items)) if name == "ranges" else tuple(items)
     return _plain(rng, info, is_odd=is_odd)
 
 
 def _text(rng: Random, info: inspect.StrType, name: str, *, is_odd: bool) -> str:
     if is_odd and name == "client":
-        # Names of clients are looked at when a frame is made, too.
+        # Client names are checked when a frame is made, too.
         return rng.choice([each for each in _TEXTS if is_client_name(each)])
     if is_odd:
         return rng.choice(_TEXTS)

@@ -1,4 +1,4 @@
-"""How fast virtual time passes: bare hops over links, and an overlay of ten brokers beside real time."""
+"""Measures how fast virtual time passes: bare hops over links, and an overlay of ten brokers against real time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CHAIN = 10
 
 
 def run(reporter: Reporter, *, seed: int = 0, quick: bool = False) -> Iterator[Report]:
-    """Hops without brokers, then brokers with messages."""
+    """Measure hops without brokers, then brokers with messages."""
     yield _hops(reporter, 100_000 if quick else 1_000_000, seed)
     yield _overlay(reporter, 2 if quick else 30, seed)
 
@@ -41,7 +41,7 @@ def _hops(reporter: Reporter, hops: int, seed: int) -> Report:
 
 
 def _timed_hops(hops: int, bandwidth: int | None, seed: int) -> tuple[int, float]:
-    """Frames that go round in a circle of links, several at a time but never in one batch."""
+    """Time frames that circle in a ring of links, several at a time but never in one batch."""
     clock, rng, options = Clock(), Random(seed), LinkOptions(bandwidth=bandwidth)
     outboxes = [Outbox(control_bytes_max=1 << 20, data_bytes_max=1 << 20) for _ in range(_CHAIN)]
     wires: list[Wire] = []

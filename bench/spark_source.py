@@ -1,8 +1,8 @@
-"""Rows per second of Spark's source, beside the raw client and beside the same rows from Parquet, in one run.
+"""Measures the rows per second of Spark's source, against the raw client and the same rows from Parquet, in one run.
 
 One broker, a real process on this machine, has a log of quotes with seven attributes and payloads of 100 bytes. Each
-figure is the best of three reads into nowhere (Spark's sink ``noop``), after one that warms up. The last table says
-where the time goes: processor time for each row, by process.
+figure is the best of three reads into nowhere (Spark's sink ``noop``), after a warm-up. The last table shows where the
+time goes: processor time per row, by process.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 def run(reporter: Reporter, *, seed: int = 0, quick: bool = False) -> Iterator[Report]:
-    """Batch read and stream read, raw client and Parquet; then who needs the processors."""
+    """Measure batch and stream reads, raw client and Parquet; then who needs the processors."""
     rows = 100_000 if quick else 1_000_000
     quotes = QuoteWorkload(Random(seed)).sample(2_000)
     load = Load([{name: value for name, value in quote.items() if name != "date"} for quote in quotes[:1_920]])
@@ -54,7 +54,7 @@ def run(reporter: Reporter, *, seed: int = 0, quick: bool = False) -> Iterator[R
 
 
 class _Bench:
-    """The measurements, all of the same rows."""
+    """All measurements, on the same rows."""
 
     def __init__(self, reporter: Reporter, overlay: DemoOverlay, spark: SparkSession) -> None:
         self._reporter, self._spark = reporter, spark
@@ -143,7 +143,7 @@ class _Bench:
         return report
 
     def _processor_s(self) -> tuple[float, float, float]:
-        """Processor time so far: of the broker, of Java, and of Python here and below Java."""
+        """Processor time so far: of the broker, of Java, and of Python in this process and below Java."""
         java = _java(self._spark)
         below = sum(_processor_s(pid) for pid in _descendants(java))
         return (

@@ -1,4 +1,4 @@
-"""Embedded stores side by side for the log of a pubend: append with sync, read, trim, size, and what kill -9 leaves.
+"""Compares embedded stores for the log of a pubend: append with sync, read, trim, size, and what kill -9 leaves.
 
 LMDB, SQLite (write-ahead log, synchronous=FULL) and RocksDB (rocksdict, synced writes) next to a plain preallocated
 file, each with one record per message or one blob per batch; then Penstock's own store, which adds dedup state,
@@ -38,7 +38,7 @@ _sync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
 
 class _Candidate(Protocol):
-    """A store under test; ticks are consecutive, and batches too."""
+    """A store under test; ticks are consecutive, and so are batches."""
 
     def append(self, messages: _Messages) -> None:
         """Make a batch durable."""
@@ -50,7 +50,7 @@ class _Candidate(Protocol):
         """Forget the messages below a tick, durably."""
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
 
 
 class _Lmdb:
@@ -152,7 +152,7 @@ class _Rocks:
 
 
 class _Penstock:
-    """The store that was chosen, with all it does besides: sequence numbers, index, totals."""
+    """The store that Penstock uses, with everything it adds: sequence numbers, index, totals."""
 
     def __init__(self, path: Path) -> None:
         self._store = LogStore.open(path, overlay="bench", broker="b1", reserve_bytes=0)
@@ -175,7 +175,7 @@ class _Penstock:
 
 
 class _Appended:
-    """The baseline: preallocated segments, an index in memory that is rebuilt by scanning."""
+    """The baseline: preallocated segments, and an index in memory that is rebuilt by scanning."""
 
     def __init__(self, path: Path, *, blob: bool) -> None:
         assert blob
@@ -213,7 +213,7 @@ class _Appended:
             os.close(self._file)
         self._name, self._end = self._path / f"{tick:020d}", 0
         self._file = os.open(self._name, os.O_RDWR | os.O_CREAT)
-        # Written, not only reserved: the first write into a reserved block costs a journal entry with every sync.
+        # Written, not just reserved: each first write to a reserved block adds a journal entry to the sync.
         os.pwrite(self._file, bytes(_SEGMENT_BYTES), 0)
         os.fsync(self._file)
 
@@ -256,7 +256,7 @@ _STORES: Final[dict[str, Callable[[Path], _Candidate]]] = {
 
 
 def run(reporter: Reporter, *, seed: int = 0, quick: bool = False) -> Iterator[Report]:
-    """All stores in turn: speed and size, then what a kill leaves."""
+    """Measure all stores in turn: speed and size, then what a kill leaves."""
     with TemporaryDirectory(dir=Path.cwd(), prefix=".bench-storage-") as folder:
         yield _speeds(reporter, Path(folder), 20_000 if quick else 1_000_000, seed)
         yield _recoveries(reporter, Path(folder), 100 if quick else 1_000, seed)
@@ -322,7 +322,7 @@ def _speed(make: Callable[[Path], _Candidate], path: Path, messages: int, rng: R
     started = perf_counter()
     store = make(path)
     open_s = perf_counter() - started
-    # The plain file drops whole segments only.
+    # The plain file drops only whole segments.
     assert store.read(messages // 2 + 1, messages) == messages // 2
     store.close()
     p99_ms = 1e3 * sorted(spent)[len(spent) * 99 // 100]
@@ -362,7 +362,7 @@ def _recoveries(reporter: Reporter, folder: Path, batches: int, seed: int) -> Re
 
 
 def _found(make: Callable[[Path], _Candidate], path: Path) -> tuple[int, int, float]:
-    """How many messages there are without a hole, how many behind one, and the time to open the store."""
+    """How many messages there are up to the first hole, how many behind it, and the time to open the store."""
     started = perf_counter()
     store = make(path)
     open_s = perf_counter() - started
@@ -373,7 +373,7 @@ def _found(make: Callable[[Path], _Candidate], path: Path) -> tuple[int, int, fl
 
 
 def _tear(path: Path) -> bool:
-    """Tear off the end of the log, as a crash of the machine might; LMDB writes none."""
+    """Tear off the end of the log, as a crash of the machine might; return False if there is none, as with LMDB."""
     logs = [each for pattern in ("*-wal", "*.log", "0*[0-9]") for each in path.glob(pattern) if each.stat().st_size]
     if not logs:
         return False
@@ -383,7 +383,7 @@ def _tear(path: Path) -> bool:
 
 
 def _killed_writer(name: str, path: Path, until: int) -> int:
-    """Run a writer until it has told of so many batches, kill it, and say of how many it told."""
+    """Run a writer until it has reported this many batches, kill it, and return how many it has reported."""
     command = [sys.executable, "-m", "bench.storage", name, str(path)]
     told = 0
     with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
@@ -405,7 +405,7 @@ def _write_until_killed(name: str, path: Path) -> None:
 
 
 def _prefix(store: _Candidate) -> int:
-    """How many messages there are from the first one on without a hole."""
+    """How many messages there are from the first one up to a hole."""
     low, high = 0, 1 << 30
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,7 +1,7 @@
-"""What a sweep costs on Spark: the command, start and all, beside as many plain processes that do nothing but run.
+"""Measures what a sweep costs on Spark: the command, including its start, against as many plain processes.
 
-Half of the plain runs are made before the command and half after it, so that a machine which is busier at one time than
-at another does not favour either. Both must find the same.
+Half of the plain runs come before the command and half after it, so that a machine that is busier at one time than at
+another favours neither. Both must find the same.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PROCESSES = 2
 
 
 def run(reporter: Reporter, *, seed: int = 0, quick: bool = False) -> Iterator[Report]:
-    """A sweep over seeds both ways."""
+    """Measure a sweep over seeds both ways."""
     try:
         check_requirements()
     except (JavaMissingError, SparkMissingError) as error:
@@ -53,7 +53,7 @@ def run(reporter: Reporter, *, seed: int = 0, quick: bool = False) -> Iterator[R
 
 
 def _plain(seeds: Sequence[int]) -> tuple[list[Outcome], float]:
-    """The ideal: processes that take the next seed as soon as they are free."""
+    """Run the ideal: processes that take the next seed as soon as they are free."""
     started = perf_counter()
     with multiprocessing.get_context("spawn").Pool(_PROCESSES) as pool:
         found = pool.map(_one, seeds, chunksize=1)

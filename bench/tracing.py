@@ -1,4 +1,4 @@
-"""How long a trace takes over four live broker processes: for a client that is connected, and for the command line."""
+"""Measures how long a trace takes over four live broker processes: for a connected client, and for the command line."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["run"]
 _COMMAND = (sys.executable, "-c", "from penstock.cli import main; main()", "trace")
 _MESSAGES = 20_000
 _PAUSE_TRACES = 40
-"""A broker begins fifty traces in a second; more would be refused."""
+"""Traces per second: a broker refuses to begin more than fifty."""
 
 
 def run(reporter: Reporter, *, seed: int = 0, quick: bool = False) -> Iterator[Report]:  # noqa: ARG001 - no chance here
-    """Messages from one end of the demo's overlay to two others; then some of them are traced."""
+    """Send messages from one end of the demo's overlay to two others, and trace some of them."""
     messages, traces = (500, 20) if quick else (_MESSAGES, 400)
     reporter.stage(f"{messages:,} messages through four brokers")
     with (
@@ -57,11 +57,11 @@ def _traced(client: SyncClient, message_id: MessageId, reporter: Reporter) -> fl
     started = perf_counter()
     trace = client.trace(message_id)
     took_ms = (perf_counter() - started) * 1e3
-    # Brokers stand in the order in which they have answered.
+    # Brokers are listed in the order in which they answered, so sort them.
     assert sorted(trace.receivers) == [("sb1", "alice"), ("sb2", "bob")], trace
     assert trace.is_complete, trace
     reporter.advance()
-    # At the pace that is allowed.
+    # Keep to the allowed pace.
     while perf_counter() - started < 1 / _PAUSE_TRACES:
         client.status()
     return took_ms

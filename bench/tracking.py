@@ -1,6 +1,6 @@
-"""What tracking costs: filters one key at a time and in batches beside MD5, and a recorder as a broker calls it.
+"""Measures what tracking costs: filters one key at a time and in batches, MD5, and a recorder as a broker calls it.
 
-MD5 is what the paper derives its indices from: k segments of 16 or 32 bits, of one or more digests.
+The paper derives its indices from MD5: k segments of 16 or 32 bits, of one or more digests.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _START_MS = 1_700_000_000_000
 
 
 def run(reporter: Reporter, *, seed: int = 0, quick: bool = False) -> Iterator[Report]:
-    """Filters of 64 Kbit, then a recorder; the seed chooses the publishers."""
+    """Measure filters of 64 Kbit, then a recorder; the seed chooses the publishers."""
     keys = 2_000 if quick else 20_000
     reporter.stage("single keys")
     yield _singly(keys // 20, publisher=1 + seed)
@@ -142,7 +142,7 @@ def _ns(work: Callable[[], object], count: int) -> float:
 
 
 def _ns_of(work: Callable[[], object], rounds: int, count: int) -> float:
-    """The best of many, in time of this processor: whoever else is busy counts little."""
+    """The best of many runs, in processor time, so that other load hardly matters."""
     best = float("inf")
     for _ in range(_REPEATS):
         started = thread_time()
@@ -153,7 +153,7 @@ def _ns_of(work: Callable[[], object], rounds: int, count: int) -> float:
 
 
 def main() -> int:
-    """Run it alone: ``python -m bench.tracking [--quick]``."""
+    """Run this benchmark alone: ``python -m bench.tracking [--quick]``."""
     parser = argparse.ArgumentParser(prog="python -m bench.tracking")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works")
     chosen = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The campaigns of this package by name, and how much each throws for one seed."""
+"""Lists the campaigns of this package by name, and how much each throws for one seed."""
 
 from __future__ import annotations
 
@@ -25,4 +25,4 @@ THROWN: Final = {
     "edge-files": (FILES_PER_SEED, "overlay files"),
     "edge-stores": (STORES_PER_SEED, "damaged stores"),
 }
-"""For each, how many of what one seed throws."""
+"""How many inputs of which kind one seed throws, by campaign."""

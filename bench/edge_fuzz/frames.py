@@ -1,7 +1,7 @@
-"""Frames over all states of a connection, against a broker in the same process: strangers, clients and neighbours.
+"""Throws frames at a broker in the same process, in all states of a connection: as strangers, clients and neighbours.
 
-An episode is a broker and some hundred steps: somebody dials, says something, hangs up, or time passes. What is said is
-right, nearly right, or noise. Episodes that reached new lines of the broker are kept, cut, joined and changed.
+An episode is a broker and about a hundred steps: a peer dials, says something, hangs up, or time passes. What peers say
+is right, nearly right, or noise. Episodes that reached new lines of the broker are kept, cut, joined and changed.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Step:
 
     peer: int
     said: bytes = b""
-    """What arrives; nothing means that the peer hangs up, and comes again when it is heard next."""
+    """The bytes that arrive; empty if the peer hangs up, to dial again with its next step."""
     passed_ms: int = 0
-    """How much time passes before that."""
+    """Time that passes before that."""
 
 
 Episode = tuple[Step, ...]
@@ -54,10 +54,10 @@ def frames_inside(rng: Random) -> None:
 
 
 def throw(rng: Random, frames: int) -> None:
-    """Throw about so many frames at brokers; raises with all kinds of faults that were found."""
+    """Throw about this many frames at brokers; raises with all kinds of faults that were found."""
     coverage, corpus, findings = Coverage("penstock.broker", "penstock.streams"), Corpus[Episode](rng), Findings()
     while frames > 0:
-        # Episodes follow from their own seeds, so that a fresh one can be made while it is played.
+        # Each episode has its own seed, so that a fresh one can be made up while it is played.
         seed = rng.randrange(2**32)
         episode = _changed(rng, corpus) if len(corpus) and rng.random() < 0.4 else None
         played = _Played(seed)
@@ -79,7 +79,7 @@ def throw(rng: Random, frames: int) -> None:
 
 
 class _Played:
-    """An episode that happens to a new broker, and is written down meanwhile."""
+    """Plays an episode on a new broker, and records its steps."""
 
     def __init__(self, seed: int) -> None:
         self._rig = Rig(seed)
@@ -91,7 +91,7 @@ class _Played:
             self._take(step)
 
     def make_up(self, rng: Random) -> None:
-        """What happens next depends on who is still connected."""
+        """Make up an episode step by step, depending on who is still connected."""
         peers: dict[int, Hostile | Plausible] = {}
         for _ in range(_STEPS):
             number, passed_ms = rng.randrange(_PEERS), rng.choice((0, 0, 0, 0, 0, 1, 20, 300, 1_500))
@@ -107,13 +107,13 @@ class _Played:
             self._take(Step(number, b"".join(parts), passed_ms))
 
     def end(self) -> None:
-        """Let time pass, and see that the broker is sound."""
+        """Let time pass, and check that the broker is sound."""
         self._rig.wait(10_000)
         self._rig.check()
 
     def _take(self, step: Step) -> None:
         rig = self._rig
-        # Before it is taken: a step that fails is part of the story.
+        # Recorded before it is taken: a step that fails is part of the story.
         self.steps.append(step)
         if step.passed_ms:
             rig.wait(step.passed_ms)
@@ -136,7 +136,7 @@ def _peer(rng: Random) -> Hostile | Plausible:
 
 
 def _changed(rng: Random, corpus: Corpus[Episode]) -> Episode:
-    """An episode that reached something, with one end of another, and some bytes changed."""
+    """An episode that reached something new, spliced, cut or repeated, with some bytes changed."""
     episode = list(corpus.pick())
     kind = rng.randrange(4)
     if kind == 0:
@@ -170,7 +170,7 @@ def _damaged(rng: Random, said: bytes) -> bytes:
     return bytes(data)
 
 
-# How a fault is told.
+# How faults are reported.
 
 
 def _shrunk(episode: Episode, seed: int, kind: str) -> Episode:
@@ -191,7 +191,7 @@ def _shrunk(episode: Episode, seed: int, kind: str) -> Episode:
 
 
 def _split(episode: Episode, seed: int, kind: str) -> Episode:
-    """The same for the frames within its steps, where they can be told apart."""
+    """A shorter episode with the same fault: drop frames within steps, where they can be told apart."""
     for place, step in enumerate(episode):
         parts = _parts(step.said)
         for number in range(len(parts) - 1, -1, -1):
@@ -231,7 +231,7 @@ def _story(episode: Sequence[Step]) -> str:
 
 
 def _named(frame: f.Frame) -> str:
-    """A frame with its fields; data frames do not show theirs by themselves."""
+    """A frame with its fields; the repr of a data frame does not show them."""
     if isinstance(frame, msgspec.Struct):
         return str(frame)
     fields = {name: getattr(frame, name) for name in frame.__slots__ if name != "encoded"}

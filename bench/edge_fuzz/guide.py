@@ -1,7 +1,7 @@
 """Guides fuzzing by coverage: keeps the inputs that reached new lines, and makes new inputs out of them.
 
-Lines are seen by a trace function, which makes everything about five times as slow; so only a share of the inputs is
-watched, and all of them profit from what those found.
+A trace function sees the lines, and makes everything about five times as slow; so only a share of the inputs is
+watched, and all profit from what those found.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _Input = TypeVar("_Input")
 
 
 class Coverage:
-    """The lines of some packages that have been executed while somebody watched."""
+    """Counts the lines of some packages that were executed while watching."""
 
     def __init__(self, *packages: str) -> None:
         self._folders = tuple("/" + each.replace(".", "/") + "/" for each in packages)
         self._waiting: dict[CodeType, set[int] | None] = {}
-        """Lines that were not reached yet by code; None for code that is none of our business, or all reached."""
+        """Lines not reached yet, by code object; None for code of other packages."""
         self.lines = 0
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Count what is executed within."""
+        """Count the lines that are executed inside."""
         sys.settrace(self._on_call)
         try:
             yield
@@ -63,7 +63,7 @@ class Coverage:
 
 
 class Corpus(Generic[_Input]):
-    """Inputs that reached something new, the latest of them."""
+    """A bounded set of inputs that reached something new."""
 
     def __init__(self, rng: Random) -> None:
         self._rng, self._inputs = rng, list[_Input]()
@@ -72,12 +72,12 @@ class Corpus(Generic[_Input]):
         return len(self._inputs)
 
     def keep(self, found: _Input) -> None:
-        """Remember an input; at the limit, in place of any other."""
+        """Keep an input; at the limit, it replaces a random one."""
         if len(self._inputs) < _KEPT_MAX:
             self._inputs.append(found)
         else:
             self._inputs[self._rng.randrange(_KEPT_MAX)] = found
 
     def pick(self) -> _Input:
-        """Any of them, the later ones more often: they stand on the earlier ones."""
+        """Pick an input, later ones more often: they build on the earlier ones."""
         return self._inputs[max(self._rng.randrange(len(self._inputs)), self._rng.randrange(len(self._inputs)))]

@@ -1,4 +1,4 @@
-"""Overlay files of any content: loaded, or refused with a ``ConfigError`` that names the file and speaks plainly."""
+"""Fuzzes overlay files: each must load, or be refused with a ``ConfigError`` that names the file in plain words."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def overlay_files_inside(rng: Random) -> None:
 
 
 def try_file(path: Path, content: bytes) -> None:
-    """Fails if a file of this content is not handled as it must be."""
+    """Fail if a file with this content is not handled as it must be."""
     path.write_bytes(content)
     try:
         with turn():

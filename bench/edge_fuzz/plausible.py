@@ -1,4 +1,4 @@
-"""Clients and neighbours that nearly always say what belongs: they get far into a broker, and then go wrong."""
+"""Plays clients and neighbours that say nearly only valid things: they get far into a broker, and then go wrong."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _LINK_KINDS: Final = (
 
 
 class Plausible:
-    """What one peer says; a share of its values is odd."""
+    """Makes what one peer says; a share of its values is odd."""
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
@@ -67,7 +67,7 @@ class Plausible:
         self._messages = 0
 
     def opening(self) -> list[f.Frame]:
-        """How it introduces itself."""
+        """The frames with which it introduces itself."""
         raise NotImplementedError
 
     def part(self) -> bytes:
@@ -95,12 +95,12 @@ class Client(Plausible):
         self._sequence = 1
 
     def opening(self) -> list[f.Frame]:
-        """Its hello."""
+        """Its hello, as a client."""
         name = self._rng.choice(("mallory", "client"))
         return [f.Hello(f.PROTOCOL_VERSION, "client", name, OVERLAY, publisher=self._publisher)]
 
     def part(self) -> bytes:
-        """A batch of messages, or anything else that clients say."""
+        """A batch of messages, or any other frame that clients send."""
         rng = self._rng
         if rng.random() >= 0.4:
             return self._control(rng.choice(_CLIENT_KINDS))
@@ -123,7 +123,7 @@ class Neighbour(Plausible):
         self.identity = (9, 2)
 
     def opening(self) -> list[f.Frame]:
-        """Its hello, and the links and pubends that it has."""
+        """Its hello, and its links and pubends."""
         hello = f.Hello(f.PROTOCOL_VERSION, "broker", self._name, OVERLAY, self._incarnation)
         return [hello, self._link_state()]
 

@@ -1,6 +1,6 @@
-"""A broker without a shell around it: connections are numbers, the store is a dictionary, time is what the test says.
+"""Runs a broker without its shell: connections are numbers, the store is a dictionary, and the test sets the time.
 
-Everything that the broker says and asks for is looked at: words, sizes of frames, and whether a store could keep it.
+It checks everything that the broker says and asks for: words, sizes of frames, and whether a store could keep it.
 """
 
 from __future__ import annotations
@@ -41,31 +41,31 @@ _SETTINGS: Final = BrokerSettings(
 
 
 class Rig:
-    """A broker, and all that its shell would do for it."""
+    """A broker, and everything its shell would do for it."""
 
     def __init__(self, seed: int) -> None:
         self.broker = Broker(_SETTINGS, incarnation=1, rng=Random(seed))
         self.now_ms = STARTED_MS
         self._readers: dict[int, FrameReader] = {}
         self._said: dict[int, str] = {}
-        """What the peers have said that may be quoted to them."""
+        """What each peer has said last, which may be quoted to it."""
         self._log: dict[str, list[tuple[int, bytes]]] = {}
         self._kept: dict[str, bytes] = {}
         self.welcomed: dict[int, tuple[int, int]] = {}
-        """By connection, the numbers of publisher and broker that a client was given."""
+        """The numbers of publisher and broker that each client was given, by connection."""
 
     @property
     def connections(self) -> list[int]:
-        """Those that are open."""
+        """The open connections."""
         return list(self._readers)
 
     def connect(self, number: int) -> None:
-        """Somebody dials."""
+        """Open a connection."""
         self._readers[number] = FrameReader()
         self._carry_out(self.broker.connect(number, now_ms=self.now_ms))
 
     def hear(self, number: int, data: bytes) -> int:
-        """Bytes arrive; answers with how many frames were in them."""
+        """Hand over arriving bytes; return how many frames they contained."""
         reader = self._readers.get(number)
         if reader is None:
             return 0
@@ -82,12 +82,12 @@ class Rig:
         return len(frames)
 
     def disconnect(self, number: int) -> None:
-        """Somebody hangs up."""
+        """Close a connection."""
         if self._readers.pop(number, None) is not None:
             self._carry_out(self.broker.disconnect(number, now_ms=self.now_ms))
 
     def wait(self, passed_ms: int) -> None:
-        """Time passes, and deadlines with it."""
+        """Let time pass, and call the broker if a deadline has passed."""
         self.now_ms += passed_ms
         deadline_ms = self.broker.next_deadline()
         if deadline_ms is not None and deadline_ms <= self.now_ms:
@@ -96,7 +96,7 @@ class Rig:
             self._carry_out(effects)
 
     def check(self) -> None:
-        """Fails if the broker contradicts itself, or cannot even say how it is."""
+        """Fail if the broker contradicts itself, or cannot even report its status."""
         self.broker.check_invariants()
         msgspec.json.encode(self.broker.status())
 
@@ -114,7 +114,7 @@ class Rig:
         self._carry_out(effects)
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
-        """What a shell does, at once."""
+        """Carry out effects as a shell does, but at once."""
         waiting = list(effects)
         while waiting:
             answers: list[Effect] = []
@@ -161,7 +161,7 @@ class Rig:
                     self._kept[change.name] = change.value
 
     def _listen(self, number: int) -> None:
-        """What the broker says must be frames that its peers can take."""
+        """Check that the broker only sends frames that its peers can accept."""
         try:
             outbox = self.broker.outbox(number)
         except KeyError:

@@ -1,4 +1,4 @@
-"""Selectors of any shape: parsed or refused, printed, parsed again, matched and compared, all within a second."""
+"""Fuzzes selectors: each is parsed or refused, printed, parsed again, matched and compared, all within a second."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def selectors_inside(rng: Random) -> None:
 
 
 def try_selector(text: str, values: dict[str, AttributeValue]) -> None:
-    """Fails if a text is not handled as it must be."""
+    """Fail if a text is not handled as it must be."""
     try:
         with turn():
             selector = Selector.parse(text)
@@ -76,7 +76,7 @@ def _text(rng: Random, corpus: Corpus[str]) -> str:
 
 
 def _long(rng: Random) -> str:
-    """A text near the limit, of parts that add up."""
+    """A long text, up to just beyond the limit, of many similar parts."""
     part, joint = rng.choice(
         (
             ("a = 1", " OR "),

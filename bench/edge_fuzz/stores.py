@@ -1,4 +1,4 @@
-"""Damaged stores, by the hundred: nothing is lost in silence, and no complaint speaks of Python."""
+"""Opens damaged stores by the hundred: no loss may be silent, and no complaint may mention Python."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["STORES_PER_SEED", "stores_inside"]
 
 STORES_PER_SEED: Final = 100
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - each store gets a folder of its own there
-"""Where syncs cost nothing: what they are for, a crash, is not what happens here."""
+"""A folder where syncs cost nothing; they guard against crashes, which do not happen here."""
 
 
 def stores_inside(rng: Random) -> None:

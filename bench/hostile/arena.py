@@ -1,4 +1,4 @@
-"""Where an attack takes place: broker processes of one tree, their memory, how they ended, and what they said."""
+"""Runs the brokers of an attack as processes of one tree, and watches their memory, exit codes and logs."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class ArenaPlan:
     toml: str
     """The overlay file; ``$b1`` and the like stand for ports, ``$admin`` for the admin port of the first broker."""
     brokers: tuple[str, ...] = ("b1",)
-    """Those to be started; the honest publish at the first and subscribe at the last."""
+    """The brokers to start; the honest pair publishes at the first and subscribes at the last."""
     files_max: int = 0
     """Files a broker may have open; 0 for as many as the system allows."""
     tls: bool = False
-    """Whether the file asks for certificates, which are made in its folder."""
+    """Whether the file requires certificates, which are made in its folder."""
     waits_for_links: bool = False
-    """Whether the attack begins when the brokers have found each other."""
+    """Whether the attack waits until the brokers are linked."""
 
 
 @dataclass(slots=True)
@@ -63,9 +63,9 @@ class Arena:
     refusal: str = ""
     """Why a broker did not start, in its own words."""
     memory: Memory = field(default_factory=Memory)
-    """Of the broker that needed most."""
+    """Memory of the broker that needs most."""
     _begun: tuple[float, float] = (0.0, 0.0)
-    """When the attack began, and how much processor time the busiest broker had used by then."""
+    """When the attack began, and the processor time that the busiest broker had used until then."""
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _over: threading.Event = field(default_factory=threading.Event)
     _sampler: threading.Thread | None = None
@@ -116,16 +116,16 @@ class Arena:
         return {name: process.pid for name, process in self._processes.items()}
 
     def url(self, name: str) -> str:
-        """Where clients reach a broker."""
+        """The address of a broker for clients."""
         return f"{'penstocks' if self.plan.tls else 'penstock'}://127.0.0.1:{self.ports[name]}"
 
     def begin(self) -> None:
-        """From now on it counts what memory and processor time are needed."""
+        """Measure memory and processor time from now on."""
         self._begun = time.monotonic(), self._processor_s()
         self.memory = Memory(before=max(map(memory_mib, self.pids.values()), default=0.0))
 
     def busy(self) -> float:
-        """The share of a processor that the busiest broker has had since the attack began."""
+        """The share of a processor that the busiest broker has used since the attack began."""
         started_s, used_s = self._begun
         return (self._processor_s() - used_s) / max(time.monotonic() - started_s, 1e-9)
 
@@ -156,7 +156,7 @@ class Arena:
                 process_group=0,
             )
         if self.plan.files_max:
-            # The hard limit as well: a broker may raise its soft one.
+            # The hard limit as well: a broker may raise its soft limit.
             limits = (self.plan.files_max, self.plan.files_max)
             resource.prlimit(self._processes[name].pid, resource.RLIMIT_NOFILE, limits)
 
@@ -178,7 +178,7 @@ class Arena:
         return lines[-1] if lines else f"exit code {process.returncode}"
 
     def _sample(self) -> None:
-        """Memory comes and goes; the peak that the kernel notes would count the start as well."""
+        """Sample the memory, since it comes and goes, and the kernel's own peak would include the start."""
         while not self._over.is_set():
             now = max((memory_mib(pid) for pid in self.pids.values()), default=0.0)
             memory = self.memory

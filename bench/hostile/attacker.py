@@ -1,4 +1,4 @@
-"""The attacker's process: ``python -m bench.hostile.attacker NAME``, with the stage as JSON on standard input."""
+"""Runs one attack as a process: ``python -m bench.hostile.attacker NAME``, with the stage as JSON on standard input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Attack, and print what came of it."""
+    """Attack, and print the result."""
     stage = msgspec.json.decode(sys.stdin.buffer.read(), type=Stage)
     sys.stdout.write(msgspec.json.encode(asyncio.run(_told(sys.argv[1], stage))).decode() + "\n")
     return 0

@@ -1,4 +1,4 @@
-"""All attacks by name: where each takes place, who carries it out, and what the honest must not feel of it."""
+"""Lists all attacks by name: where each takes place, who carries it out, and what honest clients must not notice."""
 
 from __future__ import annotations
 
@@ -91,15 +91,15 @@ class Attack:
     run: Callable[[Stage], Awaitable[Told]]
     plan: ArenaPlan = _PLAIN
     rate_s: int = 200
-    """What the honest publish, in messages per second; 0 if nobody honest can be there."""
+    """Rate of the honest publisher, in messages per second; 0 if no honest client can take part."""
     token: str = ""
-    """Of the honest client."""
+    """The token of the honest clients."""
     p99_ms_max: float = 0.0
-    """How long nearly all messages of the honest may wait; 0 for no longer than all of them may."""
+    """The allowed 99th percentile of honest waits; 0 for the bound that holds for every wait."""
     limit_s: float = 90.0
-    """After this time the attack is over, whatever it has achieved."""
+    """The attack ends after this time, whatever it has achieved."""
     may_not_start: bool = False
-    """Whether a broker that refuses to start like this is the remedy."""
+    """Whether the remedy is that a broker refuses to start with this file."""
 
 
 ATTACKS: Final[dict[str, Attack]] = {

@@ -1,4 +1,4 @@
-"""Certificates for one run: an authority, one for each broker, and one that does not say whose it is."""
+"""Makes the certificates for one run: an authority, the brokers, the honest client, and one without a common name."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from cryptography.x509.oid import NameOID
 __all__ = ["HONEST", "NAMELESS", "make_certificates"]
 
 NAMELESS: Final = "nameless"
-"""The file name of the certificate that has no common name."""
+"""The file name of the certificate without a common name."""
 HONEST: Final = "honest"
 """The name in the certificate of the honest client."""
 _HOURS: Final = 2
 
 
 def make_certificates(folder: Path, brokers: Sequence[str]) -> None:
-    """Write ``ca.pem``, and ``NAME.pem`` with ``NAME.key`` for each."""
+    """Write ``ca.pem``, and ``NAME.pem`` with ``NAME.key`` for each party."""
     authority = generate_private_key(SECP256R1())
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority")])
     own = _builder(issuer, issuer, authority).add_extension(x509.BasicConstraints(ca=True, path_length=None), True)  # noqa: FBT003 - the library's signature

@@ -1,4 +1,4 @@
-"""Attacks of clients that were let in: numbers, sizes, credit, work, bodies and other people's names."""
+"""Attacks as clients that were let in: numbers, sizes, credit, work, bodies and other clients' names."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ async def large_number(stage: Stage) -> Told:
 
 
 async def large_body(stage: Stage) -> Told:
-    """A body that fits a publish frame and not the knowledge message that has to carry it on."""
+    """A body that fits a publish frame, but not the knowledge message that has to forward it."""
     peer = await Peer.client(stage.port)
-    # To no pubend by name, which would leave less room in the frame.
+    # Without a pubend name, which would leave less room in the frame.
     peer.send(raw_publish(1, [_sized(peer, 10_485_740)], ""), raw_publish(2, []))
     return await _answer(peer, "10,485,740 bytes")
 
@@ -59,7 +59,7 @@ async def large_payload(stage: Stage) -> Told:
 
 
 async def false_content_type(stage: Stage) -> Told:
-    """A content type that is longer than the body that it is in, for everybody to read."""
+    """A content type longer than the body that contains it, in a message that honest subscribers read."""
     peer = await Peer.client(stage.port)
     # The last byte of a body without payload and content type is the length of the latter.
     peer.send(raw_publish(1, [peer.body({"honest": True})[:-1] + b"\xff"]), raw_publish(2, []))
@@ -67,14 +67,14 @@ async def false_content_type(stage: Stage) -> Told:
 
 
 async def unreadable_identifier(stage: Stage) -> Told:
-    """An identifier whose time no calendar has."""
+    """An identifier whose time is beyond every calendar."""
     peer = await Peer.client(stage.port)
     peer.send(raw_publish(1, [b"\xff" * 16 + peer.body({"x": 1})[16:]]), raw_publish(2, []))
     return await _answer(peer, "an identifier of all ones")
 
 
 async def forged_identifier(stage: Stage) -> Told:
-    """A message that bears the number of another publisher of another broker."""
+    """A message with the identifier of another publisher at another broker."""
     peer = await Peer.client(stage.port)
     victim = MessageIdSource(publisher=12_345, broker=99).next(int(time.time() * 1_000)).to_bytes()
     peer.send(raw_publish(1, [victim + peer.body({"x": 1})[16:]]), raw_publish(2, []))
@@ -93,7 +93,7 @@ async def ignored_credit(stage: Stage) -> Told:
 
 
 async def ignored_hold(stage: Stage) -> Told:
-    """The same while the log is full, since a durable subscriber is away: publishers should have to wait."""
+    """300 MB without credit while the log is full, since a durable subscriber is away: publishers should wait."""
     absent = await Peer.client(stage.port, "absent")
     absent.send(f.Subscribe(1, "x > 0", durable="absent"))
     await absent.hear(f.Subscribed, number=1)
@@ -155,7 +155,7 @@ async def many_names(stage: Stage) -> Told:
 
 
 async def many_positions(stage: Stage) -> Told:
-    """10 subscriptions that each come back to 10,000 pubends that never were."""
+    """10 subscriptions, each of which resumes at 10,000 pubends that never existed."""
     peer = await Peer.client(stage.port)
     started_s = time.monotonic()
     for number in range(10):
@@ -165,13 +165,13 @@ async def many_positions(stage: Stage) -> Told:
 
 
 async def long_name(stage: Stage) -> Told:
-    """A client with a name of 60,000 characters, for everybody who looks at the status."""
+    """A client with a name of 60,000 characters, which everybody would see in the status."""
     peer = await Peer.client(stage.port, "n" * 60_000)
     return Told("a name of 60,000 characters was let in", has_succeeded=not peer.is_over)
 
 
 async def stolen_name(stage: Stage) -> Told:
-    """Who may see little takes the durable name of another client, and acknowledges everything for it."""
+    """A client with few rights takes another client's durable name, and acknowledges everything for it."""
     victim = await Peer.client(stage.port, "victim", credential="victim-token")
     victim.send(f.Subscribe(1, _ORDERS, durable="orders"))
     await victim.hear(f.Subscribed, number=1)
@@ -208,13 +208,13 @@ async def stolen_name(stage: Stage) -> Told:
 
 
 def _sized(peer: Peer, size: int) -> bytes:
-    # For the honest, so that it has to travel.
+    # Honest subscribers match it, so that it has to travel.
     made = peer.body({"honest": True})
     return made + bytes(size - len(made))
 
 
 async def _answer(peer: Peer, what: str) -> Told:
-    """What became of a batch that should not be taken; the peer has asked for an acknowledgement."""
+    """What became of a batch that should be refused; the peer has asked for an acknowledgement."""
     await peer.until(lambda: bool(peer.all(f.PublishAck) or peer.all(f.Refused)))
     if refused := peer.all(f.Refused):
         return Told(f"refused: {refused[0].reason}")
@@ -224,7 +224,7 @@ async def _answer(peer: Peer, what: str) -> Told:
 
 
 async def _flood(peer: Peer, total_bytes: int) -> int:
-    """Send so much, in small batches; answers with how much went out."""
+    """Send this much in small batches; return how much went out."""
     sent, number = 0, 1
     while sent < total_bytes:
         batch = [peer.body({"x": 1}, bytes(_FLOOD_BODY_BYTES - 100)) for _ in range(16)]
@@ -238,7 +238,7 @@ async def _flood(peer: Peer, total_bytes: int) -> int:
 
 
 async def _acknowledged(peer: Peer, seconds: float = 3.0) -> int:
-    """How many messages are acknowledged when no more acknowledgements come."""
+    """How many messages are acknowledged once no more acknowledgements arrive."""
     last = -1
     while not peer.is_over:
         now = max((each.sequence for each in peer.all(f.PublishAck)), default=0)
@@ -250,7 +250,7 @@ async def _acknowledged(peer: Peer, seconds: float = 3.0) -> int:
 
 
 async def _granted(peer: Peer, count: int, started_s: float, *, seconds: float = 30.0, usual: int = -1) -> Told:
-    """How many subscriptions were granted; with ``usual``, more than that is a success of the attacker."""
+    """How many subscriptions were granted; with ``usual``, the attacker succeeds if more were."""
 
     def answered() -> int:
         return peer.counts["Subscribed"] + peer.counts["Refused"]

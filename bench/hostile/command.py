@@ -1,9 +1,9 @@
-"""``python -m bench hostile``: every attack against this tree, and beside it against another one.
+"""``python -m bench hostile``: runs every attack against this tree, and optionally against another one.
 
     python -m bench hostile [--only NAME] [--against SRC] [--seconds S] [--folder PATH] [--json FILE]
 
-The table says of each tree what happened: exit codes, the memory of the broker before and at its peak, the longest wait
-of an honest message, what was lost, and what the attacker was told. The exit code is 1 if an attack harmed this tree.
+The table shows for each tree what happened: exit codes, the broker's memory before and at its peak, the longest wait of
+an honest message, what was lost, and what the attacker was told. The exit code is 1 if an attack harmed this tree.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _AFTER: Final = "after"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the attacks, print the table, and end with 1 if this tree was harmed."""
+    """Run the attacks, print the table, and return 1 if this tree was harmed."""
     chosen = _parser().parse_args(arguments)
     names = chosen.only or list(ATTACKS)
     trees = [Tree(_BEFORE, chosen.against)] if chosen.against is not None else []

@@ -1,4 +1,4 @@
-"""One attack from the first broker to the last figure: who was there, what it cost, and whether anybody was harmed."""
+"""Runs one attack from start to end: brokers, honest pair, attacker, costs, and whether anybody was harmed."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _STALL_MS_MAX: Final = 1_000.0
 
 
 class Outcome(msgspec.Struct):
-    """What came of one attack on one tree."""
+    """The outcome of one attack on one tree."""
 
     attack: str
     tree: str
     is_harmed: bool
-    """Whether anything was not as it must be."""
+    """Whether anything was not as it should be."""
     has_succeeded: bool
     """Whether the attacker got what it wanted."""
     told: str
@@ -43,12 +43,12 @@ class Outcome(msgspec.Struct):
     peak_mib: float = 0.0
     after_mib: float = 0.0
     busy: float = 0.0
-    """The share of a processor that the busiest broker had."""
+    """The share of a processor that the busiest broker used."""
     honest: Seen | None = None
     figures: dict[str, float] = {}
 
     def text(self) -> str:
-        """All of it in short."""
+        """The outcome in short."""
         parts = [f"{name} exits with {code}" for name, code in self.exits.items()]
         if self.peak_mib:
             parts.append(f"{self.before_mib:.0f} → {self.peak_mib:.0f} MiB, {self.busy:.0%} of a processor")
@@ -65,9 +65,9 @@ class Outcome(msgspec.Struct):
 
 
 def fight(tree: Tree, name: str, *, seconds: float, tail_s: float = 5.0, parent: Path | None = None) -> Outcome:
-    """Carry an attack out against brokers of a tree, whose files are in a folder below that one.
+    """Carry out an attack against brokers of a tree, whose files are in a folder below ``parent``.
 
-    What the honest miss when it is over, they wait for that long.
+    When it is over, the honest pair waits up to ``tail_s`` for missing messages.
     """
     attack = ATTACKS[name]
     temporary = TemporaryDirectory(prefix="penstock-hostile-", dir=parent)
@@ -111,7 +111,7 @@ def _suffers(seen: Seen | None, attack: Attack) -> bool:
 
 
 def _await_links(arena: Arena) -> None:
-    """Wait until the first broker says that it has a link."""
+    """Wait until the first broker reports a link."""
     deadline_s = time.monotonic() + _READY_S_MAX
     first = arena.plan.brokers[0]
     while "link-up" not in arena.log(first) and time.monotonic() < deadline_s and not arena.exits():
@@ -143,7 +143,7 @@ def _attacked(arena: Arena, name: str, attack: Attack, seconds: float) -> Told:
 
 
 class _Honest:
-    """The honest publisher and subscriber, in their process."""
+    """The process of the honest publisher and subscriber."""
 
     def __init__(self, arena: Arena, attack: Attack, tail_s: float) -> None:
         self._tail_s = tail_s
@@ -164,11 +164,11 @@ class _Honest:
         )
 
     def wait_until_ready(self) -> None:
-        """Return when its subscription is in force, or when it has failed."""
+        """Wait until its subscription is in force, or it has failed."""
         self._first = _pipe(self._process.stdout).readline()
 
     def end(self) -> Seen:
-        """Let it stop, and hear what it saw."""
+        """Stop it, and return what it saw."""
         with suppress(OSError):
             _pipe(self._process.stdin).write(b"\n")
             _pipe(self._process.stdin).flush()

@@ -1,4 +1,4 @@
-"""Attacks of clients that keep within the rules one by one, and let a broker keep or wait for too much of it."""
+"""Attacks as clients whose every step is allowed, but which together make a broker hoard or wait for too much."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def slow_line(stage: Stage) -> Told:
 
 
 async def dribbled_frame(stage: Stage) -> Told:
-    """A frame of 8 MiB that never comes to its end, some bytes a second."""
+    """A frame of 8 MiB that never ends, some bytes a second."""
     peer = await Peer.client(stage.port)
     peer.fall_silent()
     data = encode_frame(raw_publish(1, [peer.body({"x": 1}, bytes(8 * _MIB))]))
@@ -55,7 +55,7 @@ async def dribbled_frame(stage: Stage) -> Told:
 
 
 async def silent_subscribers(stage: Stage) -> Told:
-    """Three subscribers that never read, each below the bound of its own, so that publishers wait for them."""
+    """Three subscribers that never read, each below its own bound, so that publishers wait for them."""
     for _ in range(3):
         deaf = await Peer.client(stage.port)
         deaf.send(f.Subscribe(1, "x = 1"))
@@ -84,7 +84,7 @@ async def silent_subscribers(stage: Stage) -> Told:
 
 
 async def unread_status(stage: Stage) -> Told:
-    """A status of 49 KB, asked for again and again and never read."""
+    """A status of 49 KB, requested again and again and never read."""
     peer = await Peer.client(stage.port)
     peer.send(*(f.Subscribe(number, "never = 1", durable=f"{number}".ljust(200, "d")) for number in range(100)))
     await peer.until(lambda: peer.counts["Subscribed"] >= 100, _WAIT_S)
@@ -101,7 +101,7 @@ async def unread_status(stage: Stage) -> Told:
 
 
 async def empty_messages(stage: Stage) -> Told:
-    """Messages of no bytes, which cost no credit, behind one that was refused and is never confirmed."""
+    """Empty messages, which cost no credit, behind one that was refused and whose refusal is never confirmed."""
     peer = await Peer.client(stage.port)
     peer.send(raw_publish(1, [b"\xff" * 16 + peer.body({"x": 1})[16:]]))
     await peer.hear(f.Refused)
@@ -114,7 +114,7 @@ async def empty_messages(stage: Stage) -> Told:
 
 
 async def invented_positions(stage: Stage) -> Told:
-    """Subscriptions that come back to 5,000 pubends that never were, and end, beside one that stays."""
+    """Subscriptions that resume at 5,000 pubends that never existed, and end, beside one that stays."""
     peer = await Peer.client(stage.port)
     peer.send(f.Subscribe(0, "never = 1"))
     await peer.hear(f.Subscribed, number=0)
@@ -127,7 +127,7 @@ async def invented_positions(stage: Stage) -> Told:
 
 
 async def left_positions(stage: Stage) -> Told:
-    """The same by clients of one name that come and go."""
+    """Subscriptions at 9,999 pubends that never existed, by clients of one name that come and go."""
     before_mib = memory_mib(stage.pids["b1"])
     for number in range(40):
         peer = await Peer.client(stage.port)
@@ -138,7 +138,7 @@ async def left_positions(stage: Stage) -> Told:
 
 
 async def long_selectors(stage: Stage) -> Told:
-    """400 subscriptions of 15,500 characters, of which each takes a third of a megabyte."""
+    """400 subscriptions of 15,500 characters, each of which takes a third of a megabyte."""
     peer = await Peer.client(stage.port)
     for number in range(400):
         terms = [f"a{number % 7} = {number * 3_000 + term}" for term in range(1_050)]
@@ -162,7 +162,7 @@ async def past_selectors(stage: Stage) -> Told:
 
 
 async def system_names(stage: Stage) -> Told:
-    """What the system says of other clients, for one whose rule does not let it see their names."""
+    """A subscription to what the system says of other clients, by one whose rule does not let it see their names."""
     peer = await Peer.client(stage.port, "feed", credential="feed-token")
     peer.send(f.Subscribe(1, "$class = 'AJIL' OR $class = 'PIE' OR $class = 'BALANCING'"))
     await peer.until(lambda: bool(peer.all(f.Subscribed) or peer.all(f.Refused)))

@@ -1,7 +1,7 @@
-"""An honest publisher and subscriber in a process of their own: ``python -m bench.hostile.honest SPEC``.
+"""Runs an honest publisher and subscriber in a process of their own: ``python -m bench.hostile.honest SPEC``.
 
 It says ``ready`` when its subscription is in force, publishes at a rate until a line comes on standard input, waits a
-while for what is missing, and prints what it saw as JSON. It never prints a trace: that it failed is a result, too.
+while for missing messages, and prints what it saw as JSON. It never prints a traceback: a failure is a result, too.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class HonestSpec(msgspec.Struct, frozen=True):
     subscribe_at: str
     rate_s: int
     tail_s: float = 5.0
-    """How long to wait for what is missing at the end."""
+    """How long to wait for missing messages at the end."""
     token: str = ""
     name: str = "honest"
     certificates: str = ""
-    """The folder of the certificates, if the brokers ask for them."""
+    """The folder of the certificates, if the brokers require them."""
 
 
 class Seen(msgspec.Struct):
@@ -49,14 +49,14 @@ class Seen(msgspec.Struct):
     p50_ms: float = 0.0
     p99_ms: float = 0.0
     stall_ms: float = 0.0
-    """The longest wait of a message, also of one that has not come."""
+    """The longest wait of a message, including those that have not arrived."""
     own_ms: float = 0.0
-    """The longest time for which the process itself did not get on: so much of a wait may be the machine's."""
+    """The longest time for which this process itself was stalled: so much of a wait may be the machine's fault."""
     error: str = ""
 
 
 def main() -> int:
-    """Do as the specification on the command line says."""
+    """Run as the specification on the command line says."""
     spec = msgspec.json.decode(sys.argv[1].encode(), type=HonestSpec)
     pair = _Pair(spec)
     try:
@@ -75,7 +75,7 @@ class _Pair:
         self._bytes = 0
 
     def result(self) -> Seen:
-        """What was seen until now; a message that is missing has waited until now."""
+        """The figures so far; a missing message has waited until now."""
         now_s = time.monotonic()
         waits = sorted([*self._waits_ms, *((now_s - each) * 1e3 for each in self._sent_s.values())])
         if waits:
@@ -109,7 +109,7 @@ class _Pair:
                 reading.result()
             reading.cancel()
             self.result()
-            # Whoever cannot be reached need not be waited for.
+            # Do not wait for brokers that cannot be reached.
             await asyncio.gather(publisher.close(flush=False), subscriber.close(flush=False), return_exceptions=True)
 
     async def _publish(self, publisher: Client) -> None:
@@ -123,7 +123,7 @@ class _Pair:
                 try:
                     await publisher.publish({"honest": True, "number": seen.published}, b"x" * 100)
                 except BaseException:
-                    # The client has not taken it: it is nobody's loss.
+                    # The client has not accepted the message, so it is not lost.
                     del self._sent_s[seen.published]
                     raise
                 seen.published += 1
@@ -132,7 +132,7 @@ class _Pair:
     async def _read(self, subscription: Subscription) -> None:
         async for message in subscription:
             number = message.attributes.get("number")
-            # What an application looks at: that it can be read is part of the service.
+            # Read the payload as an application would: that it can be read is part of the service.
             self._bytes += len(message.payload)
             sent_s = self._sent_s.pop(number, None) if isinstance(number, int) else None
             if sent_s is None:

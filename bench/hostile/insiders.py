@@ -1,4 +1,4 @@
-"""Attacks of false brokers, of local users and of whoever can write a name that an operator will read."""
+"""Attacks as false brokers, as local users, and as clients whose names an operator will read."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ _WARNING_WORDS = ("readable", "permission", "mode", "chmod")
 
 
 async def nameless_broker(stage: Stage) -> Told:
-    """A certificate of the authority without a common name: whose is it?"""
+    """Claims to be a broker with a certificate of the authority that has no common name."""
     peer = await Peer.dial(stage.port, tls=stage.context(NAMELESS))
     return await _as_broker(peer)
 
 
 async def false_broker(stage: Stage) -> Told:
-    """Just says that it is the other broker."""
+    """Claims to be the other broker, without any proof."""
     return await _as_broker(await Peer.dial(stage.port))
 
 
 async def told_link_token(stage: Stage) -> Told:
-    """Listens where a neighbour should be, and waits to be called."""
+    """Listens at the address of a neighbour, and waits for the broker to connect."""
     told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def on_call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -66,7 +66,7 @@ async def told_link_token(stage: Stage) -> Told:
 
 
 async def rogue_knowledge(stage: Stage) -> Told:
-    """A neighbour with the right token that says whatever it likes about streams, filters, links and ticks."""
+    """A neighbour with the right token that lies about streams, filters, links and ticks."""
     words = list[str]()
     rogue: tuple[f.Frame, ...] = (
         f.KnowledgeMessage("b1.a", 0, 2**62, [2**61], [body({"honest": True})], kind=f.KnowledgeKind(0)),
@@ -94,7 +94,7 @@ async def rogue_knowledge(stage: Stage) -> Told:
 
 
 def _large_filter() -> tuple[f.Frame, ...]:
-    """A filter of 50,000 selectors in parts of the size that is allowed."""
+    """A filter of 50,000 selectors, in parts of the allowed size."""
     parts = 50
     return tuple(
         f.FilterUpdate(
@@ -110,7 +110,7 @@ def _large_filter() -> tuple[f.Frame, ...]:
 
 
 async def escaped_name(stage: Stage) -> Told:
-    """Terminal escapes in the names of a client and of a subscription, which the operator's terminal would obey."""
+    """Terminal escapes in the names of a client and a subscription, which the operator's terminal would obey."""
     name = "evil\x1b]0;owned\x07\x1b[2J"
     peer = await Peer.client(stage.port, name)
     peer.send(f.Subscribe(1, "x = 1", durable=name))
@@ -151,7 +151,7 @@ async def unwarned_file(stage: Stage) -> Told:
 
 
 async def replayed_datagrams(_stage: Stage) -> Told:
-    """Plays a sealed datagram back when 10,001 other senders have been heard since."""
+    """Replays a sealed datagram after 10,001 other senders have been heard."""
     now_ms = int(time.time() * 1_000)
     key = b"a shared key of the group"
     receiver = Seal(key, 0, now_ms=lambda: now_ms)

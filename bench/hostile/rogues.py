@@ -1,4 +1,4 @@
-"""Attacks of a broker that has proved to be a neighbour: it speaks for others, and from beside the way of a pubend."""
+"""Attacks as an authenticated neighbour that speaks for other brokers, and for pubends whose path it is not on."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def stolen_subscription(stage: Stage) -> Told:
 
 
 async def false_silence(stage: Stage) -> Told:
-    """Silence up to the end of all ticks, from beside the way: is the next broker deaf to the pubend?"""
+    """Silence up to the last tick, from a broker off the path: does the next broker go deaf to the pubend?"""
     subscriber = await Peer.client(stage.ports["b2"], "subscriber")
     subscriber.send(f.Subscribe(1, "way = 'silence'"))
     await subscriber.hear(f.Subscribed, 10.0)
@@ -77,7 +77,7 @@ async def false_silence(stage: Stage) -> Told:
 
 
 async def invented_hosts(stage: Stage) -> Told:
-    """Positions of tens of thousands of hosts: does the next broker say to the one behind it what that one refuses?"""
+    """Positions of tens of thousands of hosts: does the next broker forward what the one behind it refuses?"""
     before = _links_lost(stage)
     rogue = await _neighbour(stage.ports["b2"], "b3", "b2")
     for part in range(3):
@@ -90,7 +90,7 @@ async def invented_hosts(stage: Stage) -> Told:
 
 
 async def unreadable_answers(stage: Stage) -> Told:
-    """Answers to traces that are not UTF-8, passed on by an honest broker: does that one lose its link?"""
+    """Trace answers that are not UTF-8, forwarded by an honest broker: does that broker lose its link?"""
     before = _links_lost(stage)
     rogue = await _neighbour(stage.ports["b2"], "b3", "b2")
     await rogue.ended(1.0)
@@ -102,7 +102,7 @@ async def unreadable_answers(stage: Stage) -> Told:
 
 
 async def invented_pubends(stage: Stage) -> Told:
-    """Ever more pubends, with a message of each: can anybody connect afterwards?"""
+    """Ever more pubends, with a message on each: can anybody connect afterwards?"""
     rogue = await _neighbour(stage.port, "b2", "b1")
     message, made_up = body({"x": 1}), 0
     for sequence in range(2, 125):
@@ -129,7 +129,7 @@ async def invented_pubends(stage: Stage) -> Told:
 
 
 async def endless_filter(stage: Stage) -> Told:
-    """Parts of a filter that never ends, with a million short selectors each, and then with as many as are allowed."""
+    """Parts of an endless filter, first with a million short selectors each, then with as many as are allowed."""
     ends = list[str]()
     for texts in (("x = 1",) * 1_000_000, ("x = 1",) * 10_000):
         rogue = await _neighbour(stage.port, "b2", "b1")
@@ -145,7 +145,7 @@ async def endless_filter(stage: Stage) -> Told:
 
 
 async def _neighbour(port: int, name: str, to: str) -> Peer:
-    """A link as a broker that others believe to exist."""
+    """A link as a broker that others believe in."""
     peer = await Peer.link(port, _LINK_SECRET, name)
     peer.keep_alive()
     peer.send(f.LinkState(name, int(time.time() * 1_000), 1, (to,), (), (), 77))

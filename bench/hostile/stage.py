@@ -1,4 +1,4 @@
-"""What an attacker knows of the arena, and what it tells afterwards; both travel between processes as JSON."""
+"""Defines what an attacker knows of the arena, and what it reports; both travel between processes as JSON."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ class Stage(msgspec.Struct, frozen=True):
     """Where to attack."""
 
     ports: dict[str, int]
-    """By broker, and ``admin``."""
+    """Ports by broker, and ``admin``."""
     folder: str
     pids: dict[str, int]
     logs: dict[str, str]
-    """By broker, the file with what it writes to standard error."""
+    """The file with a broker's standard error, by broker."""
     seconds: float
-    """How long attacks go on that have no end of their own."""
+    """How long attacks without an end of their own last."""
 
     @property
     def port(self) -> int:
-        """Where the first broker listens."""
+        """The port of the first broker."""
         return self.ports["b1"]
 
     def context(self, name: str) -> ssl.SSLContext:
-        """TLS with a certificate of that name."""
+        """A TLS context with the certificate of this name."""
         folder = Path(self.folder)
         context = ssl.create_default_context(cafile=folder / "ca.pem")
         context.load_cert_chain(folder / f"{name}.pem", folder / f"{name}.key")
@@ -40,5 +40,5 @@ class Told(msgspec.Struct):
 
     text: str
     has_succeeded: bool = False
-    """Whether the attacker got what it wanted, whatever became of the brokers."""
+    """Whether the attacker achieved its aim, whatever became of the brokers."""
     figures: dict[str, float] = {}

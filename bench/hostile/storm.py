@@ -1,8 +1,8 @@
-"""Everybody at once: strangers, hostile clients and a subscriber that never reads, for as long as the stage says.
+"""Attacks with everybody at once: strangers, hostile clients and a subscriber that never reads, for a set time.
 
-Attackers share two cores with the broker and the honest, so they are paced; the rates are in the result. Strangers are
-idle, half-open, speak garbage or guess tokens, and come back when they are let go. Hostile clients ignore their credit,
-subscribe to what is costly to match, send bad bodies, or reconnect all the time.
+Attackers share two cores with the broker and the honest pair, so they are paced; the rates are in the result. Strangers
+are idle, half-open, send garbage or guess tokens, and come back when disconnected. Hostile clients ignore their credit,
+subscribe to selectors that are costly to match, send bad bodies, or reconnect all the time.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ __all__ = ["CLIENTS", "STRANGERS", "storm"]
 STRANGERS: Final = 1_000
 CLIENTS: Final = 50
 _RETURN_S: Final = 2.0
-"""A stranger that was let go is back after this time."""
+"""An attacker that was disconnected comes back after about this time."""
 _FLOOD_BYTES_S: Final = 1_000_000
-"""What a client that ignores its credit sends in a second, if the broker takes it."""
+"""Bytes per second of a client that ignores its credit, if the broker accepts them."""
 _TOKEN: Final = "weak-token"  # noqa: S105 - of an arena that lives for seconds
 
 Work = Callable[["_Storm", int], Awaitable[None]]
 
 
 async def storm(stage: Stage) -> Told:
-    """Attack with all of them, and tell at which rates."""
+    """Attack with all of them, and report their rates."""
     return await _Storm(stage).run()
 
 
@@ -62,8 +62,8 @@ class _Storm:
         return Told(f"a second: {told}", figures={f"{what}_s": rate for what, rate in rates.items()})
 
     async def _again(self, work: Work, number: int) -> None:
-        """One attacker: whatever becomes of it, it comes back."""
-        # Not all in the same moment, which would show how fast attackers start and nothing else.
+        """Run one attacker, which comes back whatever becomes of it."""
+        # Spread the starts: all at once would only show how fast attackers start.
         await asyncio.sleep(self.rng.random() * min(2.0, self.stage.seconds / 4))
         while not self.is_over:
             with suppress(OSError, Rejected, TimeoutError):
@@ -76,7 +76,7 @@ class _Storm:
         return await Peer.dial(self.stage.port)
 
     async def enter(self, number: int) -> Peer:
-        """A client that may see little; each has its own publisher."""
+        """A client with few rights; each is a publisher of its own."""
         self.counts["connections"] += 1
         return await Peer.client(self.stage.port, "weak", credential=_TOKEN, publisher=number.to_bytes(16))
 
@@ -90,7 +90,7 @@ async def _idle(world: _Storm, _number: int) -> None:
 
 
 async def _half_open(world: _Storm, _number: int) -> None:
-    """Announces a frame, and sends the beginning of it."""
+    """Announces a frame, and sends only its beginning."""
     peer = await world.dial()
     try:
         peer.send_bytes(head(60_000) + bytes(30_000))
@@ -116,9 +116,9 @@ async def _wrong_token(world: _Storm, number: int) -> None:
 
 
 async def _flood(world: _Storm, number: int) -> None:
-    """Publishes without credit, at a rate."""
+    """Publishes without credit, at a given rate."""
     peer = await world.enter(number)
-    # The largest number comes first if it comes at all, so each life begins behind the one before.
+    # Sequence numbers must grow, so each life starts above the previous one.
     sequence = int(time.time() * 1_000) << 16
     try:
         while not peer.is_over:
@@ -134,7 +134,7 @@ async def _flood(world: _Storm, number: int) -> None:
 
 
 async def _subscribe(world: _Storm, number: int) -> None:
-    """Subscribes to what is costly, and lets go of it again."""
+    """Subscribes to costly selectors, and then disconnects."""
     peer = await world.enter(number)
     try:
         for each in range(200):
@@ -149,7 +149,7 @@ async def _subscribe(world: _Storm, number: int) -> None:
 
 
 async def _spoil(world: _Storm, number: int) -> None:
-    """Publishes bodies that are none, each of which costs it its connection or is refused."""
+    """Publishes malformed bodies, each of which costs it the connection or is refused."""
     peer = await world.enter(number)
     good = peer.body({"honest": True})
     spoilt = (b"not a body", good[:-1] + b"\xff", b"\xff" * 16 + good[16:], good[:20] + b"\xff" * 30)
@@ -162,7 +162,7 @@ async def _spoil(world: _Storm, number: int) -> None:
 
 
 async def _reconnect(world: _Storm, number: int) -> None:
-    """Comes and goes, with half a frame on the way."""
+    """Connects and disconnects, each time in the middle of a frame."""
     for _ in range(10):
         peer = await world.enter(number)
         peer.send_bytes(encode_frame(raw_publish(1, [peer.body({"x": 1}, bytes(10_000))]))[:5_000])
@@ -173,7 +173,7 @@ async def _reconnect(world: _Storm, number: int) -> None:
 
 
 async def _never_read(world: _Storm, _number: int) -> None:
-    """Subscribes to everything that the honest say, and never reads a byte of it."""
+    """Subscribes to everything that is published, and never reads a byte of it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", world.stage.port, limit=1_024)
     world.counts["connections"] += 1
     hello = f.Hello(f.PROTOCOL_VERSION, "client", "victim", "arena", credential="victim-token")

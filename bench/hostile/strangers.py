@@ -1,4 +1,4 @@
-"""Attacks of strangers: connections that say nothing, nothing true, or too much; and the pages of the operator."""
+"""Attacks as strangers: connections that say nothing, lie, or say too much; and requests to the operator's pages."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _NEWCOMER_S_MAX: Final = 15.0
 
 
 async def idle(stage: Stage) -> Told:
-    """1,010 connections that say nothing, and come back when they are let go."""
+    """1,010 connections that say nothing, and come back when disconnected."""
     return await _crowd(stage, stage.port)
 
 
 async def unfinished_handshakes(stage: Stage) -> Told:
-    """The same at a port with TLS: none of them ever begins its handshake."""
+    """1,010 connections to a port with TLS that never begin their handshake."""
     return await _crowd(stage, stage.port, with_newcomer=False)
 
 
@@ -75,7 +75,7 @@ async def wrong_tokens(stage: Stage) -> Told:
 
 
 async def claimed_name(stage: Stage) -> Told:
-    """Says that it is somebody whom the access list trusts; nobody has a token."""
+    """Claims a name that the access list trusts, where nobody has a token."""
     peer = await Peer.client(stage.port, "admin")
     peer.send(f.Subscribe(1, "TRUE"))
     granted = await peer.hear(f.Subscribed, number=1)
@@ -84,7 +84,7 @@ async def claimed_name(stage: Stage) -> Told:
 
 
 async def idle_admin(stage: Stage) -> Told:
-    """70 connections to the admin port that ask nothing; then a load balancer asks for the health."""
+    """70 connections to the admin port that request nothing; then a load balancer asks for the health."""
     held = []
     for _ in range(_ADMIN_IDLE):
         with suppress(OSError):
@@ -98,7 +98,7 @@ async def idle_admin(stage: Stage) -> Told:
 
 
 async def foreign_drain(stage: Stage) -> Told:
-    """What a page in the operator's browser can send: a drain to a broker elsewhere, with a foreign Host and Origin."""
+    """A drain to a broker elsewhere, with a foreign Host and Origin, as a page in the operator's browser can send."""
     request = (
         "POST /drain?to=x=penstock://elsewhere.example:7000=1000 HTTP/1.1\r\n"
         "Host: evil.example\r\nOrigin: http://evil.example\r\nContent-Length: 0\r\n\r\n"
@@ -108,7 +108,7 @@ async def foreign_drain(stage: Stage) -> Told:
 
 
 async def _crowd(stage: Stage, port: int, *, with_newcomer: bool = True) -> Told:
-    """Keeps so many silent connections open as long as the attack goes on, and sees how a newcomer fares."""
+    """Keep ``_IDLE`` silent connections open during the attack, and see how a newcomer fares."""
     held: dict[int, asyncio.StreamWriter] = {}
     made = refused = 0
     deadline_s = time.monotonic() + stage.seconds
@@ -139,7 +139,7 @@ async def _crowd(stage: Stage, port: int, *, with_newcomer: bool = True) -> Told
 
 
 async def _newcomer(port: int) -> str:
-    """How long an honest client that comes now has to wait."""
+    """How long an honest client that connects now has to wait."""
     started_s = time.monotonic()
     while time.monotonic() < started_s + _NEWCOMER_S_MAX:
         with suppress(Rejected, OSError, TimeoutError):
@@ -164,7 +164,7 @@ async def _is_over(reader: asyncio.StreamReader) -> bool:
 
 
 async def _http(stage: Stage, request: str) -> str:
-    """The first line and the body of the answer, in short."""
+    """The status line and the body of the answer, in short."""
     reader, writer = await asyncio.open_connection("127.0.0.1", stage.ports["admin"])
     writer.write(request.encode())
     try:

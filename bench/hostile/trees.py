@@ -1,4 +1,4 @@
-"""The source trees whose brokers are attacked, so that two of them can be compared in one run."""
+"""Runs code of a given source tree, so that two trees can be attacked and compared in one run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 __all__ = ["ROOT", "Tree"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-"""Where this package can be imported from, whichever tree is attacked."""
+"""The folder from which this package is imported, whichever tree is attacked."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -26,7 +26,7 @@ class Tree:
         return {**os.environ, "PYTHONPATH": os.pathsep.join((str(self.src), str(ROOT)))}
 
     def penstock(self, *arguments: str) -> list[str]:
-        """The command line of this tree."""
+        """The command line of ``penstock`` in this tree."""
         return [sys.executable, "-c", "from penstock.cli import main; main()", *arguments]
 
     def module(self, name: str, *arguments: str) -> list[str]:

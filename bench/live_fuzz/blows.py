@@ -26,7 +26,7 @@ _DELAY_S: Final = 0.15
 
 
 class Blows:
-    """Breaks one thing after the other, several at a time, but nothing that is broken already."""
+    """Breaks things one after the other, several at a time, but nothing that is already broken."""
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class Blows:
         self._clients, self._disk, self._journal = clients, disk, journal
         self._locks: dict[str | Link, asyncio.Lock] = {}
         self.counts: Counter[str] = Counter()
-        """Blows that were dealt, by kind."""
+        """Blows dealt, by kind."""
         self.lives = 0
-        """Client processes that were started again."""
+        """Restarts of client processes."""
         self.down: set[str] = set()
         """Brokers that may be down at the moment."""
 
@@ -59,7 +59,7 @@ class Blows:
         if blow.kind == "full-disk" and self._disk.refusal:
             self.counts["full-disk left out"] += 1
             return
-        # A target that is broken when its turn comes is struck as soon as it is whole again.
+        # A target that is still broken when its turn comes is struck as soon as it is repaired.
         async with self._locks.setdefault(blow.target, asyncio.Lock()):
             self.counts[blow.kind] += 1
             self._journal.write("blow", blow.kind, blow.target, blow.pause_s)
@@ -89,14 +89,14 @@ class Blows:
                 self.down.add(name)
                 if await self._end_broker(blow, name):
                     await asyncio.sleep(blow.pause_s)
-                    # In a thread: it takes about a second, and the relays must go on.
+                    # In a thread: it takes about a second, and the relays must keep running.
                     await asyncio.to_thread(self._overlay.start, name)
                 self.down.discard(name)
                 if blow.kind == "start-hang-up":
                     self._hang_up(name)
 
     async def _end_broker(self, blow: Blow, name: str) -> bool:
-        """End a broker; whether it has ended."""
+        """End a broker; return whether it has ended."""
         if blow.kind == "drain":
             return await self._drain(name)
         number = signal.SIGTERM if blow.kind == "term" else signal.SIGKILL
@@ -114,13 +114,13 @@ class Blows:
         if done.returncode == 0:
             await asyncio.to_thread(self._overlay.kill, name, 0)
             return True
-        # It could not be asked, or nobody could take its clients: it goes on as before.
+        # It could not be reached, or nobody could take its clients: it continues as before.
         cancel = [*_COMMAND, "drain", str(self._overlay.file), name, "--cancel"]
         await asyncio.to_thread(subprocess.run, cancel, check=False, capture_output=True)
         return False
 
     def _hang_up(self, name: str) -> None:
-        """Have the broker reread its file, in which a setting without consequences has changed."""
+        """Make the broker reread its file, after changing a setting without consequences."""
         file = self._overlay.file_of(name)
         lines = file.read_text(encoding="utf-8").splitlines()
         changed = [

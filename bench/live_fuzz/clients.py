@@ -1,4 +1,4 @@
-"""The client processes of a round: started, killed, started again, and never left behind."""
+"""Runs the client processes of a round: starts, kills and restarts them, and never leaves one behind."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ClientProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """With which code it has ended; none while it runs, or before its first life."""
+        """Its exit code; None while it runs, or before its first life."""
         return None if self._process is None else self._process.poll()
 
     @property
@@ -44,14 +44,14 @@ class ClientProcess:
         return self._process is not None and self._process.poll() is None
 
     def children(self) -> dict[int, str]:
-        """The processes that it has forked, each with what tells it from a later one."""
+        """The processes that it has forked, each with a mark that tells it from a later one."""
         return {} if self._process is None else descendants(self._process.pid)
 
     def start(self) -> None:
-        """Begin a life."""
+        """Start the process for another life."""
         assert not self.is_running, f"{self.name} runs already"
         with self._log.open("ab") as log:
-            # A group of its own: Ctrl-C is for us, and we end it with all that it has forked.
+            # A group of its own: Ctrl-C is for us, and we end it with everything it has forked.
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=log, stderr=log, process_group=0, text=True
             )
@@ -60,13 +60,13 @@ class ClientProcess:
         """Tell it to ``leave`` or to ``finish``."""
         if self._process is None or self._process.stdin is None:
             return
-        # It may have ended by itself: that is told by its exit code.
+        # It may have ended by itself: its exit code shows that.
         with suppress(OSError, ValueError):
             self._process.stdin.write(f"{word} {json.dumps(value)}\n" if value is not None else f"{word}\n")
             self._process.stdin.flush()
 
     def kill(self) -> None:
-        """End it with SIGKILL, with all that it has forked."""
+        """End it and everything it has forked with SIGKILL."""
         process = self._process
         if process is None:
             return
@@ -76,13 +76,13 @@ class ClientProcess:
         self.abandon()
 
     def abandon(self) -> None:
-        """Say nothing any more, as if this program had died: the process ends by itself."""
+        """Close its standard input, as if this program had died: the process ends by itself."""
         if self._process is not None and self._process.stdin is not None:
             with suppress(OSError):
                 self._process.stdin.close()
 
     async def ended(self, *, patience_s: float = _ENDED_S_MAX) -> bool:
-        """Wait for its end; False if it takes too long."""
+        """Wait for its end; return False if that takes too long."""
         deadline_s = time.monotonic() + patience_s
         while self.is_running:
             if time.monotonic() > deadline_s:

@@ -1,7 +1,7 @@
-"""How the fuzz speaks to its client processes: by lines on their standard input.
+"""Lets the fuzz control its client processes by lines on their standard input.
 
-``finish`` says that all harm is repaired: publish no more, or read to the given end, and leave. ``leave`` says to leave
-now. If the input ends without a word, the fuzz has died, and the process ends at once: nothing stays behind.
+``finish`` means that all harm is repaired: publish no more, or read to the given end, and leave. ``leave`` means to
+leave now. If the input ends without a word, the fuzz has died, and the process ends at once: nothing stays behind.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _ORPHANED: Final = 99
 
 
 class Control:
-    """What the fuzz has said so far; a thread listens."""
+    """The commands received so far; a thread listens."""
 
     def __init__(self, file: int | None = None) -> None:
         """Listen to a file descriptor whose end means ``finish``, or to standard input."""
         self.targets: dict[str, int] | None = None
-        """By pubend, the tick up to which a subscriber has to read before it leaves; none until it is told."""
+        """The tick, by pubend, up to which a subscriber must read before it leaves; None until ``finish``."""
         self._finished = threading.Event()
         self._leaving = threading.Event()
         listen = self._listen if file is None else lambda: self._await_end(file)
@@ -31,17 +31,17 @@ class Control:
 
     @property
     def is_finishing(self) -> bool:
-        """Whether the round comes to its end."""
+        """Whether the round is ending."""
         return self._finished.is_set()
 
     @property
     def is_leaving(self) -> bool:
-        """Whether this process is to leave in the midst of the round."""
+        """Whether this process must leave in the middle of the round."""
         return self._leaving.is_set()
 
     @property
     def is_over(self) -> bool:
-        """Whether a publisher has to stop."""
+        """Whether a publisher must stop."""
         return self.is_finishing or self.is_leaving
 
     def wait_over(self) -> None:

@@ -1,13 +1,13 @@
-"""What a publisher of the live fuzz writes down about its messages.
+"""Keeps the records of a publisher of the live fuzz about its messages.
 
 Every line has the name of the client, C, since children of a fork share a journal:
 
-    client C                  a client was made, which numbers its messages from 1, or goes on with those of C
-    sent C N PUBEND ATTRS     it is about to publish message N; which pubend gets it is open if PUBEND is empty
-    took C FIRST LAST         the call returned: the client has these messages
-    doubt C FIRST LAST WHY    the call was cancelled or failed: these messages may arrive, or not
-    blocked C N               the client refused to take N: it must never arrive
-    acked C N                 a flush returned: all messages up to N that the client had taken are acknowledged
+    client C                  a client was made, which numbers its messages from 1, or continues the numbers of C
+    sent C N PUBEND ATTRS     it is about to publish message N; the client chooses the pubend if PUBEND is empty
+    took C FIRST LAST         the call returned: the client has accepted these messages
+    doubt C FIRST LAST WHY    the call was cancelled or failed: these messages may or may not arrive
+    blocked C N               the client refused to accept N: it must never arrive
+    acked C N                 a flush returned: all messages up to N that the client had accepted are acknowledged
     unsure C N WHY            a flush failed: the messages up to N that were not acknowledged before are in doubt
     cancelled C WHAT          a call was cancelled
 """
@@ -26,7 +26,7 @@ from penstock.session.settings import ClientSettings
 __all__ = ["PATIENT", "Diary", "PublisherSpec"]
 
 PATIENT: Final = ClientSettings(backoff_max_ms=500, close_ms=3_000)
-"""Clients come back soon: rounds are short."""
+"""Clients reconnect soon: rounds are short."""
 
 
 class PublisherSpec(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class PublisherSpec(msgspec.Struct, frozen=True):
 
 
 class Diary:
-    """Numbers the messages of one client, and writes down what becomes of them."""
+    """Numbers the messages of one client, and records what becomes of them."""
 
     def __init__(self, journal: Journal, seed: int, name: str, last: int = 0) -> None:
         self.name = name
@@ -49,32 +49,32 @@ class Diary:
         journal.write("client", name)
 
     def issue(self, pubend: str) -> Quote:
-        """The next message, about to be published."""
+        """Make the next message, which is about to be published."""
         self._last += 1
         quote = draw_quote(self._seed, self.name, self._last)
         self._journal.write("sent", self.name, self._last, pubend, quote.attributes())
         return quote
 
     def took(self, first: Quote, last: Quote) -> None:
-        """The client has taken these messages."""
+        """Record that the client has accepted these messages."""
         self._journal.write("took", self.name, first.n, last.n)
 
     def doubt(self, first: Quote, last: Quote, why: str) -> None:
-        """Nobody knows whether the client has taken these."""
+        """Record that the client may or may not have accepted these messages."""
         self._journal.write("doubt", self.name, first.n, last.n, why)
 
     def blocked(self, quote: Quote) -> None:
-        """The client has said that it did not take this one."""
+        """Record that the client has refused this message."""
         self._journal.write("blocked", self.name, quote.n)
 
     def acked(self) -> None:
-        """A flush has returned."""
+        """Record that a flush has returned."""
         self._journal.write("acked", self.name, self._last)
 
     def unsure(self, why: str) -> None:
-        """A flush has failed."""
+        """Record that a flush has failed."""
         self._journal.write("unsure", self.name, self._last, why)
 
     def cancelled(self, what: str) -> None:
-        """A call was cancelled."""
+        """Record that a call was cancelled."""
         self._journal.write("cancelled", self.name, what)

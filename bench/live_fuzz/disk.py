@@ -1,6 +1,6 @@
-"""A small file system of its own for the data of one broker, which can be filled up and freed.
+"""Mounts a small file system for the data of one broker, which can be filled up and freed.
 
-It is a tmpfs, so it needs Linux and root. Where it cannot be mounted the blow is left out, and the fuzz says why.
+It is a tmpfs, so it needs Linux and root. Where it cannot be mounted, the blow is left out, and the fuzz says why.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _PIECE_BYTES: Final = 1 << 20
 
 
 class SmallDisk:
-    """A file system that is mounted within ``with``, if that is possible."""
+    """A file system that is mounted inside ``with``, if possible."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._filler = folder / "filler"
         self.refusal = "not mounted"
-        """Why there is no such file system; empty if there is one."""
+        """Why it is not mounted; empty if it is."""
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -46,14 +46,14 @@ class SmallDisk:
         if self.refusal:
             return
         umount = shutil.which("umount") or "umount"
-        # A copy stays behind for those who look into a fault; lazily, as a broker may still be about to end.
+        # Keep a copy for the analysis of faults; unmount lazily, as a broker may still be ending.
         kept = self._folder.with_name(f"{self._folder.name}.kept")
         with suppress(OSError, shutil.Error):
             shutil.copytree(self._folder, kept, ignore=shutil.ignore_patterns("reserve", "filler"))
         subprocess.run([umount, "-l", str(self._folder)], check=False, capture_output=True)
 
     def fill(self) -> None:
-        """Take all the space that is left."""
+        """Use up all remaining space."""
         if self.refusal:
             return
         with self._filler.open("ab") as file, suppress(OSError):
@@ -61,5 +61,5 @@ class SmallDisk:
                 os.write(file.fileno(), bytes(_PIECE_BYTES))
 
     def free(self) -> None:
-        """Give the space back."""
+        """Free the space again."""
         self._filler.unlink(missing_ok=True)

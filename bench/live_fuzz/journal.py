@@ -1,7 +1,7 @@
-"""Journals: what a process of the live fuzz did and saw, one JSON array per line, written before it goes on.
+"""Keeps journals of what processes of the live fuzz did and saw: one JSON array per line, written before they continue.
 
-A line is one write to a file opened for appending. So whoever is killed loses at most the end of its last line, and a
-line that a process has written stays written. Readers skip a last line that is torn.
+A line is one write to a file opened for appending. So a process that is killed loses at most the end of its last line,
+and a line that was written stays written. Readers skip torn lines.
 
 Every line begins with its kind and the time in milliseconds, by the clock that all processes of a machine share.
 """
@@ -39,7 +39,7 @@ def now_ms() -> int:
 
 
 def read_journal(path: Path) -> list[list[Any]]:
-    """The lines of a journal; lines that a kill has torn are left out."""
+    """The lines of a journal, without those torn by a kill."""
     if not path.exists():
         return []
     lines: list[list[Any]] = []

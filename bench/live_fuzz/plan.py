@@ -1,6 +1,6 @@
-"""What one round of the live fuzz is made of, drawn from its seed: overlay, limits, clients and blows.
+"""Draws one round of the live fuzz from its seed: overlay, limits, clients and blows.
 
-The seed fixes all of this. It does not fix when exactly things happen: that is up to the machine.
+The seed fixes all of this. It does not fix exactly when things happen: that is up to the machine.
 """
 
 from __future__ import annotations
@@ -59,27 +59,27 @@ BLOWS: Final[dict[BlowKind, float]] = {
     "death": 7.0,
     "leave": 2.0,
 }
-"""How likely each kind of blow is, in relation to the others."""
+"""Relative probability of each kind of blow."""
 _GENTLE: Final[dict[BlowKind, float]] = {
     kind: BLOWS[kind] for kind in ("hang-up", "delay", "trickle", "client-delay", "client-trickle")
 }
-"""Blows after which no pubend waits for anybody: else none would trim its log within a round."""
+"""Blows after which no pubend waits for anybody: otherwise none would trim its log within a round."""
 KNOWN: Final = {
     "forked-client": "a client that was made before a fork is opened in each child",
     "lapsed-resume": "a durable subscription that resumes behind a lapsed log must be told what it lost",
     "restart-grace": "positions are kept for all of grace_ms, also when their host was restarted",
     "small-store": "a store at data_bytes_max gets room again, also if durable names are claimed meanwhile",
 }
-"""Behaviours that the fuzz demands, and that ``--without`` turns off, by name."""
+"""Behaviours that the fuzz requires unless ``--without`` turns them off, by name."""
 
 _HARM_S: Final = (22.0, 32.0)
 _PAUSE_S_MAX: Final = 4.0
 _ABSENCE_GRACE_MS: Final = 16_000
-"""The grace of rounds in which a client is away for most of it."""
+"""The grace period of rounds in which a client is away for most of it."""
 _AWAY_SHARE: Final = 0.75
-"""How much of it: too much for a pubend that keeps positions for half of it, and well within what is promised."""
+"""The share of that grace: too much if a pubend keeps positions for half of it, but well within what is promised."""
 _PUBLISH_RATE: Final = 140.0
-"""Messages per second of all publishers together: machines with two cores must keep up."""
+"""Messages per second of all publishers together; a machine with two cores must keep up."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -91,12 +91,12 @@ class Limits:
     retain_bytes_max: int = 4_294_967_296
     retain_policy: Literal["hold", "lapse"] = "hold"
     data_bytes_max: int = 0
-    """At this size the store of a broker counts as full; 0 for as much as the disk has."""
+    """Size at which the store of a broker counts as full; 0 for the size of the disk."""
     others: dict[str, int] = field(default_factory=dict)
-    """Settings that must not change what is promised."""
+    """Settings that must not change the guarantees."""
 
     def settings(self) -> dict[str, int]:
-        """The numbers that the overlay file has for all brokers."""
+        """The numeric defaults for all brokers in the overlay file."""
         return {
             "grace_ms": self.grace_ms,
             "retain_ms": self.retain_ms,
@@ -113,12 +113,12 @@ class PublisherPlan:
     kind: PublisherKind
     brokers: tuple[str, ...]
     pubends: tuple[str, ...]
-    """To which it publishes in turn; empty if it leaves the choice to the client."""
+    """Pubends to choose from for each message; empty to leave the choice to the client."""
     rate: float
     cancels: bool
     """Whether some of its calls are cancelled."""
     children: int = 0
-    """How many processes publish with a client that was made before the fork."""
+    """How many child processes publish with a client that was made before the fork."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -126,7 +126,7 @@ class SubscriptionPlan:
     """A subscription of a subscriber process."""
 
     selector: int
-    """The place of the selector in ``SELECTORS``."""
+    """Index of the selector in ``SELECTORS``."""
     keeping: Keeping
     durable: str
     """Its durable name; empty if it has none."""
@@ -148,7 +148,7 @@ class SubscriberPlan:
 
 @dataclass(slots=True, frozen=True)
 class Blow:
-    """One harm, and the time until it is repaired."""
+    """One disturbance, and the time until it is repaired."""
 
     at_s: float
     kind: BlowKind
@@ -159,11 +159,11 @@ class Blow:
 
 @dataclass(slots=True, frozen=True)
 class RoundPlan:
-    """Everything that a seed draws."""
+    """Everything that is drawn from a seed."""
 
     seed: int
     pubends: dict[str, tuple[str, ...]]
-    """For each broker the pubends it hosts."""
+    """The pubends that each broker hosts."""
     links: tuple[Link, ...]
     limits: Limits
     publishers: tuple[PublisherPlan, ...]
@@ -171,7 +171,7 @@ class RoundPlan:
     blows: tuple[Blow, ...]
     harm_s: float
     off: tuple[str, ...] = ()
-    """Names of ``KNOWN`` behaviours that are not demanded."""
+    """Names of ``KNOWN`` behaviours that are not required."""
     small_disk: str = ""
     """The broker whose data folder is a small file system; empty if no blow needs one."""
 
@@ -182,7 +182,7 @@ class RoundPlan:
 
 
 def draw_round(seed: int, off: Sequence[str] = ()) -> RoundPlan:
-    """The round of a seed.
+    """Draw the round of a seed.
 
     >>> draw_round(7) == draw_round(7)
     True
@@ -248,14 +248,14 @@ def _draw_limits(rng: Random) -> Limits:
     match rng.choice(("usual", "short", "lapse", "hold", "small-store")):
         case "short":
             grace_ms = rng.choice((rng.randint(5, 12) * 1_000, _ABSENCE_GRACE_MS))
-            # A large cache would still have what the log has given up.
+            # A large cache would still have what the log has trimmed.
             others["cache_bytes"] = 500
             return Limits(grace_ms=grace_ms, retain_ms=1_000, others=others)
         case "lapse":
             size = rng.choice((40_000, 100_000, 250_000))
             return Limits(12_000, 1_000, size, "lapse", others=others)
         case "hold":
-            # Whoever is away holds publishers back until the grace is over: not for most of a round.
+            # An absent subscriber holds publishers back until the grace is over: keep that short of most of a round.
             return Limits(rng.randint(5, 8) * 1_000, 1_000, rng.choice((100_000, 250_000)), others=others)
         case "small-store":
             size = rng.choice((400_000, 800_000))
@@ -271,7 +271,7 @@ def _draw_publishers(rng: Random, pubends: dict[str, tuple[str, ...]]) -> tuple[
     for number, kind in enumerate(kinds):
         source = rng.choice(sources)
         named = tuple(rng.sample(pubends[source], k=len(pubends[source])))
-        # A publisher that numbers its messages has to name one pubend: each has a memory of its own.
+        # A publisher that numbers its messages must name one pubend: each pubend remembers numbers separately.
         chosen = named[:1] if kind == "numbered" else rng.choice(((), named[:1], named))
         plan = PublisherPlan(
             name=f"p{number}",
@@ -287,7 +287,7 @@ def _draw_publishers(rng: Random, pubends: dict[str, tuple[str, ...]]) -> tuple[
 
 
 def _draw_subscribers(rng: Random, names: Sequence[str]) -> tuple[SubscriberPlan, ...]:
-    """The first one asks for everything and is never killed, so that almost every message has a witness."""
+    """The first subscriber asks for everything and is never killed, so that almost every message has a witness."""
     plans = [_draw_subscriber(rng, "s0", names, is_witness=True)]
     plans += [_draw_subscriber(rng, f"s{number}", names) for number in range(1, rng.randint(4, 6))]
     return tuple(plans)
@@ -315,7 +315,7 @@ def _draw_subscriber(rng: Random, name: str, names: Sequence[str], *, is_witness
 
 @dataclass(slots=True, frozen=True)
 class _Targets:
-    """What blows can hit."""
+    """What the blows can hit."""
 
     names: Sequence[str]
     sources: Sequence[str]
@@ -325,7 +325,7 @@ class _Targets:
     small_disk: str
 
     def draw(self, rng: Random, kind: BlowKind) -> str | Link:
-        """A target for a blow of this kind."""
+        """Draw a target for a blow of this kind."""
         if kind == "full-disk":
             return self.small_disk
         if kind in {"cut", "stall", "silence", "delay", "trickle"}:
@@ -346,7 +346,7 @@ def _draw_blows(rng: Random, targets: _Targets, likely: Mapping[BlowKind, float]
     blows = []
     for kind in kinds:
         target = targets.draw(rng, kind)
-        # Some come back at once, before anybody has noticed; some clients stay away for longer than a grace.
+        # Some targets come back at once, before anybody has noticed; some clients stay away longer than a grace.
         longest_s = 14.0 if kind in {"death", "leave"} and rng.random() < 0.2 else _PAUSE_S_MAX
         pause_s = 0.0 if rng.random() < 0.25 else rng.uniform(0.05, longest_s)
         blows.append(Blow(rng.uniform(0.5, harm_s - 2.0), kind, target, pause_s))
@@ -354,7 +354,7 @@ def _draw_blows(rng: Random, targets: _Targets, likely: Mapping[BlowKind, float]
 
 
 def _with_absentee(rng: Random, subscribers: Sequence[SubscriberPlan]) -> tuple[SubscriberPlan, ...]:
-    """The second subscriber is not durable, and is at the same host as the third, which goes on there."""
+    """Make the second subscriber not durable, at the same host as the third, which stays there."""
     witness, absentee, companion, *others = subscribers
     host = (rng.choice(absentee.brokers),)
     keeping: Keeping = rng.choice(("plain", "stored"))
@@ -364,7 +364,7 @@ def _with_absentee(rng: Random, subscribers: Sequence[SubscriberPlan]) -> tuple[
 
 
 def _draw_absence(rng: Random, absentee: SubscriberPlan) -> list[Blow]:
-    """A client is away for most of the grace, and its host is restarted meanwhile."""
+    """Blows that keep a client away for most of the grace, and restart its host meanwhile."""
     at_s = rng.uniform(3.0, 8.0)
     away_s = _AWAY_SHARE * _ABSENCE_GRACE_MS / 1000
     return [Blow(at_s, "client-cut", absentee.name, away_s), Blow(at_s + 0.3, "kill", absentee.brokers[0], 0.0)]

@@ -1,7 +1,7 @@
-"""A publisher process of the live fuzz: ``python -m bench.live_fuzz.publisher SPEC JOURNAL``.
+"""Runs a publisher process of the live fuzz: ``python -m bench.live_fuzz.publisher SPEC JOURNAL``.
 
-It publishes in all the ways that the client library has, has some of its calls cancelled, and writes down what it does.
-The lines of its journal are those of ``diary``, and ``life``, ``fork``, ``crash`` and ``end``.
+It publishes in all the ways that the client library has, cancels some of its calls, and records what it does. Its
+journal has the lines of ``diary``, and ``life``, ``fork``, ``crash`` and ``end``.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class AsyncPublisher:
         self._spec, self._journal, self._control, self._rng = spec, journal, control, rng
 
     async def run(self, client: Client | None = None, name: str = "") -> None:
-        """Publish with one client after the other, the first of which may have been made before."""
+        """Publish with one client after the other; the first may be given."""
         number = 0
         while not self._control.is_over:
             made = client or connect(self._spec.url, name=self._spec.plan.name, settings=PATIENT)
             diary = Diary(self._journal, self._spec.seed, f"{name or self._spec.plan.name}.{number}")
             if await _opened(made):
-                # Most live through the whole round; the others make room for a successor.
+                # Most clients live through the whole round; the others make room for a successor.
                 turns = self._rng.randint(100, 600) if self._spec.plan.cancels and self._rng.random() < 0.5 else None
                 await self._publish(made, diary, turns)
                 await self._close(made, diary)
@@ -100,7 +100,7 @@ class AsyncPublisher:
             diary.doubt(quotes[0], quotes[-1], "cancelled")
 
     async def _flush(self, client: Client, diary: Diary) -> None:
-        # It has one broker, with guaranteed pubends: nothing can be lost or refused, so that an error is a fault.
+        # It has one broker, with guaranteed pubends: nothing can be lost or refused, so any error is a fault.
         if await self._maybe_cancelled("flush", client.flush, diary):
             diary.acked()
 
@@ -114,7 +114,7 @@ class AsyncPublisher:
             self._journal.write("unanswered", repr(error))
 
     async def _close(self, client: Client, diary: Diary) -> None:
-        """Close the client; at the end of the round, not before everything is acknowledged."""
+        """Close the client; at the end of the round, only after everything is acknowledged."""
         if self._control.is_finishing:
             async with asyncio.timeout(_LAST_FLUSH_S):
                 await client.flush()
@@ -128,7 +128,7 @@ class AsyncPublisher:
         await client.close(flush=False)
 
     async def _maybe_cancelled(self, what: str, call: Callable[[], Awaitable[None]], diary: Diary) -> bool:
-        """Make a call, which is sometimes cancelled at a random moment; whether it returned."""
+        """Make a call, which is sometimes cancelled at a random moment; return whether it completed."""
         if not self._spec.plan.cancels or self._control.is_over or self._rng.random() > 0.15:
             await call()
             return True
@@ -145,14 +145,14 @@ class AsyncPublisher:
 
 
 class NumberedPublisher:
-    """Publishes under a name of its own with numbers that outlive the process, and sends again what is in doubt."""
+    """Publishes under its own name with numbers that outlive the process, and resends what is in doubt."""
 
     def __init__(self, spec: PublisherSpec, path: Path, journal: Journal, control: Control) -> None:
         self._spec, self._journal, self._control = spec, journal, control
         self._acked = max((line[3] for line in read_journal(path) if line[0] == "acked"), default=0)
 
     async def run(self) -> None:
-        """Publish from the first message on that was not acknowledged to an earlier life."""
+        """Publish, starting with the first message that was not acknowledged to an earlier life."""
         plan = self._spec.plan
         rng = Random(f"{self._spec.seed}/{plan.name}/{self._acked}")
         client = await self._opened_at_last()
@@ -180,7 +180,7 @@ class NumberedPublisher:
 
 
 async def _opened(client: Client) -> bool:
-    """Open a client; whether its broker was there."""
+    """Open a client; return whether its broker was reachable."""
     try:
         await client.open()
     except ClientError:
@@ -190,7 +190,7 @@ async def _opened(client: Client) -> bool:
 
 
 def _run_forked(spec: PublisherSpec, journal: Journal) -> int:
-    """Publish from several children; returns how many of them failed."""
+    """Publish from several child processes; return how many of them failed."""
     plan = spec.plan
     client = connect(spec.url, name=plan.name, settings=PATIENT) if spec.fork_first else None
     ends: list[int] = []
@@ -199,7 +199,7 @@ def _run_forked(spec: PublisherSpec, journal: Journal) -> int:
         reading, writing = os.pipe()
         journal.write("fork", number)
         if (child := os.fork()) == 0:
-            # The ends of the others must not keep them from hearing of the parent's end.
+            # Inherited pipe ends would keep the other children from noticing the end of the parent.
             for each in (*ends, writing):
                 os.close(each)
             os._exit(_run_child(spec, journal, client, Control(reading), number))

@@ -1,8 +1,8 @@
-"""What publishers of the live fuzz send, and which selectors fit it.
+"""Makes the messages of the live fuzz, and the selectors that match them.
 
 A message follows from the seed, its publisher and its number alone, so that a publisher that was killed sends the same
-message again. Each selector comes with a Python function that says the same: the judge uses the function, and so does
-not trust the selector engine of Penstock.
+message again. Each selector comes with an equivalent Python function: the judge uses the function, and so does not
+trust the selector engine of Penstock.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SELECTORS: Final = (
     ),
     Selecting("NOT (volume < 900 OR symbol > 'S12')", lambda quote: quote.volume >= 900 and quote.symbol <= "S12"),
 )
-"""From everything to little; the first one fits every message."""
+"""From broad to narrow; the first one matches every message."""
 
 
 def draw_quote(seed: int, publisher: str, n: int) -> Quote:

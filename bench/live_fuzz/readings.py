@@ -1,17 +1,17 @@
-"""What a subscriber of the live fuzz writes down, and what its next life reads from it.
+"""Keeps the records of a subscriber of the live fuzz, from which its next life continues.
 
 The lines of its journal, K being the number of the subscription in its process:
 
     life PID                 the process began
     ask K START MISSING      it subscribes; START is a word, or ticks by pubend
     ready K                  the subscription is in force
-    starts K TICKS           by pubend, the ticks from which on nothing is missing, as far as they are known
+    starts K TICKS           the ticks by pubend from which on nothing is missing, as far as they are known
     got K MESSAGES POSITIONS messages, each with pubend, tick, publisher and number; positions if they are stored
     at K POSITIONS           everything below these positions was read
-    lost K PUBEND FIRST LAST the client has said that these ticks are lost
+    lost K PUBEND FIRST LAST the client has reported these ticks as lost
     refused K REASON         the broker has refused the subscription
-    strange K WHAT           a message that nobody published as it came
-    left K                   the subscription was closed in order, in the midst of the round
+    strange K WHAT           a message that nobody published like this
+    left K                   the subscription was closed in order, in the middle of the round
     end K POSITIONS          everything was read up to the end of the round
 """
 
@@ -38,31 +38,31 @@ class SubscriberSpec(msgspec.Struct, frozen=True):
     plan: SubscriberPlan
     seed: int
     urls: tuple[str, ...]
-    """One for each of its brokers; each life begins with another one."""
+    """One URL for each of its brokers; each life starts with the next one."""
 
 
 class Followed(Protocol):
-    """What both kinds of subscriptions tell about themselves."""
+    """What both kinds of subscriptions report about themselves."""
 
     @property
     def starts(self) -> dict[str, int]:
-        """By pubend, where it began."""
+        """The first tick of the subscription, by pubend."""
 
     @property
     def positions(self) -> dict[str, int]:
-        """By pubend, the first tick that was not read yet."""
+        """The first tick not read yet, by pubend."""
 
     @property
     def lost(self) -> list[LostTicks]:
-        """The newest notices of what is lost."""
+        """The newest notices of lost ticks."""
 
     @property
     def lost_count(self) -> int:
-        """How many there were."""
+        """How many notices there were."""
 
 
 class Reading:
-    """Writes down what one subscription reads."""
+    """Records what one subscription reads."""
 
     def __init__(self, number: int, plan: SubscriptionPlan, seed: int, journal: Journal) -> None:
         self.number, self.plan = number, plan
@@ -77,18 +77,18 @@ class Reading:
         self._journal.write(kind, self.number, *fields)
 
     def began(self) -> None:
-        """The client has subscribed anew."""
+        """Forget the last subscription: the client subscribes again."""
         self._starts, self._positions, self._lost = {}, {}, 0
 
     def take(self, messages: Sequence[Received], followed: Followed) -> None:
-        """Messages were read; where positions are stored, both become durable together."""
+        """Record messages that were read; where positions are stored, both become durable together."""
         self.observe_lost(followed)
         rows = [self._row(message) for message in messages]
         positions = followed.positions if self._is_storing else None
         self.write("got", rows, positions)
 
     def observe(self, followed: Followed) -> dict[str, int]:
-        """Look where the subscription is; only by the task that reads. Returns its positions."""
+        """Record where the subscription is, and return its positions; only the task that reads may call this."""
         self.observe_lost(followed)
         starts = followed.starts
         if starts != self._starts:
@@ -98,14 +98,14 @@ class Reading:
         if positions != self._positions:
             self._positions = positions
             if self._is_storing:
-                # Else a subscription to rare messages would come back with an old position.
+                # Otherwise a subscription to rare messages would resume at an old position.
                 self.write("got", [], positions)
             else:
                 self.write("at", positions)
         return positions
 
     def observe_lost(self, followed: Followed) -> None:
-        """Write down what the client says is lost."""
+        """Record what the client reports as lost."""
         new = followed.lost_count - self._lost
         if new:
             self._lost += new
@@ -125,7 +125,7 @@ class Reading:
 
 
 def stored_positions(path: Path, number: int) -> dict[str, int]:
-    """The positions that earlier lives have stored; empty if there are none, or the last subscription was refused."""
+    """The positions stored by earlier lives; empty if there are none, or if the last subscription was refused."""
     stored: dict[str, int] = {}
     for line in read_journal(path):
         if line[0] == "got" and line[2] == number and line[4] is not None:

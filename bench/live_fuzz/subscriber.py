@@ -1,7 +1,7 @@
-"""A subscriber process of the live fuzz: ``python -m bench.live_fuzz.subscriber SPEC JOURNAL``.
+"""Runs a subscriber process of the live fuzz: ``python -m bench.live_fuzz.subscriber SPEC JOURNAL``.
 
-It may be killed at any time, and started again: it goes on with its durable names, or with the positions that it
-stored. What it writes down is in ``readings``.
+It may be killed and restarted at any time: it resumes with its durable names, or with the positions that it stored.
+``readings`` describes its journal.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class AsyncSubscriber:
         self._rng = Random(f"{spec.seed}/{spec.plan.name}/{self._life}")
 
     async def run(self) -> None:
-        """Subscribe, and read until the process is to leave or everything has come."""
+        """Subscribe, and read until the process must leave or everything has arrived."""
         client = await self._connected()
         readings = [
             Reading(number, plan, self._spec.seed, self._journal)
@@ -76,7 +76,7 @@ class AsyncSubscriber:
                 await self._read(subscription, reading)
             except RefusedError as error:
                 reading.write("refused", f"{type(error).__name__}: {error.reason}")
-                # A durable name goes on with what there is; stored positions are given up.
+                # A durable name continues with what is there; stored positions are given up.
                 missing = "earliest"
                 await asyncio.sleep(0.2)
             else:
@@ -120,7 +120,7 @@ class AsyncSubscriber:
                     return
 
     async def _next(self, subscription: Subscription, reading: Reading) -> Sequence[Received]:
-        """Read in the way of the plan; a read that takes too long is cancelled, and so are some others."""
+        """Read in the style of the plan; a read that takes too long is cancelled, and so are some others."""
         cancels = self._spec.plan.cancels and self._rng.random() < 0.2
         patience_s = self._rng.choice(_CANCEL_S) if cancels else _OBSERVE_S
         try:

@@ -1,6 +1,6 @@
-"""A publisher of the live fuzz that uses the blocking client, and is interrupted by an alarm in the midst of calls.
+"""Publishes in the live fuzz with the blocking client, and interrupts some of its calls with an alarm.
 
-The alarm raises an exception, as Ctrl-C does, and only where the call waits for the client's thread. Elsewhere it would
+The alarm raises an exception, as Ctrl-C does, but only while the call waits for the client's thread. Elsewhere it would
 often hit the locks of Python's own futures, which do not survive that (see "Note on Signal Handlers and Exceptions" in
 the documentation of ``signal``).
 """
@@ -44,7 +44,7 @@ class SyncPublisher:
         signal.signal(signal.SIGALRM, self._on_alarm)
 
     def run(self) -> None:
-        """Publish with one client; with another one if no broker was there."""
+        """Publish with one client, or with another one if no broker was reachable."""
         plan, number = self._spec.plan, 0
         while not self._control.is_over:
             client = connect_sync(self._spec.url, name=plan.name, settings=PATIENT)
@@ -84,7 +84,7 @@ class SyncPublisher:
             diary.doubt(quotes[0], quotes[-1], "interrupted")
 
     def _flush(self, client: SyncClient, diary: Diary) -> None:
-        # It has one broker, with guaranteed pubends: nothing can be lost or refused, so that an error is a fault.
+        # It has one broker, with guaranteed pubends: nothing can be lost or refused, so any error is a fault.
         if self._maybe_interrupted("flush", client.flush, diary):
             diary.acked()
 
@@ -94,7 +94,7 @@ class SyncPublisher:
         client.close()
 
     def _maybe_interrupted(self, what: str, call: Callable[[], None], diary: Diary) -> bool:
-        """Make a call, in the midst of which an alarm may go off; whether it returned."""
+        """Make a call, during which an alarm may go off; return whether it completed."""
         if not self._spec.plan.cancels or self._control.is_over or self._rng.random() > 0.15:
             call()
             return True

@@ -1,4 +1,4 @@
-"""A subscriber of the live fuzz that uses the blocking client; it has one subscription."""
+"""Subscribes in the live fuzz with the blocking client, with one subscription."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SyncSubscriber:
         self._reading = Reading(0, spec.plan.subscriptions[0], spec.seed, journal)
 
     def run(self) -> None:
-        """Subscribe, and read until the process is to leave or everything has come."""
+        """Subscribe, and read until the process must leave or everything has arrived."""
         self._journal.write("life", os.getpid())
         client = self._connected()
         missing: Missing = self._reading.plan.missing

@@ -1,8 +1,8 @@
-"""What journals of the live fuzz tell, put in order for the judge: messages of publishers, chains of subscribers.
+"""Sorts the journals of the live fuzz for the judge: messages of publishers, chains of subscribers.
 
-A *chain* is a sequence of lives of one subscription that promises something over all of them: every life of a durable
-name is in one chain, and so is every life that goes on with stored positions. A plain subscription has a chain for each
-life, for nothing is promised from one to the next.
+A *chain* is a sequence of lives of one subscription with a promise over all of them: all lives of a durable name form
+one chain, and so do lives that resume with stored positions. A plain subscription has a chain for each life, since
+nothing is promised from one to the next.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Line: TypeAlias = list[Any]
 MessageKey: TypeAlias = tuple[str, int]
 """Publisher and number."""
 _RECENT_MS: Final = 10_000
-"""Whoever was away catches up for a while before it hears what it has lost."""
+"""A subscription that was away catches up for a while before it hears what it has lost."""
 
 
 @dataclass(slots=True)
@@ -49,18 +49,18 @@ class Lost:
 
 @dataclass(slots=True)
 class Life:
-    """What one subscription saw from one call of ``subscribe`` to its end."""
+    """What one subscription saw, from a call of ``subscribe`` to its end."""
 
     asked_ms: int
     start: str | dict[str, int]
     missing: str
     starts: dict[str, int] = field(default_factory=dict)
     confirmed_ms: dict[str, int] = field(default_factory=dict)
-    """By pubend, when it was known that nothing from its start on is missing."""
+    """When it was known, by pubend, that nothing from the start on is missing."""
     got: list[tuple[str, int, str, int]] = field(default_factory=list)
     """Pubend, tick, publisher and number of each message."""
     moves: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """By pubend, when its position had come how far."""
+    """Times and ticks of the position's progress, by pubend."""
     lost: list[Lost] = field(default_factory=list)
     refused: str = ""
     refused_ms: int = 0
@@ -71,7 +71,7 @@ class Life:
     strange: list[str] = field(default_factory=list)
 
     def move(self, at_ms: int, positions: dict[str, int]) -> None:
-        """Positions were written down."""
+        """Record new positions."""
         for pubend, tick in positions.items():
             moves = self.moves.setdefault(pubend, [])
             if not moves or moves[-1][1] < tick:
@@ -105,7 +105,7 @@ class Chain:
         return max((life.moves[pubend][-1][1] for life in self.lives if pubend in life.moves), default=0)
 
     def absence_ms(self, pubend: str, at_ms: int) -> int:
-        """The longest time for which the position did not move and that ended shortly before a moment, or then."""
+        """The longest standstill of the position that ended at a moment or shortly before."""
         moved = sorted(at for life in self.lives for at, _ in life.moves.get(pubend, ()) if at < at_ms)
         times = [*(moved or [self.lives[0].asked_ms]), at_ms]
         recent = [later - earlier for earlier, later in pairwise(times) if later >= at_ms - _RECENT_MS]
@@ -118,7 +118,7 @@ def sent_by(lines: Iterable[Line], counts: Counter[str]) -> dict[MessageKey, Sen
     for kind, at_ms, *rest in lines:
         match kind, rest:
             case "sent", [str(name), int(n), str(pubend), dict(attributes)]:
-                # A publisher with numbers of its own sends again what is in doubt: the first time counts.
+                # A publisher with its own numbers resends what is in doubt: the first time counts.
                 sent.setdefault((name, n), Sent(Quote(**attributes), at_ms, pubend))
             case "took", [str(name), int(first), int(last)]:
                 _mark(sent, name, range(first, last + 1), "took")
@@ -146,7 +146,7 @@ def _settle(sent: dict[MessageKey, Sent], name: str, last: int, fate: str) -> No
     for n in range(last, 0, -1):
         message = sent.get((name, n))
         if message is None or message.fate == "acked":
-            # Everything before it was settled by an earlier flush.
+            # Everything before was settled by an earlier flush.
             return
         if message.fate == "took":
             message.fate = fate

@@ -1,4 +1,4 @@
-"""One round of the live fuzz: starts everything, lets the blows fall, repairs, and waits until everybody has all."""
+"""Plays one round of the live fuzz: starts everything, deals the blows, repairs, and waits until everybody has all."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ _EVENTS: Final = ("store-full", "log-full", "log-lapsed", "host-lapsed", "draini
 
 @dataclass(slots=True)
 class Played:
-    """What happened in a round, as far as the journals of clients do not tell it."""
+    """What happened in a round, beyond the journals of clients."""
 
     blows: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
     lives: int = 0
     stuck: list[str] = field(default_factory=list)
-    """Who did not come to its end although all harm was repaired."""
+    """Clients that did not finish although all harm was repaired."""
     crashes: list[str] = field(default_factory=list)
-    """Processes that ended by themselves, and errors that nobody expected in logs."""
+    """Processes that ended by themselves, and unexpected errors in logs."""
     left_out: str = ""
-    """Why there was no full disk, if a blow asked for one."""
+    """Why there was no full disk, if a blow needed one."""
 
 
 async def play_round(plan: RoundPlan, folder: Path) -> Played:
-    """Play a round in a folder, where journals, logs and stores stay."""
+    """Play a round in a folder, which keeps journals, logs and stores."""
     played = Played()
     try:
         await _play(plan, folder, played)
@@ -74,7 +74,7 @@ async def _play(plan: RoundPlan, folder: Path, played: Played) -> None:
 
 
 async def _entered(stack: AsyncExitStack, overlay: DemoOverlay) -> DemoOverlay:
-    # In a thread: Ctrl-C must not have to wait for brokers that start.
+    # In a thread: Ctrl-C must not have to wait for starting brokers.
     await asyncio.to_thread(overlay.__enter__)
     stack.callback(overlay.close)
     return overlay
@@ -135,7 +135,7 @@ class _Round:
         self._clients[name] = ClientProcess(module, name, spec, self._folder)
 
     async def _relayed(self, stack: AsyncExitStack, client: str, brokers: Sequence[str]) -> list[str]:
-        """Relays of a client to its brokers; returns where it has to connect."""
+        """Start relays from a client to its brokers; return the URLs to connect to."""
         relays = [await stack.enter_async_context(LinkProxy(0, self._overlay.port(broker))) for broker in brokers]
         self._relays[client] = relays
         return [f"penstock://127.0.0.1:{relay.port}" for relay in relays]
@@ -159,13 +159,13 @@ class _Round:
         return any(set(self._plan.all_pubends) <= set(line[3]) for line in lines)
 
     async def _watch(self, blows: Blows) -> None:
-        """Notice processes that end by themselves."""
+        """Watch for brokers that end by themselves."""
         while True:
             await asyncio.sleep(1.0)
             self._overlay.check(besides=blows.down)
 
     async def _finish(self) -> None:
-        """Everything is repaired: let publishers flush, and subscribers read to the end."""
+        """After the repair, let publishers flush, and subscribers read to the end."""
         await self._overlay.linked()
         publishers = [self._clients[each.name] for each in self._plan.publishers]
         for client in publishers:
@@ -187,7 +187,7 @@ class _Round:
                 self._played.crashes.append(f"{client.name} ended with code {client.exit_code}")
 
     async def _targets(self) -> dict[str, int]:
-        """By pubend, the last tick of which everything is durable."""
+        """The last tick of each pubend, everything up to which is durable."""
         deadline_s = time.monotonic() + _READ_S_MAX
         wanted = set(self._plan.all_pubends)
         while time.monotonic() < deadline_s:

@@ -1,8 +1,8 @@
 """Penstock: content-based publish/subscribe with guaranteed delivery, balancing and an audit trail.
 
-Applications need ``connect`` (asyncio) or ``connect_sync``, and maybe ``attr`` to write selectors in Python. Whatever
-Penstock raises on purpose is a ``PenstockError``. Names are loaded when they are first used, so that importing a part
-of Penstock does not load all of it.
+Applications start with ``connect`` (asyncio) or ``connect_sync``; ``attr`` builds selectors in Python. Every exception
+that Penstock raises on purpose is a ``PenstockError``. Names are loaded on first use, so that importing a part of
+Penstock does not load all of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Makes ``python -m penstock`` the command line, where its script is not on the path."""
+"""Runs the command line as ``python -m penstock``, for when its script is not on the path."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What one channel may still send in an epoch: its quota, spread over the epoch ([Ajil] section 4.2).
+"""Tracks how much a channel may still send in an epoch: its quota, spread over the epoch ([Ajil] section 4.2).
 
-Whole packets seldom fill a quota; what is left of it, up to one packet, counts in the next epoch, so that the rate is
-the quota on average. Under a hard limit nothing is carried over.
+Whole packets seldom fill a quota exactly. The remainder, up to one packet, carries over to the next epoch, so that the
+rate matches the quota on average. Under a hard limit nothing is carried over.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["Allowance"]
 
 
 class Allowance:
-    """One quota in bytes and one in packets, for one epoch after the other."""
+    """A channel's quotas in bytes and in packets, epoch by epoch."""
 
     def __init__(self) -> None:
         self._quota = (inf, inf)
@@ -21,29 +21,29 @@ class Allowance:
         self._largest = 0
 
     def start(self, quota_bytes: float, quota_packets: float, *, carries: bool = True) -> None:
-        """An epoch begins."""
+        """Begins an epoch with these quotas."""
         self._carried = (self._left(0), self._left(1)) if carries else (0.0, 0.0)
         self._quota = (quota_bytes, quota_packets)
         self._used = [-each for each in self._carried]
 
     def _left(self, place: int) -> float:
-        """What the next epoch gets of this one, at most one packet; negative if too much was used."""
+        """The remainder for the next epoch, at most one packet; negative if too much was used."""
         left = self._quota[place] - self._used[place]
         return min(left, 1.0 if place else self._largest) if left < inf else 0.0
 
     @property
     def rounding(self) -> tuple[float, float]:
-        """Bytes and packets that whole packets have made this epoch's traffic smaller than it is on average."""
-        # Debts are traffic that was there, and more than it should have been.
+        """Bytes and packets by which sending whole packets made this epoch's traffic smaller than on average."""
+        # Debts do not count: that traffic was sent, and was too much.
         before, after = ([max(each, 0.0) for each in pair] for pair in (self._carried, (self._left(0), self._left(1))))
         return after[0] - before[0], after[1] - before[1]
 
     def change(self, quota_bytes: float, quota_packets: float) -> None:
-        """The quota of this epoch is another one; what was used stays used."""
+        """Changes the quotas of this epoch; what was used stays used."""
         self._quota = (quota_bytes, quota_packets)
 
     def take(self, size: int, *, part: float = 1.0) -> bool:
-        """Whether a packet may be sent now, when this part of the epoch has passed; if so, it counts."""
+        """Whether a packet may be sent now that this part of the epoch has passed; counts it if so."""
         self._largest = max(self._largest, size)
         if not self.fits(size, part=part):
             return False

@@ -17,22 +17,22 @@ from penstock.ajil.amounts import Floats, Indices
 __all__ = ["places", "ranks_within", "top_channels", "top_groups"]
 
 _WHOLE = 1e-9
-"""What a product of fractions may exceed a whole number by."""
+"""Rounding error by which a product of fractions may exceed a whole number."""
 _BAND = 0.015
 """The rate of the last of the top groups seldom changes by more than this share from one epoch to the next."""
 
 
 def places(fraction: float, count: int) -> int:
-    """How many of so many are in the domain: the fraction, rounded up, and at least one."""
+    """How many of ``count`` are in the domain: the fraction, rounded up, and at least one."""
     return max(ceil(fraction * count - _WHOLE), 1)
 
 
 def top_groups(
     rates: Floats, wanted: Indices, alpha: float, names: Sequence[str], *, near: float = 0.0
 ) -> tuple[NDArray[np.bool_], float]:
-    """Of each wanted group, whether it is among the top ones of those that have any traffic; and the least of these.
+    """Whether each wanted group is among the top ones of those with any traffic; and the lowest rate among the top.
 
-    That rate changes little from epoch to epoch: if it is known what it was, it is found faster.
+    That rate changes little from epoch to epoch: giving the previous one as ``near`` finds it faster.
     """
     mine = rates[wanted]
     active = int(np.count_nonzero(rates))
@@ -50,7 +50,7 @@ def top_groups(
 
 
 def _highest(rates: Floats, number: int, near: float) -> float:
-    """The rate of this number, from 1 for the highest; only those near the expected one are sorted, if it is there."""
+    """The rate with this rank, 1 for the highest; searches only near the expected rate if the result lies there."""
     if near > 0:
         above = rates > near * (1 + _BAND)
         band = rates[(rates >= near * (1 - _BAND)) ^ above]
@@ -62,12 +62,12 @@ def _highest(rates: Floats, number: int, near: float) -> float:
 
 
 def top_channels(ranks: Floats, sizes: Floats, beta: float) -> NDArray[np.bool_]:
-    """Of each channel, whether its rank (from 1) is among the top ones of the senders of its group."""
+    """Whether each channel's rank (from 1) puts it among the top senders of its group."""
     return ranks <= np.maximum(np.ceil(beta * sizes - _WHOLE), 1)
 
 
 def ranks_within(groups: Indices, rates: Floats) -> Floats:
-    """The rank of every channel in its group, from 1 for the highest rate; of equal ones the first comes first."""
+    """The rank of every channel in its group, from 1 for the highest rate; equal rates keep their order."""
     order = np.lexsort((-rates, groups))
     sorted_groups = groups[order]
     starts = np.flatnonzero(np.r_[True, sorted_groups[1:] != sorted_groups[:-1]])

@@ -1,10 +1,10 @@
-"""What can be wrong with a policy, or with what arrives on the control channel ([Ajil] sections 3.1 and 4).
+"""Errors in policies, and in messages of the control channel ([Ajil] sections 3.1 and 4).
 
 PenstockError
 ├── MisuseError
 │   └── AupError         an acceptable-use policy that cannot work
 └── PeerError
-    └── MalformedError   a message of the control channel that is none
+    └── MalformedError   a malformed message of the control channel
 """
 
 from __future__ import annotations
@@ -19,4 +19,4 @@ class AupError(MisuseError):
 
 
 class MalformedError(PeerError):
-    """A message of the control channel that is none."""
+    """A malformed message of the control channel."""

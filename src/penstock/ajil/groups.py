@@ -1,7 +1,7 @@
-"""Names of groups and of their reporters as numbers, so that rates are arrays ([Ajil] section 5.1: 6,600 groups).
+"""Numbers the names of groups and of their reporters, so that rates are arrays ([Ajil] section 5.1: 6,600 groups).
 
-Nodes of one process may share an index; then a report is delivered to all of them as the same arrays. Bounded: names
-beyond the bound are refused.
+Nodes of one process may share an index; a report then reaches all of them as the same arrays. Bounded: names beyond the
+bound are refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class GroupIndex:
         """By number."""
 
     def number(self, name: str) -> int:
-        """The number of a name; a new one if it has none."""
+        """The number of a name; assigns one if it has none."""
         found = self._numbers.get(name)
         if found is None:
             if len(self.names) >= self._max:
@@ -35,7 +35,7 @@ class GroupIndex:
         return found
 
     def get(self, name: str) -> int | None:
-        """The number of a name that is known."""
+        """The number of a name; None if it is unknown."""
         return self._numbers.get(name)
 
     def __len__(self) -> int:

@@ -1,10 +1,10 @@
 """The hard limit: every node announces its demand, and all share the limit out by the same table.
 
-Beyond the paper ([Ajil] section 7 wants it, and lowering the threshold does not give it: the first epoch of a surge
-still exceeds the limit by all of the surge). A node sends at most L w / W in an epoch: w is the lower of its own last
-two announcements, W sums the higher of the last two of everybody. So whoever grows is counted by others before it uses
-more, and whoever shrinks uses less before others count on it: as long as everybody has heard one of the last two
-announcements of everybody, the shares never sum to more than L. A node that has announced once only has nothing yet.
+Beyond the paper ([Ajil] section 7 asks for it, and lowering the threshold is not enough: the first epoch of a surge
+still exceeds the limit by the whole surge). A node sends at most L w / W in an epoch: w is the lower of its own last
+two announcements, W sums the higher of the last two of every node. So a growing node is counted by others before it
+uses more, and a shrinking one uses less before others rely on it. As long as every node has heard one of the last two
+announcements of every other, the shares never sum to more than L. A node that has announced only once gets nothing yet.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from penstock.ajil.groups import GroupIndex
 __all__ = ["SILENT_EPOCHS", "HardShares"]
 
 SILENT_EPOCHS: Final = 10
-"""A node that was not heard for so long is gone; until then its share stays its own."""
+"""A node not heard for this long is gone; until then it keeps its share."""
 _SMOOTHING: Final = 0.25
-"""Weight of the newest demand in what is announced."""
+"""Weight of the newest demand in the announced one."""
 
 
 class HardShares:
-    """What every node has announced, as one node knows it."""
+    """The announcements of all nodes, as one node knows them."""
 
     def __init__(self, nodes: GroupIndex, own: str) -> None:
         self.nodes = nodes
@@ -39,15 +39,15 @@ class HardShares:
         self._grow(len(nodes))
 
     def announce(self, demand: Floats, *, epoch: int) -> tuple[int, Floats]:
-        """What this node wants: the serial number of its announcement, and the demand to announce, smoothed."""
-        # Of a demand that jumps up and down, the lower of two and the higher of two are far apart.
+        """Smooths this node's demand; returns the serial number and the demand to announce."""
+        # If a demand jumps up and down, the lower and the higher of two announcements are far apart.
         self._smooth = np.array(demand) if self._announced == 0 else self._smooth + _SMOOTHING * (demand - self._smooth)
         self._announced += 1
         self.hear_many(np.array([self._own]), self._smooth[:, None], epoch=epoch)
         return self._announced, self._smooth
 
     def hear(self, node: str, serial: int, demand: Floats, *, epoch: int) -> bool:
-        """An announcement of another node; False if it is a repetition, or older than the last."""
+        """Takes an announcement of another node; returns False if it is a repetition, or older than the last."""
         number = self.nodes.number(node)
         if number == self._own or serial <= self._serials.get(number, 0):
             return False
@@ -57,19 +57,19 @@ class HardShares:
         return True
 
     def hear_many(self, numbers: Indices, demands: Floats, *, epoch: int) -> None:
-        """Announcements of several nodes, as arrays."""
+        """Takes announcements of several nodes, as arrays."""
         self._before[:, numbers] = self._newest[:, numbers]
         self._newest[:, numbers] = demands
         self._heard[numbers] = epoch
 
     def budget(self, unit: Unit, limit: float, *, epoch: int) -> float:
-        """What this node may send in the epoch that begins."""
+        """How much this node may send in the epoch that begins."""
         gone = self._heard < epoch - SILENT_EPOCHS
         if gone.any():
             self._newest[:, gone] = 0
             self._before[:, gone] = 0
             for number in np.flatnonzero(gone).tolist():
-                # It may come back from a restart, and count anew.
+                # It may come back from a restart, and count from 1 again.
                 self._serials.pop(number, None)
         counted = float(np.maximum(self._newest[unit], self._before[unit]).sum())
         used = min(float(self._newest[unit, self._own]), float(self._before[unit, self._own]))

@@ -1,12 +1,12 @@
-"""The monitor: what a node knows of the traffic of all groups, and when it tells others ([Ajil] section 3.1).
+"""The monitor: keeps what a node knows of all groups' traffic, and decides when to report it ([Ajil] section 3.1).
 
-Rates of a node's own groups are exact, those of others are as they were reported last, until they are replaced or time
-out. Two ways to report: of a whole group, by any of its members (multicast); or of one's own share of it, where nobody
-sees the whole (the overlay); shares are summed.
+Rates of a node's own groups are exact; those of other groups are the last reported ones, until they are replaced or
+time out. There are two ways to report: on a whole group, by any of its members (multicast), or on one's own share of
+it, where nobody sees the whole (the overlay); shares are summed.
 
-Deviations: a group that falls silent would never be reported on again, since the probability of a report is
-proportional to its rate, and all others would count it until it times out. It is reported on with the probability of
-when it was reported last, until somebody has said that it is silent.
+Deviation: the probability of a report is proportional to a group's rate, so a group that falls silent would never be
+reported on again, and all others would count it until it times out. Instead, it keeps the probability of its last
+report until somebody has reported that it is silent.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from penstock.model.errors import LimitError
 __all__ = ["ROWS_MAX", "Monitor"]
 
 ROWS_MAX: Final = 200_000
-"""Rates that a monitor stores."""
+"""Most rates that a monitor stores."""
 _HEARD_MAX: Final = ROWS_MAX // 2
-"""Of these so many may be shares that others report; the rest is for what this node sees itself."""
+"""Most of these that may be shares reported by others; the rest is for what this node sees itself."""
 _NEVER: Final = 2**62
-"""The epoch of what was not heard, or has timed out."""
+"""The epoch of rows that were never heard of, or have timed out."""
 
 
 class Monitor:
@@ -39,10 +39,10 @@ class Monitor:
         self._shares = GroupIndex(ROWS_MAX) if shares else None
         self._amounts: Floats = np.zeros((2, 0))
         self._told: Floats = np.zeros(0)
-        """Packets in the last report of each row, whoever sent it."""
+        """Packets in the last report on each row, by any node."""
         self._heard: Indices = np.zeros(0, dtype=np.int64)
         self._oldest = -_NEVER
-        """Nothing was heard before this epoch, and has not timed out."""
+        """All rows that have not timed out were heard of in this epoch or later."""
         self._row_group: Indices = np.zeros(0, dtype=np.int64)
         self._senders: Floats = np.zeros(0)
         self._tops: dict[int, tuple[tuple[str, float, float], ...]] = {}
@@ -53,7 +53,7 @@ class Monitor:
     # --- rows
 
     def row(self, group: str, reporter: str = "") -> int:
-        """The row of a group, or of a reporter's share of it; made if there is none."""
+        """The row of a group, or of a reporter's share of it; added if missing."""
         number = self.groups.number(group)
         row = number if self._shares is None else self._shares.number(f"{group}\0{reporter}")
         self._grow(row + 1)
@@ -65,7 +65,7 @@ class Monitor:
         have = len(self._heard)
         if rows <= have:
             return
-        # By half more than is needed, so that a growing table is copied seldom; unused rows count for nothing.
+        # Half more than needed, so that a growing table is seldom copied; unused rows count for nothing.
         more = rows - have + (rows // 2 if have else 0)
         self._amounts = np.concatenate([self._amounts, np.zeros((2, more))], axis=1)
         self._told = np.concatenate([self._told, np.zeros(more)])
@@ -74,14 +74,14 @@ class Monitor:
         fresh = np.arange(have, have + more) if self._shares is None else np.zeros(more, dtype=np.int64)
         self._row_group = np.concatenate([self._row_group, fresh])
 
-    # --- what is seen and heard
+    # --- observations and reports
 
     def observe(self, rows: Indices, amounts: Floats, *, epoch: int) -> None:
-        """What this node has seen itself, in the epoch that ends: exact."""
+        """Stores the exact traffic that this node has seen itself in the epoch that ends."""
         self._store(rows, amounts, epoch)
 
     def hear(self, reporter: str, entry: Entry, *, epoch: int) -> None:
-        """A report on one group."""
+        """Takes another node's report on one group."""
         if self._shares is not None and len(self._shares) >= _HEARD_MAX:
             self.ignored += 1
             return
@@ -95,18 +95,18 @@ class Monitor:
         self._tops[row] = entry.top
 
     def hear_rows(self, rows: Indices, amounts: Floats, *, epoch: int) -> None:
-        """Reports on several groups, as arrays."""
+        """Takes reports on several groups, as arrays."""
         self._store(rows, amounts, epoch)
         self._told[rows] = amounts[Unit.PACKETS]
 
     def tell(self, rows: Indices, packets: Floats) -> None:
-        """This node has reported so much on some of its groups."""
+        """Notes what this node has reported on some of its groups."""
         self._told[rows] = packets
 
     def _store(self, rows: Indices, amounts: Floats, epoch: int) -> None:
         if self.smoothing < 1:
             old = self._amounts[:, rows]
-            # Nobody reports twice that a group is silent: it is not approached by halves.
+            # Silence is reported only once, so it applies at once instead of being smoothed.
             fresh = (self._heard[rows] == _NEVER) | (amounts[Unit.PACKETS] == 0)
             amounts = np.where(fresh, amounts, self.smoothing * amounts + (1 - self.smoothing) * old)
         # One row after the other: numpy is three times as fast as with both at once.
@@ -115,11 +115,11 @@ class Monitor:
         self._heard[rows] = epoch
 
     def expire(self, epoch: int, timeout_epochs: int) -> None:
-        """What nobody has reported for so long is silent."""
+        """Counts groups as silent that nobody has reported on for this long."""
         if self._oldest >= epoch - timeout_epochs:
             return
         stale = self._heard < epoch - timeout_epochs
-        # What is heard from now on is not older than this epoch.
+        # Whatever is heard from now on is no older than this epoch.
         self._oldest = int(self._heard[~stale].min(initial=epoch))
         if stale.any():
             self._amounts[:, stale] = 0
@@ -128,21 +128,21 @@ class Monitor:
             for row in np.flatnonzero(stale).tolist():
                 self._tops.pop(row, None)
 
-    # --- what follows from it
+    # --- estimates
 
     def estimate(self, unit: Unit) -> float:
         """E: the traffic of all groups together, per epoch."""
         return float(self._amounts[unit].sum())
 
     def rates(self, unit: Unit) -> Floats:
-        """By number of group: its traffic, per epoch."""
+        """Traffic per epoch, by group number."""
         if self._shares is None:
             return self._amounts[unit, : len(self.groups)]
         summed = np.bincount(self._row_group, weights=self._amounts[unit], minlength=len(self.groups))
         return summed.astype(np.float64, copy=False)
 
     def others(self, group: str, reporter: str) -> tuple[int, list[tuple[str, float, float]]]:
-        """What other shares of a group say of their senders: how many there are, and the top ones."""
+        """The senders in other nodes' shares of a group: how many there are, and the top ones."""
         number = self.groups.get(group)
         if number is None:
             return 0, []

@@ -1,4 +1,4 @@
-"""What a shell tells a node at the end of an epoch, as arrays ([Ajil] pseudocode 1, lines 2 and 3 of the monitor)."""
+"""The arrays that a shell gives a node at the end of an epoch ([Ajil] pseudocode 1, lines 2 and 3 of the monitor)."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ __all__ = ["Observation"]
 
 @dataclass(slots=True)
 class Observation:
-    """One epoch as a node has seen it; of two rows the first is in bytes, the second in packets."""
+    """One epoch as a node has seen it; where there are two rows, the first is in bytes, the second in packets."""
 
     rows: Indices
     """The monitor's rows of the groups that the node is a member of."""
     amounts: Floats
     """Two rows: the traffic of each of these groups."""
     members: Floats
-    """How many may report on each of them."""
+    """How many members may report on each of these groups."""
     sent: Floats
-    """Two rows: what each channel of the node has sent."""
+    """Two rows: how much each channel of the node has sent."""
     ranks: Floats
     """Two rows: the rank of each channel among the senders of its group, from 1."""
     sizes: Floats
     """How many senders the group of each channel has."""
     wanted: Floats
-    """Two rows: what each channel would have sent without any limit."""
+    """Two rows: how much each channel would have sent without any limit."""
     waiting: NDArray[np.bool_] | None = None
-    """With which channels something waits to be sent; None if what may not be sent is dropped."""
+    """Which channels have a backlog; None if traffic over a quota is dropped."""
 
     def fit(self, channels: int) -> None:
         """Makes room for channels that were opened later: they have sent nothing."""
@@ -46,7 +46,7 @@ class Observation:
                 self.waiting = np.concatenate([self.waiting, np.zeros(more, dtype=bool)])
 
     def forget(self, place: int) -> None:
-        """A channel was closed: it has sent nothing, for whoever comes to its place."""
+        """Clears the place of a closed channel, for the next one that gets it."""
         if place < len(self.sizes):
             self.sent[:, place], self.wanted[:, place], self.ranks[:, place] = 0, 0, np.inf
             if self.waiting is not None:

@@ -1,7 +1,7 @@
 """Slowdown policies: how much of its quota a channel in the reaction domain loses ([Ajil] sections 4.2 and 5.6).
 
-The global percentage is relative to the estimate: p = (E - L) / E. Relative to the limit it cuts more than is in
-excess, and the traffic oscillates twice as much. The paper's naive policy is here for comparison.
+The global percentage is relative to the estimate: p = (E - L) / E. Relative to the limit it would cut more than the
+excess, and traffic would oscillate twice as much. The paper's naive policy is here for comparison.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ __all__ = ["FlatTax", "GlobalPercentage", "LocalPercentage", "NaiveZero", "Slowd
 
 
 class SlowdownPolicy(Protocol):
-    """Says what is cut."""
+    """Decides how much of each quota is cut."""
 
     def cut(self, quota: Floats, multiplier: Floats, *, estimate: float, limit: float) -> Floats:
-        """The whole cut of each quota in this epoch; may be more than there is."""
+        """The full cut of each quota in this epoch; may exceed the quota."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -31,7 +31,7 @@ class FlatTax:
     """Per epoch."""
 
     def cut(self, quota: Floats, multiplier: Floats, *, estimate: float, limit: float) -> Floats:  # noqa: ARG002
-        """The tax, by the multiplier."""
+        """The tax times the multiplier."""
         return multiplier * self.tax
 
 
@@ -42,16 +42,16 @@ class LocalPercentage:
     fraction: float
 
     def cut(self, quota: Floats, multiplier: Floats, *, estimate: float, limit: float) -> Floats:  # noqa: ARG002
-        """The share, by the multiplier."""
+        """The share times the multiplier."""
         return multiplier * (self.fraction * quota)
 
 
 @dataclass(slots=True, frozen=True)
 class GlobalPercentage:
-    """Each channel slows down by the share of the traffic that is in excess."""
+    """Each channel slows down by the share of the traffic that exceeds the limit."""
 
     def cut(self, quota: Floats, multiplier: Floats, *, estimate: float, limit: float) -> Floats:
-        """The share in excess, by the multiplier."""
+        """The excess share times the multiplier."""
         return multiplier * ((estimate - limit) / estimate * quota)
 
 
@@ -60,5 +60,5 @@ class NaiveZero:
     """Each channel stops altogether, whenever it is in the domain."""
 
     def cut(self, quota: Floats, multiplier: Floats, *, estimate: float, limit: float) -> Floats:  # noqa: ARG002
-        """Everything."""
+        """The whole quota."""
         return np.array(quota)

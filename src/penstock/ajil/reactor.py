@@ -1,15 +1,15 @@
-"""The reactor: quotas that are cut in the reaction domain, and raised again ([Ajil] section 4.3, pseudocode 1).
+"""The reactor: cuts quotas in the reaction domain, and raises them again ([Ajil] section 4.3, pseudocode 1).
 
 Deviations, each measured:
 - The multiplier persists while a slowdown lasts. The pseudocode sets it to 1 whenever the domain is entered, and then
   it never damps; line 3's second "/2" is a misprint.
 - A quota may be cut again after it was raised. "Do not decrease after they have increased" (section 5.3), taken
   strictly, leaves the traffic 13 to 17 % above the limit.
-- Where what is over a quota is delayed, demand does not go away: a channel with a backlog that is to be cut doubles its
-  multiplier first, up to 1. Multipliers that were halved while the traffic went up and down about the limit would leave
-  cuts too small to bring it back, and few channels would stay 2 to 4 % above it.
-- Nobody holds for ever. A channel that was cut by much needs much room at once to rise; if there was some room, but
-  never enough, it asks for half as much after a while, and for no more than the limit to begin with.
+- Where traffic over a quota is delayed, demand does not go away: before a channel with a backlog is cut, its multiplier
+  doubles, up to 1. Multipliers halved while traffic oscillated about the limit would leave cuts too small to bring it
+  back, and with few channels it would stay 2 to 4 % above the limit.
+- No channel is held down for ever. One that was cut by much needs much room at once to rise; if there was some room,
+  but never enough, it asks for half as much after a while, and at first for no more than the limit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["HOLD_EPOCHS_MAX", "MULTIPLIER_MIN", "Reactor"]
 MULTIPLIER_MIN: Final = 1 / 64
 """A slowdown whose multiplier is below this is over."""
 HOLD_EPOCHS_MAX: Final = 32
-"""A channel that had to hold for so long asks for half as much."""
+"""A channel that could not rise for this long asks for half as much."""
 
 
 class Reactor:
@@ -35,7 +35,7 @@ class Reactor:
 
     def __init__(self) -> None:
         self.quota: Floats = np.empty(0)
-        """What each channel may send in an epoch; infinite if it is not slowed down."""
+        """How much each channel may send in an epoch; infinite if it is not slowed down."""
         self.multiplier: Floats = np.empty(0)
         self.last_cut: Floats = np.empty(0)
         self._held: Floats = np.empty(0)
@@ -44,7 +44,7 @@ class Reactor:
         """Whether any channel is slowed down."""
 
     def resize(self, channels: int) -> None:
-        """There are so many channels now; new ones are not slowed down."""
+        """Grows to this many channels; new ones are not slowed down."""
         more = channels - len(self.quota)
         assert more >= 0, f"{len(self.quota)} channels cannot become {channels}"
         self.quota = np.concatenate([self.quota, np.full(more, np.inf)])
@@ -53,7 +53,7 @@ class Reactor:
         self._held = np.concatenate([self._held, np.zeros(more)])
 
     def release(self, channel: int) -> None:
-        """A channel is no more; its place may be another's."""
+        """Frees the place of a closed channel for another."""
         self.quota[channel], self.multiplier[channel], self.last_cut[channel] = np.inf, 1.0, 0.0
 
     def cut(
@@ -67,17 +67,17 @@ class Reactor:
         limit: float,
         waiting: NDArray[np.bool_] | None = None,
     ) -> None:
-        """The limit is exceeded: the channels that are hit lose some of their quota, or half of it if that will do.
+        """Cuts the quotas of the channels that are hit, as the limit is exceeded; by half the cut if that is enough.
 
-        The scale is the share of a cut that each channel suffers, all of it if there is none. With the channels that
-        are marked, something waits to be sent.
+        The scale is the share of a cut that each channel suffers, None for all of it. ``waiting`` marks the channels
+        that have a backlog.
         """
         assert estimate > limit
         places = np.flatnonzero(hit)
         if waiting is not None:
             firm = places[waiting[places]]
             self.multiplier[firm] = np.minimum(self.multiplier[firm] * 2, 1.0)
-        # Who is not slowed down yet begins from what it has sent.
+        # A channel that is not slowed down yet starts from what it has sent.
         quota = self.quota[places]
         base = np.where(np.isfinite(quota), quota, sent[places])
         full = policy.cut(base, self.multiplier[places], estimate=estimate, limit=limit)
@@ -90,7 +90,7 @@ class Reactor:
         gentle = estimate - full / 2 <= limit
         cut = np.where(gentle, full / 2, full)
         self.quota[places] = base - cut
-        # Nobody finds room for more than the limit.
+        # There is never room for more than the limit.
         self.last_cut[places] = np.minimum(cut, limit)
         self.multiplier[places[gentle]] /= 2
         self._held[places] = 0
@@ -99,9 +99,9 @@ class Reactor:
             self._end_slowdowns()
 
     def rise(self, *, estimate: float, limit: float, waiting: NDArray[np.bool_] | None = None) -> None:
-        """The limit is kept: who can take back half of its last cut without exceeding it does so.
+        """Raises quotas, as the limit is kept: channels take back half of their last cut if that does not exceed it.
 
-        With the channels that are marked, something waits to be sent.
+        ``waiting`` marks the channels that have a backlog.
         """
         if not self.is_slowing:
             return
@@ -124,12 +124,12 @@ class Reactor:
         if again.any():
             room = limit - estimate
             share = min(room / estimate, 1.0) if estimate > 0 else 1.0
-            # Something in any case: a quota of nothing would ask for nothing.
+            # At least a little: a quota of 0 would ask for nothing.
             self.last_cut[again] = np.maximum(self.quota[again] * share, room / 16)
             self.multiplier[again] = 1.0
 
     def clear(self) -> None:
-        """Nobody is slowed down any more."""
+        """Ends all slowdowns."""
         self.quota[:], self.multiplier[:], self.last_cut[:] = np.inf, 1.0, 0.0
         self.is_slowing = False
 

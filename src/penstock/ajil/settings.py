@@ -1,4 +1,4 @@
-"""What a broker is told of the limit: the policy to begin with, and what a group is ([Ajil] section 4)."""
+"""A broker's settings for the limit: the initial policy, and what makes a group ([Ajil] section 4)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LimitSettings:
     """The limit on an overlay."""
 
     aup: Aup = UNLIMITED
-    """In force until a newer one is heard of."""
+    """The policy in force until a newer one is heard of."""
     attribute: str = "topic"
     """The attribute whose value is the group of a message."""
 

@@ -1,8 +1,8 @@
 """Counts the packets of an epoch by group and sender, for shells that see them one by one ([Ajil] section 3.1).
 
 The simulator has arrays to begin with; real sockets and brokers bring one packet or one batch at a time. At the end of
-the epoch the tally makes the arrays that a node wants, and the report on what is to be told. Bounded: senders of a
-group beyond the bound are counted as one.
+the epoch the tally builds the arrays that a node needs, and its report. Bounded: senders of a group beyond the bound
+are counted as one.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from penstock.ajil.observation import Observation
 __all__ = ["OTHERS", "SENDERS_MAX", "Tally"]
 
 SENDERS_MAX: Final = 1_000
-"""Senders of one group that are told apart."""
+"""Senders of one group that are counted separately."""
 OTHERS: Final = "(others)"
-"""Who is counted beyond that."""
+"""The sender that counts for all beyond the bound."""
 
 
 class Tally:
-    """What was sent in the groups of one node, in the epoch that is going on."""
+    """The traffic in the groups of one node, in the current epoch."""
 
     def __init__(self, node: AjilNode, *, shares: bool = False) -> None:
         self._node, self._shares = node, shares
@@ -35,12 +35,12 @@ class Tally:
         self._quiet: dict[str, int] = {}
 
     def join(self, group: str) -> None:
-        """From now on this group is counted, if it was not."""
+        """Starts counting a group, if it is not counted yet."""
         self._counts.setdefault(group, {})
         self._quiet.setdefault(group, 0)
 
     def leave(self, group: str) -> None:
-        """This group is not counted any more."""
+        """Stops counting a group."""
         self._counts.pop(group, None)
         self._quiet.pop(group, None)
 
@@ -56,11 +56,11 @@ class Tally:
         return group in self._counts
 
     def forget(self, place: int) -> None:
-        """A channel is no more; what it wanted does not count."""
+        """Drops what a closed channel wanted to send."""
         self._wanted.pop(place, None)
 
     def sent(self, group: str, sender: str, size: float, packets: float = 1) -> None:
-        """Somebody has sent something in a group."""
+        """Counts traffic of a sender in a group."""
         senders = self._counts.get(group)
         if senders is None:
             return
@@ -71,13 +71,13 @@ class Tally:
         counts[1] += packets
 
     def wanted(self, place: int, size: int, packets: int = 1) -> None:
-        """A channel of this node wanted to send something, whether it may or not."""
+        """Counts what a channel of this node wanted to send, whether it may or not."""
         counts = self._wanted.setdefault(place, [0.0, 0.0])
         counts[0] += size
         counts[1] += packets
 
     def round_off(self, place: int, size: float, packets: float) -> None:
-        """A slowed channel sends whole packets, now one more and now one less: it is counted as it is on average."""
+        """Corrects a slowed channel's count to its average: in whole packets it sends now one more, now one less."""
         channel = self._node.channels[place]
         assert channel is not None
         counts = self._counts.get(channel.group, {}).get(channel.sender, [0.0, 0.0])
@@ -85,10 +85,10 @@ class Tally:
             self.sent(channel.group, channel.sender, max(size, -counts[0]), max(packets, -counts[1]))
 
     def scale(self, factor: float, *, held: Iterable[int] = (), part: float = 1.0) -> None:
-        """The epoch was longer or shorter than it should be: all that was counted is brought to the nominal length.
+        """Scales all counts to the nominal length of an epoch, as this one was longer or shorter.
 
-        With the channels that are held something waits: they have sent what this part of a quota allows, no more when
-        the epoch was longer.
+        Channels that are held have a backlog: they have sent what this part of a quota allows, and no more if the epoch
+        was longer.
         """
         paced = {(each.group, each.sender) for place in held if (each := self._node.channels[place]) is not None}
         for group, senders in self._counts.items():
@@ -105,7 +105,7 @@ class Tally:
         return self._quiet[group]
 
     def observation(self, waiting: Iterable[int] | None = None) -> Observation:
-        """The epoch as arrays; with these channels something waits, if what may not be sent is delayed."""
+        """The epoch as arrays; ``waiting``: the channels with a backlog, None if traffic over a quota is dropped."""
         node, groups = self._node, self.groups
         monitor = node.monitor
         rows = np.array([monitor.row(each, node.name) for each in groups], dtype=np.int64)
@@ -129,7 +129,7 @@ class Tally:
         return Observation(rows, amounts, members, sent, ranks, sizes, np.maximum(wanted, sent), marked)
 
     def _rank(self, group: str, places: list[int], sent: Floats, ranks: Floats, sizes: Floats) -> None:
-        """Ranks the channels of this node in a group among all of its senders that are known."""
+        """Ranks this node's channels in a group among all its known senders."""
         node, counts = self._node, self._counts.get(group, {})
         known = [(name, amounts[0], amounts[1]) for name, amounts in counts.items()]
         size = len(counts)
@@ -149,7 +149,7 @@ class Tally:
         sizes[places] = max(size, 1)
 
     def report(self, reported: Indices) -> Report | None:
-        """The report on the groups that were chosen; None if there is nothing to say."""
+        """The report on the chosen groups; None if there are none."""
         groups = self.groups
         entries = tuple(self._entry(groups[place]) for place in reported.tolist())
         return Report(self._node.name, self._node.aup.version, entries) if entries else None
@@ -161,7 +161,7 @@ class Tally:
         return Entry(group, total[0], total[1], len(counts), tuple((name, each[0], each[1]) for name, each in top))
 
     def clear(self) -> None:
-        """The next epoch begins."""
+        """Starts the next epoch."""
         for group, senders in self._counts.items():
             self._quiet[group] = 0 if senders else self._quiet[group] + 1
             self._counts[group] = {}

@@ -9,23 +9,23 @@ __all__ = ["ReportCard"]
 
 @dataclass(slots=True, frozen=True)
 class ReportCard:
-    """What moving one unique subscription means."""
+    """The effect of moving one unique subscription."""
 
     interest: str
     """The subscription."""
     subscribers: int
     """How many of its subscribers move."""
     difference: float
-    """Of the metric that is balanced, afterwards; below zero if this broker will be the less busy one."""
+    """The difference left in the metric being balanced; negative if this broker will be the less busy one."""
     is_covered: bool
-    """Whether the covering set of the partner covers it."""
+    """Whether the partner's covering set covers it."""
     rate_reduced_msg_s: float
-    """By how much the input of this broker falls."""
+    """How much this broker's input falls."""
     output_bytes_s: float
-    """Output bandwidth that each of its subscribers takes."""
+    """Output bandwidth each of its subscribers uses."""
 
     def fields(self) -> dict[str, str | int]:
-        """For the log: in words and whole numbers."""
+        """The card for the log, in words and whole numbers."""
         return {
             "interest": self.interest,
             "subscribers": self.subscribers,

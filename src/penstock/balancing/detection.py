@@ -1,8 +1,8 @@
-"""Detection: is this broker overloaded, and with whom is it out of balance? ([PADRES] section 3.2).
+"""Detection: is this broker overloaded, and which peers is it out of balance with? ([PADRES] section 3.2).
 
-The result is the broker-action list, largest difference first. Only differences by which this side is the busier one
-are acted upon: the other side sees the others. Partners that said that they are not OK are left out (ours): to ask
-them costs two messages, and changes nothing.
+The result is the broker-action list, largest difference first. A broker acts only where it is the busier side; the
+other side sees the rest. Partners that reported a state other than OK are left out (ours): asking them costs two
+messages and changes nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Action", "Band", "Triggers", "actions", "balanced_with", "band_of", 
 
 
 class Band(Enum):
-    """How busy somebody is."""
+    """How busy a broker is."""
 
     CALM = "calm"
     LOADED = "loaded"
@@ -29,7 +29,7 @@ class Band(Enum):
 
 @dataclass(slots=True, frozen=True)
 class Triggers:
-    """From what difference on somebody is out of balance."""
+    """The differences above which two sides are out of balance."""
 
     ratio: float
     delay: float
@@ -37,12 +37,12 @@ class Triggers:
 
     @classmethod
     def local(cls, settings: BalancingSettings) -> Triggers:
-        """Between the edges of a cluster."""
+        """The triggers between edges."""
         return cls(settings.local_ratio_trigger, settings.local_delay_trigger, settings.delay_norm_s)
 
     @classmethod
     def of_clusters(cls, settings: BalancingSettings) -> Triggers:
-        """Between clusters."""
+        """The triggers between clusters."""
         return cls(settings.global_ratio_trigger, settings.global_delay_trigger, settings.delay_norm_s)
 
     def of(self, metric: Metric) -> float:
@@ -50,23 +50,23 @@ class Triggers:
         return self.delay if metric is Metric.DELAY else self.ratio
 
     def difference(self, metric: Metric, one: Load, other: Load) -> float:
-        """By how much the one is above the other (equation 1 for delays)."""
+        """How far one load is above the other (equation 1 for delays)."""
         return one.value(metric, delay_norm_s=self.delay_norm_s) - other.value(metric, delay_norm_s=self.delay_norm_s)
 
 
 @dataclass(slots=True, frozen=True)
 class Action:
-    """What to do, and with whom."""
+    """A metric to balance, and the partner to balance it with."""
 
     partner: str
     metric: Metric
     difference: float
     is_overload: bool = False
-    """Whether it is to get below the overload threshold, and not only to be balanced."""
+    """Whether the aim is to get below the overload threshold, not just to balance."""
 
 
 def band_of(load: Load, settings: BalancingSettings, *, overload: float | None = None) -> Band:
-    """How busy a broker with this load is; overloaded above the higher threshold, or above another one."""
+    """How busy a broker with this load is; ``overload`` replaces the higher threshold if given."""
     highest = load.highest()
     if highest > (settings.higher_overload if overload is None else overload):
         return Band.OVERLOADED
@@ -74,14 +74,14 @@ def band_of(load: Load, settings: BalancingSettings, *, overload: float | None =
 
 
 def relief_of(load: Load, overload: float) -> Metric | None:
-    """What an overloaded broker has to balance: its output, or what goes with matching; none if it is not."""
+    """The metric that relieves an overload: matching delay for input, CPU or memory, else output; None without one."""
     if max(load.input, load.cpu, load.memory) > overload:
         return Metric.DELAY
     return Metric.OUTPUT if load.output > overload else None
 
 
 def actions(own: Load, peers: Mapping[str, Pie], triggers: Triggers, *, overload: float) -> list[Action]:
-    """The broker-action list; above the overload threshold everything is about getting below it."""
+    """The broker-action list; above the overload threshold, every action is for getting below it."""
     available = [each for each in peers.values() if each.state is State.OK]
     relief = relief_of(own, overload)
     if relief is not None:
@@ -96,7 +96,7 @@ def actions(own: Load, peers: Mapping[str, Pie], triggers: Triggers, *, overload
             for metric in Metric
             if (difference := triggers.difference(metric, own, each.load)) > triggers.of(metric)
         ]
-    # Differences of several metrics are compared by how far beyond their triggers they are; then by who has most room.
+    # Differences in different metrics are compared relative to their triggers; then the partner with most room wins.
     return sorted(
         found,
         key=lambda each: (
@@ -108,7 +108,7 @@ def actions(own: Load, peers: Mapping[str, Pie], triggers: Triggers, *, overload
 
 
 def balanced_with(own: Load, peers: Mapping[str, Pie], triggers: Triggers) -> tuple[str, ...]:
-    """The peers that no metric tells apart from this broker."""
+    """The peers that this broker is balanced with in every metric."""
     return tuple(
         sorted(
             each.broker

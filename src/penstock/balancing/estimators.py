@@ -1,8 +1,8 @@
-"""What a broker's load will be after subscribers came or went ([PADRES] section 4.2).
+"""Estimates a broker's load after subscribers have come or gone ([PADRES] section 4.2).
 
-The paper's d'm = dm · (n + Δn) / n is a line through the origin. A live index is not linear in n: there d = a + b · n
-is fitted to what was measured. Ir and Or follow from their definitions. CPU is taken to change as the input utilisation
-does, memory with the subscriptions (both ours: the paper does not say).
+The paper's d'm = dm · (n + Δn) / n is a line through the origin. A live index does not follow it: there d = a + b · n
+is fitted to the measurements. Ir and Or follow from their definitions. CPU is assumed to change with the input
+utilisation, memory with the subscriptions (both ours: the paper does not say).
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from penstock.balancing.metrics import Load, LoadMeter
 __all__ = ["DelayFit", "Figures", "accuracy", "figures_of"]
 
 _FORGET: Final = 0.97
-"""What a measurement counts when the next one comes: a line is fitted to about the last thirty."""
+"""The weight a measurement keeps when the next one comes: a line is fitted to about the last thirty."""
 _SPREAD_MIN: Final = 0.05
-"""Subscriptions must have varied by this share before a line is believed."""
+"""The number of subscriptions must have varied by this share before a fitted line is trusted."""
 
 
 @dataclass(slots=True, frozen=True)
 class Figures:
-    """What one broker's load follows from; numbers, or arrays for many cases at once."""
+    """The quantities that determine one broker's load; numbers, or arrays for many cases at once."""
 
     rate_msg_s: Any
-    """Publications that come in."""
+    """Publications coming in, per second."""
     subscriptions: Any
-    """In the matching engine."""
+    """Subscriptions in the matching engine."""
     bytes_out_s: Any
     bandwidth: float
-    """Bytes per second that it can send."""
+    """Bytes per second the broker can send."""
     delay_base_s: float
-    """Matching delay with no subscription at all: a of the line."""
+    """Matching delay without any subscription: a of the line."""
     delay_slope_s: float
-    """Matching delay for each subscription: b of the line."""
+    """Matching delay per subscription: b of the line."""
     cpu: Any = 0.0
     memory: Any = 0.0
     memory_per_subscription: float = 0.0
@@ -47,20 +47,20 @@ class Figures:
 
     @property
     def input(self) -> Any:
-        """Ir."""
+        """Input utilisation, Ir."""
         return self.rate_msg_s * self.delay_s
 
     @property
     def output(self) -> Any:
-        """Or."""
+        """Output utilisation, Or."""
         return self.bytes_out_s / self.bandwidth
 
     def load(self) -> Load:
-        """As a load, of single numbers."""
+        """These figures as a load; only for single numbers."""
         return Load(float(self.input), float(self.output), float(self.delay_s), float(self.cpu), float(self.memory))
 
     def changed(self, *, rate: Any = 0.0, subscriptions: Any = 0, bytes_out: Any = 0.0) -> Figures:
-        """The same broker with so much more, or less."""
+        """The figures of the same broker after these changes, up or down."""
         after = replace(
             self,
             rate_msg_s=self.rate_msg_s + rate,
@@ -74,7 +74,7 @@ class Figures:
         )
 
     def is_sound(self) -> bool:
-        """Whether these can be the figures of a broker: what others say is not believed blindly."""
+        """Whether a broker can have these figures: peers' figures are not trusted blindly."""
         values = [getattr(self, each.name) for each in fields(self)]
         if not all(isinstance(each, int | float) and isfinite(each) and 0 <= each <= 1e15 for each in values):
             return False
@@ -82,14 +82,14 @@ class Figures:
 
 
 class DelayFit:
-    """A line through measured matching delays, over the number of subscriptions; old ones fade."""
+    """A line fitted to measured matching delays over the number of subscriptions; old measurements fade."""
 
     def __init__(self, *, is_proportional: bool = False) -> None:
         self._is_proportional = is_proportional
         self._weight = self._n = self._d = self._nn = self._nd = 0.0
 
     def add(self, subscriptions: float, delay_s: float) -> None:
-        """Take a measurement in."""
+        """Add a measurement."""
         if subscriptions <= 0 or delay_s <= 0:
             return
         self._weight = self._weight * _FORGET + 1
@@ -99,9 +99,9 @@ class DelayFit:
         self._nd = self._nd * _FORGET + subscriptions * delay_s
 
     def line(self, subscriptions: float, delay_s: float) -> tuple[float, float]:
-        """Base and slope of the line, which goes through the present point; zeros if nothing is known.
+        """Base and slope of the line, which goes through the present point; zeros if nothing was measured.
 
-        Not enough variation, or a slope that makes no sense, leaves the line of the paper.
+        Without enough variation it is the paper's line. It never falls, and is never steeper than the paper's.
         """
         if not self._weight:
             return 0.0, 0.0
@@ -112,14 +112,14 @@ class DelayFit:
         spread = self._nn / self._weight - mean_n**2
         if not self._is_proportional and spread > (_SPREAD_MIN * mean_n) ** 2:
             fitted = (self._nd / self._weight - mean_n * mean_d) / spread
-            # Neither falling nor below zero at the left: noise must not promise what cannot be.
+            # The line neither falls nor starts below zero: noise must not promise the impossible.
             slope = min(max(fitted, 0.0), slope)
-        # Rounding may leave a trace below zero, and figures below zero are nobody's.
+        # Rounding may leave a trace below zero, and peers reject negative figures.
         return max(delay_s - slope * subscriptions, 0.0), slope
 
 
 def figures_of(meter: LoadMeter, fit: DelayFit) -> Figures:
-    """What the load of a broker follows from, as measured."""
+    """The quantities that determine a broker's load, as measured."""
     base, slope = fit.line(meter.subscriptions_mean, meter.delay_s)
     latest = meter.latest
     return Figures(
@@ -136,7 +136,7 @@ def figures_of(meter: LoadMeter, fit: DelayFit) -> Figures:
 
 
 def accuracy(estimated: float, actual: float) -> float:
-    """How right an estimate was, as a fraction: 1 is exact; below zero counts as zero."""
+    """The accuracy of an estimate, as a fraction: 1 is exact; below zero counts as zero."""
     if estimated == actual:
         return 1.0
     return max(0.0, 1.0 - abs(estimated - actual) / max(abs(actual), 1e-12))

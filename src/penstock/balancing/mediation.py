@@ -1,9 +1,9 @@
-"""Mediation: one session at a time, from request to DONE, with an end to every wait ([PADRES] section 3.3).
+"""Mediation: runs one load session at a time, from request to DONE; every wait has an end ([PADRES] section 3.3).
 
 The offloading side asks candidates one after the other, samples, tells subscribers to move, and waits for DONE. The
-accepting side waits to hear how many come, counts them, and says DONE when all are there or N × the migration timeout
-has passed. A partner that falls silent ends the session by time, at both ends; one that cannot be understood ends it at
-once. Letters of other sessions change nothing.
+accepting side waits to hear how many are coming, counts them, and says DONE when all have arrived or N × the migration
+timeout has passed. If a partner falls silent, the session times out at both ends; an unreadable letter ends it at once.
+Letters of other sessions do not affect it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CANDIDATES_MAX = 100
 
 
 class Phase(Enum):
-    """How far a session is."""
+    """The phases of a session."""
 
     ASKING = "asking"
     SAMPLING = "sampling"
@@ -36,21 +36,21 @@ class Phase(Enum):
 
 @dataclass(slots=True)
 class LoadSession:
-    """Two brokers at work."""
+    """A session between this broker and a partner."""
 
     number: int
     partner: str
     phase: Phase
     due_ms: int
     action: Action | None = None
-    """What it is for, if this is the offloading side."""
+    """The purpose of the session, at the offloading side only."""
     reply: Reply | None = None
     total: int = 0
-    """Subscribers that move."""
+    """Subscribers that are to move."""
     arrived: int = 0
-    """Those that came, at the accepting side."""
+    """Subscribers that have arrived, at the accepting side."""
     estimated: Load = field(default_factory=Load)
-    """What the own load will be, as the offloading side believes."""
+    """The accepting broker's load after the session, as the offloading side estimates it."""
 
     @property
     def offloads(self) -> bool:
@@ -59,7 +59,7 @@ class LoadSession:
 
 
 class Mediator:
-    """The sessions of one broker, of which there is at most one at a time."""
+    """Runs the sessions of one broker, at most one at a time."""
 
     def __init__(self, name: str, settings: BalancingSettings, *, is_global: bool = False) -> None:
         self._name, self._settings, self._is_global = name, settings, is_global
@@ -69,19 +69,19 @@ class Mediator:
         self.counts = {"requests": 0, "refused": 0, "refusals": 0, "strays": 0, "timeouts": 0}
 
     def next_deadline(self) -> int | None:
-        """When the present wait is over."""
+        """When the current wait ends."""
         return self.session.due_ms if self.session else None
 
     # --- the offloading side
 
     def ask(self, actions: Iterable[Action], *, now_ms: int) -> list[Letter]:
-        """Ask the first of these candidates; the others if it refuses or does not answer."""
+        """Ask the first of these candidates; if it refuses or does not answer, the next, and so on."""
         assert self.session is None
         self._candidates = deque(actions, maxlen=_CANDIDATES_MAX)
         return self._ask_next(now_ms)
 
     def on_reply(self, letter: Letter, reply: Reply, *, now_ms: int) -> list[Letter]:
-        """A candidate agrees: sampling can begin. For no session: whoever replied must not wait for us."""
+        """A candidate agrees: start sampling. A stray reply is answered with an end: its sender must not wait."""
         session = self._mine(letter, Phase.ASKING)
         if session is None:
             self.counts["strays"] += 1
@@ -92,7 +92,7 @@ class Mediator:
         return []
 
     def on_refusal(self, letter: Letter, *, now_ms: int) -> list[Letter]:
-        """A candidate does not agree: the next one is asked."""
+        """A candidate refuses: ask the next one."""
         if self._mine(letter, Phase.ASKING) is None:
             self.counts["strays"] += 1
             return []
@@ -101,17 +101,17 @@ class Mediator:
         return self._ask_next(now_ms)
 
     def give_up_asking(self, *, now_ms: int) -> list[Letter]:
-        """The candidate did not answer in time: it is told to forget it, and the next one is asked."""
+        """The candidate did not answer in time: ask the next one."""
         session = self.session
         assert session is not None
         assert session.phase is Phase.ASKING
         self.counts["timeouts"] += 1
         self.session = None
-        # If the reply comes after all, the partner hears then that nobody waits for it.
+        # A late reply will be answered with an end.
         return self._ask_next(now_ms)
 
     def moving(self, moving: Moving, *, now_ms: int) -> list[Letter]:
-        """Subscribers were told to move: DONE is awaited."""
+        """Subscribers were told to move: announce them and wait for DONE."""
         session = self.session
         assert session is not None
         assert session.offloads
@@ -120,7 +120,7 @@ class Mediator:
         return [self._letter(session.partner, session.number, moving)]
 
     def on_failed(self, number: int) -> list[Letter]:
-        """A subscriber does not come after all: the partner waits for one less."""
+        """A subscriber will not move after all: tell the partner to expect one fewer."""
         session = self.session
         if session is None or session.number != number or session.phase is not Phase.MOVING or session.total < 1:
             return []
@@ -132,7 +132,7 @@ class Mediator:
     def on_request(
         self, letter: Letter, state: State, reply: Reply | None, *, now_ms: int
     ) -> tuple[bool, list[Letter]]:
-        """Somebody wants to offload: whether a session begins, and the answer. Without a reply it is refused."""
+        """Answers a request to offload; returns whether a session begins, and the letters. Without a reply, refuses."""
         if self.session is not None or state is not State.OK or reply is None:
             self.counts["refusals"] += 1
             reason = "in a session" if self.session is not None else f"state {state.value}"
@@ -144,7 +144,7 @@ class Mediator:
         return True, [self._letter(letter.sender, letter.session, reply)]
 
     def on_moving(self, letter: Letter, moving: Moving, *, now_ms: int) -> bool:
-        """So many come; whether they are all there already."""
+        """The partner says how many subscribers are coming; returns whether all have arrived already."""
         session = self._mine(letter, Phase.WAITING, Phase.RECEIVING)
         if session is None:
             self.counts["strays"] += 1
@@ -156,7 +156,7 @@ class Mediator:
         return session.arrived >= session.total
 
     def on_arrived(self, number: int) -> bool:
-        """A subscriber of a session has come; whether all are there."""
+        """A subscriber of a session has arrived; returns whether all have."""
         session = self.session
         if session is None or session.number != number or session.offloads:
             return False
@@ -173,7 +173,7 @@ class Mediator:
         return session, [self._letter(session.partner, session.number, content)]
 
     def on_end(self, letter: Letter) -> LoadSession | None:
-        """The partner says that the session is over; which one, if it is ours."""
+        """The partner ends the session; returns it, or None if it is not ours."""
         if self._mine(letter, *Phase) is None:
             self.counts["strays"] += 1
             return None
@@ -181,9 +181,9 @@ class Mediator:
         return session
 
     def on_unreadable(self, sender: str, number: int, *, now_ms: int) -> tuple[LoadSession | None, list[Letter]]:
-        """A letter of the present session cannot be read: nobody waits for what will not come.
+        """Ends the current session if an unreadable letter belongs to it, as no readable one will follow.
 
-        The session that is over, if it had begun; who was only asked counts as having refused.
+        Returns the session if it had begun; a candidate that was only asked counts as having refused.
         """
         session = self.session
         if session is None or (session.number, session.partner) != (number, sender):

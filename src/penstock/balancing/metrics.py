@@ -1,12 +1,12 @@
 """The load of a broker: utilisation of input and output, matching delay, CPU and memory ([PADRES] section 3.2).
 
 Ir = rate of incoming messages × average matching delay; Or = output bytes used / output bandwidth. Shells and brokers
-count upwards; a meter keeps the counts of the last while and looks at their differences, so that nothing depends on how
-often it is asked.
+keep running counts; a meter keeps the recent ones and works on their differences, so that nothing depends on how often
+it is asked.
 
-What has piled up is no load (ours): a broker that works off more than comes in sends more, and its CPU is busier, than
-what comes in demands. So both are taken for each publication that was handled, times those that came in, as Ir is. That
-ends where a pile would not: with more than a minute's publications waiting, a broker is as busy as it looks.
+A backlog is not load (ours): a broker draining one sends more, and uses more CPU, than the incoming publications
+require. So output and CPU are taken per publication handled, times the publications that came in, as for Ir. This stops
+where a backlog might never end: with more than a minute's publications waiting, a broker is as busy as it looks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PILE_MS_MAX: Final = 60_000
 
 
 class Metric(Enum):
-    """What is balanced."""
+    """The metrics that are balanced."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -46,36 +46,36 @@ class Load:
         return max(self.input, self.output, self.cpu, self.memory)
 
     def value(self, metric: Metric, *, delay_norm_s: float) -> float:
-        """A metric as it is compared: delays are normalised (equation 1)."""
+        """The value of a metric for comparison; delays are normalised (equation 1)."""
         if metric is Metric.INPUT:
             return self.input
         return self.output if metric is Metric.OUTPUT else self.delay_s / delay_norm_s
 
     def is_finite(self) -> bool:
-        """Whether all of it are numbers that make sense."""
+        """Whether all values are finite and not negative."""
         every = (self.input, self.output, self.delay_s, self.cpu, self.memory)
         return all(isfinite(each) and each >= 0 for each in every)
 
 
 @dataclass(slots=True, frozen=True)
 class HostFigures:
-    """What a shell knows of the machine; what it leaves out, the broker counts itself."""
+    """A shell's figures about the machine; the broker counts what the shell leaves out."""
 
     cpu: float = 0.0
-    """Utilisation since the last time."""
+    """Utilisation since the last report."""
     memory: float = 0.0
-    """The share of the memory there is that is taken."""
+    """The share of memory in use."""
     memory_per_subscription: float = 0.0
     messages_in: int | None = None
-    """Publications that have reached the machine, also those that still wait."""
+    """Publications that have reached the machine, including those still waiting."""
     matched: int | None = None
-    """Publications on which time was spent."""
+    """Publications that time was spent on."""
     matching_ns: int | None = None
 
 
 @dataclass(slots=True, frozen=True)
 class Measurement:
-    """What was counted since the broker started, and how it is now."""
+    """Counts since the broker started, and its current condition."""
 
     at_ms: int
     messages_in: int
@@ -85,33 +85,33 @@ class Measurement:
     matched: int
     """Publications whose matching was timed."""
     matching_ns: int
-    """Time spent on those."""
+    """Time spent on matching them."""
     subscriptions: int
-    """In the matching engine, now."""
+    """Subscriptions in the matching engine now."""
     cpu: float = 0.0
     memory: float = 0.0
     memory_per_subscription: float = 0.0
-    """The share of the memory that one takes."""
+    """The share of memory that one subscription takes."""
     handled: int | None = None
-    """Publications that came in and wait no more; none if nothing ever waits."""
+    """Publications that came in and no longer wait; None if nothing ever waits."""
 
 
 class LoadMeter:
-    """Averages measurements over a while."""
+    """Averages measurements over a time window."""
 
     def __init__(self, *, window_ms: int, output_bandwidth: float) -> None:
         self._window_ms = window_ms
         self.output_bandwidth = output_bandwidth
-        """What can be sent to clients, in bytes per second."""
+        """Bytes per second that can be sent to clients."""
         self._kept: deque[Measurement] = deque(maxlen=_MEASUREMENTS_MAX)
         self.rate_msg_s = 0.0
-        """Publications that come in."""
+        """Publications coming in, per second."""
         self.bytes_out_s = 0.0
-        """Bytes to be sent to clients for what comes in."""
+        """Bytes per second to be sent to clients for the publications coming in."""
         self.delay_s = 0.0
         """Average matching delay."""
         self.subscriptions_mean = 0.0
-        """Average over the same while."""
+        """Average number of subscriptions over the same window."""
         self.load = Load()
 
     @property
@@ -121,16 +121,16 @@ class LoadMeter:
 
     @property
     def span_ms(self) -> int:
-        """What the averages are over."""
+        """The time that the averages cover."""
         return self._kept[-1].at_ms - self._kept[0].at_ms if self._kept else 0
 
     def forget(self) -> None:
-        """Look only at what comes from now on: subscribers have moved, and what was before tells nothing any more."""
+        """Drop all but the latest measurement: subscribers have moved, so older ones no longer apply."""
         while len(self._kept) > 1:
             self._kept.popleft()
 
     def add(self, measurement: Measurement) -> bool:
-        """Take one in; whether a load could be made of it. Counts that fall begin anew: the shell was restarted."""
+        """Add a measurement; returns whether there is a load. If counts fall, starts over: the shell was restarted."""
         kept = self._kept
         if kept and (measurement.at_ms <= kept[-1].at_ms or measurement.messages_in < kept[-1].messages_in):
             kept.clear()
@@ -158,14 +158,14 @@ class LoadMeter:
             input=self.rate_msg_s * self.delay_s,
             output=self.bytes_out_s / self.output_bandwidth,
             delay_s=self.delay_s,
-            # A processor that cannot keep up is busy, and no more than that: by how much too little it is, Ir tells.
+            # A processor that cannot keep up is busy, and no more than that: Ir tells how far it falls short.
             cpu=sum(each.cpu for each in later) / len(later) * min(demand, 1.0),
             memory=last.memory,
         )
 
 
 def _demand(first: Measurement, last: Measurement) -> float:
-    """Publications that came in for each that was handled: below one, something is worked off that had piled up."""
+    """Publications that came in per publication handled; below one while a backlog is drained."""
     if first.handled is None or last.handled is None or last.handled <= first.handled:
         return 1.0
     came_in, waiting = last.messages_in - first.messages_in, last.messages_in - last.handled

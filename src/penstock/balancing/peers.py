@@ -1,4 +1,4 @@
-"""The brokers or clusters whose PIE messages were heard lately ([PADRES] section 3.2)."""
+"""The brokers or clusters that sent PIE messages lately ([PADRES] section 3.2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PEERS_MAX: Final = 1_000
 
 
 class Peers:
-    """What others last said of their loads; who is not heard of any more is forgotten."""
+    """The latest PIE message of each peer; peers that fall silent are forgotten."""
 
     def __init__(self, *, peer_ms: int) -> None:
         self._peer_ms = peer_ms
@@ -23,12 +23,12 @@ class Peers:
         return len(self._heard)
 
     def hear(self, pie: Pie, *, now_ms: int) -> None:
-        """Somebody said how it is; beyond a bound, strangers are not listened to."""
+        """Record a PIE message; beyond a bound, unknown peers are ignored."""
         if pie.broker in self._heard or len(self._heard) < _PEERS_MAX:
             self._heard[pie.broker] = (pie, now_ms)
 
     def known(self, *, now_ms: int, clusters: Iterable[str] | None = None) -> dict[str, Pie]:
-        """Those heard lately, by name; of these clusters only, if they are given."""
+        """The peers heard lately, by name; only those of these clusters, if given."""
         self._heard = {
             name: (pie, heard_ms) for name, (pie, heard_ms) in self._heard.items() if now_ms - heard_ms < self._peer_ms
         }

@@ -1,4 +1,4 @@
-"""What balancing asks of the broker around it, and what it answers with."""
+"""The interface of balancing to its broker: the queries it makes and the commands it returns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Publish:
 
 @dataclass(slots=True, frozen=True)
 class Note:
-    """Something that an operator may want to read."""
+    """An event that an operator may want to read about."""
 
     event: str
     fields: tuple[tuple[str, str | int], ...] = ()
@@ -40,25 +40,25 @@ class BalancedHost(Protocol):
 
     @property
     def address(self) -> str:
-        """Where clients find it."""
+        """Where clients reach the broker."""
 
     def covering_set(self, count_max: int) -> tuple[str, ...]:
-        """The covering set of what its clients want, without the reserved space."""
+        """The covering set of its clients' subscriptions, without the reserved space."""
 
     def begin_sampling(self, covering: Sequence[Selector], samples_max: int, may_go: MayGo) -> None:
-        """Record from now on which interests want which publications."""
+        """Start recording which interests want which publications."""
 
     def is_sampled(self) -> bool:
         """Whether all samples are taken."""
 
     def end_sampling(self) -> Profile:
-        """What was recorded."""
+        """Stop sampling; returns what was recorded."""
 
     def client_of(self, connection: int) -> str:
         """The client of a connection."""
 
     def move(self, connections: Sequence[int], broker: str, address: str, session: int, *, now_ms: int) -> int:
-        """Tell these clients to move; answers with how many were told."""
+        """Tell these clients to move; returns how many were told."""
 
     def watch(self, clusters: Sequence[str]) -> None:
-        """Hear the local PIE messages of these clusters, besides those of its own."""
+        """Listen to the local PIE messages of these clusters, besides those of its own."""

@@ -1,4 +1,4 @@
-"""What operators see of balancing: loads, sessions, who moved where and why."""
+"""Reports balancing to operators: loads, sessions, who moved where and why."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ __all__ = [
 ]
 
 _CARDS_NOTED: Final = 20
-"""Report cards of one session that are written to the log."""
+"""The most report cards of one session that are written to the log."""
 
 
 @dataclass(slots=True, frozen=True)
 class Estimate:
-    """What the load after a session was thought to be, and what it was."""
+    """The load estimated for the time after a session, and the load measured then."""
 
     at_ms: int
-    """When it was held against what was measured."""
+    """When the estimate was compared with the measurement."""
     is_offloader: bool
     estimated: Load
     actual: Load
     made_ms: int = 0
-    """When subscribers were chosen, or the last of them had come."""
+    """When subscribers were chosen, or the last of them had arrived."""
 
 
 def load_figures(load: Load) -> dict[str, float]:
-    """A load, rounded for reading."""
+    """A load, rounded for display."""
     return {
         "input": round(load.input, 4),
         "output": round(load.output, 4),
@@ -50,7 +50,7 @@ def load_figures(load: Load) -> dict[str, float]:
 
 
 def session_figures(session: LoadSession) -> dict[str, object]:
-    """How far a session is."""
+    """The progress of a session."""
     return {
         "number": session.number,
         "partner": session.partner,
@@ -61,7 +61,7 @@ def session_figures(session: LoadSession) -> dict[str, object]:
 
 
 def decision_figures(session: LoadSession, work: Offload) -> dict[str, object]:
-    """What was decided in a session, with the first report cards."""
+    """A session's decision for the status, with the first report cards."""
     assert session.action is not None
     return {
         "session": session.number,
@@ -75,7 +75,7 @@ def decision_figures(session: LoadSession, work: Offload) -> dict[str, object]:
 
 
 def decision_notes(session: LoadSession, work: Offload) -> list[Note]:
-    """The same for the log: one note for the session, one for each of the first report cards."""
+    """A session's decision for the log: one note for the session, one for each of the first report cards."""
     assert session.action is not None
     head: tuple[tuple[str, str | int], ...] = (
         ("session", session.number),
@@ -92,7 +92,7 @@ def decision_notes(session: LoadSession, work: Offload) -> list[Note]:
 
 
 def mean_accuracy(estimates: Iterable[Estimate], metric: Metric) -> float | None:
-    """How right the estimates were on the whole; none if there were none."""
+    """The mean accuracy of the estimates of a metric; None without estimates."""
     found = [
         accuracy(each.estimated.value(metric, delay_norm_s=1), each.actual.value(metric, delay_norm_s=1))
         for each in estimates

@@ -1,4 +1,4 @@
-"""Where a broker or a cluster stands: its state, and when it is steady after a session ([PADRES] section 3.2)."""
+"""The standing of a broker or cluster: its state, and when it is steady after a session ([PADRES] section 3.2)."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ __all__ = ["Standing"]
 
 
 class Standing:
-    """The state of one broker or cluster; only the table changes it."""
+    """The state of one broker or cluster; it changes only by the transition table."""
 
     def __init__(self, settings: BalancingSettings, triggers: Triggers) -> None:
         self._settings, self._triggers = settings, triggers
         self.state = State.OK
         self.since_ms = 0
-        """Since when it is in this state."""
+        """When it entered this state."""
         self.changed = False
-        """Whether it has changed since somebody looked."""
+        """Whether the state has changed since it was last published."""
         self._steady_ms: int | None = None
-        """When no metric had moved by much since the detection run before, or the first look was taken."""
+        """The last detection run in which no metric had moved by much since the run before; at first, the first run."""
         self._former: Load | None = None
 
     def apply(self, stimulus: Stimulus, *, now_ms: int) -> bool:
-        """Whether the stimulus led to another state."""
+        """Apply a stimulus; returns whether it led to another state."""
         following = after(self.state, stimulus)
         if following is None:
             return False
@@ -34,7 +34,7 @@ class Standing:
         return True
 
     def look(self, load: Load, *, now_ms: int, is_loaded: bool | None = None) -> None:
-        """A detection run: overload, relief from it, and steadiness. Loaded by a law of its own, if that is given."""
+        """Update the state by a detection run: overload, relief, steadiness. ``is_loaded`` overrides the usual rule."""
         loaded = band_of(load, self._settings) is not Band.CALM if is_loaded is None else is_loaded
         is_steady = self._has_not_moved(load)
         if is_steady or self._steady_ms is None:
@@ -47,7 +47,7 @@ class Standing:
         self._former = load
 
     def overload(self, *, now_ms: int) -> float:
-        """The threshold above which it must get rid of something now.
+        """The threshold above which it must shed load now.
 
         The paper's inert period between the two thresholds has no end: a broker could stay there, out of balance, for
         ever. Ours ends.
@@ -56,18 +56,18 @@ class Standing:
         return self._settings.lower_overload if is_inert else self._settings.higher_overload
 
     def start_offloading(self, load: Load, *, now_ms: int) -> bool:
-        """Whether a session in which it offloads may begin now; if so, it has."""
+        """Start offloading if the state allows it; returns whether it does."""
         return self.apply(self._stimulus(load, now_ms), now_ms=now_ms)
 
     def is_moving(self, *, now_ms: int) -> bool:
-        """Whether metrics move, and have not done so for as long as they have to become steady after a session.
+        """Whether metrics are moving, and have been for less than the time allowed to settle after a session.
 
-        Where few messages are measured at a time they always move.
+        The limit is needed where few messages are measured at a time: there metrics always move.
         """
         return self._steady_ms is None or 0 < now_ms - self._steady_ms < self._settings.stabilize_ms
 
     def may_offload(self, load: Load, *, now_ms: int) -> bool:
-        """Whether it could."""
+        """Whether the state allows offloading now."""
         return after(self.state, self._stimulus(load, now_ms)) is not None
 
     def _stimulus(self, load: Load, now_ms: int) -> Stimulus:

@@ -1,6 +1,6 @@
 """The states of a broker or a cluster in balancing, as one table ([PADRES] section 3.2, figure 4).
 
-Figure 4 is a picture that is not in the text; the table is the specification's. What is not in it cannot happen.
+Figure 4 is a picture, missing from the text; the table is the specification's. A transition not listed cannot happen.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["TRANSITIONS", "State", "Stimulus", "after"]
 
 
 class State(Enum):
-    """Whether a broker is there to be balanced with."""
+    """Whether a broker or cluster is available for balancing."""
 
     OK = "OK"
     BUSY = "BUSY"
@@ -21,7 +21,7 @@ class State(Enum):
 
 
 class Stimulus(Enum):
-    """What may change a state."""
+    """Events that may change a state."""
 
     OFFLOADS = "a session starts in which it offloads"
     OFFLOADS_OVERLOADED = "a session starts in which it offloads, as a utilisation is above the higher threshold"
@@ -44,9 +44,9 @@ TRANSITIONS: Final = {
     (State.STABILIZING, Stimulus.LOADED): State.NOT_AVAILABLE,
     (State.STABILIZING, Stimulus.OFFLOADS_OVERLOADED): State.BUSY,
 }
-"""By state and stimulus: the state that follows."""
+"""The next state, by state and stimulus."""
 
 
 def after(state: State, stimulus: Stimulus) -> State | None:
-    """The state that follows, or none if the stimulus does nothing in this state."""
+    """The next state, or None if the stimulus has no effect in this state."""
     return TRANSITIONS.get((state, stimulus))

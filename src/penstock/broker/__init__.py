@@ -1,8 +1,9 @@
 """One broker, without I/O: stimuli in, effects out; the shells in ``live`` and ``sim`` run it.
 
-Packages by role: ``clients`` (who connects, and what they ask), ``pubend`` (logs, ticks, durable names), ``transit``
-(messages and knowledge on their way), ``host`` (streams of this broker's own subscribers), ``neighbours`` (what all
-brokers know of the overlay), ``mechanisms`` (what the papers add). Beside them is what all share; ``broker`` composes.
+Packages by role: ``clients`` (connections and requests of clients), ``pubend`` (logs, ticks, durable names),
+``transit`` (messages and knowledge on their way), ``host`` (streams of this broker's own subscribers), ``neighbours``
+(what all brokers know of the overlay), ``mechanisms`` (what the papers add). The modules beside them are shared by all
+packages; ``broker`` composes everything.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Who may connect, and what each may publish and see: an access list whose rules are selectors.
+"""Decides who may connect, and what each client may publish and see: an access list whose rules are selectors.
 
-A client proves who it is by a token, or where certificates are asked for, by the one of its connection. Rules are
-looked at in order; the first whose client pattern fits decides. A subscriber's selector is narrowed by what it may see;
-a message that a publisher may not publish is refused.
+A client authenticates with a token or, where certificates are required, with the certificate of its connection. Rules
+are tried in order; the first whose client pattern matches decides. A subscriber's selector is narrowed to what it may
+see; a message that a publisher may not publish is refused.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["NOBODY", "Access", "Claimant", "Rule"]
 
 @dataclass(slots=True, frozen=True)
 class Rule:
-    """What the clients whose name fits may do."""
+    """What clients with a matching name may do."""
 
     clients: str
-    """A pattern as in LIKE: ``%`` fits everybody."""
+    """A pattern of client names, as in LIKE: ``%`` matches everybody."""
     publish: Selector | None = EVERYTHING
     """What they may publish; None for nothing."""
     subscribe: Selector | None = EVERYTHING
@@ -31,26 +31,26 @@ class Rule:
     trace: bool = True
     """Whether they may ask where messages came from and who received them."""
     durable: str = ""
-    """A pattern of names of durable subscriptions that they share, whoever made them; empty for none."""
+    """A pattern of durable subscription names that they may use, whoever created them; empty for none."""
     status: bool = False
-    """Whether a broker's status shows them the names of others: clients, and their durable subscriptions."""
+    """Whether a broker's status shows them the names of other clients and of their durable subscriptions."""
 
     def fits(self, name: str) -> bool:
-        """Whether the rule speaks of this client."""
+        """Whether the rule applies to this client."""
         return LikePattern.parse(self.clients).matches(name)
 
     def shares(self, durable: str) -> bool:
-        """Whether these clients may use a durable subscription that another one made."""
+        """Whether these clients may use a durable subscription that another client created."""
         return bool(self.durable) and LikePattern.parse(self.durable).matches(durable)
 
 
 class Claimant(NamedTuple):
-    """Who wants to have a durable subscription, or to have it forgotten."""
+    """A client that wants to use a durable subscription, or to have it forgotten."""
 
     client: str = ""
-    """Its proven name; empty where nobody has to prove one."""
+    """Its authenticated name; empty where clients need not authenticate."""
     shares: bool = False
-    """Whether its rule lets it have the name, whoever made it."""
+    """Whether its rule lets it use the name, whoever created it."""
 
 
 NOBODY: Final = Claimant()
@@ -62,13 +62,13 @@ _ALL_ALLOWED = (Rule("%"),)
 
 @dataclass(slots=True, frozen=True)
 class Access:
-    """Tokens and rules. Without tokens everybody may connect: the shell allows that on loopback only."""
+    """Tokens and rules. Without tokens or certificates anybody may connect: the shell allows that on loopback only."""
 
     tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Token by client name."""
     rules: tuple[Rule, ...] = _ALL_ALLOWED
     certificates: bool = False
-    """Whether everybody must show a certificate: its name says who it is, and nothing else does."""
+    """Whether everybody must present a certificate: the name in it identifies the client, and nothing else does."""
 
     @property
     def is_open(self) -> bool:
@@ -77,29 +77,29 @@ class Access:
 
     @property
     def has_rules(self) -> bool:
-        """Whether clients may do different things."""
+        """Whether rules other than the default are set."""
         return self.rules != _ALL_ALLOWED
 
     def identify(self, name: str, credential: str, certificate: str) -> str | None:
-        """Who the client is, or none if it could not prove it."""
+        """Returns the client's name, or None if it could not prove it."""
         if self.is_open:
             return name
         if self.certificates:
-            # Everybody shows a certificate then: one without a name in it is nobody's, whatever else it knows.
+            # A certificate without a name identifies nobody, whatever token comes with it.
             return certificate or None
         expected = self.tokens.get(name)
-        # Compared in constant time, also for names that do not exist.
+        # Compared in constant time, also for unknown names.
         proven = compare_digest((expected or "").encode(), credential.encode())
         return name if proven and expected else None
 
     def claimant(self, client: str, rule: Rule, durable: str) -> Claimant:
-        """Who a client is to those that keep durable names."""
+        """Describes a client to the pubends that keep durable names."""
         return NOBODY if self.is_open else Claimant(client, rule.shares(durable))
 
     def may_have(self, claimant: Claimant, owner: str) -> bool:
-        """Whether a durable name is a client's to use; one that nobody owns is the first's who comes."""
+        """Whether a client may use a durable name; a name without an owner goes to the first client that asks."""
         return self.is_open or not owner or claimant.client == owner or claimant.shares
 
     def rule_for(self, client: str) -> Rule:
-        """What the client may do: the first rule that fits, or nothing."""
+        """Returns the first rule that matches the client; without one, nothing is allowed."""
         return next((rule for rule in self.rules if rule.fits(client)), _NOTHING_ALLOWED)

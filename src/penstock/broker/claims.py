@@ -10,17 +10,17 @@ _BROKER_BITS: Final = 20
 
 
 def claimed_ms(ownership: int) -> int:
-    """When a number was claimed, by the clock of the broker that did."""
+    """When a claim was made, by the clock of the claiming broker."""
     return ownership >> _BROKER_BITS
 
 
 class Claims:
-    """Numbers for claims to durable names: ever higher, and different from those of all other brokers."""
+    """Generates claim numbers for durable names: increasing, and distinct from those of all other brokers."""
 
     def __init__(self, broker: int) -> None:
         self._broker, self._last = broker % (1 << _BROKER_BITS), 0
 
     def next(self, *, above: int = 0, now_ms: int = 0) -> int:
-        """A number above another one, and as far as clocks agree above all that were claimed before."""
+        """Returns a number above the given one and, as far as clocks agree, above all earlier claims."""
         self._last = max(self._last + 1, (above >> _BROKER_BITS) + 1, now_ms)
         return self._last << _BROKER_BITS | self._broker

@@ -1,15 +1,15 @@
-"""The order in which a broker's commits and reads are carried out; shells have the disk, this decides what it does.
+"""Orders a broker's commits and reads: the shell owns the disk, this decides what it does next.
 
-All commits that wait share the next sync (group commit). Nothing is delayed to gather more, since others gather while a
+All waiting commits share the next sync (group commit). Nothing is delayed to gather more, since others gather while a
 sync is under way. Between two syncs there is at most one read, so neither waits for many of the other. The commits are
 bounded by the credit of publishers, who get none for messages that are not durable; the reads by those who ask.
 
-When there is no space the commits keep their order and are tried again every second. Trims and named values are made
-durable ahead of them. Only trims make room, and only subscribers that come forward make trims possible. A durable
-subscription comes forward when its claim is durable, which is a named value: if that waited behind the messages, they
-would wait for each other.
+When there is no space the commits keep their order and are retried every second. Trims and named values are made
+durable ahead of them. Only trims make room, and only subscribers that advance make trims possible. A durable
+subscription advances when its claim is durable, which is a named value: if that waited behind the messages, the two
+would deadlock.
 
-A shell carries out what ``begin_next`` answers, one at a time, and says how that ended: ``on_durable``,
+A shell carries out what ``begin_next`` returns, one at a time, and reports how it ended: ``on_durable``,
 ``on_gone_ahead`` or ``on_full`` for a write, ``on_read`` or ``on_read_late`` for a read. A store that fails in any
 other way ends the life of the broker, and its queue with it.
 """
@@ -42,12 +42,12 @@ __all__ = [
 ]
 
 GROUP_BYTES_MAX: Final = 8 << 20
-"""Bodies and large records in one group, unless a single commit has more. The live store's reserve counts on it."""
+"""Most bytes of bodies and records in a group, unless one commit has more. The live store's reserve relies on it."""
 RETRY_MS: Final = 1_000
-"""How often a commit that found no space is tried again, or a read for which the system lacked something."""
+"""How often a commit that found no space is retried, or a read for which the system lacked a resource."""
 
 _GROUP_MAX: Final = 1 << 16
-"""Commits in one group, if there is space for all."""
+"""Most commits in one group, while there is space for all."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -58,7 +58,7 @@ class Group:
     size_bytes: int
 
     def changes(self) -> list[Change]:
-        """All that is to be written, in order."""
+        """All changes to write, in order."""
         return [change for commit in self.commits for change in commit.changes]
 
 
@@ -67,17 +67,17 @@ class Ahead:
     """Trims and named values of commits that wait for space, to be made durable before those commits."""
 
     trims: tuple[Trim, ...]
-    """One for each pubend; none beyond messages that wait too, which could not be appended any more."""
+    """One for each pubend; none goes beyond waiting messages, which could not be appended any more."""
     values: tuple[SetValue, ...]
     number: int
-    """The last commit from which they were taken."""
+    """The last commit they were taken from."""
     refused: int
-    """How many commits the group had for which there was no space."""
+    """How many commits were in the group that found no space."""
     reason: str
-    """Why there was none."""
+    """Why there was no space."""
 
     def changes(self) -> list[Change]:
-        """All that is to be written, in order."""
+        """All changes to write, in order."""
         return [*self.trims, *self.values]
 
 
@@ -127,11 +127,11 @@ class CommitQueue:
         self._is_turn_of_reads = False
 
     def __len__(self) -> int:
-        """Commits that are not durable."""
+        """Counts the commits that are not durable."""
         return len(self._waiting)
 
     def put(self, commit: Commit) -> None:
-        """Make it durable after all earlier ones."""
+        """Queues a commit, to be made durable after all earlier ones."""
         if self._waiting:
             last = self._waiting[-1].number
             assert last < commit.number, f"commit {commit.number} comes after commit {last}"
@@ -140,16 +140,16 @@ class CommitQueue:
             self._write_at_ms = 0
 
     def put_read(self, read: Read) -> None:
-        """Answer it after all earlier reads."""
+        """Queues a read, to be answered after all earlier ones."""
         self._reads.append(read)
 
     def end(self) -> None:
-        """Nobody waits for reads any more; try once more what waits for space, since it may not come for days."""
+        """Drops the reads, and retries once what waits for space, since space may not come for days."""
         self._reads.clear()
         self._write_at_ms = 0
 
     def next_deadline(self) -> int | None:
-        """The time from which ``begin_next`` has an answer, zero for at once; None if there is nothing to begin."""
+        """The time from which ``begin_next`` has work, zero for at once; None if there is nothing to begin."""
         if self.under_way is not None:
             return None
         due_ms = []
@@ -160,7 +160,7 @@ class CommitQueue:
         return min(due_ms, default=None)
 
     def begin_next(self, *, now_ms: int) -> Work | None:
-        """What the shell is to read now, or to write as one commit of its store; None if there is nothing to do yet."""
+        """Returns what the shell must read now, or write as one commit of its store; None if nothing is due."""
         assert self.under_way is None, f"{self.under_way} is still under way"
         can_write = bool(self._waiting) and now_ms >= self._write_at_ms
         can_read = bool(self._reads) and now_ms >= self._read_at_ms
@@ -183,12 +183,12 @@ class CommitQueue:
         return [Committed(group.commits[-1].number, len(group.commits), group.size_bytes)]
 
     def on_gone_ahead(self, *, has_made_room: bool, now_ms: int) -> list[QueueReport]:
-        """Trims and values are durable; by the trims there is more room, or there is not."""
+        """Trims and values that went ahead are durable; the trims may have made room."""
         ahead = self._ended_write()
         assert isinstance(ahead, Ahead), f"{ahead} does not go ahead"
         reports: list[QueueReport] = []
         if ahead.values:
-            # An older value must not replace a newer one later. Those that came meanwhile did not go ahead.
+            # An older value must not replace a newer one later. Values that came meanwhile did not go ahead.
             self._waiting = deque(_without_values(each, up_to=ahead.number) for each in self._waiting)
             reports.append(ValuesKept(ahead.number))
         if not has_made_room:
@@ -212,12 +212,12 @@ class CommitQueue:
         return []
 
     def on_read(self) -> None:
-        """The read has its answer."""
+        """The read was answered."""
         self._ended_read()
         self._read_at_ms = 0
 
     def on_read_late(self, *, now_ms: int) -> None:
-        """The system lacks something for the read, which is tried again later; those behind it wait as well."""
+        """The system lacks a resource for the read: retries it later, and those behind it wait as well."""
         self._reads.appendleft(self._ended_read())
         self._read_at_ms = now_ms + self._retry_ms
 
@@ -245,19 +245,19 @@ class CommitQueue:
                 break
             commits.append(commit)
             size_bytes += commit_bytes
-            # Within one commit of the store publishers are forgotten last: later ones must not come before that.
+            # A commit of the store forgets publishers last, so later commits must not join this group.
             if any(isinstance(each, ForgetPublishers) for each in commit.changes):
                 break
         return Group(tuple(commits), size_bytes)
 
     def _try_fewer(self, refused: int, reason: str, newer: list[Commit], *, now_ms: int) -> list[QueueReport]:
-        """The first commits of a group may fit where all do not; a single one has to wait."""
+        """Tries half of a group next, as its first commits may fit where all do not; a single one has to wait."""
         self._group_max = max(1, refused // 2)
         if refused > 1:
             return []
         is_news = not self.full_reason
         self.full_reason = reason
-        # What came while others went ahead may make room as well.
+        # Commits that came while others went ahead may make room as well.
         if not _can_go_ahead(newer):
             self._write_at_ms = now_ms + self._retry_ms
         return [Full(reason)] if is_news else []

@@ -1,7 +1,7 @@
-"""The changes that a turn of the broker makes durable, gathered into one commit with a number.
+"""Gathers the changes that one turn of the broker makes durable into one numbered commit.
 
-Whoever adds a change learns the number of the commit it will be in; when the shell says that all commits up to that
-number are durable, so is the change.
+Adding a change returns the number of its commit; once the shell reports all commits up to that number as durable, so is
+the change.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["Commits"]
 
 
 class Commits:
-    """The commits of one broker's life."""
+    """The commits made in one life of a broker."""
 
     def __init__(self) -> None:
         self._changes: list[Change] = []
@@ -27,12 +27,12 @@ class Commits:
         return self._taken - self.durable
 
     def add(self, change: Change) -> int:
-        """Puts a change into the commit of this turn, whose number is the answer."""
+        """Adds a change to this turn's commit and returns the number of the commit."""
         self._changes.append(change)
         return self._taken + 1
 
     def take(self) -> Commit | None:
-        """The commit of this turn, if anything changed."""
+        """Returns this turn's commit, if anything changed."""
         if not self._changes:
             return None
         self._taken += 1

@@ -1,8 +1,8 @@
-"""When the parts of a broker want to be woken, known without asking all of them after every stimulus.
+"""Tracks when the parts of a broker want to be woken, without asking all of them after every stimulus.
 
-Each part has a ``Due`` and tells it whenever something of its own becomes due earlier; what moves to a later time, or
-away, need not be told. So what a ``Due`` says is never too late, but may be too early: ``next_due`` asks the part that
-seems to be first, and believes what it says.
+Each part has a ``Due`` and tells it whenever something becomes due earlier; it need not report what is postponed or
+cancelled. So a ``Due`` is never too late but may be too early: ``next_due`` asks the part that seems to be first, and
+believes its answer.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ _NEVER: Final = 2**63
 
 
 class Due:
-    """When one part of a broker wants to be woken, or a time before that."""
+    """The time at which one part of a broker wants to be woken, or an earlier one."""
 
     __slots__ = ("_ask", "ms")
 
     def __init__(self, ask: Callable[[], int | None]) -> None:
-        """The part is asked for the truth by this, and nothing is known before it is asked for the first time."""
+        """Takes a function that returns the part's true deadline; nothing is known before it is first called."""
         self._ask = ask
         self.ms = 0
 
     def by(self, due_ms: int) -> None:
-        """Something of the part is due at this time."""
+        """Notes that something in the part is due at this time."""
         self.ms = min(self.ms, due_ms)
 
     def ask(self) -> None:
-        """The part may be due at any time: it is asked when somebody wants to know."""
+        """Notes that the part may be due at any time, so that it is asked before the next deadline is known."""
         self.ms = 0
 
     def settle(self) -> bool:
-        """Asks the part; whether what was said before is the truth."""
+        """Asks the part for its deadline; returns whether the time known before was right."""
         said, truth = self.ms, self._ask()
         self.ms = _NEVER if truth is None else truth
         return self.ms == said
@@ -46,7 +46,7 @@ class Due:
 
 
 def next_due(dues: Sequence[Due]) -> int | None:
-    """The earliest time at which one of them is really due."""
+    """The earliest time at which any of these parts is really due."""
     while True:
         first = dues[0]
         for each in dues:

@@ -1,4 +1,4 @@
-"""What a broker asks its shell to do. There is little: bytes move by taking frames out of outboxes."""
+"""The effects that a broker asks of its shell. They are few, because the shell takes frames out of outboxes itself."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["Close", "Commit", "Effect", "Hold", "Operate", "ReadKept", "ReadLog"
 
 @dataclass(slots=True, frozen=True)
 class Wake:
-    """The connection's outbox has something to send: take it out as soon as the connection can carry it."""
+    """The connection's outbox has frames to send: take them as soon as the connection can carry them."""
 
     connection: int
 
 
 @dataclass(slots=True, frozen=True)
 class Close:
-    """End the connection, after sending what its outbox still holds; it must not be heard of again."""
+    """Close the connection after sending what is left in its outbox, and report nothing more about it."""
 
     connection: int
     code: str
@@ -28,14 +28,14 @@ class Close:
 
 @dataclass(slots=True, frozen=True)
 class Hold:
-    """Hand in nothing more of this connection until ``Resume``; what is handed in all the same has to wait inside."""
+    """Deliver no more frames of this connection until ``Resume``; the broker buffers those that come anyway."""
 
     connection: int
 
 
 @dataclass(slots=True, frozen=True)
 class Resume:
-    """Go on with a connection that was held."""
+    """Deliver frames of a held connection again."""
 
     connection: int
 
@@ -50,10 +50,10 @@ class Record:
 
 @dataclass(slots=True, frozen=True)
 class Commit:
-    """Make these changes durable together, in the order of their numbers, and then say ``committed``.
+    """Make these changes durable together, after all commits with lower numbers, then call ``committed``.
 
-    Several may be made durable by one sync. When there is no space the shell says ``log_full`` and tries again by
-    itself, until it can say ``committed`` after all.
+    One sync may cover several commits. When there is no space the shell calls ``log_full`` and retries by itself, until
+    it can call ``committed`` after all.
     """
 
     number: int
@@ -62,7 +62,7 @@ class Commit:
 
 @dataclass(slots=True, frozen=True)
 class ReadLog:
-    """Read messages of a pubend with these ticks, up to so many bytes but at least one, and say ``log_read``."""
+    """Read a pubend's messages with these ticks, up to this many bytes but at least one, then call ``log_read``."""
 
     number: int
     pubend: str
@@ -73,10 +73,10 @@ class ReadLog:
 
 @dataclass(slots=True, frozen=True)
 class ReadKept:
-    """Read kept records, and say ``kept_read`` with as many of the first ones as ``KEPT_READ_BYTES_MAX`` allows.
+    """Read kept records, then call ``kept_read`` with as many of the first ones as ``KEPT_READ_BYTES_MAX`` allows.
 
-    At least one is in the answer if any was asked for, with None where there is none or it is damaged. Reads are
-    answered in their order, with what is durable by then: a commit that still waits may not count yet.
+    The answer has at least one if any was requested, with None for a record that is missing or damaged. Reads are
+    answered in order, from what is durable at that moment: a commit that is still waiting may not count yet.
     """
 
     number: int
@@ -85,7 +85,7 @@ class ReadKept:
 
 @dataclass(slots=True, frozen=True)
 class Operate:
-    """The token is here: do what heavy work waits, until that time, and then say ``operated`` with its number."""
+    """The token is here: do pending heavy work until that time, then call ``operated`` with this fence."""
 
     fence: str
     until_ms: int

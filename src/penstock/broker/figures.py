@@ -1,4 +1,4 @@
-"""How a broker is, in figures: for the operator, and for clients that ask."""
+"""Gathers the figures of a broker's status, for the operator and for clients that ask."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Figures", "Sources"]
 
 @dataclass(slots=True, frozen=True)
 class Sources:
-    """The parts of a broker that are asked how they are."""
+    """The functions that report the status of a broker's parts."""
 
     counts: Sequence[Callable[[], Mapping[str, int]]]
     malformed: Callable[[], int]
@@ -34,7 +34,7 @@ class Figures:
         self._rooms, self._sources, self._incarnation = rooms, sources, incarnation
 
     def status(self) -> BrokerStatus:
-        """All figures, as they are now."""
+        """Returns all figures, as of now."""
         rooms, sources = self._rooms, self._sources
         settings, connections = rooms.settings, rooms.connections
         kinds = [peer.kind for peer in connections.peers.values()]

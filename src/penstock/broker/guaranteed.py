@@ -1,7 +1,7 @@
-"""Guaranteed delivery in one broker: its pubends' logs, knowledge that passes, its own clients' streams, positions.
+"""Guaranteed delivery in one broker: its pubends' logs, knowledge in transit, its own clients' streams, positions.
 
-[Gryphon] section 2, as decision record 5 says it. Three roles meet here, and a broker may have all of them: it hosts
-pubends (``PubendLog``), it lies between (``Carrier``), it hosts subscribers (``Edges``, ``ClientPositions``).
+[Gryphon] section 2, as specified in decision record 5. Three roles meet here, and a broker may have all of them: it
+hosts pubends (``PubendLog``), lies in between (``Carrier``), or hosts subscribers (``Edges``, ``ClientPositions``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["Guaranteed"]
 _DURABLES_SHOWN: Final = 100
 _HOSTS_PER_FRAME: Final = 1_000
 _FRAME_BYTES: Final = 64 * 1024
-"""Data in one knowledge message; more is said in several."""
+"""Most data in one knowledge message; more is split."""
 
 
 class Guaranteed:
@@ -68,7 +68,7 @@ class Guaranteed:
         self._due = Due(self.next_deadline)
         self._started_ms = 0
         self.full = ""
-        """Why commits have to wait for space, if they have to."""
+        """Why commits must wait for space; empty if they need not."""
         self.carrier = Carrier(rooms)
         self.edges = Edges(rooms, rng)
         self.positions = ClientPositions(rooms, self.edges)
@@ -78,7 +78,7 @@ class Guaranteed:
         self.claims = self._streams.claims
         self._damaged = 0
         self._begun: dict[int, HostSubscription] = {}
-        """Subscriptions that have begun on another pubend in this turn, by their keys."""
+        """Subscriptions that have begun on another pubend in this turn, by key."""
         self._refused: list[Refusal] = []
 
     # --- publishing
@@ -101,19 +101,19 @@ class Guaranteed:
         *,
         now_ms: int,
     ) -> int:
-        """Takes messages in; answers with the number of the commit with which they are durable, 0 if they are."""
+        """Accepts messages; returns the number of the commit that makes them durable, 0 if they already are."""
         log = self._logs[pubend]
         change = log.publish(publisher, frame.first, frame.bodies, decoded, now_ms=now_ms)
         if change is not None:
             self._append(log, change)
             if self._tracker.is_on:
-                # Now, and not when they are spoken of: what becomes durable in the last moment must be in a history.
+                # Now, and not when they are announced: what becomes durable just before the end must be in a history.
                 self._tracker.notes.publish([body for _, body in change.messages])
             self._router.counts["published"] += len(change.messages)
         return log.last_commit if log.last_commit > self._commits.durable else 0
 
     def hold_reason(self, *, names: bool = True) -> str:
-        """Why publishers must wait, if they must; with the name of who is behind, if wanted."""
+        """Why publishers must wait, if they must; with the name of the furthest behind, if wanted."""
         return self.full or self._finality.hold_reason(names=names)
 
     def _append(self, log: PubendLog, change: Append) -> None:
@@ -122,7 +122,7 @@ class Guaranteed:
     # --- the shell's answers
 
     def on_committed(self, number: int, *, now_ms: int, values_only: bool = False) -> None:
-        """Commits are durable, or the named values in them are: what was in them can be spoken of."""
+        """Commits up to this number are durable, or only their named values: announces what was in them."""
         self._now_ms = now_ms
         self._tracker.begin_turn(now_ms=now_ms)
         self._streams.begin_turn(now_ms)
@@ -139,7 +139,7 @@ class Guaranteed:
                 self._speak(spoken)
 
     def on_full(self, reason: str) -> None:
-        """A commit has to wait for space."""
+        """A commit must wait for space."""
         if not self.full:
             self._connections.record("log-full", reason=reason)
         self.full = reason
@@ -153,7 +153,7 @@ class Guaranteed:
         *,
         now_ms: int,
     ) -> None:
-        """A read of a log has ended: the answer goes to those who asked."""
+        """A read of a log has ended: sends the answer to those who asked."""
         self._now_ms = now_ms
         self._reader.bound(self._filters.effort)
         read = self._reader.on_read(number, last if damaged is None else max(last, damaged.last))
@@ -177,16 +177,16 @@ class Guaranteed:
     # --- time
 
     def next_deadline(self) -> int | None:
-        """When positions are to be reported; all else is known to the parts."""
+        """When positions are to be reported; the parts know all other deadlines."""
         return self._report_ms
 
     def dues(self) -> list[Due]:
-        """When something is to be said, asked or reported, of all that takes part here."""
+        """The deadlines of all parts that take part in guaranteed delivery."""
         parts = (self.carrier.due, self.edges.due, self.edges.sampling, self._streams.due)
         return [self._due, *parts, *[log.due for log in self._logs.values()]]
 
     def on_deadline(self, *, now_ms: int) -> None:
-        """Silence, leases, questions, reports."""
+        """Does what is due: silence, leases, questions, reports."""
         self._now_ms = now_ms
         for log in self._logs.values():
             if now_ms >= log.next_deadline():
@@ -206,7 +206,7 @@ class Guaranteed:
             self._report(now_ms)
 
     def begin_turn(self, *, now_ms: int) -> None:
-        """A stimulus has come: this is its time."""
+        """Sets the time of a new stimulus; the first one starts the pubends."""
         self._now_ms = now_ms
         self._tracker.begin_turn(now_ms=now_ms)
         self._streams.begin_turn(now_ms)
@@ -218,7 +218,7 @@ class Guaranteed:
                     self._commits.add(birth)
 
     def take_effects(self) -> list[Effect]:
-        """What the shell must make durable and read."""
+        """Returns what the shell must make durable and read."""
         effects: list[Effect] = []
         self._tracker.finish(self._commits)
         commit = self._commits.take()
@@ -231,19 +231,19 @@ class Guaranteed:
         self._report_ms = now_ms + self._settings.report_ms
         self._forget_gone()
         self.positions.tell()
-        # Clients of the former life may come back until then: what was said of them holds.
+        # Until then, clients of the former life may come back: what was reported for them still holds.
         is_settled = now_ms >= self._started_ms + self._settings.grace_ms
         for pubend, tick in self.positions.of_host(now_ms=now_ms):
             self._finality.report(pubend, self._settings.name, tick, is_settled=is_settled, now_ms=now_ms)
         self.report_durables()
         self._pass_on()
-        # In one commit: a log that was trimmed goes with the positions that allowed it.
+        # In one commit: a trim becomes durable together with the positions that allowed it.
         self.keep_positions()
         for change in self._finality.trims(now_ms=now_ms):
             self._commits.add(change)
 
     def before_ways_change(self) -> None:
-        """Links are about to change: what was reported to us goes on by the ways on which it will be believed."""
+        """Forwards pending reports before links change, along the paths on which they will still be believed."""
         self._streams.pass_on()
         self._pass_on()
 
@@ -257,11 +257,11 @@ class Guaranteed:
                     self._connections.say(parent, Positions(pubend, part))
 
     def keep_positions(self) -> None:
-        """Makes the positions of durable subscriptions durable that have moved."""
+        """Persists the positions of durable subscriptions that have moved."""
         self._streams.take_changes(self._commits)
 
     def _forget_gone(self) -> None:
-        """Caches of pubends that are no longer in the overlay; streams stay, as a pubend may come back and go on."""
+        """Drops caches of pubends no longer in the overlay; streams stay, as a pubend may come back and continue."""
         known = self._topology.guaranteed()
         for pubend in [each for each in self.carrier.pubends() if each not in known]:
             self.carrier.forget_pubend(pubend)
@@ -269,7 +269,7 @@ class Guaranteed:
     # --- neighbours
 
     def on_positions(self, peer: Peer, frame: Positions, *, now_ms: int) -> None:
-        """Positions from further down a tree, of hosts that lie there; what is said of others is ignored."""
+        """Takes positions from further down a tree, of hosts that lie there; ignores those of other hosts."""
         if not self._topology.is_guaranteed(frame.pubend):
             return
         behind = self._router.place_in(frame.pubend).below.get(peer.name, frozenset[str]())
@@ -282,44 +282,44 @@ class Guaranteed:
         self._carry_out(self._streams.take_wishes())
 
     def next_tick(self, pubend: str) -> int | None:
-        """The first tick that a guaranteed pubend of this broker has not spoken of.
+        """The first tick that a guaranteed pubend of this broker has not announced.
 
-        What has a tick and is not durable yet has not left, and may never: its tick could be given out again.
+        A message that has a tick but is not durable yet has not left, and may never: its tick could be assigned again.
         """
         log = self._logs.get(pubend)
         return None if log is None else log.promised + 1
 
     def expect(self, pubend: str, host: str, tick: int, *, now_ms: int) -> None:
-        """A host was told that it will miss nothing from this tick on: it is kept for it until it reports itself."""
+        """A host was promised everything from this tick on: keeps it until the host reports its own position."""
         if pubend in self._logs:
             self._finality.report(pubend, host, tick, is_settled=False, now_ms=now_ms)
 
     def on_nack(self, peer: Peer, nack: Nack, *, now_ms: int) -> None:
-        """A neighbour asks for what it does not know."""
+        """Answers a neighbour's request for ticks that it does not know."""
         _, gaps = self.carrier.on_nack(peer.name, nack, now_ms=now_ms)
         for gap in gaps:
             for lost in self._look_up(nack, peer.name, gap):
                 self.carrier.answer(peer.name, lost, nack.host)
 
     def on_knowledge(self, peer: Peer, frame: KnowledgeMessage, *, now_ms: int) -> None:
-        """A neighbour tells what it knows."""
+        """Handles knowledge from a neighbour."""
         knowledge = self.carrier.on_message(peer, frame, now_ms=now_ms)
         if knowledge is not None:
             self._hear([knowledge])
 
     def on_stream_frame(self, frame: ControlFrame) -> None:
-        """A host or a pubend says something about where a subscription begins, or who owns a name."""
+        """Handles a frame of a host or a pubend about where a subscription begins, or who owns a name."""
         self._streams.hear(frame)
         self._carry_out(self._streams.take_wishes())
 
     # --- this broker's own clients
 
     def subscribe(self, subscription: HostSubscription, *, now_ms: int) -> None:
-        """A subscription of a client, or of a mechanism: it begins on each pubend when it can."""
+        """Adds a subscription of a client or a mechanism: it begins on each pubend as soon as it can."""
         self._carry_out(self.edges.subscribe(subscription, now_ms=now_ms))
 
     def unsubscribe(self, key: int) -> None:
-        """A subscription is gone."""
+        """Removes a subscription."""
         hosted = self.edges.subscriptions.get(key)
         if hosted is not None and hosted.durable:
             # What it has acknowledged must be known before anybody claims its name again.
@@ -329,16 +329,16 @@ class Guaranteed:
         self._begun.pop(key, None)
 
     def forget_durable(self, connection: int, number: int, name: str, pubends: list[str], by: Claimant) -> None:
-        """A client asks to forget a durable name."""
+        """Asks pubends to forget a durable name, for a client."""
         self._streams.forget(connection, number, name, pubends, by)
         self._carry_out(self._streams.take_wishes())
 
     def forgetting(self, connection: int, client: str) -> int:
-        """How many requests to forget names are under way, of a connection and of the client that proved this name."""
+        """How many requests to forget names are pending, from a connection or from the client with this proven name."""
         return self._streams.forgetting(connection, client)
 
     def take_forgotten(self) -> list[Forgetting]:
-        """Requests to forget that can be answered."""
+        """Returns the requests to forget that can be answered."""
         return self._streams.take_done()
 
     def report_durables(self) -> None:
@@ -347,7 +347,7 @@ class Guaranteed:
         self._carry_out(self._streams.take_wishes())
 
     def lift(self, floor_ms: int) -> None:
-        """The least NACK window of catch-ups, while a token allows bulk recovery; 0 for none."""
+        """Sets the least NACK window of catch-ups, while a token allows bulk recovery; 0 for none."""
         self._carry_out(self.edges.lift(floor_ms))
 
     @property
@@ -356,12 +356,12 @@ class Guaranteed:
         return bool(self._begun or self._refused or self._streams.has_done)
 
     def take_begun(self) -> list[HostSubscription]:
-        """The subscriptions that have begun on another pubend since this was asked last."""
+        """Returns the subscriptions that have begun on another pubend since the last call."""
         begun, self._begun = self._begun, {}
         return list(begun.values())
 
     def take_refused(self) -> list[Refusal]:
-        """The subscriptions that turned out to be impossible since this was asked last."""
+        """Returns the subscriptions that turned out to be impossible since the last call."""
         refused, self._refused = self._refused, []
         return refused
 
@@ -372,7 +372,7 @@ class Guaranteed:
         self._carry_out(self.edges.confirm(pubend, version, tick, now_ms=now_ms))
 
     def confirm_own(self, version: int, *, now_ms: int) -> None:
-        """This broker's own pubends know its own filter at once."""
+        """Confirms this broker's filter for its own pubends, which know it at once."""
         for name, log in self._logs.items():
             self.confirm(name, version, log.promised + 1, now_ms=now_ms)
 
@@ -381,11 +381,11 @@ class Guaranteed:
         return list(self._topology.guaranteed())
 
     def knows(self, pubend: str) -> bool:
-        """Whether this is one of them."""
+        """Whether this is a guaranteed pubend of the overlay, as far as this broker has heard of it."""
         return self._topology.is_guaranteed(pubend)
 
     def knows_all(self) -> bool:
-        """Whether all brokers can be reached, as far as they are known, so that what is not known does not exist."""
+        """Whether all known brokers can be reached, so that a pubend that is not known does not exist."""
         graph = self._topology.graph()
         is_linked = all(name in self._connections.links for name in self._settings.neighbours)
         return is_linked and all(name in graph for name in self._settings.members)
@@ -395,19 +395,19 @@ class Guaranteed:
         return tuple(pubend for pubend in self._topology.guaranteed() if pubend not in subscription.starts)
 
     def unopened(self, pubends: list[str]) -> list[str]:
-        """Those of the pubends that some subscription wants and that have no stream here yet."""
+        """Those of the given pubends that subscriptions want and that have no stream here yet."""
         if not self.edges.subscriptions:
             return []
         return [each for each in pubends if self.knows(each) and each not in self.edges.edges]
 
     def forget(self, peer: Peer) -> None:
-        """A connection is gone."""
+        """Forgets a connection that is gone."""
         self.carrier.forget(peer)
 
     # --- figures
 
     def status(self, may_see: MaySee | None = None) -> GuaranteedStatus:
-        """Figures, with the durable subscriptions that may be seen: all, for the operator."""
+        """The status figures, with the durable subscriptions that may be seen: all, for the operator."""
         return GuaranteedStatus(
             pubends=self._finality.status(may_see),
             streams={
@@ -427,7 +427,7 @@ class Guaranteed:
         )
 
     def _hosted_durables(self, may_see: MaySee | None) -> dict[str, dict[str, int]]:
-        """Messages that were sent and not acknowledged, of the durable subscriptions here that have most of them."""
+        """Counts of unacknowledged messages, for the durable subscriptions here that have most of them."""
         pending = {
             each.durable: {pubend: len(ticks) for pubend, ticks in each.pending.items()}
             for each in self.edges.durables.values()
@@ -437,7 +437,7 @@ class Guaranteed:
         return {name: pending[name] for name in most}
 
     def counts(self) -> dict[str, int]:
-        """How often what happened."""
+        """Event counters."""
         repeated = sum(log.repeated for log in self._logs.values())
         own = {"publishes_repeated": repeated, "log_reads": self._reader.reads, "damaged_records": self._damaged}
         return {**own, **self.carrier.counts, **self.edges.counts, **self._finality.counts, **self._streams.counts}
@@ -456,16 +456,16 @@ class Guaranteed:
             self._tell(part)
 
     def _tell(self, knowledge: Knowledge) -> None:
-        """What a pubend of this broker knows goes to everybody, this broker's own streams among them."""
+        """Sends what a pubend of this broker knows to everybody, including this broker's own streams."""
         self.carrier.tell(knowledge, now_ms=self._now_ms)
         self._hear([knowledge])
 
     def _lose(self, pubend: str, first: int, last: int) -> None:
-        """Whoever asked for these ticks is told that nobody will ever know them."""
+        """Tells those who asked for these ticks that nobody will ever know them."""
         self._tell(Knowledge(pubend, first, last, kind=KnowledgeKind.LOST))
 
     def _carry_out(self, wishes: Sequence[Wish]) -> None:
-        """Does what the host wants, in its order."""
+        """Carries out the host's wishes, in order."""
         for wish in wishes:
             match wish:
                 case Doubt():
@@ -479,7 +479,7 @@ class Guaranteed:
                     self._refused.append(wish)
 
     def _hear(self, knowledge: Sequence[Knowledge]) -> None:
-        # What is heard may raise doubts that the cache settles at once: one after the other, not one in the other.
+        # New knowledge may raise doubts that the cache settles at once: a queue, not recursion.
         waiting = deque(knowledge)
         while waiting:
             doubt = self.edges.hear(waiting.popleft())
@@ -487,7 +487,7 @@ class Guaranteed:
                 waiting.extend(self._answers(doubt))
 
     def _answers(self, doubt: Doubt) -> list[Knowledge]:
-        """Asks whoever may know; answers with what is known here."""
+        """Asks whoever may know; returns what is known here."""
         answers: list[Knowledge] = []
         for nack in self.edges.questions(doubt.pubend, now_ms=self._now_ms):
             known, gaps = self.carrier.on_nack(SELF, nack, now_ms=self._now_ms)
@@ -497,21 +497,21 @@ class Guaranteed:
         return answers
 
     def _look_up(self, nack: Nack, child: str, gap: TickRange) -> list[Knowledge]:
-        """Somebody asks a pubend of this broker for what is in no cache; answers with what nobody will ever know."""
+        """Looks up ticks in the log of a pubend here that are in no cache; returns those that nobody will ever know."""
         log = self._logs.get(nack.pubend)
         lost: list[Knowledge] = []
         if log is None:
-            # Another broker says that it is guaranteed; here it is not.
+            # Another broker claims that it is guaranteed; here it is not.
             return lost
         first, last = int(gap.first), min(gap.last, log.promised)
         if first <= last and first < log.trimmed_below:
-            # All of it at once, not only what was asked for: nobody will ever know more of the rest either.
+            # All of it at once, not only what was asked for: the rest is lost as well.
             until = min(log.promised, log.trimmed_below - 1)
             lost.append(Knowledge(nack.pubend, first, until, kind=KnowledgeKind.LOST))
             first = until + 1
         if first <= last:
             self._reader.bound(self._filters.effort)
-            # Only what has not been asked for lately is read: the others get the same answer.
+            # Reads only what was not requested recently: all who ask get the same answer.
             wanted = TickRange._make((first, last))
             for part in self.carrier.asked(nack.pubend, child, wanted, now_ms=self._now_ms):
                 self._reader.want(nack.pubend, part.first, part.last)

@@ -1,9 +1,9 @@
-"""What waits to be sent on one connection: a control lane that overtakes a data lane, both bounded in bytes.
+"""The frames queued for one connection: a control lane that overtakes a data lane, both bounded in bytes.
 
 The shell takes frames out when the connection can carry them, so control overtakes all data that is not yet on the
-wire. At the bound of the data lane, which one frame may pass, the newest data is dropped and counted: best effort may
-lose it, and guaranteed streams ask for it again. A control lane that overflows means a peer that does not read: the
-connection must end.
+wire. At the bound of the data lane, which one frame may exceed, the newest data is dropped and counted: best effort may
+lose it, and guaranteed streams ask for it again. A control lane that overflows means a peer that does not read: its
+connection must be closed.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from penstock.protocol.frames import (
 __all__ = ["CONTROL_FRAME_BYTES", "Outbox", "Tally"]
 
 CONTROL_FRAME_BYTES = 256
-"""What a control frame counts for: most are smaller, and their exact size is known only once they are encoded."""
+"""The size a control frame counts as: most are smaller, and their exact size is known only once they are encoded."""
 _LARGE_BYTES: Final = 1_024
-"""A frame that is larger counts for what it has."""
+"""A frame larger than this counts with its own size."""
 _NAME_BYTES: Final = 64
-"""What a pubend counts for in a list: its name, and ticks."""
+"""The size a pubend counts as in a list: its name, and ticks."""
 
 _MEASURES: Final[dict[type, Callable[[Any], int]]] = {
     StatusReply: lambda frame: len(frame.status),
     TraceReply: lambda frame: len(frame.trace),
     SurveyReply: lambda frame: _NAME_BYTES * (len(frame.spans) + len(frame.unreachable)),
     Forgotten: lambda frame: _NAME_BYTES * len(frame.pending),
-    # Not the pubends where it starts: who comes back with thousands of subscriptions is told of all of them at once.
+    # Without the start positions: a client that comes back with thousands of subscriptions gets all replies at once.
     Subscribed: lambda frame: len(frame.selector),
     Refused: lambda frame: len(frame.reason),
 }
-"""About how many bytes those frames have that clients can ask for and that may be large."""
+"""Approximate sizes of the frames that clients can request and that may be large."""
 
 
 def _size(frame: ControlFrame) -> int:
-    """What a frame of the control lane counts for."""
+    """The size that a frame of the control lane counts as."""
     measure = _MEASURES.get(type(frame))
     if measure is None:
         return CONTROL_FRAME_BYTES
@@ -55,7 +55,7 @@ def _size(frame: ControlFrame) -> int:
 
 
 class Tally:
-    """The data that waits in several outboxes together, kept up to date by each of them."""
+    """The data queued in several outboxes together; each of them keeps it up to date."""
 
     __slots__ = ("data_bytes",)
 
@@ -64,7 +64,7 @@ class Tally:
 
 
 class Outbox:
-    """The frames that wait for one connection."""
+    """The frames queued for one connection."""
 
     __slots__ = (
         "_control",
@@ -87,22 +87,22 @@ class Outbox:
         self._control_bytes_max = control_bytes_max
         self.data_bytes_max = data_bytes_max
         self._kept_bytes = 0
-        """What waited when the bound was set lower than that."""
+        """Data that was queued when the bound was last changed; it may exceed the new bound."""
         self.control_bytes = 0
-        """What waits in the control lane, roughly."""
+        """The approximate size of the control lane."""
         self.data_bytes = 0
         self.dropped_frames = 0
         self.dropped_bytes = 0
         self.taken_bytes = 0
-        """What the shell has taken so far, of both lanes."""
+        """Bytes that the shell has taken so far, from both lanes."""
 
     def bound(self, data_bytes_max: int) -> None:
-        """Takes no data above this from now on; what waits already is kept."""
+        """Sets the bound of the data lane; what is queued already is kept."""
         self.data_bytes_max, self._kept_bytes = data_bytes_max, self.data_bytes
 
     @property
     def newest_control(self) -> ControlFrame | None:
-        """The last frame of the control lane, if any waits there."""
+        """The last frame of the control lane, if any."""
         return self._control[-1] if self._control else None
 
     def __bool__(self) -> bool:
@@ -128,7 +128,7 @@ class Outbox:
         return True
 
     def take(self, bytes_max: int) -> list[Frame]:
-        """Frames to send now, control first, until this many bytes are reached."""
+        """Takes frames to send now, control first, until this many bytes are reached."""
         taken: list[Frame] = []
         left = bytes_max
         control = self._control
@@ -149,20 +149,20 @@ class Outbox:
         return taken
 
     def discard_data(self, is_needless: Callable[[DataFrame], bool]) -> None:
-        """Throws data away that the other end gets elsewhere."""
+        """Discards queued data that the other end gets elsewhere."""
         kept = [frame for frame in self._data if not is_needless(frame)]
         kept_bytes = sum(frame.size for frame in kept)
         self._tally.data_bytes -= self.data_bytes - kept_bytes
         self._data, self.data_bytes = deque(kept), kept_bytes
 
     def detach(self) -> None:
-        """Counts for itself alone from now on: its connection is ending, and what it holds concerns nobody else."""
+        """Leaves the shared tally: its connection is ending, and what it holds no longer concerns the others."""
         self._tally.data_bytes -= self.data_bytes
         self._tally = Tally()
         self._tally.data_bytes = self.data_bytes
 
     def clear(self) -> None:
-        """Throws everything away: nobody will take it any more."""
+        """Discards everything: nobody will take it any more."""
         self._control.clear()
         self.control_bytes = 0
         self._data.clear()

@@ -1,4 +1,4 @@
-"""The other ends of a broker's connections: who they are, when they were last heard, what waits for them."""
+"""The other ends of a broker's connections: who they are, when they were last heard, what is queued for them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["Batch", "Farewell", "Guest", "LinkSequence", "Peer", "PeerKind", "Su
 
 
 _PARTS_MAX = 4_000
-"""Frames that one change of a filter may come in."""
+"""Most frames that one change of a filter may be split into."""
 
 
 class PeerKind(Enum):
-    """What is known of the other end."""
+    """The role of the other end, as far as it is known."""
 
     STRANGER = "stranger"
     LINK = "link"
@@ -40,68 +40,68 @@ class Subscription:
     positions: int = 0
     """Pubends for which it states where it begins."""
     selector_bytes: int = 0
-    """What its selector counts for."""
+    """The size of its selector, as charged to the client."""
     effort: int = 0
-    """What it adds to the matching of a message."""
+    """The operations it adds to the matching of a message, as charged to the client."""
     is_confirmed: bool = False
-    """Whether the client was told that it is in force."""
+    """Whether the client was told that the subscription is in force."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """Messages of a publisher that were taken in, and are not settled."""
+    """Accepted messages of a publisher that are not settled yet."""
 
     sequence: int
-    """Of the last of them."""
+    """The sequence number of the last of them."""
     size: int
     is_durable: bool = False
 
 
 @dataclass(slots=True)
 class Guest:
-    """What a broker keeps for a client."""
+    """The state that a broker keeps for a client."""
 
     account: Account
     publisher: int
     rule: Rule
     identity: bytes = b""
-    """How the identifiers of its messages begin: the number of the publisher, and of this broker."""
+    """The prefix of its message identifiers: the number of the publisher, and of this broker."""
     former: set[bytes] = field(default_factory=set)
-    """How those begin that it made at other brokers, and publishes here."""
+    """Prefixes of message identifiers that it made at other brokers, and publishes here."""
     credit_bytes: int = 0
-    """What it may have published without getting credit back."""
+    """How much it may publish without getting credit back."""
     unpaid_bytes: int = 0
-    """What it has published, and got no credit back for."""
+    """How much it has published without getting credit back."""
     publisher_id: bytes = b""
-    """By which its messages are recognised when they are sent again; empty if they are not to be."""
+    """The identity by which its messages are deduplicated; empty if they are not to be."""
     is_pinned: bool = False
     is_leaving: bool = False
-    """Whether it was asked to go to another broker, and has neither gone nor said that it stays."""
-    """Whether the client wants to stay here."""
+    """Whether it was asked to move to another broker, and has neither left nor said that it stays."""
+    """``is_pinned``: whether the client wants to stay here."""
     migration: int = 0
-    """The session of the migration by which it comes, until it has arrived; 0 if it came by itself."""
+    """The session of the migration that brings it here, until it has arrived; 0 if it came by itself."""
     subscriptions: dict[int, Subscription] = field(default_factory=dict)
-    """By the client's own numbers; changed by `begin` and `end` only, which keep the account."""
+    """By the client's own numbers; changed only by `begin` and `end`, which keep the account up to date."""
     acknowledged: dict[str, int] = field(default_factory=dict)
     """By pubend, the tick below which it has everything."""
     published: int = -1
-    """The sequence number of the last message that came; -1 before the first."""
+    """The sequence number of the last message received; -1 before the first."""
     settled: int = 0
-    """The sequence number up to which everything is taken over or refused."""
+    """The sequence number up to which everything is accepted or refused."""
     outstanding: deque[Batch] = field(default_factory=deque)
-    """What is not settled, in order: what goes to another pubend may be durable before what came earlier."""
+    """Unsettled batches, in order: one for another pubend may become durable before an earlier one."""
     waiting: deque[tuple[Publish, bool]] = field(default_factory=deque)
-    """What came behind a refused message, in order, and whether it was refused itself; the credit bounds it."""
+    """Frames that came after a refused message, in order, and whether each was refused; the credit bounds them."""
     told: int = 0
-    """The last message that it was told is refused."""
+    """The last refused message that the client was told of."""
     refused: int = 0
-    """The last refused message that has had its turn; good ones behind it wait until the client has confirmed it."""
+    """The last refused message that has had its turn; good ones after it wait until the client has confirmed it."""
     confirmed: int = 0
-    """It knows of all refusals up to this sequence number."""
+    """The sequence number up to which the client knows of all refusals."""
     withheld_bytes: int = 0
     """Credit that was not given back yet."""
     asks: bool = False
-    """Whether it wants to be acknowledged as soon as everything is settled."""
+    """Whether it wants an acknowledgement as soon as everything is settled."""
     held_back: HeldBack = field(default_factory=lambda: HeldBack(""))
     """Why it was told to wait, if it was."""
 
@@ -111,7 +111,7 @@ class Guest:
         return self.account.client
 
     def begin(self, number: int, subscription: Subscription) -> None:
-        """The client has another subscription."""
+        """Adds a subscription, and charges it to the account."""
         self.subscriptions[number] = subscription
         self.account.subscriptions += 1
         self.account.positions += subscription.positions
@@ -119,7 +119,7 @@ class Guest:
         self.account.effort += subscription.effort
 
     def end(self, number: int) -> Subscription | None:
-        """The client has this subscription no more, if it had it."""
+        """Removes a subscription, if the client has it, and takes it off the account."""
         subscription = self.subscriptions.pop(number, None)
         if subscription is not None:
             self.account.subscriptions -= 1
@@ -131,29 +131,29 @@ class Guest:
 
 @dataclass(slots=True)
 class LinkSequence:
-    """The ordered, acknowledged sequence of filter updates of one link, both directions."""
+    """The ordered, acknowledged sequence of filter updates on one link, in both directions."""
 
     sent: int = 0
     acknowledged: int = 0
     received: int = 0
     _parts: list[FilterUpdate] = field(default_factory=list)
     _weight: int = 0
-    """What the parts take in memory, about."""
+    """About how much memory the parts take."""
 
     def number(self, change: HostChange) -> list[FilterUpdate]:
-        """The frames of a change, numbered for this link."""
+        """Returns the frames of a change, numbered for this link."""
         updates = change.updates(self.sent + 1)
         self.sent += len(updates)
         return updates
 
     def acknowledge(self, sequence: int) -> None:
-        """The neighbour has applied everything up to here."""
+        """Notes that the neighbour has applied everything up to this number."""
         if not self.acknowledged <= sequence <= self.sent:
             raise ProtocolError(f"acknowledgement {sequence} is not in {self.acknowledged} .. {self.sent}")
         self.acknowledged = sequence
 
     def take(self, update: FilterUpdate) -> HostChange | None:
-        """The change that is complete with this update, if it is."""
+        """Takes the next update; returns the change that it completes, if it does."""
         if update.sequence != self.received + 1:
             raise ProtocolError(f"filter update {update.sequence} follows {self.received}")
         self.received = update.sequence
@@ -187,34 +187,34 @@ class Peer:
     opened_ms: int
     heard_ms: int
     unfinished_bytes: int = 0
-    """How much of a frame had arrived when that last counted as heard."""
+    """How much of a frame had arrived when its progress last counted as hearing from the peer."""
     took_ms: int = 0
-    """When it last had nothing to take, or had taken enough of it."""
+    """When its outbox last had no data, or the peer had taken enough of it."""
     taking_bytes: int = 0
-    """Up to where it has to take for that, of all that was ever taken."""
+    """The outbox's ``taken_bytes`` at which it will have taken enough."""
     dialled: str = ""
     certificate: str = ""
     source: str = ""
-    """The address that it came from; empty if nobody knows."""
+    """The address it connected from; empty if unknown."""
     kind: PeerKind = PeerKind.STRANGER
     name: str = ""
     said: bool = True
-    """Whether anything was queued since the last look."""
+    """Whether anything was queued for it since the last heartbeat was due."""
     challenge: bytes = b""
-    """What it has to answer to prove that it is a neighbour, if brokers have to."""
+    """The challenge it has to answer to prove that it is a neighbour, if brokers have to."""
     greeting: Hello | None = None
-    """What it said of itself, if it still has to prove that."""
+    """The hello it sent, while it still has to prove it."""
     guest: Guest | None = None
     sequence: LinkSequence | None = None
     wake: Wake = field(init=False)
-    """The effect by which its outbox is emptied: the same one each time."""
+    """The effect that gets its outbox emptied; one object, used every time."""
 
     def __post_init__(self) -> None:
         self.wake = Wake(self.connection)
 
 
 class Farewell(NamedTuple):
-    """A connection that must end, and why."""
+    """A connection that must be closed, and why."""
 
     peer: Peer
     code: str
@@ -222,6 +222,6 @@ class Farewell(NamedTuple):
 
 
 def guest_of(peer: Peer) -> Guest:
-    """What is kept for a client, which this must be."""
+    """Returns the state kept for a client; the peer must be one."""
     assert peer.guest is not None, f"{peer.name} is no client"
     return peer.guest

@@ -1,4 +1,4 @@
-"""What a shell asks of a broker, live or simulated: stimuli in, effects out, and deadlines."""
+"""The interface of a broker to its shell, live or simulated: stimuli in, effects out, and deadlines."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class BrokerPort(Protocol):
     def connect(
         self, connection: int, *, now_ms: int, dialled: str = "", certificate: str = "", source: str = ""
     ) -> Sequence[Effect]:
-        """A transport exists."""
+        """A transport was opened."""
 
     def receive(self, connection: int, frames: list[Frame], *, now_ms: int) -> Sequence[Effect]:
         """A batch of frames has arrived, in order."""
 
     def progress(self, connection: int, unfinished_bytes: int, *, now_ms: int) -> None:
-        """So much of a frame has arrived, and the rest is still on its way."""
+        """Part of a frame has arrived, and the rest is still on its way."""
 
     def disconnect(self, connection: int, *, now_ms: int) -> Sequence[Effect]:
         """The transport was lost, and not because the broker closed it."""
@@ -38,7 +38,7 @@ class BrokerPort(Protocol):
         """All commits up to this number are durable; or only their named values, ahead of the rest."""
 
     def log_full(self, reason: str, *, now_ms: int) -> Sequence[Effect]:
-        """The oldest commit has to wait for space."""
+        """The oldest commit must wait for space."""
 
     def log_read(
         self,
@@ -49,40 +49,40 @@ class BrokerPort(Protocol):
         now_ms: int,
         damaged: TickRange | None = None,
     ) -> Sequence[Effect]:
-        """What a read found, up to which tick, and what behind that cannot be read."""
+        """A read has ended: the messages up to the last tick, and the damaged ticks after it that cannot be read."""
 
     def kept_read(self, number: int, values: dict[str, bytes | None], *, now_ms: int) -> Sequence[Effect]:
-        """Kept records by name, None for each that is missing or damaged; names not in here did not fit."""
+        """Kept records were read, by name: None for each that is missing or damaged; names left out did not fit."""
 
     def apply(self, settings: BrokerSettings, *, now_ms: int) -> Sequence[Effect]:
-        """The operator changed something."""
+        """The operator changed the settings."""
 
     def operate(self, operation: Operation, *, now_ms: int) -> Sequence[Effect]:
-        """The operator wants something."""
+        """The operator requests an operation."""
 
     def retire(self, names: Sequence[str], *, now_ms: int) -> Sequence[Effect]:
-        """Filters with these names are kept elsewhere for good."""
+        """Filters with these names are stored elsewhere for good."""
 
     def operated(self, fence: str, *, now_ms: int) -> Sequence[Effect]:
         """The heavy work that an ``Operate`` allowed is done."""
 
     def measured(self, figures: HostFigures, *, now_ms: int) -> Sequence[Effect]:
-        """What the machine is like."""
+        """The shell has measured the machine."""
 
     def next_deadline(self) -> int | None:
-        """When to wake it."""
+        """When the shell must wake the broker."""
 
     def on_deadline(self, *, now_ms: int) -> Sequence[Effect]:
         """The deadline was reached."""
 
     def knows(self, connection: int) -> bool:
-        """Whether the other end of a connection has proved who it is."""
+        """Whether the other end of a connection has authenticated."""
 
     def outbox(self, connection: int) -> Outbox:
-        """What waits to be sent on a connection."""
+        """The frames queued for a connection."""
 
     def shutdown(self, *, now_ms: int) -> Sequence[Effect]:
-        """Say goodbye to all, and close."""
+        """Says goodbye to all peers, and closes their connections."""
 
     def status(self) -> BrokerStatus:
-        """How it is."""
+        """The broker's status, in figures."""

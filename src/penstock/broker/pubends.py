@@ -1,8 +1,8 @@
-"""The streams that this broker's publishers write to, which of them a publisher gets, and the numbers clients know.
+"""The streams that this broker's publishers write to: assigns publishers to them, and numbers them for clients.
 
-Ticks are given here to best-effort streams only: at most once, in order per publisher. The tick grows with every
-message and, because it starts from the clock, across restarts; every broker passes on only what is newer than what it
-passed on before, so no change of path can repeat or reorder a message. Guaranteed pubends have a ``PubendLog`` each.
+Only best-effort streams get their ticks here: at most once, in order per publisher. The tick grows with every message
+and, because it starts from the clock, across restarts; every broker forwards only what is newer than what it forwarded
+before, so no change of path can repeat or reorder a message. Guaranteed pubends have a ``PubendLog`` each.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from penstock.protocol.data_frames import delivery_number
 __all__ = ["NUMBERS_MAX", "Pubends"]
 
 NUMBERS_MAX: Final = 2 * NAMES_MAX
-"""Pubends of each service class that clients of a broker can be told of in its life; numbers have 16 bits."""
+"""Most pubends of each service class that a broker can announce to clients in its life; numbers have 16 bits."""
 _LAST_MAX: Final = 4 * NAMES_MAX
-"""Pubends of which the last tick is remembered, also if they are not in the overlay any more."""
+"""Above this many remembered last ticks, those of pubends no longer in the overlay are forgotten."""
 
 
 class Pubends:
@@ -28,15 +28,15 @@ class Pubends:
 
     def __init__(self, names: tuple[str, ...], best_effort: tuple[str, ...] = ()) -> None:
         self.names = names
-        # Whoever does not name a pubend gets the better class, if there is any.
+        # A publisher that names no pubend gets the better class, if there is one.
         self._chosen = tuple(each for each in names if each not in best_effort) or names
         self._last: dict[str, int] = {}
         self._numbers: dict[tuple[str, bool], int] = {}
         self._places = {False: 0, True: 0}
-        """How many numbers of each service class are given away."""
+        """How many numbers of each service class are assigned."""
 
     def choose(self, wanted: str, publisher: int) -> str | None:
-        """The pubend for a publisher's messages: the one it names, or one by hash; None if there is none."""
+        """Returns the pubend for a publisher's messages: the one it names, or one by hash; None if there is none."""
         if wanted:
             return wanted if wanted in self.names else None
         if not self.names:
@@ -50,7 +50,7 @@ class Pubends:
         return [first] if count == 1 else list(range(first, first + count))
 
     def newer(self, pubend: str, ticks: list[int]) -> int:
-        """How many of these ascending ticks, from the end, are news; those are then seen."""
+        """Returns how many of these ascending ticks, counted from the end, are new, and marks them as seen."""
         last = self._last.get(pubend, 0)
         if ticks and ticks[0] > last:
             self._last[pubend] = ticks[-1]
@@ -61,19 +61,19 @@ class Pubends:
         return fresh
 
     def remember(self, is_known: Callable[[str], bool]) -> None:
-        """Forgets the last ticks of pubends that nobody knows any more, if there are too many of them."""
+        """Forgets the last ticks of pubends that are no longer known, once too many are remembered."""
         if len(self._last) > _LAST_MAX:
             self._last = {name: tick for name, tick in self._last.items() if name in self.names or is_known(name)}
 
     def last_tick(self, pubend: str) -> int:
-        """The last tick given out or passed on."""
+        """The last tick assigned or forwarded."""
         return self._last.get(pubend, 0)
 
     def number_of(self, pubend: str, *, is_guaranteed: bool) -> tuple[int | None, bool]:
-        """This broker's number for a pubend, and whether it is a new one; None if all numbers are given away.
+        """Returns this broker's number for a pubend, and whether it is new; None if all numbers are in use.
 
         A pubend whose service class was changed has two: the ticks of one class say nothing about those of the other.
-        Numbers are not given again: what clients say or were told with a number may still be on its way.
+        Numbers are never reused: frames to or from clients that mention one may still be on their way.
         """
         number = self._numbers.get((pubend, is_guaranteed))
         if number is not None:
@@ -86,5 +86,5 @@ class Pubends:
         return number, True
 
     def numbered(self) -> tuple[tuple[int, str], ...]:
-        """All numbers given so far."""
+        """All numbers assigned so far, with their pubends."""
         return tuple((number, name) for (name, _), number in self._numbers.items())

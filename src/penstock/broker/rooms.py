@@ -1,4 +1,4 @@
-"""What all parts of a broker share: its settings, what it knows of the overlay, and its connections."""
+"""The state that all parts of a broker share: its settings, its view of the overlay, and its connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command ``penstock``: all that people do from a shell."""
+"""The ``penstock`` command: everything users do from a shell."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Final
 __all__ = ["main"]
 
 _SERVER_PACKAGES: Final = frozenset({"numpy", "prometheus_client", "rich", "starlette", "typer", "uvicorn"})
-"""What ``penstock[server]`` adds to the client; no command does without all of them."""
+"""Packages that ``penstock[server]`` adds to the client; every command needs all of them."""
 
 
 def main() -> None:
     """Run the command line to its end."""
     if sys.argv[1:2] == ["broker"]:
-        # Before all else: loading a broker takes a while, in which a signal must neither be lost nor kill it.
+        # First of all: loading a broker takes a while, and a signal must neither get lost nor kill it meanwhile.
         from penstock.live.signals import early
 
         early.install()
     try:
-        # Imported here: who needs a single command of it should not wait for all.
+        # Imported late, so that importing a single module of this package does not load the whole app.
         from penstock.cli.app import main as run
 
         run()

@@ -1,7 +1,7 @@
-"""Assembles the ``penstock`` command from one module per command, each loaded when it is asked for.
+"""Assembles the ``penstock`` command from one module per command, each loaded on demand.
 
-A broker would otherwise load all that the laboratory, the demo and the pipeline need, which takes as long as all else
-that it does until it listens.
+Otherwise a broker would load everything the laboratory, the demo and the pipeline need, which would double the time
+until it listens.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _NAMES: Final = (
     "lab",
     "pipeline",
 )
-"""All commands, in the order in which people read of them."""
+"""All commands, in the order in which ``--help`` lists them."""
 _ELSEWHERE: Final = {"unpin": "pin"}
-"""Commands that do not have a module of their own name."""
+"""Commands whose module has another name."""
 
 
 class _Commands(Mapping[str, Any]):
-    """The commands by name; what is not asked for is not loaded."""
+    """The commands by name, loaded on first access."""
 
     def __getitem__(self, name: str) -> Any:
         if name not in _NAMES:
@@ -66,7 +66,7 @@ class _Commands(Mapping[str, Any]):
 
 @cache
 def _loaded(name: str) -> Any:
-    """A command: a module has an ``app`` of several, or a function of the command's name with its ``EXAMPLES``."""
+    """Load a command: its module has an ``app`` of subcommands, or a function named like it and its ``EXAMPLES``."""
     module = import_module(f"penstock.cli.{_ELSEWHERE.get(name, name)}")
     around = typer.Typer(rich_markup_mode=_MARKUP)
     if hasattr(module, "app"):

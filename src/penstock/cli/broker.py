@@ -1,4 +1,4 @@
-"""``penstock broker``: runs one broker of an overlay until somebody ends it."""
+"""``penstock broker``: runs one broker of an overlay until it is stopped."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Examples:
 
 
 class LogLevel(StrEnum):
-    """From all to little."""
+    """Log levels, the most verbose first."""
 
     DEBUG = "debug"
     INFO = "info"

@@ -1,4 +1,4 @@
-"""How commands reach a broker: the options that all of them share, and the client made from them."""
+"""Connects commands to a broker: the options they share, and the client made from them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Key: TypeAlias = Annotated[Path | None, typer.Option(metavar="FILE", help="The k
 
 @dataclass(slots=True, frozen=True)
 class Party:
-    """Who a command is, when a broker asks."""
+    """The identity a command presents to a broker."""
 
     token: str = ""
     name: str = ""
@@ -45,7 +45,7 @@ class Party:
     key: Path | None = None
 
     def client(self, url: str, *, connect_ms: int = 5_000) -> Client:
-        """A client that is not connected yet, and that gives up soon: somebody waits at the shell."""
+        """A client, not connected yet, that gives up soon: somebody is waiting at the shell."""
         settings = ClientSettings(connect_ms=connect_ms, give_up_ms=10 * connect_ms)
         return connect(url, token=self.token, name=self.name, tls=self._context(), settings=settings)
 

@@ -1,6 +1,6 @@
 """The one object that prints and exits: results to standard output, everything else to standard error.
 
-Exit codes: 0 done, 1 failure, 2 misuse, 130 interrupted from the keyboard, 141 nobody reads the output any more.
+Exit codes: 0 done, 1 failure, 2 misuse, 130 interrupted from the keyboard, 141 broken output pipe.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MISUSE: Final = 2
 _INTERRUPTED: Final = 130
 _BROKEN_PIPE: Final = 141
 _FILE_COLUMNS: Final = 120
-"""Width of a table that is not read on a terminal."""
+"""Width of a table when the output is not a terminal."""
 
 
 class Console:
@@ -36,22 +36,22 @@ class Console:
 
     def __init__(self) -> None:
         self.errors: Final = RichConsole(stderr=True, highlight=False, soft_wrap=True)
-        """Where people are spoken to."""
+        """Standard error, for messages to people."""
 
     def write(self, text: str) -> None:
-        """Put text on standard output, as it is."""
+        """Write text to standard output, unchanged."""
         sys.stdout.write(text)
 
     def line(self, text: str) -> None:
-        """Put a line on standard output, as it is."""
+        """Write a line to standard output, unchanged."""
         self.write(text + "\n")
 
     def json(self, value: object) -> None:
-        """Put a value on standard output as JSON that people can read, too."""
+        """Write a value to standard output as indented JSON."""
         self.line(printable_json(msgspec.json.format(msgspec.json.encode(value), indent=2)))
 
     def table(self, title: str, columns: Mapping[str, str], rows: Iterator[tuple[str, ...]]) -> None:
-        """Put a table on standard output; ``columns`` are headings with left or right."""
+        """Write a table to standard output; ``columns`` maps headings to left or right."""
         table = Table(title=title, title_justify="left")
         for heading, justify in columns.items():
             table.add_column(heading, justify="right" if justify == "right" else "left", overflow="fold")
@@ -63,17 +63,17 @@ class Console:
         printer.print(table, markup=False)
 
     def note(self, text: str) -> None:
-        """Tell something on standard error."""
+        """Write a message to standard error."""
         self.errors.print(printable(text), markup=False)
 
     def fail(self, message: str, code: int = FAILURE) -> NoReturn:
-        """Say what was wrong, and end with that exit code."""
+        """Print an error message, and exit with this code."""
         self.errors.print(printable(f"error: {message}"), markup=False, style="red")
         raise typer.Exit(code)
 
     @contextmanager
     def guarding(self) -> Iterator[None]:
-        """Within it, whatever Penstock raises on purpose ends the program with one clear message."""
+        """Turn any error that Penstock raises on purpose into one clear message and an exit code."""
         try:
             yield
             sys.stdout.flush()
@@ -89,26 +89,26 @@ class Console:
 
 
 class Printable:
-    """Something to be shown, without what would be a command to a terminal: names and reasons come from anybody."""
+    """Renders something without terminal control sequences: names and reasons come from anybody."""
 
     def __init__(self, inside: RenderableType) -> None:
         self._inside = inside
 
     def __rich_console__(self, console: RichConsole, options: ConsoleOptions) -> RenderResult:
-        """Render what is inside, and replace what cannot be printed."""
+        """Render the content, with unprintable characters escaped."""
         for each in console.render(self._inside, options):
             yield each if each.control else Segment(printable(each.text), each.style)
 
 
 def printable(text: str) -> str:
-    """The text with everything that a terminal would not show written out, but for the ends of lines."""
+    """Escape all characters that a terminal would not show, except newlines."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() or each == "\n" else _written_out(each) for each in text)
 
 
 def printable_json(encoded: bytes) -> str:
-    """JSON in which everything is escaped that a terminal would not show."""
+    """Decode JSON, and escape all characters that a terminal would not show."""
     text = encoded.decode()
     return "".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
 
@@ -118,7 +118,7 @@ def _written_out(character: str) -> str:
 
 
 def shown_number(value: float | str | None) -> str:
-    """A number as a person wants to read it: three significant digits, or all those of a large one."""
+    """A number for people: three significant digits, or all those before the point of a large one."""
     if value is None:
         return ""
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""``penstock demo``: the story of all mechanisms on real processes, with a verdict on every single message."""
+"""``penstock demo``: plays the story of all mechanisms on real processes, and judges every single delivery."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def demo(
 
 
 def _check_report(report: Path) -> None:
-    """Better now than after two minutes."""
+    """Reject a bad path now rather than after two minutes."""
     if not report.parent.is_dir():
         raise MisuseError(f"there is no folder {report.parent} for the report")
     if report.is_dir():
@@ -95,7 +95,7 @@ def _conclude(outcome: Outcome, report: Path, *, as_json: bool) -> None:
 
 
 def _keep(overlay: RelayedOverlay) -> None:
-    """Say what to do with the brokers, and wait for Ctrl-C."""
+    """Suggest commands to try on the brokers, and wait for Ctrl-C."""
     brokers = overlay.brokers
     try:
         console.note(
@@ -113,7 +113,7 @@ def _keep(overlay: RelayedOverlay) -> None:
 
 
 async def _watched(overlay: RelayedOverlay) -> None:
-    """Until somebody interrupts it, or a broker ends by itself."""
+    """Wait until interrupted; raises if a broker ends by itself."""
     while True:
         overlay.check()
         await asyncio.sleep(1.0)

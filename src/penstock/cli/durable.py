@@ -1,4 +1,4 @@
-"""``penstock durable``: looks after durable subscriptions, which are kept when nobody uses them."""
+"""``penstock durable``: manages durable subscriptions, which are kept while nobody uses them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ app = typer.Typer(
 
 @app.callback()
 def _group() -> None:
-    # With it, a single command keeps its name.
+    # Without a callback, typer would drop the name of a single command.
     pass
 
 
@@ -48,7 +48,7 @@ def forget(
 ) -> None:
     """Forget a durable subscription: its positions, and what pubends keep for it.
 
-    Who uses it at the moment is ended. The name can be used again, and begins anew.
+    If a client is using it, that subscription ends. The name can be used again, and starts from scratch.
     """
     checked_durable(durable)
     pending = run(_forget(Party(token, name, ca, certificate, key), url, durable))

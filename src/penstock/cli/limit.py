@@ -1,4 +1,4 @@
-"""``penstock limit``: one limit on all that is published in an overlay: set, shown, and lifted while brokers run."""
+"""``penstock limit``: sets, shows and lifts the one limit on all publishing in an overlay, while brokers run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Examples:
 """
 _PRIORITY: Final = "priority."
 _OTHERWISE: Final = ("limit_bytes_s", "priorities", "version", "author")
-"""Fields of a policy that are set by other means."""
+"""Fields of a policy that ``--set`` does not accept."""
 _FINE: Final = ("applied", "unchanged")
 _BROKERS: Final = {"broker": "left", "result": "left", "limit": "left", "version": "right", "estimate": "right"}
 _SLOWED: Final = {"broker": "left", "publisher": "left", "group": "left", "quota": "right", "why": "left"}
@@ -122,7 +122,7 @@ def show(file: File, *, as_json: Json = False) -> None:
 
 
 def current(overlay: Overlay, answers: list[Answer]) -> Aup:
-    """The newest policy that a broker has, or the file names; with the highest version that was heard of."""
+    """The newest policy of any broker or the file, with the highest version that any of them reports."""
     found = [Aup() if overlay.limit is None else overlay.limit.aup]
     versions = [found[0].version]
     for each in answers:
@@ -132,7 +132,7 @@ def current(overlay: Overlay, answers: list[Answer]) -> Aup:
         except (AupError, TypeError):
             continue
     newest = max(found, key=lambda each: each.order)
-    # A broker may be in force of a policy that it heard of, and not have been given it.
+    # A broker may enforce a policy that it only heard of, and report its version without the policy itself.
     return replace(newest, version=max(*versions, newest.version))
 
 

@@ -36,7 +36,7 @@ Examples:
 
 @dataclass(slots=True)
 class _Totals:
-    """What the chunks add up to."""
+    """Totals over all chunks."""
 
     selectors: list[NamedSelector]
     started_s: float = field(default_factory=time.perf_counter)
@@ -87,7 +87,7 @@ def match(
 ) -> None:
     """Match selectors and messages: print pairs `message-number<TAB>selector`, or counts `selector<TAB>count`.
 
-    A selector is called by its id, or else by its number, counted from 1, as messages are.
+    Selectors are shown by id, or else by number; selectors and messages are numbered from 1.
     """
     if selectors == messages == STANDARD_INPUT:
         raise MisuseError("selectors and messages cannot both come from standard input")
@@ -110,7 +110,7 @@ def _wanted(*, count: bool, as_json: bool) -> Wanted:
 def _added_up(
     answers: Iterator[Outcome], totals: _Totals, stream: BinaryIO, reporter: ProgressReporter
 ) -> Iterator[str]:
-    """The text of each answer, while totals and progress bar follow."""
+    """Yield the text of each answer, and update the totals and the progress bar."""
     read_bytes = 0
     for outcome in answers:
         totals.add(outcome)

@@ -1,4 +1,4 @@
-"""What ``penstock match`` reads: selectors, and messages as JSON lines, PADRES publications or CSV files of quotes."""
+"""Reads the input of ``penstock match``: selectors, and messages as JSON lines, PADRES publications or CSV quotes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["STANDARD_INPUT", "Chunk", "MessageFormat", "NamedSelector", "Source"
 
 STANDARD_INPUT: Final = "-"
 CHUNK_MESSAGES: Final = 5_000
-"""Messages that are read, matched and answered together: what bounds the memory of a run."""
+"""Messages read, matched and answered together; this bounds the memory of a run."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -34,15 +34,15 @@ class Source:
 
     @property
     def name(self) -> str:
-        """As errors call it."""
+        """Its name in error messages."""
         return "standard input" if self.path == STANDARD_INPUT else self.path
 
     def open(self) -> BinaryIO:
-        """The bytes of it."""
+        """Open it as bytes."""
         return sys.stdin.buffer if self.path == STANDARD_INPUT else open_binary(self.path)
 
     def size_bytes(self) -> int | None:
-        """Its size, if it can be known."""
+        """Its size, if known."""
         path = Path(self.path)
         return path.stat().st_size if self.path != STANDARD_INPUT and path.is_file() else None
 
@@ -57,7 +57,7 @@ class NamedSelector:
 
 @dataclass(slots=True, frozen=True)
 class Chunk:
-    """Some messages as they stand in the file, each with the number of its line."""
+    """Some messages as raw text, each with its line number."""
 
     first_number: int
     """Number of the first message, counted from 1."""
@@ -66,12 +66,12 @@ class Chunk:
 
 @dataclass(slots=True, frozen=True)
 class MessageFormat:
-    """How the messages of one file become attributes; small, as it is sent to every worker."""
+    """Decodes the messages of one file into attributes; small, because it is sent to every worker."""
 
     name: str
     """The name of the file, for errors."""
     header: str | None = None
-    """The header of a CSV file of quotes; no header, no CSV."""
+    """The header of a CSV file of quotes; None for other formats."""
 
     def decode(self, items: Iterable[tuple[int, str]]) -> Iterator[dict[str, AttributeValue]]:
         """The attributes of each message."""
@@ -124,13 +124,13 @@ def read_messages(source: Source, stream: BinaryIO) -> tuple[MessageFormat, Iter
     if source.path.endswith((".csv", ".csv.gz")) or looks_like_quotes(first):
         records = csv_records(lines, source.name)
         _, header = next(records, (1, ""))
-        QuoteTable(header, source.name)  # complain about a bad header now, and not from a worker
+        QuoteTable(header, source.name)  # report a bad header now, not from a worker
         return MessageFormat(source.name, header), _chunks(records)
     return MessageFormat(source.name), _chunks(_items(lines))
 
 
 def _items(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """The lines that say something, with their numbers."""
+    """Lines with their numbers, without blank lines and comments."""
     for line_number, line in enumerate(lines, start=1):
         text = line.strip()
         if text and not text.startswith("#"):
@@ -156,7 +156,7 @@ def _attributes(text: str) -> dict[str, AttributeValue]:
         attributes = _JSON_MESSAGE.decode(text)
     else:
         raise MisuseError("expected a JSON object {...} or a PADRES publication [...]")
-    Message(attributes)  # says what is wrong with them, if anything is
+    Message(attributes)  # raises if they are invalid
     return attributes
 
 

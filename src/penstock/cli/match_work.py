@@ -1,7 +1,7 @@
-"""The work of ``penstock match``: chunks of messages against an index of all selectors, in one process or in several.
+"""Does the work of ``penstock match``: matches chunks of messages against an index of all selectors.
 
-Chunks are answered in the order of the file, whoever did the work, so the output does not depend on the number of
-processes. No more chunks are under way than the processes can use soon: memory stays bounded.
+This happens in one process or several. Chunks are answered in file order, whichever process did the work, so the
+output does not depend on the number of processes. Only a few chunks are in flight at a time: memory stays bounded.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from penstock.model.errors import PenstockError
 __all__ = ["Matcher", "Outcome", "Task", "Wanted", "outcomes"]
 
 _CHUNKS_OF_A_LARGE_INPUT: Final = 4
-"""Below so many chunks one process is done before others have started."""
+"""With fewer chunks, one process is done before others have started."""
 _CHUNKS_AHEAD: Final = 2
-"""Chunks under way per process, so that none waits for work."""
+"""Chunks in flight per process, so that none waits for work."""
 _PENDING_IDS_MAX: Final = 4_000_000
 
 
 class Wanted(Enum):
-    """What the user wants to know of each match."""
+    """The kind of output the user wants."""
 
     COUNTS = "counts"
     PAIRS = "pairs"
@@ -116,7 +116,7 @@ class Matcher:
 
 
 def outcomes(task: Task, chunks: Iterator[Chunk], jobs: int | None) -> Iterator[Outcome]:
-    """The answers to all chunks, in order; without a number of jobs, as many as pay off."""
+    """Answer all chunks, in order; without ``jobs``, in as many processes as pay off."""
     if jobs is None:
         head = list(islice(chunks, _CHUNKS_OF_A_LARGE_INPUT))
         jobs = processors() if len(head) == _CHUNKS_OF_A_LARGE_INPUT else 1
@@ -144,7 +144,7 @@ def _in_processes(task: Task, chunks: Iterable[Chunk], jobs: int) -> Iterator[Ou
 
 
 _matchers: list[Matcher] = []
-"""In a worker process: the one it answers with."""
+"""The matcher of a worker process; empty elsewhere."""
 
 
 def _start_worker(task: Task) -> None:

@@ -23,7 +23,7 @@ __all__ = ["app"]
 app = typer.Typer(no_args_is_help=True, help="IP multicast between hosts under one limit (Ajil).")
 
 _LEARN_S = 1.5
-"""For so long the current policy is waited for."""
+"""How long to wait for the current policy."""
 _REPEAT_S = 0.3
 _REPEATS = 5
 _JOIN = """
@@ -87,7 +87,7 @@ async def _join(node: MulticastNode, count: int, *, as_json: bool) -> None:
                 shown: dict[str, Any] = {"group": packet.group, "sender": packet.sender, "payload": text}
                 console.line(msgspec.json.encode(shown).decode())
             else:
-                # Of one line, whoever says otherwise.
+                # Always one line, whatever the payload contains.
                 console.line(printable(f"{packet.group} {packet.sender} {text}").replace("\n", "\\n"))
             number += 1
             if number == count:

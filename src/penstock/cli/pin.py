@@ -1,4 +1,4 @@
-"""``penstock pin`` and ``penstock unpin``: a client stays at its broker, whoever balances load, or may be moved."""
+"""``penstock pin`` and ``penstock unpin``: keep a client at its broker despite balancing, or let it be moved again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Client = Annotated[str, typer.Argument(metavar="CLIENT", help="The name of the 
 
 
 def pin(file: _File, client: _Client) -> None:
-    """Let a client stay at its broker."""
+    """Keep a client at its broker."""
     _tell(file, "/pin", client)
 
 

@@ -1,4 +1,4 @@
-"""How many processors there are to share work among."""
+"""Counts the processors that can share work."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["processors"]
 
 
 def processors() -> int:
-    """Those that this process may use."""
+    """The number of processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,6 +1,6 @@
-"""Shows on standard error how far a long command has come: a bar on a terminal, a line per stage elsewhere.
+"""Shows the progress of a long command on standard error: a bar on a terminal, a line per stage elsewhere.
 
-The bar is drawn when steps are reported and never by a thread: a thread would show up in what the lab measures.
+The bar is drawn when steps are reported and never by a thread: a thread would distort what the lab measures.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ProgressReporter:
         self._progress.stop()
 
     def stage(self, title: str, total: int | None = None) -> None:
-        """Begin the next part, of some known number of steps."""
+        """Begin the next stage, with its number of steps if known."""
         if self._lines:
             console.note(title)
         if self._task is not None:
@@ -52,11 +52,11 @@ class ProgressReporter:
         self._progress.refresh()
 
     def advance(self, steps: int = 1) -> None:
-        """Some steps of the stage are done."""
+        """Advance the stage by some steps."""
         assert self._task is not None, "no stage was begun"
         self._progress.advance(self._task, steps)
         self._progress.refresh()
 
     def note(self, text: str) -> None:
-        """Something the person should know."""
+        """Print a message for the user."""
         console.note(text)

@@ -38,14 +38,14 @@ Examples:
 """
 
 _PAUSE_S: Final = 0.005
-"""Pauses of a stream with a rate are so long at least: what falls due meanwhile is sent together."""
+"""The shortest pause of a stream with a rate; messages that fall due meanwhile are sent together."""
 _TOLD_EVERY: Final = 200
-"""The progress bar follows in steps of so many messages."""
+"""Messages per step of the progress bar."""
 
 
 @dataclass(slots=True, frozen=True)
 class _Stream:
-    """What is to be sent, and how."""
+    """The messages to send, and how to send them."""
 
     messages: Iterable[Message]
     total: int | None
@@ -55,14 +55,14 @@ class _Stream:
 
 
 class _Result:
-    """What has come of a stream; nothing if there was no connection."""
+    """The outcome of a stream; it has no counters if there was no connection."""
 
     def __init__(self) -> None:
         self.counters: ClientCounters | None = None
         self.seconds = 0.0
 
     def summary(self, counters: ClientCounters) -> str:
-        """The last line."""
+        """The last line of output."""
         counts = f"{counters.published:,} messages published, {counters.acknowledged:,} acknowledged"
         return f"{counts}, in {self.seconds:.2f} s"
 
@@ -93,7 +93,7 @@ def publish(  # noqa: PLR0913 - one per option
     certificate: Certificate = None,
     key: Key = None,
 ) -> None:
-    """Publish a message, or a stream of messages, and wait until the broker has taken them over."""
+    """Publish a message, or a stream of messages, and wait until the broker has acknowledged them."""
     total, messages = _chosen(attribute, payload, jsonl, quotes, generate, seed)
     stream = _Stream(messages, total, rate, pubend, as_json)
     with ProgressReporter(quiet_unless_terminal=True) as reporter:
@@ -115,7 +115,7 @@ def _chosen(
     generate: int | None,
     seed: int,
 ) -> tuple[int | None, Iterable[Message]]:
-    """The messages, and their number if it is known."""
+    """The number of messages if known, and the messages."""
     is_single = attribute is not None or payload is not None
     if is_single + sum(each is not None for each in (jsonl, quotes, generate)) != 1:
         raise MisuseError("say what to publish: either --attribute and --payload, or --jsonl, --quotes or --generate")
@@ -158,7 +158,7 @@ async def _publish_all(client: Client, stream: _Stream, reporter: ProgressReport
 
 
 async def _tell_when_held_back(client: Client, reporter: ProgressReporter) -> None:
-    """Says why nothing goes on, each time it changes: nobody should look at a bar that stands still and wonder."""
+    """Report why publishing is held back, each time that changes, so that nobody wonders about a stalled bar."""
     reason = ""
     while True:
         reason = await client.held_back_other_than(reason)

@@ -1,4 +1,4 @@
-"""What ``penstock publish`` sends: one message from the command line, or a stream from a file, or made-up quotes."""
+"""Reads what ``penstock publish`` sends: a message from the command line, a stream from a file, or made-up quotes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WORDS: Final[dict[str, AttributeValue]] = {"true": True, "false": False, "null"
 _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _SYMBOLS: Final = 40
 _AHEAD: Final = 1_000
-"""Messages that are read ahead of being published."""
+"""Messages read ahead of publishing."""
 
 
 def parse_attributes(texts: Iterable[str]) -> dict[str, AttributeValue]:
@@ -55,7 +55,7 @@ def parse_attributes(texts: Iterable[str]) -> dict[str, AttributeValue]:
 
 
 def parse_value(text: str) -> AttributeValue:
-    """A number, true, false or null if it looks like one; else text, of which quotes around it are not a part.
+    """A number, true, false or null if it looks like one; else text, without surrounding quotes.
 
     >>> [parse_value(text) for text in ("15", "1.5", "true", "YHOO", "'15'", "")]
     [15, 1.5, True, 'YHOO', '15', '']
@@ -83,7 +83,7 @@ def read_payload(text: str) -> bytes:
 
 
 def json_messages(source: Source) -> Iterator[Message]:
-    """A message per line: a flat JSON object of attributes, or what ``penstock subscribe --json`` prints."""
+    """Read a message per line: a flat JSON object of attributes, or what ``penstock subscribe --json`` prints."""
     with _opened(source) as stream:
         for line_number, line in enumerate(text_lines(stream, source.name), start=1):
             if not line.strip():
@@ -97,9 +97,9 @@ def json_messages(source: Source) -> Iterator[Message]:
 
 
 async def as_they_come(messages: Iterable[Message]) -> AsyncIterator[Message]:
-    """Messages of a source that may keep us waiting: meanwhile the loop goes on, and heartbeats with it.
+    """Read messages in a thread, so that a slow source does not block the event loop and its heartbeats.
 
-    The thread that reads is not waited for at the end: nothing ends a read from a terminal or a pipe but its writer.
+    The thread is not joined at the end: only the writer can end a read from a terminal or a pipe.
     """
     loop, room = asyncio.get_running_loop(), threading.Semaphore(_AHEAD)
     queue: asyncio.Queue[Message | Exception | None] = asyncio.Queue()
@@ -125,13 +125,13 @@ async def as_they_come(messages: Iterable[Message]) -> AsyncIterator[Message]:
 
 
 def quotes_of(path: str) -> tuple[int, Iterator[Message]]:
-    """The quotes of a CSV file, and how many they are."""
+    """The number of quotes in a CSV file, and the quotes."""
     quotes = load_quotes(path)
     return len(quotes), map(Message, quotes)
 
 
 def made_up_quotes(count: int, seed: int) -> Iterator[Message]:
-    """Quotes of a market that the seed makes up."""
+    """Quotes of a market made up from the seed."""
     return map(Message, QuoteWorkload(Random(seed), _SYMBOLS).publications(count))
 
 
@@ -139,7 +139,7 @@ def _opened(source: Source) -> BinaryIO:
     if source.path != STANDARD_INPUT:
         return source.open()
     try:
-        # A file object of its own: at exit Python wants the lock of its standard input, which a reader may hold.
+        # A separate file object: at exit Python takes the lock of its standard input, which a reader may hold.
         return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
     except OSError:
         return source.open()
@@ -147,7 +147,7 @@ def _opened(source: Source) -> BinaryIO:
 
 def _message(line: dict[str, Any]) -> Message:
     attributes = line.get("attributes")
-    # An attribute has no attributes of its own: a line that has some is a whole message.
+    # Attributes do not nest: a line with an object named attributes is a whole message.
     if not isinstance(attributes, dict):
         return Message(line)
     return Message(attributes, _payload(line), line.get("content_type", ""))

@@ -1,4 +1,4 @@
-"""``penstock ship``: lets brokers ship to the lake what they have on record, without waiting for their interval."""
+"""``penstock ship``: makes brokers ship their records to the lake now, without waiting for their interval."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ship(
     broker: Annotated[str, typer.Option("--broker", metavar="NAME", help="Only this broker.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Ship what brokers have on record to the lake."""
+    """Ship the records of brokers to the lake."""
     overlay = load_overlay(file)
     if not now:
         raise MisuseError("brokers ship by themselves; say --now to let them ship at once")
@@ -66,7 +66,7 @@ def _shipped(answer: Answer) -> dict[str, Any]:
 
 
 def _is_fine(answer: Answer) -> bool:
-    """Whether nothing waits any more."""
+    """Whether the broker has shipped everything it had."""
     return answer.result == "shipped" and bool(_shipped(answer).get("is_all"))
 
 

@@ -1,4 +1,4 @@
-"""``penstock token``: looks at the token that walks over the brokers of an overlay."""
+"""``penstock token``: shows the token that wanders between the brokers of an overlay."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ app = typer.Typer(
 
 @app.callback()
 def _group() -> None:
-    # With it, a single command keeps its name.
+    # Without a callback, typer would drop the name of a single command.
     pass
 
 
@@ -70,7 +70,7 @@ def status(
 
 
 def rows(answers: Sequence[Asked]) -> Iterator[tuple[str, ...]]:
-    """One for each broker, also for those that know of no token."""
+    """One row per broker, also for those that know of no token."""
     for each in answers:
         found = _figures(each)
         if not found:

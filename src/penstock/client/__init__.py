@@ -1,4 +1,4 @@
-"""The client library: thin shells, for asyncio and for everybody else, around the session that needs no I/O.
+"""The client library: thin shells, one for asyncio and one that blocks, around a session that does no I/O.
 
 Applications import what they need from ``penstock``.
 """

@@ -1,4 +1,4 @@
-"""What a client has done so far, in numbers at one moment."""
+"""A snapshot of a client's counters."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ __all__ = ["ClientCounters"]
 
 @dataclass(slots=True, frozen=True)
 class ClientCounters:
-    """What a client has done so far."""
+    """Counters of what a client has done so far, at one moment."""
 
     published: int
-    """Messages taken from the application."""
+    """Messages accepted from the application."""
     acknowledged: int
-    """Those of them that a broker has taken over."""
+    """Published messages that a broker has acknowledged."""
     settled: int
-    """So many, in their order, were acknowledged, refused or lost."""
+    """Published messages up to the first that is not yet acknowledged, refused or lost."""
     refused: int
     lost: int
-    """Messages on the wire when a connection was lost that could not be sent again: they may have arrived, or not."""
+    """Messages on the wire when a connection broke that could not be sent again; they may or may not have arrived."""
     received: int
     repeated: int
-    """Deliveries that were dropped because they had arrived before."""
+    """Deliveries dropped because they had arrived before."""
     reconnects: int
     moves: int = 0
-    """How often a broker has had this client go to another one; nothing else tells the application."""
+    """How often a broker has moved this client to another one; the application is not notified."""
 
     @classmethod
     def of(cls, session: Session) -> ClientCounters:
-        """The numbers of a session now."""
+        """Take a snapshot of a session's counters."""
         queue = session.publishing
         return cls(
             published=queue.published,

@@ -1,4 +1,4 @@
-"""Takes messages from the application in their order, as fast as there is room for them."""
+"""Takes messages from the application in order, as fast as there is room for them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from penstock.session.session import Session
 __all__ = ["Publisher"]
 
 _FAIR: Final = 256
-"""After so many messages of one call others get their turn."""
+"""After this many messages, a call lets other tasks run."""
 
 
 class Publisher:
-    """Puts messages into the publish queue of a session, or lets them wait."""
+    """Puts messages into the publish queue of a session, or makes them wait."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Publisher:
         self._turnstile = asyncio.Lock()
 
     async def publish(self, message: Message, pubend: str, owner: Owner | None) -> MessageId:
-        """Wait for room, and put the message in, for the one who will hear if it is refused."""
+        """Wait for room and queue the message; its owner will hear if it is refused."""
         queue = self._session.publishing
         if self._turnstile.locked() or not queue.has_room(1):
             async with self._turnstile:
@@ -45,7 +45,7 @@ class Publisher:
         return await self._publish_identified(message, pubend, owner)
 
     async def publish_many(self, messages: Iterable[Message], pubend: str, owner: Owner | None) -> list[MessageId]:
-        """The same for several, in their order."""
+        """Publish several messages in order, waiting for room for each."""
         message_ids: list[MessageId] = []
         for message in messages:
             message_ids.append(await self.publish(message, pubend, owner))
@@ -54,7 +54,7 @@ class Publisher:
         return message_ids
 
     def publish_nowait(self, message: Message, pubend: str, owner: Owner | None) -> MessageId:
-        """Put the message in; raises ``WouldBlockError`` if there is no room for it, or others wait."""
+        """Queue the message; raises ``WouldBlockError`` if there is no room for it, or other messages wait."""
         queue = self._session.publishing
         if self._turnstile.locked() or not queue.has_room(1):
             raise self._would_block()
@@ -78,7 +78,7 @@ class Publisher:
 
     async def _wait_for_room(self, size: int) -> None:
         queue = self._session.publishing
-        # Nobody may pass a message that waits, or a large one would wait for ever.
+        # No message may overtake one that waits, or a large one might wait for ever.
         is_mine = not self._turnstile.locked()
         if is_mine:
             await self._turnstile.acquire()

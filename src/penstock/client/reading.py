@@ -1,4 +1,4 @@
-"""Reading the log of a pubend between two ticks, part by part, over as many connections as it takes."""
+"""Reads the log of a pubend between two ticks, part by part, over as many connections as it takes."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from penstock.session.errors import ClientError, ConnectionFailedError, RefusedE
 __all__ = ["READ_BYTES", "LogPart", "LogReading", "PubendSpan", "Survey"]
 
 READ_BYTES: Final = 512 * 1024
-"""How much of a log is looked through for one part."""
+"""How much of a log is scanned for one part."""
 _AGAIN_MS: Final = 5_000
-"""An answer that has not come by then may have got lost on its way."""
+"""How long to wait before asking again: the answer may have got lost on its way."""
 
 Ask: TypeAlias = Callable[[Callable[[int], Frame], int], Awaitable[Reply]]
-"""Asks the broker, and again after every so many milliseconds without an answer."""
+"""Asks the broker, and asks again at this interval in milliseconds until there is an answer."""
 
 
 @dataclass(slots=True, frozen=True)
 class PubendSpan:
-    """From where to where the log of a pubend goes."""
+    """The first and the last tick in the log of a pubend."""
 
     earliest: int
-    """The first tick that is kept."""
+    """The first tick kept."""
     latest: int
-    """The last tick of which everything is durable: nothing at or below it will ever change."""
+    """The last tick up to which everything is durable: nothing at or below it will ever change."""
 
 
 @dataclass(slots=True, frozen=True)
 class Survey:
-    """The logs of an overlay."""
+    """What the logs of an overlay contain, by pubend."""
 
     spans: dict[str, PubendSpan]
     unreachable: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Survey:
 
 @dataclass(slots=True, frozen=True)
 class LogPart:
-    """All that a pubend has from one tick to another; what is no message and not lost is silence."""
+    """Everything in a pubend's log from one tick to another; a tick that is neither a message nor lost is silence."""
 
     pubend: str
     first: int
@@ -53,9 +53,9 @@ class LogPart:
     ticks: list[int]
     """The ticks of the messages that match, in order."""
     bodies: list[bytes]
-    """The messages themselves, as ``Received`` takes them apart."""
+    """The messages as encoded bytes, which ``Received`` decodes."""
     lost: tuple[tuple[int, int], ...] = ()
-    """Ranges that were trimmed or are damaged: nobody knows what they were."""
+    """Ranges of ticks that were trimmed or are damaged: nobody knows what was there."""
 
 
 class LogReading:
@@ -73,7 +73,7 @@ class LogReading:
         self._give_up_s = None if give_up_ms is None else give_up_ms / 1000
 
     async def survey(self) -> Survey:
-        """From where to where all logs go."""
+        """Ask for the first and last tick of all logs."""
         reply = await self._patiently(SurveyRequest, "survey of the logs")
         assert isinstance(reply, SurveyReply), f"not an answer to this: {reply}"
         return Survey({name: PubendSpan(first, last) for name, first, last in reply.spans}, reply.unreachable)
@@ -81,7 +81,7 @@ class LogReading:
     async def read(
         self, pubend: str, first: int, last: int, selector: str, *, bytes_max: int = READ_BYTES
     ) -> AsyncGenerator[LogPart, None]:
-        """The parts in order; the next one is asked for while the application looks at one."""
+        """Yield the parts in order; the next one is requested while the application works on the last."""
         if not 0 <= first <= last <= LATEST:
             raise MisuseError(f"ticks {first} to {last} of pubend {pubend} are no range")
         if bytes_max <= 0:
@@ -101,10 +101,10 @@ class LogReading:
                 yield part
         finally:
             asked.cancel()
-            # Not awaited itself: who is cancelled meanwhile would not notice.
+            # Not awaited directly: a cancellation of the caller meanwhile would go unnoticed.
             await asyncio.wait([asked])
             if not asked.cancelled():
-                # Looked at, or asyncio complains that nobody did.
+                # Retrieved, or asyncio complains that it never was.
                 asked.exception()
 
     async def _part(self, pubend: str, first: int, last: int, selector: str, bytes_max: int) -> LogPart:
@@ -118,7 +118,7 @@ class LogReading:
         return LogPart(pubend, first, answer.last, answer.ticks, answer.bodies, answer.lost)
 
     async def _patiently(self, question: Callable[[int], Frame], what: str) -> Reply:
-        """The answer, however often it has to be asked for."""
+        """Ask until there is an answer, over as many connections as it takes."""
         try:
             async with asyncio.timeout(self._give_up_s):
                 while True:

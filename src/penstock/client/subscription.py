@@ -1,4 +1,4 @@
-"""A subscription as applications hold it: to be iterated over, message by message or batch by batch."""
+"""A subscription as applications use it: to iterate over, message by message or batch by batch."""
 
 from __future__ import annotations
 
@@ -16,40 +16,41 @@ from penstock.session.received import Received
 __all__ = ["Owner", "Subscription"]
 
 _FAIR: Final = 255
-"""After so many messages without a pause others get their turn: heartbeats above all. One less than a power of two."""
+"""After this many messages without a pause other tasks may run, heartbeats above all. One less than a power of two."""
 
 
 class Owner(Protocol):
-    """What a subscription needs of its client."""
+    """What a subscription needs from its client."""
 
     @property
     def end(self) -> ClientError | None:
-        """Why the client does no more, if that is so."""
+        """Why the client has stopped; None while it is usable."""
 
     def on_taken(self, inbox: Inbox) -> None:
         """Messages were taken out of a queue that was full."""
 
     def on_moved(self, inbox: Inbox) -> None:
-        """There may be something to acknowledge of a durable subscription."""
+        """A durable subscription may have something to acknowledge."""
 
     def lag(self, inbox: Inbox) -> dict[str, Lag]:
         """How far the application is behind each pubend."""
 
     def unsubscribe(self, inbox: Inbox, *, is_done: bool) -> None:
-        """The subscription is not wanted any more; the application is done with what it read last, or not."""
+        """Withdraw a subscription; ``is_done`` if the application is done with what it read last."""
 
     def abandon(self, inbox: Inbox) -> None:
-        """The subscription was forgotten by the application; may be called from any thread."""
+        """Withdraw a subscription that the application has dropped; callable from any thread."""
 
 
 class Subscription:
-    """Messages that match a selector; made by ``client.subscribe(...)``.
+    """The messages that match a selector, to iterate over; made by ``client.subscribe(...)``.
 
-    A subscription that is forgotten, as by a ``break`` out of ``async for message in client.subscribe(...)``, is
-    withdrawn when Python collects it; ``async with`` or ``close`` does it at once.
+    A subscription that the application drops, as by a ``break`` out of ``async for message in client.subscribe(...)``,
+    is withdrawn when Python collects it; ``async with`` or ``close`` withdraws it at once.
 
-    What was read from a durable one is acknowledged by itself about once a second, except what was read last: that
-    counts when the application asks for more, or closes. With manual acknowledgement, ``acknowledge`` says what counts.
+    What was read from a durable subscription is acknowledged automatically about once a second, except what the last
+    call returned: that counts once the application asks for more, or closes. With manual acknowledgement, only what the
+    application passes to ``acknowledge`` counts.
     """
 
     def __init__(self, inbox: Inbox, owner: Owner) -> None:
@@ -59,7 +60,7 @@ class Subscription:
 
     @property
     def selector(self) -> str:
-        """What is delivered: the selector, narrowed by what this client may see once the broker has answered."""
+        """The selector; once the broker has answered, narrowed to what this client may see."""
         return self._inbox.granted
 
     @property
@@ -69,57 +70,57 @@ class Subscription:
 
     @property
     def starts(self) -> dict[str, int]:
-        """By pubend that guarantees delivery, the tick from which on nothing is missing."""
+        """For each guaranteed pubend, the tick from which on nothing is missing."""
         return dict(self._inbox.starts)
 
     @property
     def positions(self) -> dict[str, int]:
-        """By pubend that guarantees delivery, the first tick that was not read yet.
+        """For each guaranteed pubend, the first tick that the application has not read yet.
 
-        An application that stores them together with the effects of what it has read, and gives them as the start of
-        its next subscription, gets everything behind them, and nothing twice. Message by message it is cheaper to
-        store ``message.tick + 1`` for ``message.pubend``: here all that waits may have to be looked at.
+        An application that stores the positions together with the effects of what it has read, and passes them as the
+        ``start`` of its next subscription, gets everything from there on, and nothing twice. Message by message it is
+        cheaper to store ``message.tick + 1`` for ``message.pubend``: this property may look at all waiting messages.
         """
         return self._inbox.read_positions()
 
     @property
     def acknowledged(self) -> dict[str, int]:
-        """By pubend, the tick below which everything was acknowledged to the broker; of a durable subscription."""
+        """For each pubend, the tick below which everything was acknowledged to the broker; empty if not durable."""
         return dict(self._inbox.receipts.acknowledged) if self._inbox.receipts is not None else {}
 
     @property
     def lag(self) -> dict[str, Lag]:
-        """By pubend that guarantees delivery, how far this subscription is behind it; silence counts as read.
+        """For each guaranteed pubend, how far this subscription is behind it; silence counts as read.
 
-        That is as far as this client has heard: without a connection, the lag stands still.
+        Based on what this client has heard: without a connection, the lag stands still.
         """
         return self._owner.lag(self._inbox)
 
     @property
     def lost(self) -> list[LostTicks]:
-        """What will never come, because the pubend has it no more; the newest notices of it."""
+        """Ranges of ticks that will never arrive, because the pubend no longer has them; the newest notices only."""
         return list(self._inbox.lost)
 
     @property
     def lost_count(self) -> int:
-        """How many such notices there were."""
+        """How many notices of lost ticks there were in total."""
         return self._inbox.lost_count
 
     @property
     def is_ready(self) -> bool:
-        """Whether the subscription is in force now; not between the loss of a connection and the next one."""
+        """Whether the subscription is in force now; it is not between the loss of a connection and the next one."""
         return self._inbox.state == "ready"
 
     @property
     def queued(self) -> int:
-        """Messages that have arrived and were not read yet."""
+        """How many messages have arrived and are not read yet."""
         return len(self._inbox.queue)
 
     def acknowledge(self, message: Received | None = None) -> None:
-        """Everything up to this message, of its pubend, is done with; without one, everything that was read so far.
+        """Acknowledge this message and all before it of its pubend; without a message, everything read so far.
 
-        The broker is told soon, not now; ``close`` tells it at once. Raises ``MisuseError`` if the subscription is not
-        to be acknowledged manually, or the message has not been read from it.
+        The broker is told soon, not immediately; ``close`` tells it at once. Raises ``MisuseError`` if the subscription
+        is not acknowledged manually, or the message was not read from it.
         """
         inbox = self._inbox
         if inbox.receipts is None:
@@ -129,21 +130,21 @@ class Subscription:
         self._owner.on_moved(inbox)
 
     async def ready(self) -> Subscription:
-        """Wait until the subscription is in force on all paths; raises ``RefusedError`` if the broker says no."""
+        """Wait until the subscription is in force on all paths; raises ``RefusedError`` if the broker refuses it."""
         while self._inbox.state != "ready":
             self._raise_if_over()
             await self._news.wait()
         return self
 
     async def get(self) -> Received:
-        """The next message; raises ``ClientClosedError`` if there will be none."""
+        """Wait for the next message; raises ``ClientClosedError`` if there will be no more."""
         try:
             return await self.__anext__()
         except StopAsyncIteration:
             raise ClientClosedError(self._closed()) from None
 
     async def batch(self, messages_max: int | None = None) -> list[Received]:
-        """All messages that wait, at least one; empty if there will be no more."""
+        """Wait for messages, and return all that have arrived, up to a maximum; empty if there will be no more."""
         inbox = self._inbox
         if inbox.receipts is not None:
             self._settle()
@@ -155,21 +156,21 @@ class Subscription:
         return received
 
     async def batches(self) -> AsyncIterator[list[Received]]:
-        """The messages in lists, as they arrive: the fastest way to read."""
+        """Yield the messages in lists, as they arrive: the fastest way to read."""
         while received := await self.batch():
             yield received
-            # Else a consumer that never waits would keep everything else from running.
+            # Otherwise a consumer that never waits would keep everything else from running.
             await asyncio.sleep(0)
 
     async def close(self) -> None:
-        """Withdraw the subscription and forget what waits; returns when the broker has confirmed.
+        """Withdraw the subscription and drop unread messages; returns when the broker has confirmed.
 
-        Of a durable one, what was read is acknowledged before, unless that is done manually; its positions are kept.
+        If it is durable, what was read is acknowledged first, unless that is done manually; its positions are kept.
         """
         await self._close(is_done=True)
 
     def read_through(self, not_read: Callable[[], tuple[Received, ...]]) -> bool:
-        """Somebody takes messages on behalf of an application that may not have read them; whether that matters.
+        """Let a caller fetch messages that its application may not have read yet; whether to report reads by `in_hand`.
 
         For the blocking client, not for applications.
         """
@@ -177,13 +178,13 @@ class Subscription:
         return self._inbox.receipts is not None and not self._inbox.receipts.is_manual
 
     def in_hand(self, message: Received) -> None:
-        """This is what such an application reads now; for the blocking client, from its own thread."""
+        """Record the message that the application reads now; for the blocking client, from its own thread."""
         assert self._inbox.receipts is not None, "not durable"
         self._inbox.receipts.in_hand = (message,)
 
     def wake(self) -> None:
-        """Something has changed; for the client, not for applications."""
-        # Everyone who waits now is woken, and looks for itself.
+        """Wake everyone who waits, since something has changed; for the client, not for applications."""
+        # Everyone who waits now wakes up and checks.
         self._news.set()
         self._news.clear()
 
@@ -210,7 +211,7 @@ class Subscription:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # What was read last is not done with, if doing so has failed.
+        # If the application failed, it is not done with what it read last.
         await self._close(is_done=error is None)
 
     def __repr__(self) -> str:
@@ -227,14 +228,14 @@ class Subscription:
             await self._news.wait()
 
     def _settle(self) -> None:
-        """The application comes back for more: it is done with what it got before."""
+        """Count what the application got before as done, since it asks for more."""
         receipts = self._inbox.receipts
         assert receipts is not None, "not durable"
         if receipts.settle():
             self._owner.on_moved(self._inbox)
 
     async def _wait(self) -> bool:
-        """Wait for a message; False if there will be none."""
+        """Wait for a message; False if there will be no more."""
         inbox = self._inbox
         while not inbox.queue:
             if inbox.state in ("closing", "closed") or isinstance(self._owner.end, ClientClosedError):

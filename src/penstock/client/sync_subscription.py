@@ -20,32 +20,32 @@ from penstock.session.received import Received
 __all__ = ["Caller", "SyncSubscription"]
 
 _BATCH_MESSAGES: Final = 1024
-"""Messages fetched from the thread at once; they are out of the reach of back-pressure."""
+"""Messages fetched from the thread at once; back-pressure does not reach them."""
 
 _Result = TypeVar("_Result")
 
 
 class Caller(Protocol):
-    """What a subscription needs of the blocking client."""
+    """What a subscription needs from the blocking client."""
 
     def call(self, work: Callable[[], Coroutine[Any, Any, _Result]]) -> _Result:
-        """Do something in the client's thread, and wait for it."""
+        """Run a coroutine in the client's thread, and wait for it."""
 
 
 class SyncSubscription:
-    """Messages that match a selector, for a blocking program; one thread at a time may read from it."""
+    """The messages that match a selector, for a blocking program; one thread at a time may read from it."""
 
     def __init__(self, subscription: Subscription, client: Caller) -> None:
         self._subscription, self._client = subscription, client
         self._fetched: deque[Received] = deque()
-        # Not a method of this object: the client would keep a subscription that the application has forgotten.
+        # Not a bound method: with one, the client would keep alive a subscription that the application has dropped.
         self._is_durable = subscription.read_through(partial(_snapshot, self._fetched))
         self._last_positions: dict[str, int] | None = None
         tell_after_fork(self)
 
     @property
     def selector(self) -> str:
-        """What is delivered: the selector, narrowed by what this client may see."""
+        """The selector; once the broker has answered, narrowed to what this client may see."""
         return self._subscription.selector
 
     @property
@@ -55,49 +55,49 @@ class SyncSubscription:
 
     @property
     def starts(self) -> dict[str, int]:
-        """By pubend that guarantees delivery, the tick from which on nothing is missing."""
+        """For each guaranteed pubend, the tick from which on nothing is missing."""
         return self._subscription.starts
 
     @property
     def positions(self) -> dict[str, int]:
-        """By pubend that guarantees delivery, the first tick that was not read yet: where to resume."""
+        """For each guaranteed pubend, the first tick that the application has not read yet: where to resume."""
         if self._last_positions is not None:
             return dict(self._last_positions)
         return self._inside(lambda: self._subscription.positions)
 
     @property
     def acknowledged(self) -> dict[str, int]:
-        """By pubend, the tick below which everything was acknowledged to the broker; of a durable subscription."""
+        """For each pubend, the tick below which everything was acknowledged to the broker; empty if not durable."""
         return self._inside(lambda: self._subscription.acknowledged)
 
     @property
     def lag(self) -> dict[str, Lag]:
-        """By pubend that guarantees delivery, how far this subscription is behind it; silence counts as read."""
+        """For each guaranteed pubend, how far this subscription is behind it; silence counts as read."""
         return self._inside(lambda: self._subscription.lag)
 
     @property
     def lost(self) -> list[LostTicks]:
-        """What will never come, because the pubend has it no more; the newest notices of it."""
+        """Ranges of ticks that will never arrive, because the pubend no longer has them; the newest notices only."""
         return self._subscription.lost
 
     @property
     def lost_count(self) -> int:
-        """How many such notices there were."""
+        """How many notices of lost ticks there were in total."""
         return self._subscription.lost_count
 
     def ready(self) -> SyncSubscription:
-        """Wait until the subscription is in force on all paths; raises ``RefusedError`` if the broker says no."""
+        """Wait until the subscription is in force on all paths; raises ``RefusedError`` if the broker refuses it."""
         self._client.call(self._subscription.ready)
         return self
 
     def get(self, timeout_s: float | None = None) -> Received:
-        """The next message; raises ``TimeoutError`` if none comes in time, ``ClientClosedError`` if none ever will."""
+        """Wait for the next message; raises ``TimeoutError`` if it is late, ``ClientClosedError`` if none will come."""
         if not self._fetched and not self._fetch(timeout_s):
             raise ClientClosedError(f"the subscription to {self.selector} is closed")
         return self._next()
 
     def acknowledge(self, message: Received | None = None) -> None:
-        """Everything up to this message, of its pubend, is done with; without one, everything that was read so far."""
+        """Acknowledge this message and all before it of its pubend; without a message, everything read so far."""
 
         async def acknowledge() -> None:
             self._subscription.acknowledge(message)
@@ -105,11 +105,11 @@ class SyncSubscription:
         self._client.call(acknowledge)
 
     def close(self) -> None:
-        """Withdraw the subscription and forget what waits; of a durable one, what was read is acknowledged before."""
+        """Withdraw the subscription and drop unread messages; if it is durable, what was read is acknowledged first."""
         self._close(None)
 
     def on_forked(self) -> None:
-        """This is the copy in a forked child: what was fetched is the parent's."""
+        """In a forked child, drop the fetched messages, which are the parent's."""
         self._fetched.clear()
 
     def __iter__(self) -> SyncSubscription:
@@ -138,17 +138,17 @@ class SyncSubscription:
                 self._last_positions = self.positions
                 self._client.call(lambda: self._subscription.__aexit__(None, error, None))
         finally:
-            # Not before: what was not read must not be acknowledged.
+            # Not earlier: unread messages must not be acknowledged.
             self._fetched.clear()
 
     def _next(self) -> Received:
         if self._is_durable:
-            # In hand before it is away, so that at no moment it looks as if it were done with.
+            # Put in hand before it is removed, so that it never looks as if the application were done with it.
             self._subscription.in_hand(self._fetched[0])
         return self._fetched.popleft()
 
     def _inside(self, read: Callable[[], _Result]) -> _Result:
-        """Look at something in the thread that changes it; when that has ended, nobody does."""
+        """Read a value in the thread that changes it, or right here once that thread has ended."""
 
         async def inside() -> _Result:
             return read()
@@ -161,7 +161,7 @@ class SyncSubscription:
     def _fetch(self, timeout_s: float | None) -> bool:
         async def fetch() -> None:
             async with asyncio.timeout(timeout_s):
-                # Here, and not by the reader: if it is interrupted, they are still there.
+                # Stored here, not by the reader: if that is interrupted, the messages are still there.
                 self._fetched.extend(await self._subscription.batch(_BATCH_MESSAGES))
 
         # The client may be closed by another thread while this one waits.
@@ -171,7 +171,7 @@ class SyncSubscription:
 
 
 def _snapshot(messages: deque[Received]) -> tuple[Received, ...]:
-    """What another thread has not read yet, which may take some out meanwhile."""
+    """A copy of the messages that another thread has not read yet, and may be taking out meanwhile."""
     while True:
         with suppress(RuntimeError):
             return tuple(messages)

@@ -1,4 +1,4 @@
-"""The way of a message as a client is told it: asked for, read from the broker's answer, and put into a tree."""
+"""Traces a message for a client: asks the broker, decodes its answer, and arranges the hops as a tree."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ Asking: TypeAlias = Callable[[Callable[[int], Frame]], Awaitable[Reply]]
 
 @dataclass(slots=True)
 class HopNode:
-    """One broker on the way of a message, with those that the message reached by it."""
+    """One broker on the path of a message, and the brokers that the message reached through it."""
 
     hop: Hop
     children: list[HopNode] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[HopNode]:
-        """Itself and all below, each before its children."""
+        """This node and all below it, each before its children."""
         yield self
         for child in self.children:
             yield from child
 
 
 async def trace(ask: Asking, message_id: MessageId | str) -> Trace:
-    """Ask for the way of a message; a text must be an identifier (``InvalidMessageIdError``)."""
+    """Ask for the trace of a message; raises ``InvalidMessageIdError`` for a text that is not an identifier."""
     wanted = MessageId.parse(message_id) if isinstance(message_id, str) else message_id
     answer = await ask(lambda number: TraceRequest(number, wanted.to_bytes()))
     assert isinstance(answer, TraceReply), f"not an answer to this: {answer}"
@@ -45,7 +45,7 @@ async def trace(ask: Asking, message_id: MessageId | str) -> Trace:
 
 
 def read_trace(data: bytes) -> Trace:
-    """The trace of which this is the JSON; raises ``ProtocolError`` if it is none."""
+    """Decode a trace from JSON; raises ``ProtocolError`` if it is malformed."""
     try:
         told = msgspec.json.decode(data, type=dict[str, object])
         message_id = MessageId.parse(str(told.get("message_id")))
@@ -55,7 +55,7 @@ def read_trace(data: bytes) -> Trace:
 
 
 def hop_trees(found: Trace) -> list[HopNode]:
-    """The hops below those they came from: one tree, or more if some could not be joined to it."""
+    """Arrange the hops below those they came from: as one tree, or more if some cannot be connected to it."""
     nodes = {hop.broker: HopNode(hop) for hop in found.hops}
     roots = []
     for hop in found.hops:
@@ -68,11 +68,11 @@ def hop_trees(found: Trace) -> list[HopNode]:
 
 
 def _leads_to(broker: str, parent: str | None, nodes: dict[str, HopNode]) -> bool:
-    """Whether the parents of a broker go round in a circle back to it, as they may among brokers that are unsure."""
+    """Whether to cut a cycle of parents at this broker; brokers that are unsure may name parents that form one."""
     seen: dict[str, None] = {}
     while parent is not None and parent in nodes and parent not in seen:
         if parent == broker:
-            # Cut where the circle has its first name, so that each circle is cut once.
+            # Cut the cycle at its alphabetically first broker, so that each cycle is cut once.
             return broker == min((broker, *seen))
         seen[parent] = None
         parent = nodes[parent].hop.parent

@@ -1,4 +1,4 @@
-"""What an application asks for with a subscription: checked, and in the words of the protocol."""
+"""Checks what an application asks for with a subscription, and translates it into the protocol's terms."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _1970: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def selector_text(selector: str | Selector) -> str:
-    """A selector as brokers are told it; raises ``SelectorError`` if it is none."""
-    # Imported here: who only publishes needs no parser.
+    """The text of a selector, as sent to brokers; raises ``SelectorError`` if it is not a selector."""
+    # Imported here: a program that only publishes needs no parser.
     from penstock.selectors.selector import Selector
 
     return str(selector if isinstance(selector, Selector) else Selector.parse(selector))
@@ -42,7 +42,7 @@ def wanted(
     durable: str = "",
     acknowledge: Acknowledging = "auto",
 ) -> Wanted:
-    """What an application asks for; raises ``MisuseError`` if that cannot be.
+    """Checks the arguments of a subscription; raises ``MisuseError`` if they are invalid.
 
     >>> wanted("TRUE", start="earliest").otherwise
     0
@@ -61,14 +61,14 @@ def wanted(
 
 
 def checked_durable(name: str) -> str:
-    """The name of a durable subscription; raises ``MisuseError`` if it cannot be one."""
+    """The name of a durable subscription; raises ``MisuseError`` if it is invalid."""
     if not isinstance(name, str) or not is_durable_name(name):
         raise MisuseError(f"durable name {name!r} is not 1 to 200 letters, digits, - _ . : or /")
     return name
 
 
 def checked_start(start: Mapping[str, int] | None) -> dict[str, int]:
-    """A copy of the first ticks that an application wants by pubend; raises ``MisuseError`` if they cannot be."""
+    """A copy of the first ticks wanted by pubend; raises ``MisuseError`` if they are invalid."""
     checked = dict(start or {})
     for pubend, tick in checked.items():
         if not isinstance(pubend, str) or not pubend:
@@ -79,13 +79,13 @@ def checked_start(start: Mapping[str, int] | None) -> dict[str, int]:
 
 
 def _ticks(start: Start | None) -> tuple[dict[str, int], int]:
-    """The first ticks wanted by pubend, and of all others."""
+    """The first ticks wanted by pubend, and the first tick wanted of all other pubends."""
     if isinstance(start, datetime):
         return {}, _tick_of(start)
     if start is None or isinstance(start, Mapping):
         return checked_start(start), LATEST
     words = {"latest": LATEST, "earliest": 0}
-    # A value that cannot be looked up is wrong, too.
+    # Unhashable values are wrong, too.
     if not isinstance(start, str) or start not in words:
         raise MisuseError(f"start {start!r} is none of latest, earliest, a time, or ticks by pubend")
     return {}, words[cast("str", start)]
@@ -95,7 +95,7 @@ def _tick_of(time: datetime) -> int:
     if time.utcoffset() is None:
         raise MisuseError(f"start {time.isoformat()} has no time zone, and could be anywhere")
     ms = (time - _1970) // timedelta(milliseconds=1)
-    # Before the tick is made, which holds no more than that.
+    # Checked before the tick is made, which cannot hold more.
     if not 0 <= ms <= _TICK_MAX >> 16:
         raise MisuseError(f"start {time.isoformat()} is before 1970, or too far in the future")
     return tick_at(ms)

@@ -1,9 +1,9 @@
-"""What an intermediate broker does with UCAs: running minima, one alert per query ([Gryphon] fig. 5).
+"""Consolidates UCAs at an intermediate broker: running minima, one alert per query ([Gryphon] fig. 5).
 
-Print lost the line that keeps the minimum of the recovering rates; it is the same as for the others.
+The printed figure lost the line that keeps the minimum of the recovering rates; it mirrors the other one.
 
-Beyond the paper: the greatest lag and the name of the slowest are kept in the same way; and minima may be given up when
-they have waited for long (``minima_ms``), since an alert much later would carry a rate that nobody has any more.
+Beyond the paper: the greatest lag and the name of the slowest host are kept in the same way, and minima that have
+waited too long may be dropped (``minima_ms``): a much later alert would carry a rate that no host has any more.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class UcaConsolidation:
         self._min_nonrec = self._min_rec = inf
         self._lag_ms, self._slowest = 0, Uca(-1)
         self.seq = -1
-        """The newest query that an alert was passed for; that of the paper starts at 0, which ours may be."""
+        """The newest query for which an alert was passed up; the paper starts at 0, which is a valid query here."""
 
     def on_uca(self, uca: Uca) -> Uca | None:
-        """An alert from below; what to pass up now, if anything. What is not passed feeds the next."""
+        """Takes an alert from downstream; returns the one to pass up now, if any. One held back feeds the next."""
         if self.settings.minima_ms and uca.seq - self._fed_seq > self.settings.minima_ms << 16:
             self._reset()
         self._fed_seq = max(self._fed_seq, uca.seq)

@@ -1,11 +1,11 @@
-"""How fast the doubt horizon of an edge stream moves, and whether its broker is recovering ([Gryphon] section 4).
+"""Measures the horizon rate of an edge stream, and tells whether its broker is recovering ([Gryphon] section 4).
 
-The horizon rate t is ticks by which the horizon advanced per time (eq. 11; eq. 4 is printed upside down), in
-tick-seconds per second: 1 keeps up with the pubend, whatever it publishes. It is smoothed (eq. 5), from 1. A broker is
-recovering if it has lately ignored ticks beyond its receive window; that it sends NACKs does not count, as one lost
-message would do.
+The horizon rate t is how many ticks the horizon advances per unit of time (eq. 11; eq. 4 is printed upside down), in
+tick-seconds per second: at 1 it keeps up with the pubend, whatever that publishes. It is smoothed (eq. 5), starting
+from 1. A broker is recovering if it has lately ignored ticks beyond its receive window. Sending NACKs does not count:
+one lost message is enough to cause them.
 
-The paper leaves the sampling period open. A sample that comes late weighs as many samples as it stands for.
+The paper leaves the sampling period open. A late sample weighs as much as all the samples it stands for.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class HorizonRate:
         return self._sampled_ms + self.settings.sample_ms
 
     def on_deadline(self, horizon: int, *, now_ms: int) -> bool:
-        """Takes a sample, if it is time; whether it was."""
+        """Takes a sample if it is due; returns whether it was."""
         elapsed_ms = now_ms - self._sampled_ms
         if elapsed_ms < self.settings.sample_ms:
             if elapsed_ms < 0:
-                # The clock was set back: what was sampled before cannot be compared.
+                # The clock was set back: the previous sample cannot be compared.
                 self._horizon, self._sampled_ms = horizon, now_ms
             return False
-        # A horizon never moves back; a stream that began anew elsewhere has no rate yet.
+        # A horizon never moves back; a stream that restarted elsewhere has no rate yet.
         sample = max(0, horizon - self._horizon) / _TICKS_PER_MS / elapsed_ms
         kept = (1 - self.settings.smoothing) ** (elapsed_ms / self.settings.sample_ms)
         self.rate = kept * self.rate + (1 - kept) * sample
@@ -49,12 +49,12 @@ class HorizonRate:
         return True
 
     def restart(self, horizon: int, *, now_ms: int) -> None:
-        """Measures anew from here: what was before says nothing of how fast it is now."""
+        """Restarts the measurement here: earlier samples say nothing about the present speed."""
         self.rate = 1.0
         self._horizon, self._sampled_ms = horizon, now_ms
 
     def on_ignored(self, ignored_ticks: int, *, now_ms: int) -> None:
-        """How many ticks the stream has ignored so far, for lack of a window."""
+        """Takes the number of ticks the stream has ignored so far because they lay beyond its window."""
         if ignored_ticks > self._ignored_ticks:
             self._ignored_ms = now_ms
         self._ignored_ticks = ignored_ticks

@@ -11,7 +11,7 @@ __all__ = ["PubendControl"]
 
 
 class PubendControl:
-    """What a pubend asks before it gives out ticks, and what it tells and hears of congestion."""
+    """Decides when a pubend may give out ticks, sends its DCQs and handles its UCAs."""
 
     def __init__(self, settings: CongestionSettings, *, now_ms: int) -> None:
         self._settings = settings
@@ -24,16 +24,16 @@ class PubendControl:
         return self.pdcc.rate_msg_s
 
     def tune(self, settings: CongestionSettings, *, now_ms: int) -> None:
-        """Other settings from now on."""
+        """Applies other settings from now on."""
         self._settings = self.pdcc.settings = self.shaper.settings = settings
         self.shaper.set_rate(self.pdcc.rate_msg_s, now_ms=now_ms)
 
     def silence_ms(self, usual_ms: int) -> int:
-        """After how long without messages silence must be spoken of: more often while the pubend is limited."""
+        """How long the pubend may go without messages before it announces silence: less while it is limited."""
         return min(usual_ms, self._settings.silence_limited_ms) if self.pdcc.is_limited else usual_ms
 
     def admit(self, wanted: int, *, now_ms: int) -> int:
-        """How many of so many messages may get their ticks now; the others wait until ``next_ms``."""
+        """How many of these messages may get their ticks now; the others wait until ``next_ms``."""
         granted = self.shaper.grant(wanted, now_ms=now_ms)
         if granted:
             self.pdcc.on_published(granted, now_ms=now_ms)
@@ -59,13 +59,13 @@ class PubendControl:
         return self.pdcc.next_deadline()
 
     def on_deadline(self, position: int, *, now_ms: int) -> Dcq | None:
-        """The DCQ to send now, if it is time; the rate may have changed."""
+        """The DCQ to send now, if one is due; may change the rate."""
         dcq = self.pdcc.on_deadline(position, now_ms=now_ms)
         self.shaper.set_rate(self.pdcc.rate_msg_s, now_ms=now_ms)
         return dcq
 
     def on_uca(self, uca: Uca, *, now_ms: int) -> bool:
-        """An alert; whether the rate was cut by it."""
+        """Handles an alert; returns whether it cut the rate."""
         is_cut = self.pdcc.on_uca(uca, now_ms=now_ms)
         self.shaper.set_rate(self.pdcc.rate_msg_s, now_ms=now_ms)
         return is_cut

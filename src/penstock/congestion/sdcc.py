@@ -1,13 +1,13 @@
 """SDCC, subscriber-driven congestion control: the NACK window of one edge stream ([Gryphon] section 3.2).
 
-The recovery rate is r = nwnd / RTT (eq. 9), RTT from first sending a NACK until its ticks are all known, averaged over
-one RTT. If r is higher than at the last change by at least ``nack_increase``, the window opens by one NACK; if it is
-lower by at least ``nack_decrease``, it narrows by one (eq. 10). The first measurement opens it.
+The recovery rate is r = nwnd / RTT (eq. 9); an RTT lasts from first sending a NACK until all its ticks are known, and
+is averaged over one RTT. If r is higher than at the last change by at least ``nack_increase``, the window opens by one
+NACK; if it is lower by at least ``nack_decrease``, it narrows by one (eq. 10). The first measurement opens it.
 
-What the paper leaves open: only NACKs sent under the present window count, else the window would be judged by its
-predecessor. A window that several measurements left at its smallest starts anew (``nack_stuck_max``): else streams that
-share a link would stay apart for good, one with all of it and the others with next to nothing. So does one without use
-for ``nack_idle_ms``, as the next recovery meets another network.
+What the paper leaves open: only NACKs sent under the present window count; otherwise the window would be judged by its
+predecessor. A window that several measurements left at its smallest starts over (``nack_stuck_max``): otherwise one of
+the streams that share a link could keep all of it for good, and leave the others next to nothing. A window unused for
+``nack_idle_ms`` starts over too, as the next recovery meets different conditions.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ class _Sent:
 class NackGroup:
     """The windows of streams that recover over the same link (beyond the paper).
 
-    Each on its own, they find sizes by chance that differ by far, and the slowest decides when recovery ends. In a
-    group, each that is in doubt uses the mean of their windows.
+    On their own, streams settle by chance on very different sizes, and the slowest decides when recovery ends. In a
+    group, each stream that is in doubt uses the mean of their windows.
     """
 
     def __init__(self) -> None:
         self._members: dict[NackControl, None] = {}
 
     def add(self, member: NackControl) -> None:
-        """A stream is in doubt."""
+        """Adds a stream that is in doubt."""
         self._members[member] = None
 
     def remove(self, member: NackControl) -> None:
-        """A stream is not in doubt any more."""
+        """Removes a stream that is no longer in doubt."""
         self._members.pop(member, None)
 
     def mean_ms(self, member: NackControl) -> int:
@@ -68,23 +68,23 @@ class NackControl:
         self.settings = settings
         """May be replaced at any time."""
         self.floor_ms = 0
-        """The window is not smaller than this while a token allows bulk recovery."""
+        """Least size of the window, while a token allows bulk recovery."""
         self._group = group or NackGroup()
         self._limit_ms = receive_window_ms
         self._window_ms = min(settings.nack_window_ms, receive_window_ms)
         self._rate: float | None = None
         """r at the last change of the window."""
         self._stuck = 0
-        """Measurements in a row that have left the smallest window as it is."""
+        """Consecutive measurements that left the window at its smallest."""
         self._sent: list[_Sent] = []
         self._rtts_ms: list[int] = []
         self._measured_ms = 0
-        """When the first of these was measured."""
+        """When the first of these round trips was measured."""
         self._doubted_ms: int | None = None
 
     @property
     def window_ms(self) -> int:
-        """The NACK window; the receive window if there is no control."""
+        """The NACK window; without SDCC, the receive window."""
         if not self.settings.sdcc:
             return self._limit_ms
         window_ms = self._group.mean_ms(self) if self.settings.nack_group else self._window_ms
@@ -92,7 +92,7 @@ class NackControl:
 
     @property
     def own_window_ms(self) -> int:
-        """The NACK window that this stream alone would have."""
+        """The NACK window that this stream would have on its own."""
         return self._window_ms
 
     @property
@@ -101,16 +101,16 @@ class NackControl:
         return self._rate
 
     def until(self, horizon: int) -> int:
-        """The last tick that may be asked for, behind this doubt horizon.
+        """The last tick that may be asked for with this doubt horizon.
 
-        On a grid of NACKs: so the window does not creep on tick by tick, with a NACK for each.
+        It is rounded up to whole NACKs, so that the window does not creep forward tick by tick, with a NACK for each.
         """
         step = self.settings.nack_size_ms * _TICKS_PER_MS
         end = -(-(horizon + self.window_ms * _TICKS_PER_MS) // step) * step
         return min(end, horizon + self._limit_ms * _TICKS_PER_MS) - 1
 
     def on_asked(self, ranges: Sequence[TickRange], *, now_ms: int) -> None:
-        """NACKs were sent; what is asked for again is measured from the first time."""
+        """Notes NACKs that were sent; a repeated one is measured from the first time."""
         if not self.settings.sdcc:
             return
         for first, last in ranges:
@@ -118,9 +118,9 @@ class NackControl:
                 self._sent.append(_Sent(first, last, now_ms))
 
     def on_gaps(self, gaps: Sequence[TickRange], *, now_ms: int) -> bool:
-        """What is unknown now, of all that may be asked for; whether the window has changed by what was learnt."""
+        """Takes the ticks still unknown, of all that may be asked for; returns whether that changed the window."""
         self._notice_idleness(bool(gaps), now_ms)
-        # Gaps ascend and do not meet: so only the first that ends behind the start of a NACK can be in it.
+        # Gaps ascend and do not touch, so only the first one that does not end before a NACK can overlap it.
         ends = [last for _, last in gaps] if self._sent else []
         waiting = []
         for each in self._sent:
@@ -141,7 +141,7 @@ class NackControl:
         return self._judge(self.window_ms / rtt_ms)
 
     def clear(self) -> None:
-        """Nothing that was asked for will be answered, as after a change of parent, or at the end of the stream."""
+        """Forgets pending NACKs: they will not be answered after a change of parent, or at the end of the stream."""
         self._sent, self._rtts_ms = [], []
         self._group.remove(self)
 
@@ -168,7 +168,7 @@ class NackControl:
         return True
 
     def _stay(self) -> bool:
-        """The window stays; if it is the smallest, and has been for several measurements, the next opens it."""
+        """Keeps the window; if it has been the smallest for several measurements, the next one opens it."""
         if self._window_ms == self._least_ms:
             self._stuck += 1
             if self._stuck >= self.settings.nack_stuck_max:

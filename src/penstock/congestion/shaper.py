@@ -1,7 +1,7 @@
-"""How many messages may get a tick now, at the rate that a pubend is allowed: a token bucket.
+"""A token bucket: decides how many messages may get a tick now at a pubend's allowed rate.
 
 [Gryphon] section 4 counts per interval and withholds acknowledgements; here publishers wait before a tick is assigned,
-and what is logged is acknowledged. The bucket is shallow, so that no burst follows a pause.
+and every logged message is acknowledged. The bucket is shallow, so that no burst follows a pause.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from penstock.congestion.settings import CongestionSettings
 __all__ = ["Shaper"]
 
 _WHOLE = 1e-9
-"""What a sum of fractions may lack of a whole token."""
+"""Rounding error allowed when fractions add up to a whole token."""
 
 
 class Shaper:
-    """The messages of one pubend, spread over time."""
+    """Spreads the messages of one pubend over time."""
 
     def __init__(self, settings: CongestionSettings, *, now_ms: int) -> None:
         self.settings = settings
@@ -32,7 +32,7 @@ class Shaper:
         return self._rate
 
     def set_rate(self, rate_msg_s: float | None, *, now_ms: int) -> None:
-        """The rate from now on; what was saved up before is kept, within the new bound."""
+        """Sets the rate; tokens already saved up are kept, within the new bound."""
         assert rate_msg_s is None or rate_msg_s > 0, f"rate {rate_msg_s} is not positive"
         if rate_msg_s == self._rate:
             return
@@ -41,7 +41,7 @@ class Shaper:
         self._tokens = min(self._tokens, self._depth)
 
     def grant(self, wanted: int, *, now_ms: int) -> int:
-        """How many of so many messages may get their ticks now; they are taken as published."""
+        """How many of these messages may get their ticks now; they count as published."""
         self._fill(now_ms)
         if self._rate is None:
             return wanted
@@ -50,7 +50,7 @@ class Shaper:
         return granted
 
     def grant_batch(self, messages: int, *, now_ms: int) -> bool:
-        """Whether a batch may get its ticks now, all of it: the bucket owes what it lacks, the next waits longer."""
+        """Whether a whole batch may get its ticks now: the bucket may go into debt, and the next one waits longer."""
         self._fill(now_ms)
         if self._rate is None:
             return True
@@ -67,12 +67,12 @@ class Shaper:
         return now_ms + max(ceil((1 - self._tokens - _WHOLE) * 1000 / self._rate), 1)
 
     def check_invariants(self) -> None:
-        """Fails if more is saved up than may come at once."""
+        """Fails if more tokens are saved up than the bucket can hold."""
         assert self._rate is None or self._tokens <= self._depth + _WHOLE
 
     @property
     def _depth(self) -> float:
-        # Besides one whole message, what comes in while the broker is busy: else every turn of it would lose some.
+        # One whole message, plus what accrues while the broker is busy: otherwise every turn of it would lose some.
         return 1.0 if self._rate is None else 1.0 + self._rate * self.settings.burst_ms / 1000
 
     def _fill(self, now_ms: int) -> None:

@@ -37,7 +37,7 @@ class Parameter:
 
 
 def changed(settings: CongestionSettings, texts: Mapping[str, str]) -> CongestionSettings:
-    """The settings with some values replaced; a new profile comes first, and takes all other values with it."""
+    """The settings with some values replaced; a new profile is applied first, and resets all but pdcc and sdcc."""
     rest = dict(texts)
     if "profile" in rest:
         settings = CongestionSettings.of_profile(rest.pop("profile"), pdcc=settings.pdcc, sdcc=settings.sdcc)

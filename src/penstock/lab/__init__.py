@@ -1,6 +1,6 @@
-"""The papers' experiments, a folder for each paper: what was published beside what we measure.
+"""The papers' experiments, one folder per paper: published figures next to our measurements.
 
-Experiments are imported when somebody asks for them: the small processes that the lab starts need none.
+Experiments are imported on demand, because the small processes that the lab starts need none.
 """
 
 from __future__ import annotations

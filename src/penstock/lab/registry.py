@@ -1,4 +1,4 @@
-"""The lab's experiments by paper, each list in the order in which a reader should meet them."""
+"""The lab's experiments by paper, each list in the order in which to read them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MATCHING: Final = (MATCHING_SCALE,)
 DELIVERY: Final = (DELIVERY_CHAOS, DELIVERY_KILL9)
 GRYPHON: Final = (COLLAPSE_BANDWIDTH, COLLAPSE_RECOVERY, E1, E1_WINDOW, E2, E3, E4, GRYPHON_E1_LIVE, GRYPHON_E2_LIVE)
 CONGESTION: Final = (SLOW_SHB, BUSY_PHB, SCALE)
-"""Our own, on the overlays of the paper."""
+"""Our own congestion experiments, on the paper's overlays."""
 BALANCING: Final = (
     BALANCING_LOCAL,
     BALANCING_ESTIMATION,

@@ -1,4 +1,4 @@
-"""The real world of a broker: sockets, clocks, files and certificates around the same broker that is simulated.
+"""Runs a broker for real: sockets, clocks, files and certificates around the same broker that the simulator runs.
 
-Nothing here decides anything about the protocol: bytes become frames, effects become writes, deadlines become timers.
+Nothing here makes protocol decisions: bytes become frames, effects become writes, deadlines become timers.
 """

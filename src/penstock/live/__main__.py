@@ -16,8 +16,8 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the broker until somebody ends it; the exit code is 0, 1 after a failure, 2 for a mistake of the caller."""
-    # Before all else: loading a broker takes a while, in which a signal must neither be lost nor kill it.
+    """Run the broker until it is stopped; returns the exit code: 0, 1 after a failure, 2 after a usage error."""
+    # First of all: loading a broker takes a while, and a signal in that time must neither get lost nor kill it.
     early.install()
     from penstock.live.config import load_overlay
     from penstock.live.serving import run_broker

@@ -1,12 +1,12 @@
-"""Metrics, health and status of a node over HTTP, on the same event loop, and a way to make it reread its file.
+"""Serves a node's metrics, health and status over HTTP on its own event loop, and lets operators change settings.
 
-``/metrics`` for Prometheus, ``/health`` (200, or 503 on the way out) and ``/status`` as JSON. ``/overlay`` says what
-has changed in the overlay file since the node read it; with POST the node puts that into force. A request brings no
-overlay, only the digest of the file that is meant. ``/tune?name=value`` says what that would change in the parameters
-of congestion control, and lists them; with POST the node changes them. ``/limit`` shows the limit on all that is
-published, and who is slowed down; with POST it is changed. POST to ``/ship`` makes it ship to its lake at once; what
-operators can do besides is in ``operations``. All pages need the bearer token (``admin_token``) but ``/health`` and, on
-loopback, a ``/metrics`` that names no client; what else a request must fulfil is in ``admin_gate``.
+``/metrics`` is for Prometheus, ``/health`` answers 200, or 503 during shutdown, and ``/status`` is JSON. ``/overlay``
+shows what has changed in the overlay file since the node read it; POST applies the change. A request carries no
+overlay, only the digest of the intended file. ``/tune?name=value`` shows what that would change in the parameters of
+congestion control, and lists them; POST changes them. ``/limit`` shows the limit on all publishing, and who is being
+slowed down; POST changes it. POST to ``/ship`` ships to the lake at once; other operator commands are in
+``operations``. All pages need the bearer token (``admin_token``) except ``/health`` and, on loopback, a ``/metrics``
+without client names; ``admin_gate`` says what else a request must satisfy.
 """
 
 from __future__ import annotations
@@ -41,30 +41,30 @@ from penstock.live.tuning import Tunable, tune
 __all__ = ["AdminServer", "Subject", "application"]
 
 _FRESH_S: Final = 1.0
-"""Who asks for metrics without a token gets those of the last second: asking again costs the broker nothing."""
+"""Metrics without a token are cached for this long, so that repeated requests cost the broker nothing."""
 _STOP_S_MAX: Final = 2
-"""Time that requests under way get at the end."""
+"""How long requests in progress may take to finish at shutdown."""
 
 
 class Subject(Tunable, Operated, Protocol):
-    """What is shown: a node."""
+    """The node whose pages are served."""
 
     @property
     def is_serving(self) -> bool:
-        """Whether it does its work."""
+        """Whether the node is serving."""
 
     def status(self) -> NodeStatus:
-        """How it is."""
+        """The node's current status."""
 
     def reread(self, *, digest: str = "", is_trial: bool = False) -> OverlayChange:
-        """Put its overlay file into force, or say what would change."""
+        """Apply the node's overlay file, or only report what would change."""
 
     async def ship(self) -> dict[str, Any]:
-        """Ship to its lake what waits."""
+        """Ship pending records to the lake."""
 
 
 def application(subject: Subject, gate: AdminGate, *, is_local: bool = True) -> Starlette:
-    """The routes; metrics without names are for everybody where only this machine can ask."""
+    """The routes; where only this machine can connect, metrics without names need no token."""
     guarded = gate.guarded
 
     async def health(_request: Request) -> Response:
@@ -147,7 +147,7 @@ class AdminServer:
     def __init__(
         self, subject: Subject, *, host: str = "127.0.0.1", port: int = 0, token: str = "", hosts: Iterable[str] = ()
     ) -> None:
-        """Serve at an address, for who has the token; others know the broker under these names and addresses."""
+        """Serve at an address, to holders of the token; ``hosts`` are more names and addresses of the broker."""
         self._host, self._port = host, port
         gate = AdminGate(token, (host, *hosts))
         config = uvicorn.Config(
@@ -166,12 +166,12 @@ class AdminServer:
 
     @classmethod
     def of(cls, subject: Subject, overlay: Overlay, place: BrokerPlace) -> Self:
-        """The pages of a broker where its overlay says; raises ``ConfigError`` if it has no place for its token."""
+        """A server at the address in the overlay; raises ``ConfigError`` if the broker's token cannot be stored."""
         token, hosts = make_token(overlay, place), (place.host, place.bind)
         return cls(subject, host=place.admin_host, port=place.admin_port, token=token, hosts=hosts)
 
     async def start(self) -> None:
-        """Listen; raises ``ConfigError`` if the address cannot be had."""
+        """Start to listen; raises ``ConfigError`` if the address is not available."""
         try:
             family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
             self._socket = socket.create_server((self._host, self._port), family=family)
@@ -182,7 +182,7 @@ class AdminServer:
         self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="admin")
 
     async def stop(self) -> None:
-        """Answer what was asked, and end."""
+        """Finish the requests in progress, and stop."""
         if self._task is None or self._socket is None:
             return
         self._server.should_exit = True
@@ -201,14 +201,14 @@ class AdminServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port where it really listens."""
+        """Host and port on which it actually listens."""
         assert self._socket is not None, "the admin server has not started"
         host, port = self._socket.getsockname()[:2]
         return str(host), int(port)
 
 
 class _QuietServer(uvicorn.Server):
-    """Leaves signals to the program it is part of."""
+    """Leaves signal handling to the program it is part of."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

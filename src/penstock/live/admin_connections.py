@@ -1,7 +1,7 @@
-"""The connections of the admin API: few, and none of them keeps others out by saying nothing.
+"""Bounds the connections of the admin API, so that idle ones cannot keep others out.
 
-A connection without a whole request is closed soon. When there are too many, the one goes that has been without a
-request under way for longest: whoever asks for ``/health`` is heard, however many others only hold on.
+A new connection that sends no request in time is closed. When there are too many, the oldest idle one is dropped: a
+request for ``/health`` gets through, however many connections are just held open.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["CONNECTIONS_MAX", "REQUEST_S_MAX", "BoundedProtocol"]
 
 CONNECTIONS_MAX: Final = 64
 REQUEST_S_MAX: Final = 5.0
-"""Time in which a new connection must have sent the head of its first request."""
+"""How long a new connection may take to send the head of its first request."""
 
 _numbers: Final = count()
 
@@ -30,7 +30,7 @@ class BoundedProtocol(H11Protocol):
         self._due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Somebody comes: the one that has been idle for longest goes, if there is no room."""
+        """Take the connection in, and drop the oldest idle one if there are too many."""
         super().connection_made(transport)
         self._due = self.loop.call_later(REQUEST_S_MAX, self._on_due)
         others = [
@@ -42,19 +42,19 @@ class BoundedProtocol(H11Protocol):
             min(others, key=lambda each: (not each.is_idle, each.number)).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
+        """Cancel the timeout."""
         if self._due is not None:
             self._due.cancel()
         super().connection_lost(exc)
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request of it is under way."""
+        """Whether the connection has no request in progress."""
         return not self._has_asked or self.cycle.response_complete
 
     @property
     def _has_asked(self) -> bool:
-        # Its type does not say that there is none at first.
+        # The declared type hides that there is no cycle at first.
         return cast("object | None", self.cycle) is not None
 
     def _on_due(self) -> None:

@@ -1,7 +1,7 @@
 """The clock of a live broker: wall time at its start, advanced by the monotonic clock.
 
-A step of the wall clock (an operator, a leap second, a late NTP) must not fire every timer at once, nor none for an
-hour. The shell reads it once per stimulus and hands the value on.
+A step of the wall clock (an operator, a leap second, a late NTP) must not fire every timer at once, nor stall them
+all for an hour. The shell reads the clock once per stimulus and passes the value on.
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ class Clock:
         """When this clock was made; a broker's incarnation, since it grows with every start."""
 
     def now_ms(self) -> int:
-        """The time."""
+        """The current time."""
         return (time.monotonic_ns() + self._offset_ns) // _NANOSECONDS_PER_MS

@@ -1,9 +1,9 @@
-"""Garbage collection in small steps, for a process that is nothing but a broker.
+"""Collects garbage in small steps, in a process that runs nothing but a broker.
 
-Python looks at all objects whenever a quarter of them is new. With ten thousand subscriptions that is a third of a
-second in which nobody is served. A broker's objects are freed by their reference counts, and cycles among them are the
-exception: so what has survived one look is set aside, and each look is at new objects only. All of them are looked at
-again when the broker has become twice as large, since there may be cycles among those set aside.
+Python scans all objects whenever a quarter of them is new. With ten thousand subscriptions that takes a third of a
+second, in which nobody is served. A broker's objects are freed by their reference counts, and cycles among them are
+the exception: so objects that survive a collection are frozen, and each collection scans new objects only. All objects
+are scanned again when the broker has doubled in size, since there may be cycles among the frozen ones.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any, Final
 __all__ = ["Collecting", "collecting_in_steps"]
 
 _THRESHOLDS: Final = (700, 10, 2)
-"""New containers before a look at the youngest, and looks before one at the next older: the oldest number some 20,000,
-which takes about ten milliseconds."""
+"""New containers before a collection of the youngest generation, and collections before one of the next: the oldest
+has some 20,000 objects, which take about ten milliseconds."""
 _BLOCKS_MIN: Final = 4_000_000
-"""Blocks of memory below which nothing that was set aside is looked at again; about 400 MB."""
+"""Blocks of memory below which frozen objects are never scanned again; about 400 MB."""
 
 
 class Collecting:
-    """Sets aside what has survived a look."""
+    """Freezes the objects that survive a collection."""
 
     def __init__(
         self,
@@ -38,10 +38,10 @@ class Collecting:
         self._blocks_max = max(blocks_min, 2 * blocks())
         self._blocks_min = blocks_min
         self._is_complete = False
-        """Whether the next look is at all objects."""
+        """Whether the next collection scans all objects."""
 
     def on_look(self, phase: str, info: dict[str, Any]) -> None:
-        """The interpreter begins or ends a look (``gc.callbacks``)."""
+        """Handle the start or end of a collection (``gc.callbacks``)."""
         if phase != "stop" or info["generation"] < 2:
             return
         if self._is_complete:
@@ -56,7 +56,7 @@ class Collecting:
 
 @contextmanager
 def collecting_in_steps() -> Iterator[None]:
-    """Within, garbage is collected in small steps; afterwards as before."""
+    """Collect garbage in small steps within the block, and as before after it."""
     usual = gc.get_threshold()
     collecting = Collecting()
     gc.collect()

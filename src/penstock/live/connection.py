@@ -1,8 +1,8 @@
-"""One connection of a live node: bytes in become batches of frames, an outbox becomes writes, an end is orderly.
+"""One connection of a live node: turns bytes into batches of frames and an outbox into writes, and closes in order.
 
-Little is handed to the transport at a time, so that control can overtake the data that still waits in the outbox: what
-it carries in a tenth of a second, by what it did lately. With a fixed half megabyte, alerts of a slow link waited for
-ten seconds behind data, and congestion control came too late (``gryphon-e2-live``).
+Little is handed to the transport at a time, so that control can overtake the data still in the outbox: as much as it
+carries in a tenth of a second at its recent speed. With a fixed half megabyte, alerts of a slow link waited behind data
+for ten seconds, and congestion control reacted too late (``gryphon-e2-live``).
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ __all__ = [
 ]
 
 WATER_BYTES_MIN: Final = 4 * 1024
-"""Bytes that the transport may always hold, however slow it is: more is late control behind a narrow link."""
+"""Bytes that the transport may always hold, however slow it is; more would delay control on a narrow link."""
 WATER_BYTES_START: Final = 16 * 1024
-"""Bytes that it may hold before anything is known of its speed; also the most that the kernel may hold unsent."""
+"""Bytes that the transport may hold before its speed is known; also the most that the kernel may hold unsent."""
 WATER_BYTES_MAX: Final = 128 * 1024
 """Bytes in the transport above which nothing more is handed to it, however fast it is."""
 _WATER_S: Final = 0.1
-"""The transport may hold what it carries in so much time."""
+"""The transport may hold as much as it carries in this time."""
 DRAIN_S: Final = 5.0
-"""Time in which a connection that ends must have taken what is left; then it is cut."""
+"""How long a closing connection may take to send what is left; then it is cut."""
 LINGER_S: Final = 1.0
-"""Time in which the peer should close its side, once ours has said all."""
+"""How long to wait for the peer to close its side after we have closed ours."""
 _REASON_CHARS_MAX: Final = 500
 
 
 class Owner(Protocol):
-    """What a connection needs of its node."""
+    """What a connection needs from its node."""
 
     counters: Counters
 
@@ -57,10 +57,10 @@ class Owner(Protocol):
         """The turns in which connections work."""
 
     def on_made(self, connection: Connection) -> None:
-        """The transport is there; the certificate, if any, is verified."""
+        """The connection is up; the peer's certificate, if any, is verified."""
 
     def on_frames(self, connection: Connection, frames: list[Frame]) -> None:
-        """A batch has arrived."""
+        """A batch of frames has arrived."""
 
     def on_progress(self, connection: Connection, unfinished_bytes: int) -> None:
         """More of a frame has arrived, but not all of it."""
@@ -69,7 +69,7 @@ class Owner(Protocol):
         """The peer broke the protocol; the connection is ending."""
 
     def on_lost(self, connection: Connection, *, is_news: bool) -> None:
-        """The transport is gone; news if nobody here wanted that."""
+        """The transport is closed; ``is_news`` unless this side was closing it."""
 
 
 class Connection(asyncio.Protocol):
@@ -102,11 +102,11 @@ class Connection(asyncio.Protocol):
         self._pace = Pace()
         self._is_known = False
         self._is_behind = False
-        """Whether something that has arrived waits for a later turn."""
+        """Whether received data waits for a later turn."""
         self._is_held = False
-        """Whether the transport reads nothing meanwhile."""
+        """Whether reading from the transport is paused."""
         self._must_wait = False
-        """Whether the broker has to finish something before it can hear more."""
+        """Whether the broker has to finish something before it takes more frames."""
         self._transport: asyncio.Transport | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._is_paused = False
@@ -118,11 +118,11 @@ class Connection(asyncio.Protocol):
         self._socket: Any = None
         self._unsent_bytes = 0
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Set the transport up, and tell the node."""
-        # Not asserted: uvloop's transports do as asyncio's do, but are not derived from them.
+        # A cast, not an assert: uvloop's transports quack like asyncio's but do not inherit from them.
         self._transport = cast("asyncio.Transport", transport)
         found = self._socket = transport.get_extra_info("socket")
         if found is not None:
@@ -135,13 +135,13 @@ class Connection(asyncio.Protocol):
         self._owner.on_made(self)
 
     def data_received(self, data: bytes) -> None:
-        """Handle what has arrived, unless something before it still waits."""
+        """Handle the data, now or in a later turn."""
         if self.is_closing:
             return
         self._owner.counters.bytes_in += len(data)
         self._arrivals.add(data)
         if self._is_behind:
-            # The transport had read it already when it was told to stop.
+            # The transport had already read it when it was told to pause.
             return
         if self._pace.is_heavy and self._owner.turns.is_spent:
             self._put_off()
@@ -149,23 +149,23 @@ class Connection(asyncio.Protocol):
             self.work()
 
     def eof_received(self) -> bool:
-        """The peer has said all: so have we."""
+        """Close our side after the peer has closed its own."""
         return False
 
     def pause_writing(self) -> None:
-        """The transport has enough."""
+        """Pause: the transport's buffer is full."""
         self._is_paused = True
         assert self._transport is not None
         self._paused_s = self._clock()
         self._paused_bytes = self._transport.get_write_buffer_size()
 
     def resume_writing(self) -> None:
-        """The transport can carry more; how much more, its speed since the pause says."""
+        """Continue writing, with a buffer sized by the transport's speed since the pause."""
         self._is_paused = False
         if self._transport is not None:
             carried = self._paused_bytes - self._transport.get_write_buffer_size()
             took_s = max(self._clock() - self._paused_s, 1e-6)
-            # Not more than twice as much: a link that has just become slow should notice it soon.
+            # Double it at most: a link that has just become slow should notice it soon.
             self._set_water(min(int(_WATER_S * carried / took_s), 2 * self._water_bytes))
         if self.outbox:
             self._owner.turns.wake(self)
@@ -173,7 +173,7 @@ class Connection(asyncio.Protocol):
             self._say_no_more()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The transport is gone."""
+        """Clean up, and tell the node."""
         del exc
         is_news = not self.is_closing
         self.is_closing, self._transport = True, None
@@ -184,25 +184,25 @@ class Connection(asyncio.Protocol):
         self.ended.set()
         self._owner.on_lost(self, is_news=is_news)
 
-    # What the node calls.
+    # Called by the node.
 
     @property
     def uses_much(self) -> bool:
-        """Whether it has used so much time lately that the others are first; whoever is not known is behind them."""
+        """Whether it has used so much time lately that others go first; true for peers that have not authenticated."""
         return not self._is_known or self._pace.uses_much
 
     def know(self) -> None:
-        """The peer has proved who it is."""
+        """Note that the peer has authenticated."""
         self._is_known = True
         self._arrivals.know()
 
     @property
     def is_known(self) -> bool:
-        """Whether the peer has proved who it is."""
+        """Whether the peer has authenticated."""
         return self._is_known
 
     def work(self) -> None:
-        """Handle what has arrived slice by slice, until the turn is spent; what follows a broken frame is dropped."""
+        """Handle received data slice by slice, until the turn is spent; data after a malformed frame is dropped."""
         owner, pace = self._owner, self._pace
         if self._has_to_wait():
             self._hold_back()
@@ -220,7 +220,7 @@ class Connection(asyncio.Protocol):
                 self.refuse("protocol", found.problem)
                 owner.on_broken(self, found.problem)
             if self._has_to_wait():
-                # Until the broker says so, and not until the next turn.
+                # Wait for the broker's ``resume``, not for the next turn.
                 self._hold_back()
                 return
             if found.is_last:
@@ -233,21 +233,21 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _has_to_wait(self) -> bool:
-        # Asked anew after each slice: the broker may have said so meanwhile.
+        # Checked again after each slice: the broker may have called ``hold`` meanwhile.
         return self._must_wait
 
     def hold(self) -> None:
-        """Handle nothing more, and read nothing more, until ``resume``."""
+        """Stop reading and handling frames until ``resume``."""
         self._must_wait = True
 
     def resume(self) -> None:
-        """Go on in the next turn."""
+        """Continue in the next turn."""
         if self._must_wait:
             self._must_wait = False
             self._put_off()
 
     def flush(self) -> None:
-        """Write what the outbox holds, up to what is good for one write; ask for more turns if there is more."""
+        """Write as much of the outbox as suits one write; asks for another turn if there is more."""
         outbox, transport = self.outbox, self._transport
         if transport is None or outbox is None or self._is_paused or self._has_said_all:
             return
@@ -266,9 +266,9 @@ class Connection(asyncio.Protocol):
             self._say_no_more()
 
     def close(self, *, lingers: bool = True) -> None:
-        """Send what is queued, then end; what has not been taken after a while is lost.
+        """Send what is queued, then close; what could not be sent after a while is lost.
 
-        Where there is no room, it should not linger until the other end has closed its side.
+        Where connections are scarce, it should not linger until the peer has closed its side.
         """
         if self.is_closing:
             return
@@ -277,7 +277,7 @@ class Connection(asyncio.Protocol):
         self._owner.turns.wake(self)
 
     def refuse(self, code: str, reason: str) -> None:
-        """Say why, and end; what is queued is lost."""
+        """Tell the peer why, and close; what is queued is lost."""
         self.outbox = None
         if self._has_said_all or self._transport is None:
             return
@@ -287,13 +287,13 @@ class Connection(asyncio.Protocol):
         self._say_no_more()
 
     def abort(self) -> None:
-        """Cut it."""
+        """Cut the connection."""
         if self._transport is not None:
             self._owner.counters.aborted += 1
             self._transport.abort()
 
     def _put_off(self) -> None:
-        """Let what has arrived wait for a later turn, and read nothing more until then."""
+        """Leave received data for a later turn, and read nothing more until then."""
         self._owner.turns.put_off(self)
         self._hold_back()
 
@@ -309,12 +309,12 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=self._water_bytes, low=self._water_bytes // 4)
         unsent_bytes = min(self._water_bytes, WATER_BYTES_START)
         if self._socket is not None and unsent_bytes != self._unsent_bytes and hasattr(socket, "TCP_NOTSENT_LOWAT"):
-            # Else the kernel hides megabytes below the transport.
+            # Otherwise the kernel buffers megabytes below the transport.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, unsent_bytes)
             self._unsent_bytes = unsent_bytes
 
     def _say_no_more(self) -> None:
-        """End our side only, where TCP can: closing while the peer still sends would reset what we said last."""
+        """Close our side only, where possible: a full close while the peer still sends would lose our last frames."""
         if self._has_said_all or self._transport is None:
             return
         self._has_said_all = True
@@ -324,7 +324,7 @@ class Connection(asyncio.Protocol):
         try:
             self._transport.write_eof()
         except OSError:
-            # The peer was faster, and the loop has not heard of it yet: there is nobody to say anything to.
+            # The peer has already gone, and the loop has not noticed yet: there is nobody to send anything to.
             self._transport.abort()
             return
         self._later(self._linger_s, self._transport.close)

@@ -1,4 +1,4 @@
-"""What a live node counts: the part of its traffic that only the shell sees."""
+"""Counters of a live node, for the part of its traffic that only the shell sees."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ __all__ = ["Counters"]
 
 @dataclass(slots=True)
 class Counters:
-    """Numbers that only grow, except the connections that are open."""
+    """Counters that only grow, except ``open_connections``."""
 
     open_connections: int = 0
     accepted: int = 0
-    """Connections that others made."""
+    """Incoming connections."""
     turned_away: int = 0
-    """Connections and TLS handshakes that were cut because there was no room for them."""
+    """Connections and TLS handshakes that were cut for lack of room."""
     dialled: int = 0
-    """Connections that this node made."""
+    """Outgoing connections."""
     dials_failed: int = 0
     closed: int = 0
-    """Connections that ended, whoever wanted it."""
+    """Connections that ended, for whatever reason."""
     aborted: int = 0
-    """Connections that were cut because their end took too long."""
+    """Connections that were cut because closing took too long."""
     frames_in: int = 0
     bytes_in: int = 0
     frames_out: int = 0
     bytes_out: int = 0
     writes: int = 0
-    """Writes to sockets; each carries all that was there to send."""
+    """Writes to sockets; each carries all frames that were ready."""
     malformed: int = 0
     """Connections ended because their bytes or frames broke the protocol."""
     bugs: int = 0
-    """Exceptions that must not be; each ended one connection."""
+    """Unexpected exceptions; a connection that meets one ends."""
 
     def as_dict(self) -> dict[str, int]:
-        """All of them, by name."""
+        """All counters, by name."""
         return asdict(self)

@@ -1,7 +1,7 @@
-"""Connections that are gone, of which the broker is told as turns have time for it.
+"""Tells the broker of lost connections, as turns have time for it.
 
-A client that leaves takes its subscriptions with it, which costs by their number; when many leave at once, the others
-should not have to wait for all of that.
+Removing a client costs time for each of its subscriptions; when many clients leave at once, the others should not have
+to wait for all of that.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from penstock.live.turns import Turns
 __all__ = ["Departures"]
 
 _NUMBER: Final = -1
-"""By which turns know it: no connection has it."""
+"""Its number as a worker, which no connection has."""
 
 
 class Departures:
-    """The connections of one node that are gone, first come, first told."""
+    """Lost connections of one node, of which the broker has yet to hear, in order."""
 
     def __init__(self, turns: Turns, tell: Callable[[int], None]) -> None:
         self._turns, self._tell = turns, tell
         self._gone: deque[int] = deque()
 
     def add(self, number: int) -> None:
-        """A connection is gone."""
+        """Note that a connection is gone."""
         self._gone.append(number)
         if len(self._gone) == 1:
             self.work()
 
     @property
     def number(self) -> int:
-        """By which turns know it."""
+        """Its number as a worker."""
         return _NUMBER
 
     @property
     def uses_much(self) -> bool:
-        """Nobody waits for it."""
+        """True: nobody waits for this work."""
         return True
 
     def flush(self) -> None:
-        """Nothing of it has to be sent."""
+        """Do nothing: there is nothing to send."""
 
     def work(self) -> None:
-        """Tell the broker of as many as the turn has time for."""
+        """Tell the broker of as many lost connections as the turn has time for."""
         while self._gone:
             if self._turns.is_spent:
                 self._turns.put_off(self)

@@ -1,7 +1,7 @@
-"""Keeps one link up: dials, waits for its end, and dials again after a growing and random delay.
+"""Keeps links up: dials a neighbour, waits until the link ends, and redials after a growing and random delay.
 
-The delay grows also when the neighbour answers but does not keep the connection (another overlay, a wrong token):
-only a link that has lasted starts anew. ``Diallers`` are those of one node, of which some may come and go.
+The delay also grows when the neighbour answers but drops the connection (another overlay, a wrong token): only a link
+that has lasted resets it. ``Diallers`` holds the diallers of one node, which may come and go.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = ["DIAL_S_MAX", "FIRST_RETRY_S", "LASTED_S", "RETRY_S_MAX", "Dialler", 
 FIRST_RETRY_S: Final = 0.05
 RETRY_S_MAX: Final = 5.0
 DIAL_S_MAX: Final = 5.0
-"""Time for a connection to be made, TLS included."""
+"""Timeout for making a connection, TLS included."""
 LASTED_S: Final = 5.0
-"""A link that held so long was a good one."""
+"""A link that held this long resets the delay."""
 
 
 class Dialler:
-    """Calls one neighbour, again and again."""
+    """Dials one neighbour, again and again."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Dialler:
 
 
 class Diallers:
-    """All neighbours that one node calls, each by a task of its own."""
+    """Dials all neighbours that one node has to dial, each in its own task."""
 
     def __init__(
         self, make: Callable[[str], Connection], *, on_failed: Callable[[str, str], None], rng: Random
@@ -79,7 +79,7 @@ class Diallers:
         self._cancelled: dict[asyncio.Task[None], None] = {}
 
     def call(self, places: Sequence[BrokerPlace], context: ssl.SSLContext | None) -> None:
-        """Call these, and nobody else; who is at the same address as before is not called anew."""
+        """Dial these neighbours, and no others; one whose address has not changed is not dialled again."""
         wanted = {place.name: place for place in places}
         for name, (place, _) in list(self._calls.items()):
             if name not in wanted or _address(wanted[name]) != _address(place):
@@ -91,7 +91,7 @@ class Diallers:
                 self._calls[name] = place, asyncio.create_task(dialler.run(), name=f"link to {name}")
 
     async def stop(self) -> None:
-        """Call nobody any more."""
+        """Stop dialling."""
         for name in list(self._calls):
             self._cancel(name)
         await asyncio.gather(*self._cancelled, return_exceptions=True)
@@ -108,6 +108,6 @@ def _address(place: BrokerPlace) -> tuple[str, int]:
 
 
 def retry_s(failures: int, rng: Random) -> float:
-    """How long to wait after so many failures in a row: doubling, bounded, and never the same for all."""
+    """How long to wait after this many failures in a row: doubling, bounded, and with random jitter."""
     longest = min(RETRY_S_MAX, FIRST_RETRY_S * 2.0 ** min(failures, 16))
     return longest * (0.5 + 0.5 * rng.random())

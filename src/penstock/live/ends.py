@@ -1,4 +1,4 @@
-"""Waits for the ends of connections, and cuts those that do not come to one."""
+"""Waits for connections to close, and cuts those that do not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["wait_for_ends"]
 
 
 async def wait_for_ends(connections: Mapping[int, Connection], *, seconds_max: float = DRAIN_S + LINGER_S) -> None:
-    """Wait until all of these are over: they leave the mapping by themselves, and are cut after a limit."""
+    """Wait until all connections have closed; they leave the mapping by themselves, and are cut after a time limit."""
     ends = [asyncio.ensure_future(each.ended.wait()) for each in connections.values()]
     if not ends:
         return

@@ -1,11 +1,11 @@
-"""Lets connections in, as long as there is room for them; TLS handshakes under way take room, too.
+"""Accepts connections as long as there is room for them; TLS handshakes in progress take up room, too.
 
-What there is no room for is accepted and closed at once: a socket that nobody accepts leaves the peer without an
-answer, and running out of descriptors would hit the store and the links. Of handshakes that are not finished the oldest
-goes first, since whoever means well finishes soon. Should the system run out of something all the same, accepting
-pauses for a moment.
+A connection too many is accepted and closed at once: a socket that nobody accepts leaves the peer without an answer,
+and running out of descriptors would hit the store and the links. Among unfinished handshakes the oldest is dropped
+first, since an honest peer finishes soon. If the system runs out of resources all the same, accepting pauses for a
+moment.
 
-It accepts by itself because servers of event loops say nothing of the handshakes that they have under way.
+It calls ``accept`` itself because the servers of event loops do not report the handshakes they have in progress.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from penstock.protocol.frames import Goodbye
 __all__ = ["Entrance"]
 
 _NOTED_EACH: Final = 1_000
-"""Of so many connections that are turned away, the first is noted."""
+"""Of this many connections turned away, the first is logged."""
 _ACCEPTED_MAX: Final = 8
-"""Connections accepted in one turn, at a third of a millisecond each; the others wait in the socket."""
+"""Connections accepted in one turn, at a third of a millisecond each; the others stay in the backlog."""
 _PAUSE_S: Final = 0.5
-"""How long nobody is accepted when the system has run out of something."""
+"""How long accepting pauses when the system has run out of resources."""
 
 
 class Entrance:
-    """The sockets at which a node listens."""
+    """The sockets on which a node listens."""
 
     def __init__(
         self,
@@ -52,38 +52,38 @@ class Entrance:
         self._counters, self._note, self._pause_s = counters, note, pause_s
         self._affordable = affordable()
         self.room = 1
-        """Connections that may be open, and handshakes under way."""
+        """How many open connections and handshakes there may be in total."""
         self._handshakes_max = 1
         self._coming: dict[asyncio.Task[None], None] = {}
-        """Those whose transport is not there yet, oldest first."""
+        """Connections that have no transport yet, oldest first."""
         self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens, or the last thing it listened at."""
+        """Host and port on which it listens, or listened last."""
         return self._address
 
     @property
     def is_open(self) -> bool:
-        """Whether anybody is let in."""
+        """Whether it accepts connections."""
         return bool(self._sockets)
 
     @property
     def handshakes(self) -> int:
-        """How many are under way."""
+        """How many handshakes are in progress."""
         return len(self._coming)
 
     def open(self) -> None:
-        """Begin to accept."""
+        """Start to accept connections."""
         host, port = self._sockets[0].getsockname()[:2]
         self._address = str(host), int(port)
         for each in self._sockets:
             self._listen(each)
 
     def limit(self, settings: BrokerSettings) -> None:
-        """Let in what the settings allow, as far as there are descriptors for it."""
+        """Allow as many connections as the settings say, as far as descriptors suffice."""
         before = self.room
-        # Those above the limit of connections hear from the broker why they cannot stay.
+        # Some more than connections_max: the broker tells those why they cannot stay.
         self.room = min(self._affordable, settings.connections_max + settings.strangers_max)
         self._handshakes_max = settings.strangers_max
         if self.room < settings.connections_max and self.room != before:
@@ -95,7 +95,7 @@ class Entrance:
             )
 
     async def close(self) -> None:
-        """Accept nobody any more, and give all handshakes up."""
+        """Stop accepting, and cancel all handshakes."""
         loop = asyncio.get_running_loop()
         for each in self._sockets:
             loop.remove_reader(each)
@@ -119,7 +119,7 @@ class Entrance:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # Descriptors or memory: whatever it is, trying again at once would not help.
+                # Out of descriptors or memory: retrying at once would not help.
                 self._note("accept-paused", reason=error.strerror or str(error))
                 loop = asyncio.get_running_loop()
                 loop.remove_reader(listening)
@@ -144,11 +144,11 @@ class Entrance:
     def _on_come(self, task: asyncio.Task[None], accepted: socket.socket) -> None:
         self._coming.pop(task, None)
         if task.cancelled():
-            # Maybe before there was a transport that would close it.
+            # There may have been no transport yet that would close it.
             accepted.close()
 
     async def _let_in(self, accepted: socket.socket) -> None:
-        # Not our certificate, not our protocol, too slow, or gone: nobody is there who would have to be told.
+        # Wrong certificate, wrong protocol, too slow, or gone: there is nobody to tell.
         with suppress(OSError, TimeoutError):
             await asyncio.get_running_loop().connect_accepted_socket(
                 self._make,
@@ -167,7 +167,7 @@ class Entrance:
                 accepted.send(encode_frame(Goodbye("full", f"this broker has room for {self.room:,} connections")))
 
     def _count(self, reason: str) -> None:
-        # A flood of connections must not become one of lines in the log.
+        # A flood of connections must not flood the log.
         if self._counters.turned_away % _NOTED_EACH == 0:
             self._note("turned-away", reason=reason, connections=self._counters.open_connections)
         self._counters.turned_away += 1

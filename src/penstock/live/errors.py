@@ -1,13 +1,13 @@
-"""What can be wrong with how a live broker was set up, and what ends it.
+"""Errors in the setup of a live broker, and the failure that stops a running one.
 
 PenstockError
 ├── MisuseError
 │   └── ConfigError          the overlay file; names file, line and key
-│       ├── RestartError     a running broker would have to start anew for it
-│       ├── ExposedError     a broker would listen to the world without asking who is there
+│       ├── RestartError     the change needs a restart of the broker
+│       ├── ExposedError     a broker would let anybody in without authentication
 │       ├── StorageError     a broker's data folder is missing, or cannot be used
 │       └── TlsError         a certificate, key or authority cannot be used
-└── NodeFailedError          a running broker cannot go on, and had to stop
+└── NodeFailedError          a running broker failed, and had to stop
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ __all__ = ["ConfigError", "ExposedError", "NodeFailedError", "RestartError", "St
 
 
 class ConfigError(MisuseError):
-    """The overlay file says something that cannot be."""
+    """The overlay file has something invalid in it."""
 
 
 class RestartError(ConfigError):
-    """A changed overlay file says something that a running broker cannot put into force."""
+    """A running broker cannot apply a changed overlay file without a restart."""
 
 
 class ExposedError(ConfigError):
-    """A broker would be reachable from outside by anybody."""
+    """A broker would let anybody in without authentication."""
 
 
 class StorageError(ConfigError):
-    """A broker has no data folder though it needs one, or one that it cannot use."""
+    """A broker needs a data folder, but has none or cannot use it."""
 
 
 class TlsError(ConfigError):
@@ -38,4 +38,4 @@ class TlsError(ConfigError):
 
 
 class NodeFailedError(PenstockError):
-    """A running broker cannot go on, and had to stop."""
+    """A running broker failed, and had to stop."""

@@ -1,8 +1,8 @@
 """Tells objects that belong to one process when they find themselves in a forked child.
 
 A child has copies of all objects and of the file descriptors behind them, but of no thread except the one that called
-``fork``. What identifies an object to others must not be in use twice, and what a copy says on a socket it says in the
-name of the parent. Programs that are started anew (``spawn``, ``exec``) have no copies, and are no concern of this.
+``fork``. Two processes must not share an object's identity, and anything a copy sends on a socket, it sends in the
+parent's name. Processes started with ``spawn`` or ``exec`` have no copies, so they are not affected.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ __all__ = ["Forkable", "let_go", "tell_after_fork", "where_opened"]
 
 
 class Forkable(Protocol):
-    """Who wants to be told."""
+    """An object that must know when it was forked."""
 
     def on_forked(self) -> None:
-        """This is the copy in the child; called before anything else happens there."""
+        """Handle being the copy in the child; called before anything else happens there."""
 
 
 _watched: WeakSet[Forkable] = WeakSet()
@@ -30,9 +30,9 @@ def tell_after_fork(each: Forkable) -> None:
 
 
 def let_go(descriptor: int) -> None:
-    """Give up the child's copy of a socket without a word on it, and without a word to whoever polls it.
+    """Detach the child's copy of a socket without sending anything on it or disturbing a poll set.
 
-    The descriptor stays in use, for nothing: closing it would be up to its owner, an event loop of the parent, which
+    The descriptor stays open, but leads nowhere: only its owner could close it, an event loop of the parent, which
     shares its poll set with the child and would stop polling in the parent, too.
     """
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -43,7 +43,7 @@ def let_go(descriptor: int) -> None:
 
 
 def where_opened(what: str, process: int) -> str:
-    """What to tell somebody who uses a copy."""
+    """The error message for using a copy."""
     return f"this {what} was opened in process {process}, and this is process {os.getpid()}: open one after each fork"
 
 

@@ -1,7 +1,8 @@
-"""Keeps what a live broker wants to be durable: the event loop's side of the thread that owns the store.
+"""Makes a live broker's data durable: the event loop's side of the thread that owns the store.
 
-Nothing here waits for the disk. What the thread has to say arrives as one callback of the loop each, and goes on to a
-listener. The queue to the thread is bounded by the credit of publishers, who get none for what is not durable.
+Nothing here waits for the disk. Each report of the thread arrives as one callback in the loop, and is passed to a
+listener. The queue to the thread is bounded by the credit of publishers, who get none back for messages that are not
+durable yet.
 """
 
 from __future__ import annotations
@@ -31,18 +32,19 @@ from penstock.model.errors import PenstockError
 __all__ = ["CLOSE_S_MAX", "Keeper", "KeeperListener"]
 
 CLOSE_S_MAX: Final = 5.0
-"""Time that the store gets to commit what waits and to close; a disk that hangs must not hang the shutdown."""
+"""Time that the store gets to commit what is queued and to close; a disk that hangs must not hang the shutdown."""
 
 _SWITCH_S: Final = 0.0001
-"""How long the store's thread may have to ask a busy event loop for the GIL, which it needs a dozen times per commit.
+"""How long the store's thread waits before it requests the GIL, which it needs a dozen times per commit.
 
-With Python's own 5 ms a loop that is never idle starves the thread: turns that are shorter give the GIL up and take it
-back before anybody can ask, and a commit took seconds. With this it takes some 2 to 6 ms beside such a loop.
+With Python's default of 5 ms a loop that is never idle starves the thread: its turns are shorter, so it releases the
+GIL and takes it back before the request, and a commit took seconds. With this it takes some 2 to 6 ms beside such a
+loop.
 """
 
 
 class KeeperListener(Protocol):
-    """Who wants to hear from the store; called in the event loop."""
+    """Receives the reports of the store; called in the event loop."""
 
     def on_committed(self, number: int) -> None:
         """All commits up to this number are durable."""
@@ -51,20 +53,20 @@ class KeeperListener(Protocol):
         """The named values of all commits up to this number are durable, ahead of the rest."""
 
     def on_full(self, reason: str) -> None:
-        """The oldest commit has to wait for space; it is tried again."""
+        """The oldest commit has to wait for space; it is retried."""
 
     def on_read(self, found: LogRead) -> None:
-        """A read has ended."""
+        """A read of a log has finished."""
 
     def on_kept_read(self, found: KeptRead) -> None:
-        """A read of kept records has ended."""
+        """A read of kept records has finished."""
 
     def on_failed(self, error: PenstockError) -> None:
-        """Nothing will be durable any more; only a new start can tell what is."""
+        """The store has failed; only a restart can tell what is durable."""
 
 
 class Keeper:
-    """A store in a thread of its own; ``open`` first, ``close`` at the end."""
+    """A store in a thread of its own; call ``open`` first and ``close`` at the end."""
 
     def __init__(self, place: StorePlace, listener: KeeperListener) -> None:
         self._place, self._listener = place, listener
@@ -78,12 +80,12 @@ class Keeper:
         self.waiting_bytes = 0
 
     async def open(self, *, started_ms: int) -> Opened:
-        """Open the store and put the new life on record; raises what the store has against it."""
+        """Open the store and record the new incarnation; raises the store's own error if it refuses."""
         assert self._thread is None, "a store is opened once"
         self._loop = asyncio.get_running_loop()
         sys.setswitchinterval(min(_SWITCH_S, sys.getswitchinterval()))
         self._opened = self._loop.create_future()
-        # A daemon: a thread that hangs in a sync must not keep the process.
+        # A daemon: a thread that hangs in a sync must not keep the process alive.
         self._thread = Thread(
             target=self._worker.run, args=(started_ms,), name=f"store of {self._place.broker}", daemon=True
         )
@@ -95,21 +97,21 @@ class Keeper:
             raise
 
     def submit(self, commit: Commit) -> None:
-        """Make it durable; the listener hears of it."""
+        """Queue a commit; the listener is told when it is durable."""
         if self._is_over:
-            # Nobody was promised anything: it is as if the broker had been killed before.
+            # Nothing was acknowledged: it is as if the broker had been killed before.
             return
         self.waiting_commits += 1
         self.waiting_bytes += body_bytes(commit)
         self._worker.put(commit)
 
     def read(self, ask: ReadLog | ReadKept) -> None:
-        """Read it; the listener hears of it."""
+        """Queue a read; the listener gets the result."""
         if not self._is_over:
             self._worker.put(ask)
 
     async def close(self) -> None:
-        """Commit what waits within a limit, and let go of the store."""
+        """Commit what is queued, within a time limit, and close the store."""
         if self._thread is None:
             return
         self._is_over = True
@@ -124,7 +126,7 @@ class Keeper:
         self._thread = None
 
     def status(self) -> dict[str, Any]:
-        """How the store is, as figures."""
+        """The store's figures."""
         return {
             "folder": str(self._place.folder),
             **self._worker.figures.as_dict(),
@@ -133,9 +135,9 @@ class Keeper:
         }
 
     def _tell(self, report: Report) -> None:
-        """Called in the thread."""
+        """Pass a report from the store's thread to the loop."""
         assert self._loop is not None
-        # A loop that was closed without closing the store has nobody left who would listen.
+        # If the loop was closed without closing the store, nobody is left to listen.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._on_report, report)
 

@@ -1,7 +1,7 @@
-"""Limits the lines in the log that strangers can cause.
+"""Limits the log lines that strangers can cause.
 
-Whoever can connect can cause a line each time. So of each kind of line a few are written in a while; the others are
-counted, and the next line that is written says how many were left out.
+Anybody who can connect can cause a line each time. So only a few lines of each kind are written per period; the others
+are counted, and the next line that is written says how many were left out.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Final
 __all__ = ["LineLimit"]
 
 _LINES_MAX: Final = 10
-"""Lines of one kind that are written in a period."""
+"""Lines of one kind written per period."""
 _PERIOD_S: Final = 10.0
 
 
 class LineLimit:
-    """Lines of each kind, in the current period of that kind."""
+    """Counts the lines of each kind in the current period of that kind."""
 
     def __init__(
         self, *, lines_max: int = _LINES_MAX, period_s: float = _PERIOD_S, clock: Callable[[], float] = monotonic
@@ -27,7 +27,7 @@ class LineLimit:
         self._kinds: dict[str, _Kind] = {}
 
     def left_out(self, kind: str) -> int | None:
-        """How many lines of this kind were left out before this one; none if this one is left out, too."""
+        """How many lines of this kind were left out before this one; None if this one is left out, too."""
         now_s = self._clock()
         found = self._kinds.get(kind)
         if found is None:
@@ -43,7 +43,7 @@ class LineLimit:
 
 
 class _Kind:
-    """Lines of one kind; kinds are named by this program, so there are few."""
+    """Counts of one kind; this program names the kinds, so there are few."""
 
     __slots__ = ("began_s", "left_out", "lines")
 

@@ -1,7 +1,7 @@
-"""Structured logs: one line per thing that happened, for people or as JSON, on standard error.
+"""Structured logs: one line per event, for people or as JSON, on standard error.
 
 Everything goes through the standard library's logger ``penstock``, so that a program that embeds a broker can send it
-elsewhere. What comes from outside is quoted: a peer cannot write a line of its own into the log.
+elsewhere. Text from outside is quoted: a peer cannot forge a log line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, TextIO
 __all__ = ["LEVELS", "configure_logs", "level_of", "log", "log_bug"]
 
 LEVELS: Final = ("debug", "info", "warning", "error")
-"""What may be asked for, from all to little."""
+"""Log levels, from the most to the least verbose."""
 
 _LOGGER: Final = logging.getLogger("penstock")
 # A program that embeds a broker and does not ask for logs gets none.
@@ -45,7 +45,7 @@ _LOUD: Final = {
 
 
 def configure_logs(*, level: str = "info", as_json: bool = False, stream: TextIO | None = None) -> None:
-    """Send the log to standard error (or the stream); calling it again replaces what was there."""
+    """Send the log to standard error (or the stream); calling it again replaces the earlier setup."""
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
     handler.setFormatter(_JsonFormatter() if as_json else _HumanFormatter())
     for old in list(_LOGGER.handlers):
@@ -64,12 +64,12 @@ def log(event: str, fields: Iterable[tuple[str, str | int]] = (), *, level: int 
 
 
 def log_bug(event: str, fields: Iterable[tuple[str, str | int]], error: BaseException) -> None:
-    """Write one line, and below it where the exception came from."""
+    """Write one line, and the exception's traceback below it."""
     _LOGGER.error(event, exc_info=error, extra={"penstock_fields": tuple(fields)})
 
 
 def level_of(event: str, fields: tuple[tuple[str, str | int], ...] = ()) -> int:
-    """How loud an event is, by the words in its name and in its code; most are information."""
+    """The log level of an event, by the words in its name and in its code; info for most."""
     words = [*event.split("-"), *(str(value) for key, value in fields if key == "code")]
     return max((_LOUD[word] for word in words if word in _LOUD), default=logging.INFO)
 

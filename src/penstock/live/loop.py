@@ -1,4 +1,4 @@
-"""Runs a program on the fastest event loop there is: uvloop where it is installed, asyncio's own elsewhere."""
+"""Runs a program on the fastest event loop available: uvloop where it is installed, asyncio's own elsewhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def run(coroutine: Coroutine[Any, Any, _Result], *, plain: bool = False) -> _Res
 
 
 def has_uvloop() -> bool:
-    """Whether the fast loop is there."""
+    """Whether uvloop is installed."""
     return find_spec("uvloop") is not None
 
 

@@ -1,6 +1,6 @@
-"""What a live broker's machine is like: CPU time and memory of the process, told to the broker now and then.
+"""Measures the CPU time and memory of a live broker's process, and reports them to the broker periodically.
 
-Only where the broker balances itself: else nothing is measured.
+Only for a broker that balances itself: otherwise nothing is measured.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Measuring", "memory_share"]
 
 
 class Measuring:
-    """Measures one process, and tells a broker."""
+    """Measures this process, and tells its broker."""
 
     def __init__(self, tell: Callable[[HostFigures], None]) -> None:
         self._tell = tell
@@ -26,21 +26,21 @@ class Measuring:
         self._wall_ns, self._cpu_ns = time.monotonic_ns(), time.process_time_ns()
 
     def start(self, period_ms: int) -> None:
-        """Tell the broker about every so often."""
+        """Report to the broker once per period."""
         self._timer = asyncio.get_running_loop().call_later(period_ms / 1000, self._measure, period_ms)
 
     def stop(self) -> None:
-        """Measure nothing any more."""
+        """Stop measuring."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def figures(self) -> HostFigures:
-        """CPU since the last time, and memory."""
+        """CPU use since the last call, and memory use."""
         wall_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns()
         spent_ns, self._cpu_ns = cpu_ns - self._cpu_ns, cpu_ns
         passed_ns, self._wall_ns = wall_ns - self._wall_ns, wall_ns
-        # One core is all that a broker can use.
+        # A broker can use one core at most.
         return HostFigures(min(spent_ns / passed_ns, 1.0) if passed_ns else 0.0, memory_share())
 
     def _measure(self, period_ms: int) -> None:
@@ -49,11 +49,11 @@ class Measuring:
 
 
 def memory_share() -> float:
-    """The share of the machine's memory that this process takes."""
+    """The share of the machine's memory that this process uses."""
     page, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
     try:
         taken = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * page
     except (OSError, ValueError, IndexError):
-        # Elsewhere: the most that it ever took.
+        # Without /proc, use the peak.
         taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return min(taken / (page * pages), 1.0)

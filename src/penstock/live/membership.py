@@ -1,7 +1,7 @@
-"""What a changed overlay file means for a running broker: what is different, and what stands against it.
+"""Works out what a changed overlay file means for a running broker: the differences, and which of them need a restart.
 
-Everything is looked at before anything is changed: a broker applies a file as a whole, or not at all. Secrets are
-compared, and never shown.
+Everything is checked before anything is changed: a broker applies a file as a whole, or not at all. Secrets are
+compared, but never shown.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ class OverlayChange:
     brokers_added: tuple[str, ...] = ()
     brokers_removed: tuple[str, ...] = ()
     brokers_changed: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Names, each with what is different."""
+    """Names of brokers, each with the fields that differ."""
     links_added: tuple[tuple[str, str], ...] = ()
     links_removed: tuple[tuple[str, str], ...] = ()
     shared: tuple[str, ...] = ()
-    """What all brokers share and is different: security, access, files of TLS."""
+    """Changed settings that all brokers share: security, access, files of TLS."""
 
     def __bool__(self) -> bool:
         return any(getattr(self, each.name) for each in fields(self))
 
     def lines(self) -> list[str]:
-        """For people."""
+        """The changes, for people."""
         return [
             *(f"broker {name} added" for name in self.brokers_added),
             *(f"broker {name} removed" for name in self.brokers_removed),
@@ -50,13 +50,13 @@ class OverlayChange:
         ]
 
     def as_dict(self) -> dict[str, object]:
-        """For programs."""
+        """The changes, for programs."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return values | {"brokers_changed": dict(self.brokers_changed)}
 
 
 class TlsState:
-    """The contexts of TLS that a node uses, and what they were made of."""
+    """The TLS contexts of a node, and a digest of the files they were made from."""
 
     def __init__(self, files: TlsFiles | None) -> None:
         self.serving = server_context(files) if files is not None else None
@@ -64,12 +64,12 @@ class TlsState:
         self._digest = _digest(files)
 
     def is_news(self, files: TlsFiles | None) -> bool:
-        """Whether the files say something else than before; raises ``TlsError`` if they cannot be used."""
+        """Whether the contents of the files have changed; raises ``TlsError`` if they cannot be used."""
         TlsState(files)
         return _digest(files) != self._digest
 
     def reload(self, files: TlsFiles | None) -> None:
-        """Go on with what the files say now: connections that are made from now on use it."""
+        """Load the files again, for connections made from now on."""
         contexts: list[ssl.SSLContext | None] = [self.serving, self.dialling]
         for context in contexts:
             if context is not None and files is not None:
@@ -78,7 +78,7 @@ class TlsState:
 
 
 def read_again(overlay: Overlay, digest: str = "") -> Overlay:
-    """What the overlay's file says now; raises ``ConfigError`` if it is not the one with that digest."""
+    """Read the overlay's file again; raises ``ConfigError`` if it does not have that digest."""
     if overlay.source is None:
         raise ConfigError(f"overlay {overlay.name} was not read from a file, so it cannot be read again")
     found = load_overlay(overlay.source)
@@ -88,7 +88,7 @@ def read_again(overlay: Overlay, digest: str = "") -> Overlay:
 
 
 def change_for(name: str, before: Overlay, after: Overlay, *, port: int, tls: TlsState) -> OverlayChange:
-    """The difference, if this broker, listening at that port, can put it into force; else raises ``ConfigError``."""
+    """The difference, if this broker, listening on that port, can apply it; otherwise raises ``ConfigError``."""
     if name not in after.brokers:
         raise RestartError(f"broker {name} is not in the overlay any more; stop it")
     if obstacles := list(_obstacles(name, before, after, port)):

@@ -1,4 +1,4 @@
-"""How a node is: its broker's own status, and what the shell around it counts; JSON at ``/status``."""
+"""The status of a node: its broker's own status, and the counters of the shell around it; JSON at ``/status``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["NodeStatus"]
 
 
 class NodeStatus(Struct):
-    """One node."""
+    """The status of one node."""
 
     name: str
     overlay: str
@@ -21,8 +21,8 @@ class NodeStatus(Struct):
     serving: bool
     broker: BrokerStatus
     node: dict[str, int] = field(default_factory=dict)
-    """What the shell counts."""
+    """Counters of the shell."""
     store: dict[str, Any] = field(default_factory=dict)
-    """Empty if it keeps nothing."""
+    """Figures of the store; empty if the broker keeps nothing."""
     shipping: dict[str, Any] = field(default_factory=dict)
-    """Empty if it ships nothing to a lake."""
+    """Figures of shipping; empty if the broker has no lake."""

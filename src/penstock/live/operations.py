@@ -1,9 +1,9 @@
-"""What operators ask of a node over its admin API: to be emptied of its clients, to end, and to let some stay.
+"""Operator commands in the admin API of a node: drain its clients, stop it, pin clients to it.
 
-``/drain`` says how far a drain is; POST with ``to=NAME=CLIENTS`` for each broker of the overlay that can take clients
-begins one, with how many it has; POST without any lets clients in again. Where a broker is, the overlay says. POST to
-``/finish`` ends the node in order. POST to ``/pin`` and ``/unpin`` with ``client=NAME`` lets a client stay where it is,
-or be moved again; what is pinned so lasts until the node ends.
+``/drain`` shows the progress of a drain; POST with ``to=NAME=CLIENTS`` starts one, with a ``to`` for each broker of the
+overlay that can take clients and the number of clients it has; POST without ``to`` lets clients in again. The addresses
+of brokers come from the overlay. POST to ``/finish`` stops the node in order. POST to ``/pin`` and ``/unpin`` with
+``client=NAME`` keeps a client where it is, or lets it be moved again; pins last until the node stops.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _DIGITS_MAX: Final = 9
 
 
 class Operated(Protocol):
-    """What is operated: a node."""
+    """The node that operators command."""
 
     overlay: Overlay
 
     def operate(self, operation: Operation) -> None:
-        """Do what the operator wants; raises ``MisuseError`` if that cannot be."""
+        """Carry out an operator's command; raises ``MisuseError`` if that is not possible."""
 
     def finish(self) -> None:
-        """End in order."""
+        """Stop the node in order."""
 
     def status(self) -> NodeStatus:
-        """How it is."""
+        """The node's current status."""
 
 
 def operation_pages(subject: Operated) -> dict[str, Callable[[Request], Awaitable[Response]]]:
@@ -78,7 +78,7 @@ def operation_pages(subject: Operated) -> dict[str, Callable[[Request], Awaitabl
 
 
 def _target(overlay: Overlay, text: str) -> Target:
-    # No address: clients show their tokens to whomever they are sent to.
+    # Addresses come from the overlay: clients show their tokens wherever they are sent.
     broker, _, clients = text.partition("=")
     if not broker or not (clients.isascii() and clients.isdigit()) or len(clients) > _DIGITS_MAX:
         raise ValueError(f"{text!r} is not NAME=CLIENTS")

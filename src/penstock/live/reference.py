@@ -1,4 +1,4 @@
-"""All settings of an overlay file, with defaults and what they are, out of the settings classes themselves."""
+"""Lists all settings of an overlay file with defaults and descriptions, taken from the settings classes themselves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Setting:
 
     name: str
     default: str
-    """As it would stand in the file; empty if there is none."""
+    """The default as a file would have it; empty if there is none."""
     unit: str
     help: str
 
@@ -41,7 +41,7 @@ class Section:
     about: str
     kind: type[Any]
     only: Sequence[str] = ()
-    """The keys that a file may have; all if none is named."""
+    """The keys that a file may have; empty for all."""
 
 
 SECTIONS: Final = (
@@ -77,7 +77,7 @@ def settings_of(section: Section) -> list[Setting]:
 
 
 def _texts(kind: type[Any]) -> dict[str, str]:
-    """What the class says below each of its fields."""
+    """The docstring below each field of the class."""
     body = ast.parse(dedent(getsource(kind))).body[0]
     assert isinstance(body, ast.ClassDef)
     found: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Runs one broker until somebody ends it: what every broker process does, whoever started it."""
+"""Runs one broker until it is stopped: the common part of all broker processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["run_broker", "serve"]
 
 
 def run_broker(overlay: Overlay, name: str, *, log_level: str = "info", log_json: bool = False) -> None:
-    """Be the process of a broker: log to standard error, say in one line on standard output that it listens."""
+    """Run a broker as this process: log to standard error, and print one line to standard output once it listens."""
     overlay.place_of(name)
     configure_logs(level=log_level, as_json=log_json)
     run(serve(overlay, name, on_ready=_tell, signals=early))
@@ -32,17 +32,17 @@ def _tell(node: BrokerNode) -> None:
     host, port = node.address
     shown_host = f"[{host}]" if ":" in host else host
     sys.stdout.write(f"broker {node.name} listens at {scheme}://{shown_host}:{port}\n")
-    # Whoever started this waits for the line, and standard output may be a pipe.
+    # The program that started this waits for the line, and standard output may be a pipe.
     sys.stdout.flush()
 
 
 async def serve(
     overlay: Overlay, name: str, *, on_ready: Callable[[BrokerNode], None] | None = None, signals: Signals | None = None
 ) -> None:
-    """Run the broker of that name until SIGINT or SIGTERM, then end it in order; a second signal ends it at once.
+    """Run the broker of that name until SIGINT or SIGTERM, then stop it in order; a second signal ends it at once.
 
-    SIGHUP lets it reread its overlay file. What comes while it starts, or was noted by ``signals`` before, is carried
-    out as soon as it has started. Raises ``NodeFailedError`` if it could not go on, and had to stop by itself.
+    SIGHUP makes it reread its overlay file. Signals that come while it starts, or that ``signals`` noted before, are
+    handled as soon as it has started. Raises ``NodeFailedError`` if the broker failed, and had to stop by itself.
     """
     raise_limit()
     asked, hangups = asyncio.Event(), _Hangups()
@@ -61,7 +61,7 @@ async def serve(
 
 
 class _Hangups:
-    """The SIGHUPs of one broker; several that come before there is one count once, since the file is the same."""
+    """The SIGHUPs of one broker; several that come before it has started count once, since the file is the same."""
 
     def __init__(self) -> None:
         self._node: BrokerNode | None = None
@@ -79,7 +79,7 @@ class _Hangups:
             _reread(node)
 
     def ignore(self) -> None:
-        """A broker that ends does not read its file any more."""
+        """Ignore SIGHUPs from now on: the broker is stopping."""
         self._is_over = True
 
 
@@ -87,7 +87,7 @@ class _Hangups:
 def _handling(
     signals: Signals | None, *, on_hangup: Callable[[], None], on_ending: Callable[[], None]
 ) -> Iterator[None]:
-    """Hands signals to the loop; SIGHUP is not left to it, because it would let one kill when it is closed."""
+    """Pass signals to the loop; SIGHUP by our own handler, as the loop's would let it kill us once it is closed."""
     loop = asyncio.get_running_loop()
     noted = signals if signals is not None else Signals()
     before = signal.getsignal(signal.SIGHUP)
@@ -108,7 +108,7 @@ def _handling(
         yield
     finally:
         noted.hand_hangups_to(None)
-        # A process that ends ignores them from here on: handlers of ours are not called while Python is finalized.
+        # An ending process ignores SIGHUP from here on: our handlers are not called while Python is finalized.
         signal.signal(signal.SIGHUP, before if signals is None else signal.SIG_IGN)
         for each in ENDING:
             loop.remove_signal_handler(each)
@@ -118,7 +118,7 @@ def _reread(node: BrokerNode) -> None:
     try:
         change = node.reread()
     except ConfigError as error:
-        # It goes on as it was: who sent the signal is not there to be told.
+        # It continues unchanged: there is no way to tell the sender of the signal.
         log("overlay-refused", (("broker", node.name), ("reason", str(error))))
     else:
         if not change:

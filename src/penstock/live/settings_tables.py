@@ -1,6 +1,6 @@
 """Reads settings from two tables of an overlay file: ``[NAME]`` for all brokers, and ``[brokers.BROKER.NAME]`` for one.
 
-Keys are the fields of the settings, and their types those of the defaults. What is said of one broker counts more.
+Keys are the fields of the settings, and their types those of the defaults. The table for one broker takes precedence.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def with_settings(
     key: str,
     read: Callable[[TomlTable, TomlTable], Any],
 ) -> Overlay:
-    """The overlay with what its file says under a key, for all and for each of its brokers, whose tables are given."""
+    """The overlay with the settings under a key, from the general table and each broker's own."""
     general = root.table(key)
     places = {
         name: replace(place, **{key: read(general, tables[name].table(key))}) for name, place in overlay.brokers.items()
@@ -44,9 +44,9 @@ def read_settings(
     defaults: Mapping[str, Any] | None = None,
     readers: Mapping[str, _Reader] | None = None,
 ) -> _Settings:
-    """Settings by what is said of all and of one; raises ``ConfigError`` at the key that is wrong.
+    """Settings of one broker, from the general table and its own; raises ``ConfigError`` at the wrong key.
 
-    ``defaults`` are those that are not the settings' own, ``readers`` are for fields that are no plain value.
+    ``defaults`` replace those of the settings, ``readers`` are for fields that are not plain values.
     """
     values = {**(defaults or {}), **_values(kind, general, readers or {}), **_values(kind, own, readers or {})}
     for table in (general, own):
@@ -59,7 +59,7 @@ def read_settings(
 
 
 def _values(kind: type[Any], table: TomlTable, readers: Mapping[str, _Reader]) -> dict[str, Any]:
-    # Asked for in any case, so that the table knows them as keys it may have.
+    # Read all of them, so that the table knows them as valid keys.
     values = {
         each.name: readers[each.name](table, each.name) if each.name in readers else _value(table, each)
         for each in fields(kind)
@@ -77,7 +77,7 @@ def _value(table: TomlTable, setting: Field[Any]) -> Any:
 
 
 def _complaint(text: str, general: TomlTable, own: TomlTable) -> ConfigError:
-    """The complaint at the first key that it speaks of, wherever that was set."""
+    """The error, located at the first key that it mentions, wherever that was set."""
     for word in re.findall(r"\w+", text):
         for table in (own, general):
             if word in table:

@@ -1,8 +1,8 @@
-"""Notes the signals that a broker process gets before it can act on them, and hands them on when it can.
+"""Notes the signals that a broker process gets before it can act on them, and passes them on when it can.
 
 Loading a broker takes longer than starting Python. A SIGHUP in that time would kill the process, and a Ctrl-C would
-print where it was. This module imports next to nothing, so that it can be the first thing that the process does. Before
-that, while Python itself starts, nothing can be done.
+print a traceback. This module imports next to nothing, so that the process can load it first. Before that, while Python
+itself starts, nothing can be done.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Signals:
-    """What a process was told by signals, before and after there is somebody to tell."""
+    """The signals that a process got, before and after there is a handler for them."""
 
     def __init__(self) -> None:
         self.must_end = False
-        """Whether it was asked to end."""
+        """Whether the process was asked to end."""
         self._was_hung_up = False
         self._on_hangup: Callable[[], object] | None = None
 
@@ -35,14 +35,14 @@ class Signals:
             signal.signal(each, self.note_ending)
 
     def hand_hangups_to(self, on_hangup: Callable[[], object] | None) -> None:
-        """Call this for each SIGHUP from now on, and once if there were any before; none to note them only."""
+        """Call this for each SIGHUP from now on, and once if there were any before; None to only note them."""
         self._on_hangup = on_hangup
         if self._was_hung_up and on_hangup is not None:
             self._was_hung_up = False
             on_hangup()
 
     def note_hangup(self, number: int, frame: FrameType | None) -> None:
-        """Be a handler of SIGHUP."""
+        """Handle SIGHUP."""
         del number, frame
         if self._on_hangup is None:
             self._was_hung_up = True
@@ -50,7 +50,7 @@ class Signals:
             self._on_hangup()
 
     def note_ending(self, number: int, frame: FrameType | None) -> None:
-        """Be a handler of a signal that ends the process; who sends a second one does not want to wait."""
+        """Handle a signal that ends the process; a second one ends it at once."""
         del frame
         if self.must_end:
             signal.signal(number, signal.SIG_DFL)
@@ -59,4 +59,4 @@ class Signals:
 
 
 early: Final = Signals()
-"""The signals of this process, if whoever started it has installed them."""
+"""The signals of this process, if its main program has installed them."""

@@ -1,8 +1,8 @@
-"""Cuts what arrives on a connection into slices: frames that are handled in one go.
+"""Cuts the data received on a connection into slices: frames that are handled in one go.
 
-Frames are decoded as slices need them. A slice has a limit on its weight, a rough measure of the work in it: a message
-weighs one, what has a selector in it weighs by the selector's length. A batch of messages that is heavier than the
-limit is cut in two, as if its publisher had sent two.
+Frames are decoded as slices need them. The weight of a slice, a rough measure of its work, is limited: a message weighs
+one, a frame with a selector weighs by the selector's length. A batch of messages that is heavier than the limit is
+split, as if its publisher had sent two.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from penstock.protocol.frames import (
 __all__ = ["FIRST_FRAME_BYTES_MAX", "Arrivals", "Slice"]
 
 FIRST_FRAME_BYTES_MAX: Final = 64 * 1024
-"""Bytes in a frame of a peer that has not proved who it is."""
+"""Largest frame that a peer may send before it has authenticated."""
 _SELECTOR_WEIGHT: Final = 16
-"""What a selector weighs in any case."""
+"""Weight of a selector, apart from its length."""
 _CHARS_PER_WEIGHT: Final = 32
 
 
@@ -43,13 +43,13 @@ class Slice:
     frames: list[Frame]
     weight: int
     problem: str = ""
-    """What is wrong with the bytes behind them, if anything is."""
+    """What is wrong with the bytes after these frames, if anything."""
     is_last: bool = False
     """Whether nothing more has arrived."""
 
 
 class Arrivals:
-    """What has arrived on one connection and was not handled yet, in order."""
+    """Data received on one connection and not handled yet, in order."""
 
     __slots__ = ("_data", "_frames", "_is_known", "_reader", "_rest")
 
@@ -61,30 +61,30 @@ class Arrivals:
         self._rest: Publish | None = None
 
     def add(self, data: bytes) -> None:
-        """More has arrived."""
+        """Append received data."""
         self._data.append(data)
 
     def drop(self) -> None:
-        """Nobody is interested in it any more."""
+        """Discard all that is left."""
         self._data, self._frames, self._rest = [], None, None
 
     @property
     def unfinished_bytes(self) -> int:
-        """Bytes of a frame of which the rest has not arrived."""
+        """Bytes of a frame that has not arrived completely."""
         return self._reader.unfinished_bytes
 
     def know(self) -> None:
-        """The peer has proved who it is: its frames may be large from now on."""
+        """Allow large frames from now on: the peer has authenticated."""
         self._is_known = True
         self._reader.bytes_max = FRAME_BYTES_MAX
 
     def take(self, weight_max: int) -> Slice:
-        """The next frames, up to this weight but one at least; of a stranger one, since it decides on all others."""
+        """The next frames, up to this weight but at least one; just one from a stranger, as it decides on the rest."""
         frames: list[Frame] = []
         weight = 0
         try:
             while (source := self._source()) is not None:
-                # The source is kept where it is: what it has left is for the next slice.
+                # The source keeps its place: the frames it has left are for the next slice.
                 for frame in source:
                     frames.append(frame)
                     if type(frame) is Publish:
@@ -101,7 +101,7 @@ class Arrivals:
         return Slice(frames, weight, is_last=True)
 
     def _source(self) -> Iterator[Frame] | None:
-        """Where the next frames come from, if there are any."""
+        """The iterator over the next frames, if there are any."""
         if self._rest is not None:
             rest, self._rest = self._rest, None
             return iter((rest,)) if self._frames is None else chain((rest,), self._frames)
@@ -111,7 +111,7 @@ class Arrivals:
         return self._frames
 
     def _shorten(self, frames: list[Frame], excess: int) -> int:
-        """Keep what is too much of the last frame for the next slice, if it can be cut; answers with its weight."""
+        """Move the excess of the last frame to the next slice, if it can be split; returns the weight moved."""
         frame = frames[-1]
         if excess <= 0 or not isinstance(frame, Publish):
             return 0
@@ -141,4 +141,4 @@ _WEIGHTS: Final[dict[type, Callable[[Any], int]]] = {
     LogRequest: lambda frame: _SELECTOR_WEIGHT + len(frame.selector) // _CHARS_PER_WEIGHT,
     ReadRequest: lambda frame: _SELECTOR_WEIGHT + len(frame.selector) // _CHARS_PER_WEIGHT,
 }
-"""Frames that do not weigh one, but for messages of publishers; an empty batch weighs nothing."""
+"""Weights of frames that do not weigh one, except ``Publish``; an empty batch weighs nothing."""

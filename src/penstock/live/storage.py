@@ -1,6 +1,6 @@
-"""The store as a node sees it: a broker's effects go in, and come back as stimuli.
+"""The store as a node sees it: carries out a broker's effects, and returns the results as stimuli.
 
-A broker without a data folder has a storage that keeps nothing, and must not be asked to.
+Without a data folder it keeps nothing, and must not be asked to.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ Stimulus: TypeAlias = Callable[[BrokerPort, int], Sequence[Effect]]
 
 
 class StorageWatcher(Protocol):
-    """Who wants to know what becomes durable, beside the broker."""
+    """Learns what becomes durable, besides the broker."""
 
     def on_submitted(self, commit: Commit) -> None:
-        """A commit is on its way."""
+        """A commit is on its way to the store."""
 
     def on_committed(self, number: int) -> None:
         """All commits up to this number are durable."""
 
 
 class Storage:
-    """What one broker keeps durably, if it has a place for it."""
+    """The durable storage of one broker, if it has a data folder."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Storage:
         self._place, self._name = overlay.place_of(name), name
         self._turns, self._stimulate, self._fail = turns, stimulate, fail
         self._durable = self._told = 0
-        """The last commit that is durable, and the last of which the broker knows that."""
+        """The last durable commit, and the last one that the broker knows to be durable."""
         self._pace = Pace()
         self._keeper: Keeper | None = None
         self._watcher: StorageWatcher | None = None
@@ -64,7 +64,7 @@ class Storage:
             self._keeper = Keeper(StorePlace(self._place.data, overlay.name, name, limit), self)
 
     async def open(self, *, started_ms: int) -> tuple[Recovered | None, int]:
-        """What an earlier life left, and the incarnation of this one; raises ``StorageError`` if it must not be."""
+        """Open the store: what an earlier run left, and a new incarnation; raises ``StorageError`` if refused."""
         if self._keeper is None:
             return None, started_ms
         try:
@@ -90,11 +90,11 @@ class Storage:
             self._keeper.read(effect)
 
     def watch(self, watcher: StorageWatcher) -> None:
-        """Tell somebody of all commits from now on."""
+        """Tell the watcher of all commits from now on."""
         self._watcher = watcher
 
     async def read_kept(self, names: Sequence[str]) -> dict[str, bytes | None]:
-        """Kept records for somebody beside the broker: as many of the first as fit an answer, but at least one."""
+        """Read kept records, not for the broker: as many of the first as fit an answer, but at least one."""
         assert self._keeper is not None, f"broker {self._name} has no data folder"
         # The broker's own reads have numbers above zero.
         number = min(self._asked, default=0) - 1
@@ -107,7 +107,7 @@ class Storage:
             self._asked.pop(number, None)
 
     async def close(self) -> None:
-        """Commit what waits within a limit, and let go of the store."""
+        """Commit what is queued, within a time limit, and close the store."""
         if self._keeper is not None:
             await self._keeper.close()
         for answer in self._asked.values():
@@ -115,7 +115,7 @@ class Storage:
                 answer.set_exception(StorageError(f"broker {self._name} has stopped"))
 
     def status(self) -> dict[str, Any] | None:
-        """How the store is, as figures; None if there is none."""
+        """The store's figures; None if there is no store."""
         return self._keeper.status() if self._keeper is not None else None
 
     # From the keeper.
@@ -129,19 +129,19 @@ class Storage:
 
     @property
     def number(self) -> int:
-        """By which turns know it: below those of all connections."""
+        """Its number as a worker, below those of all connections."""
         return 0
 
     @property
     def uses_much(self) -> bool:
-        """Everybody waits for it."""
+        """False: everybody waits for this work."""
         return False
 
     def flush(self) -> None:
-        """Nothing of it has to be sent."""
+        """Do nothing: there is nothing to send."""
 
     def work(self, *, to_the_end: bool = False) -> None:
-        """Tell the broker what has become durable, some commits at a time: their messages are matched by that."""
+        """Tell the broker which commits are durable, some at a time, since it then matches their messages."""
         while self._told < self._durable:
             number = self._durable if to_the_end else min(self._durable, self._told + self._pace.weight_max)
             took_s = self._turns.timed(partial(self._tell_committed, number))
@@ -166,7 +166,7 @@ class Storage:
         self._stimulate(lambda broker, now_ms: broker.log_full(reason, now_ms=now_ms))
 
     def on_read(self, found: LogRead) -> None:
-        """What was asked for has been read."""
+        """A read of a log has finished."""
         self.work(to_the_end=True)
         self._stimulate(
             lambda broker, now_ms: broker.log_read(
@@ -175,7 +175,7 @@ class Storage:
         )
 
     def on_kept_read(self, found: KeptRead) -> None:
-        """Kept records that were asked for have been read."""
+        """A read of kept records has finished."""
         if found.number < 0:
             if (answer := self._asked.get(found.number)) is not None and not answer.done():
                 answer.set_result(found.values)
@@ -184,7 +184,7 @@ class Storage:
         self._stimulate(lambda broker, now_ms: broker.kept_read(found.number, found.values, now_ms=now_ms))
 
     def on_failed(self, error: PenstockError) -> None:
-        """Nothing can be promised any more: only a new start can tell what is durable."""
+        """The store has failed: only a restart can tell what is durable."""
         self._note("store-error", reason=str(error))
         failure = NodeFailedError(
             f"broker {self._name} had to stop: {error}; start it again, what it acknowledged is kept"

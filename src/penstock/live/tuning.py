@@ -1,6 +1,6 @@
-"""The parameters of congestion control in an overlay file and in a running broker (``[congestion]``, ``/tune``).
+"""Reads the parameters of congestion control from a file, and tunes a running broker (``[congestion]``, ``/tune``).
 
-What is tuned at run time lasts until the broker starts anew, or until a changed overlay file is applied: then the file
+A parameter tuned at run time lasts until the broker restarts, or until a changed overlay file is applied: then the file
 counts again.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["Tunable", "Tuning", "read_congestion", "tune", "tuned"]
 
 
 class Tunable(Protocol):
-    """What can be tuned: a node."""
+    """The node that is tuned."""
 
     overlay: Overlay
 
@@ -30,12 +30,12 @@ class Tunable(Protocol):
         """Its broker's name."""
 
     def apply(self, overlay: Overlay) -> object:
-        """Put a changed overlay into force; raises ``ConfigError`` if that cannot be."""
+        """Apply a changed overlay; raises ``ConfigError`` if that is not possible."""
 
 
 @dataclass(slots=True, frozen=True)
 class Tuning:
-    """The parameters of one broker, and what a change of some did to them, or would do; false if nothing."""
+    """The parameters of one broker before and after a change, made or only proposed; false if nothing differs."""
 
     before: CongestionSettings
     after: CongestionSettings
@@ -44,11 +44,11 @@ class Tuning:
         return self.before != self.after
 
     def lines(self) -> list[str]:
-        """What is different, for people."""
+        """The changes as text, for people."""
         return [f"{name} {old} to {new}" for name, (old, new) in self._differences().items()]
 
     def as_dict(self) -> dict[str, Any]:
-        """What is different, and all parameters as they are then, for programs."""
+        """The changes, and all parameters with their new values, for programs."""
         parameters = [
             {"name": each.name, "value": each.value, "unit": each.unit, "help": each.help, "default": each.default}
             for each in listing(self.after)
@@ -63,7 +63,7 @@ class Tuning:
 
 
 def tune(node: Tunable, texts: Mapping[str, str], *, is_trial: bool = False) -> Tuning:
-    """Change parameters of a running broker, or say what would change; raises ``ConfigError`` if that cannot be."""
+    """Tune a running broker, or only report what would change; raises ``ConfigError`` if that is not possible."""
     overlay, tuning = tuned(node.overlay, node.name, texts)
     if tuning and not is_trial:
         node.apply(overlay)
@@ -72,7 +72,7 @@ def tune(node: Tunable, texts: Mapping[str, str], *, is_trial: bool = False) -> 
 
 
 def tuned(overlay: Overlay, name: str, texts: Mapping[str, str]) -> tuple[Overlay, Tuning]:
-    """The overlay with other parameters of a broker; raises ``ConfigError`` for those that cannot be."""
+    """The overlay with changed parameters for one broker; raises ``ConfigError`` for invalid ones."""
     place, before = overlay.place_of(name), overlay.settings_for(name).congestion
     try:
         after = changed(before, texts)
@@ -83,8 +83,8 @@ def tuned(overlay: Overlay, name: str, texts: Mapping[str, str]) -> tuple[Overla
 
 
 def read_congestion(table: TomlTable, before: CongestionSettings) -> CongestionSettings:
-    """What a table ``[congestion]`` makes of settings; a profile comes first, and takes all other values with it."""
-    # Asked for in any case, so that the table knows them as keys it may have.
+    """Settings changed by a table ``[congestion]``; a profile comes first, and takes all other values with it."""
+    # Read all of them, so that the table knows them as valid keys.
     values = {each.name: _value(table, each.name, str(each.type)) for each in fields(CongestionSettings)}
     texts = {key: value for key, value in values.items() if key in table}
     table.refuse_others()
@@ -103,6 +103,6 @@ def _value(table: TomlTable, key: str, kind: str) -> str:
 
 
 def _complaint(text: str, table: TomlTable, texts: Mapping[str, str]) -> ConfigError:
-    """The complaint at the first key it speaks of that is set here."""
+    """The error, located at the first key it mentions that is set here."""
     spoken_of = [word for word in re.findall(r"\w+", text) if word in texts]
     return table.error(spoken_of[0] if spoken_of else "", text)

@@ -1,11 +1,11 @@
-"""The turns of a node: what each may cost, who waits for the next one, and the writes at its end.
+"""Schedules the work of a node in turns: the budget of each, who waits for the next one, and the writes at its end.
 
-A turn is one round of the event loop. Frames that arrive together are handled in slices, and a slice is as large as
-fits the budget of a turn by what the connection's frames cost lately. When the budget is spent, what is left waits for
-later turns, and nothing more is read from its connection: so the others are heard in between, whatever one peer sends.
-Connections that wait take their turns in the order in which they began to wait, but those that have used much time
-lately are behind all others: only the first of them has a slice in any case. So whoever uses little is served next to
-any number of connections that use all they can get. The clock is read twice per slice.
+A turn is one round of the event loop. Frames that arrive together are handled in slices, and a slice is sized to fit
+the budget of a turn, by what the connection's frames cost lately. When the budget is spent, the rest waits for later
+turns, and nothing more is read from its connection: so the others are served in between, whatever one peer sends.
+Waiting connections take their turns in the order in which they began to wait, but those that have used much time
+lately come after all others: only the first of them is sure of a slice. So a light user is served next to any number of
+connections that use all they can get. The clock is read twice per slice.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ __all__ = ["TURN_S", "Pace", "Turns", "Worker"]
 TURN_S: Final = 0.005
 """Time that a turn may spend on frames before the rest has to wait; one frame that costs more is handled whole."""
 _SLICE_MAX: Final = 2_048
-"""Weight of a slice, however cheap frames were lately: they may become dear."""
+"""Largest weight of a slice, however cheap frames were lately: they may become expensive."""
 _UNIT_START_S: Final = 100e-6
-"""What a message is taken to cost before anything is known: whoever has just come may bring what is dear."""
+"""Assumed cost of a message before any was handled: a new peer may send expensive ones."""
 _LIGHT_S: Final = 0.002
-"""A connection whose slices take no longer is heard at once, also when a turn is spent."""
+"""A connection whose slices take no longer than this is served at once, even when a turn is spent."""
 _SHARE: Final = 0.1
 """The share of a processor that a connection may use without having to wait for others that use less."""
 _DEBT_S_MAX: Final = 0.05
-"""Time that a connection may have used above its share before that counts."""
+"""Time that a connection may use above its share before that counts against it."""
 
 
 class Worker(Protocol):
@@ -36,31 +36,31 @@ class Worker(Protocol):
 
     @property
     def number(self) -> int:
-        """By which it is known."""
+        """The number that identifies it."""
 
     @property
     def uses_much(self) -> bool:
-        """Whether it has used so much time lately that the others are first."""
+        """Whether it has used so much time lately that others go first."""
 
     def flush(self) -> None:
-        """Write what waits to be sent."""
+        """Write what is queued to be sent."""
 
     def work(self) -> None:
-        """Handle what has arrived, until the turn is spent."""
+        """Handle received data, until the turn is spent."""
 
 
 class Pace:
-    """What the frames of one connection cost, by which the next slice is measured."""
+    """What the frames of one connection cost lately, which sizes its next slice."""
 
     __slots__ = ("_debt_s", "_noted_s", "_unit_s", "is_heavy")
 
     def __init__(self) -> None:
         self._unit_s = _UNIT_START_S
-        # Whoever has just come is behind all that are here already.
+        # A newcomer goes after all that are already here.
         self._debt_s = _DEBT_S_MAX
         self._noted_s = 0.0
         self.is_heavy = True
-        """Whether its last slice was no light one, or it has had none: then it has to wait where others do not."""
+        """Whether its last slice was not light, or it has had none: then it has to wait where others do not."""
 
     @property
     def weight_max(self) -> int:
@@ -73,13 +73,13 @@ class Pace:
         return self._debt_s >= _DEBT_S_MAX
 
     def note(self, weight: int, took_s: float, *, now_s: float) -> None:
-        """A slice was handled."""
+        """Account for a slice."""
         paid_s = _SHARE * (now_s - self._noted_s) if self._noted_s else 0.0
         self._noted_s = now_s
-        # Twice the limit at most: whoever has used much is forgiven in a second.
+        # Twice the limit at most, so that heavy use is forgiven in a second.
         self._debt_s = min(max(self._debt_s - paid_s, 0.0) + took_s, 2 * _DEBT_S_MAX)
         unit_s = took_s / max(1, weight)
-        # Dearer at once, cheaper by and by.
+        # The estimate rises at once, and falls gradually.
         self._unit_s = max(unit_s, (self._unit_s + unit_s) / 2, 1e-9)
         self.is_heavy = took_s > _LIGHT_S
 
@@ -96,27 +96,27 @@ class Turns:
     ) -> None:
         self._give_up, self._on_end, self._clock = give_up, on_end, clock
         self.woken: dict[int, Worker] = {}
-        """Who has something to say at the end of this turn, by number."""
+        """Workers to flush at the end of this turn, by number."""
         self._behind: dict[int, Worker] = {}
         self._behind_all: dict[int, Worker] = {}
-        """Who waits, and has used so much lately that the others are first."""
+        """Waiting workers that have used so much time lately that the others go first."""
         self._ending: asyncio.Handle | None = None
         self._spent_s = 0.0
         self.now_s = 0.0
-        """When the last slice was over."""
+        """When the last slice ended."""
 
     @property
     def is_spent(self) -> bool:
-        """Whether what can wait has to."""
+        """Whether the budget of this turn is used up."""
         return self._spent_s >= TURN_S
 
     @property
     def behind(self) -> int:
-        """How many connections wait with frames that have arrived."""
+        """How many workers wait for a later turn."""
         return len(self._behind) + len(self._behind_all)
 
     def timed(self, handle: Callable[[], None]) -> float:
-        """Handle a slice, and take its time from the budget; answers with the time."""
+        """Handle a slice, and take its time from the budget; returns the time."""
         started_s = self._clock()
         handle()
         self.now_s = self._clock()
@@ -125,32 +125,32 @@ class Turns:
         return took_s
 
     def wake(self, worker: Worker) -> None:
-        """It has something to say: flush it at the end of this turn."""
+        """Flush a worker at the end of this turn."""
         self.woken[worker.number] = worker
         self.end_later()
 
     def put_off(self, worker: Worker) -> None:
-        """It has frames left: let it work in a later turn, behind those that wait already."""
+        """Let a worker continue in a later turn, after those that already wait."""
         if worker.number not in self._behind and worker.number not in self._behind_all:
             waiting = self._behind_all if worker.uses_much else self._behind
             waiting[worker.number] = worker
         self.end_later()
 
     def forget(self, worker: Worker) -> None:
-        """It is gone."""
+        """Drop a worker that is gone."""
         self.woken.pop(worker.number, None)
         self._behind.pop(worker.number, None)
         self._behind_all.pop(worker.number, None)
 
     def end_later(self) -> None:
-        """Let this turn have an end."""
+        """Schedule the end of this turn."""
         if self._ending is None:
             self._ending = asyncio.get_running_loop().call_soon(self.end)
 
     def end(self) -> None:
-        """Flush, begin the next turn, and let those work in it that wait."""
+        """Flush, begin the next turn, and let the waiting workers work in it."""
         self.stop()
-        # What is woken while flushing waits for the next turn: sockets must be read in between.
+        # Workers woken while flushing wait for the next turn: sockets must be read in between.
         woken, self.woken = self.woken, {}
         for worker in woken.values():
             try:
@@ -158,7 +158,7 @@ class Turns:
             except Exception as error:  # noqa: BLE001 - the other connections have something to say, too
                 self._give_up(worker, error)
         self._spent_s = 0.0
-        # The store is first, whose number is 0: everybody waits for what it has to say.
+        # The store, which has number 0, goes first: everybody waits for its reports.
         for number in sorted(self._behind, key=bool):
             if self.is_spent:
                 break
@@ -174,7 +174,7 @@ class Turns:
     def _let_work(self, waiting: dict[int, Worker], number: int) -> None:
         worker = waiting.pop(number, None)
         if worker is None:
-            # One of those before has ended it.
+            # One of the workers before has ended it.
             return
         try:
             worker.work()
@@ -182,7 +182,7 @@ class Turns:
             self._give_up(worker, error)
 
     def stop(self) -> None:
-        """There will be no end of this turn, unless somebody asks again."""
+        """Cancel the scheduled end of this turn."""
         if self._ending is not None:
             self._ending.cancel()
             self._ending = None

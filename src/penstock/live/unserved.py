@@ -1,4 +1,4 @@
-"""Logs in a broker's store that its overlay file does not have served: what they hold would never be delivered."""
+"""Finds logs in a broker's store whose pubends it does not serve: their messages would never be delivered."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["check_served"]
 
 
 def check_served(place: BrokerPlace, recovered: Recovered | None) -> dict[str, int]:
-    """The pubends that were removed with messages in their logs, and how many bytes; raises for one made best effort.
+    """The removed pubends that still have messages in their logs, with sizes in bytes; raises for one made best effort.
 
-    Whoever removes a pubend may put it back, and its log goes on. One that is best effort has no log to serve, while
-    its publishers and subscribers see nothing unusual: that would lose what was acknowledged without a word.
+    A removed pubend can be put back, and its log continues. One made best effort has no log to serve, while its
+    publishers and subscribers see nothing unusual: acknowledged messages would be lost silently.
     """
     removed: dict[str, int] = {}
     for name, found in (recovered.pubends if recovered is not None else {}).items():

@@ -1,4 +1,4 @@
-"""Which subscriptions match a message, which cover each other, and which covering set speaks for all of them."""
+"""Matching: which subscriptions match a message, which cover each other, and the covering set of them all."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Sorted thresholds with the subscriptions that have them, in blocks: one bisection finds all that match.
 
 The members of a chain differ only in their thresholds. Those of ``volume > x`` that match volume 500 are the ones
-with x below 500: a beginning of the chain. Blocks bound the cost of an insertion, whatever the length of the chain.
+with x below 500: the first part of the chain. Blocks bound the cost of an insertion, whatever the length of the chain.
 Members with equal thresholds are ordered by subscription, so that each is found again by bisection.
 
 A chain may have *columns*: further thresholds of each member, in the same order, for bounds beyond the first.
@@ -35,8 +35,8 @@ Bisect: TypeAlias = Callable[[list[Threshold], Threshold], int]
 class _Block:
     """A stretch of a chain: thresholds, members and columns side by side.
 
-    Members and columns are kept in plain arrays, which take insertions well; searches want numpy arrays. So these are
-    copies, made when a search needs them first after a change: a storm of subscriptions pays for none of them.
+    Members and columns are kept in plain arrays, which take insertions well; searches want numpy arrays. Those are
+    copies, made when a search first needs them after a change: a burst of subscriptions pays for none of them.
     """
 
     __slots__ = ("_columns", "_members", "columns", "ids", "thresholds")
@@ -46,11 +46,11 @@ class _Block:
         self._members = members
         self._columns = columns
         self.ids: Ids | None = None
-        """The members, or none if they must be looked at anew: see ``fresh``."""
+        """The members, or None if the copy is stale: see ``fresh``."""
         self.columns: Columns = ()
 
     def fresh(self) -> Ids:
-        """The members as they are now, and with them the columns."""
+        """The current members; also refreshes the columns."""
         if self.ids is None:
             self.ids = np.frombuffer(self._members.tobytes(), np.uint32)
             self.columns = tuple([np.frombuffer(column.tobytes()) for column in self._columns])
@@ -90,7 +90,7 @@ class _Block:
         self.ids = None
 
     def split(self) -> _Block:
-        """Takes the second half out, into a block of its own."""
+        """Moves the second half into a new block."""
         half = len(self.thresholds) // 2
         second = _Block(self.thresholds[half:], self._members[half:], tuple(column[half:] for column in self._columns))
         del self.thresholds[half:], self._members[half:]
@@ -114,7 +114,7 @@ class Chain:
         self.size = 0
 
     def insert(self, threshold: Threshold, subscription: int, extra: tuple[float, ...] = ()) -> None:
-        """Adds a member; one that is there already is there twice, and must be deleted twice."""
+        """Adds a member; one that is added twice must be deleted twice."""
         self._parts = None
         number = self._block_for(threshold, subscription)
         block = self.blocks[number]
@@ -195,7 +195,7 @@ class Chain:
             yield block.thresholds, block.fresh()
 
     def check_invariants(self) -> None:
-        """Fails if the order, the blocks or the tops are not as they should be."""
+        """Fails if the order, the blocks or the tops are wrong."""
         pairs = [(t, int(i)) for block in self.blocks for t, i in zip(block.thresholds, block.fresh(), strict=True)]
         assert pairs == sorted(pairs)
         assert len(pairs) == self.size

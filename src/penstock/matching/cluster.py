@@ -1,4 +1,4 @@
-"""Clusters: conjunctions that agree on their equalities, found by one look into a dictionary.
+"""Clusters: conjunctions that agree on their equalities, found by one dictionary lookup.
 
 A *schema* is a set of probed attributes, such as class and symbol; it has one cluster for each combination of their
 values. For a message, each schema yields at most one cluster.
@@ -87,7 +87,7 @@ class Schema:
                 del self._parts[part]
 
     def clusters_within(self, fixed: Mapping[int, Constraint]) -> Iterable[Cluster]:
-        """The clusters, narrowed by the most telling of the constraints on probed values; not by all of them."""
+        """The clusters, narrowed by the most selective of the constraints on probed values, not by all of them."""
         fewest: Iterable[Cluster] = self.clusters.values()
         count = len(self.clusters)
         for place, constraint in fixed.items():
@@ -106,7 +106,7 @@ class Schema:
         return cluster.key if len(self.probes) != 1 else (cluster.key,)  # type: ignore[return-value]
 
     def _choose_lookup(self) -> Callable[[Attributes], Cluster | None]:
-        # Nearly all schemas have one or two equalities; these cost a third of the general way.
+        # Nearly all schemas have one or two equalities; their own lookups cost a third of the general one.
         if all(isinstance(probe, str) for probe in self.probes):
             if len(self.probes) == 1:
                 return self._lookup_one
@@ -140,7 +140,7 @@ class Schema:
 
 
 def probe_key(probe: Probe, attributes: Attributes) -> Key | None:
-    """What a probe sees in a message, or none if there is nothing to see."""
+    """The value a probe reads from a message, or None if there is none."""
     if isinstance(probe, str):
         value = attributes.get(probe)
         return None if value is None else key_of(value)

@@ -1,8 +1,8 @@
-"""Who covers whom, from the index that also matches: the order behind the poset of [PADRES] section 2.
+"""Finds which subscriptions cover which, in the matching index: the order behind the poset of [PADRES] section 2.
 
-A selector is looked up as if it were a message. What covers it has thresholds at most as narrow as its own and
-equalities that it implies; what it covers lies in the clusters that agree with it. The index narrows the candidates,
-and every one of them is then checked exactly: an answer is never wrong.
+A selector is looked up as if it were a message. Subscriptions that cover it have thresholds at most as narrow as
+its own and equalities that it implies; those that it covers lie in the clusters that agree with it. The index narrows
+the candidates, and each of them is then checked exactly: an answer is never wrong.
 
 Deviation from the paper: no graph of parents and children is stored. It would cost memory per pair and time per
 insertion, while the sorted groups hold the same order already: within a group with one bound the most general member
@@ -33,7 +33,7 @@ class TooDearError(Exception):
 
 
 class Effort:
-    """Looks at parts of an index that may be taken in vain; whoever runs out of them goes without an answer."""
+    """A budget of fruitless looks at parts of an index; a search that exhausts it gets no answer."""
 
     __slots__ = ("_left",)
 
@@ -41,13 +41,13 @@ class Effort:
         self._left = looks
 
     def spend(self) -> None:
-        """Take a look; raises ``TooDearError`` if there were too many."""
+        """Spend a look; raises ``TooDearError`` if there were too many."""
         self._left -= 1
         if self._left < 0:
             raise TooDearError
 
     def give_back(self) -> None:
-        """The look was worth it."""
+        """Refund a look that was worth it."""
         self._left += 1
 
 
@@ -94,7 +94,7 @@ def heads_covered_by(index: MatchIndex, conjunction: Conjunction, *, effort: Eff
     """Subscriptions that the conjunction covers and that cover, between them, all others it covers.
 
     For an index in which every subscription has a single conjunction. The answer may hold more than the most general
-    ones: groups that their thresholds do not order are named in full.
+    ones: groups that their thresholds do not order are listed in full.
     """
     heads: dict[int, None] = {}
     settled: Cluster | None = None
@@ -141,7 +141,7 @@ def _cluster_above(schema: Schema, conjunction: Conjunction) -> Cluster | None:
 
 
 def _implied_key(probe: Probe, conjunction: Conjunction) -> Key | None:
-    """The probed value of all that cover the conjunction, if it implies one."""
+    """The probed value shared by everything that covers the conjunction, if it implies one."""
     name, length = (probe, None) if isinstance(probe, str) else probe
     constraint = conjunction.constraints.get(name)
     if constraint is None or isinstance(constraint, Null):
@@ -193,7 +193,7 @@ def _limit(bound: Bound, constraint: Constraint) -> Threshold | None:
 
 
 def _reach(constraint: Constraint, *, text: bool) -> tuple[Threshold | None, Threshold | None]:
-    """The lowest and highest value of a constraint of this type; none where there is no limit or another type."""
+    """The lowest and highest value of a constraint; None where it has no limit or another type."""
     if isinstance(constraint, Values):
         values = [value_of(key) for key in constraint.keys]
         if any(isinstance(value, bool) or isinstance(value, str) != text for value in values):
@@ -204,18 +204,18 @@ def _reach(constraint: Constraint, *, text: bool) -> tuple[Threshold | None, Thr
     return None, None
 
 
-# --- downwards: whom does this conjunction cover
+# --- downwards: what this conjunction covers
 
 
 def _groups_below(
     index: MatchIndex, conjunction: Conjunction, effort: Effort | None = None
 ) -> Iterator[tuple[Cluster, Group, bool]]:
-    """Groups that may have covered members; with True if all their members' conjunctions are covered."""
+    """Groups that may have covered members, each with True if all its members' conjunctions are covered."""
     for schema in index.schemas.values():
         if effort is not None:
             effort.spend()
         open_names = [name for name in conjunction.constraints if name not in schema.probes]
-        # Whoever is covered has values for what has values here; those are probes, except for very long lists.
+        # A covered conjunction has values wherever this one does; those are probes, except for very long lists.
         if not index.value_tests and any(isinstance(conjunction.constraints[name], Values) for name in open_names):
             continue
         for cluster in _clusters_below(schema, conjunction):
@@ -227,7 +227,7 @@ def _groups_below(
                 if _may_hold(schema, group, conjunction, open_names):
                     if effort is not None:
                         effort.give_back()
-                    # A member that is spread over clusters may have values outside of those covered.
+                    # A member that is spread over clusters may have values outside those covered.
                     yield cluster, group, certain and not group.key.spread
 
 

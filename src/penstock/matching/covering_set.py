@@ -1,17 +1,17 @@
 """The covering set (CSS): the most general of many selectors, kept up to date ([PADRES] section 2).
 
-What a broker asks of its neighbours is the covering set of what it was asked for: a selector that another one covers
-need not be passed on. Work is in conjunctions, because their disjunction is what counts: a selector with two
-conjunctions may be covered by two different others.
+A broker asks its neighbours for the covering set of the selectors it was asked for: a selector that another one covers
+need not be passed on. The unit of work is the conjunction, because the disjunction of all is what counts: a selector
+with two conjunctions may be covered by two different others.
 
-Additions and removals answer with the change of the set, ready to be sent on. When a selector leaves the set, those
-that it alone kept out take its place in the same step; only the most general member of each group is looked at, so
-that a hundred thousand covered selectors cost what their few groups cost.
+Additions and removals return the change of the set, ready to be sent on. When a selector leaves the set, those that it
+alone kept out take its place in the same step; only the most general member of each group is looked at, so that a
+hundred thousand covered selectors cost no more than their few groups.
 
-Covering saves traffic, and nothing depends on it; so what is too dear to compare is not compared. A conjunction about
-which too many others would have to be asked becomes a *loner*: it is in the set, covers nobody, and costs nothing to
-remove. Otherwise a few hundred selectors of different shapes, each with many alternatives, would keep a broker busy for
-minutes.
+Covering saves traffic, and nothing depends on it; so comparisons that would be too expensive are skipped. A conjunction
+that would have to be compared with too many others becomes a *loner*: it is in the set, covers nothing, and costs
+nothing to remove. Otherwise a few hundred selectors of different shapes, each with many alternatives, would keep a
+broker busy for minutes.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from penstock.selectors.selector import Selector
 __all__ = ["ADD_LOOKS_MAX", "GROUPS_MAX", "REMOVE_LOOKS_MAX", "CoveringChange", "CoveringSet"]
 
 ADD_LOOKS_MAX: Final = 1_024
-"""Groups and members looked at in vain for one selector that is added; some milliseconds."""
+"""The most fruitless looks at groups and members when a selector is added; some milliseconds."""
 REMOVE_LOOKS_MAX: Final = 8_192
-"""The same for all that take the place of what is removed in one go."""
+"""The most fruitless looks in one removal, for all conjunctions that take the place of the removed ones."""
 GROUPS_MAX: Final = 16_384
-"""Groups that the removal of a selector may have to look at, all of them for each of its conjunctions; the conjunctions
-of a selector that is added beyond are loners."""
+"""The most groups that removing a selector may have to look at: all groups, for each of its conjunctions. If adding a
+selector would exceed this, its conjunctions become loners."""
 
 
 @dataclass(slots=True, frozen=True)
 class CoveringChange:
-    """What an addition or a removal did to the covering set."""
+    """How an addition or removal changed the covering set."""
 
     entered: tuple[Conjunction, ...] = ()
     left: tuple[Conjunction, ...] = ()
 
 
 class CoveringSet:
-    """Selectors, counted, and the most general conjunctions among them.
+    """Counted selectors, and the most general conjunctions among them.
 
     >>> wanted = CoveringSet()
     >>> print(*wanted.add(Selector.parse("class = 'STOCK' AND volume > 15")).entered)
@@ -68,7 +68,7 @@ class CoveringSet:
         self._free: list[int] = []
         self._loners: dict[Conjunction, None] = {}
         self._is_minimal = True
-        """Whether no removal was too dear to be looked into."""
+        """Whether no removal was too expensive to examine in full."""
 
     def __len__(self) -> int:
         """How many conjunctions the covering set has."""
@@ -81,11 +81,11 @@ class CoveringSet:
 
     @property
     def loners(self) -> int:
-        """How many conjunctions were too dear to compare."""
+        """How many conjunctions were too expensive to compare."""
         return len(self._loners)
 
     def add(self, selector: Selector) -> CoveringChange:
-        """Counts a selector in; says what is new in the covering set, and what the new ones cover."""
+        """Adds one count of a selector; returns what enters the covering set, and what that displaces."""
         entered: dict[Conjunction, None] = {}
         left: dict[Conjunction, None] = {}
         effort = Effort(ADD_LOOKS_MAX)
@@ -96,11 +96,11 @@ class CoveringSet:
         return CoveringChange(tuple(entered), tuple(left))
 
     def remove(self, selector: Selector) -> CoveringChange:
-        """Counts a selector out; says what leaves the covering set, and what takes its place."""
+        """Removes one count of a selector; returns what leaves the covering set, and what takes its place."""
         return self.remove_all(selector.conjunctions)
 
     def remove_all(self, conjunctions: Sequence[Conjunction]) -> CoveringChange:
-        """Counts conjunctions of selectors out, maybe not all of a selector's; says the same."""
+        """Removes one count of each conjunction, maybe not all of a selector's; returns what leaves and what enters."""
         missing = [each for each in conjunctions if each not in self._counts]
         if missing:
             raise SubscriptionError(f"selector {missing[0]} is not in the covering set")
@@ -119,7 +119,7 @@ class CoveringSet:
         return CoveringChange(tuple(entered), tuple(left))
 
     def check_invariants(self) -> None:
-        """Fails if the covering set is not what a comparison of all pairs says."""
+        """Fails if the covering set differs from what comparing all pairs gives."""
         every = [each for each in self._counts if each not in self._loners]
         compared = [self._roots.conjunctions(number)[0] for number in self._roots]
         roots = [each for each in every if not any(other is not each and other.covers(each) for other in every)]
@@ -168,14 +168,14 @@ class CoveringSet:
             return
         self._roots.remove(number)
         _note(conjunction, into=left, unless=entered)
-        # All of them, whatever it takes: what is left out here would not be asked for any more.
+        # All of them, whatever the cost: one left out here would no longer be asked for.
         for head in heads_covered_by(self._all, conjunction):
             self._promote(head, entered, left, effort)
 
     def _promote(
         self, number: int, entered: dict[Conjunction, None], left: dict[Conjunction, None], effort: Effort
     ) -> None:
-        """Makes a conjunction part of the covering set, unless it is covered; what it covers leaves the set."""
+        """Makes a conjunction part of the covering set, unless it is covered; those it covers leave the set."""
         conjunction = self._all.conjunctions(number)[0]
         if number in self._roots:
             return

@@ -1,4 +1,4 @@
-"""What can be wrong with the use of an index.
+"""Errors in the use of an index.
 
 MisuseError
 └── SubscriptionError    a number that is taken, unknown, or out of range

@@ -1,4 +1,4 @@
-"""Which subscriptions match a message: an index over all of them, not a loop.
+"""Finds the subscriptions that match a message, by an index over all of them instead of a loop.
 
 The heart of a content-based broker ([PADRES] section 2; clustering by equalities as in the matching literature it
 builds on). A message finds, for each set of attributes that subscriptions test for equality, the one cluster with its
@@ -91,9 +91,9 @@ class MatchIndex:
         self.never_matching: Final[dict[int, None]] = {}
         """Subscriptions whose selector nothing can satisfy."""
         self.groups = 0
-        """Groups in all clusters: what a search for all that something covers may have to look at."""
+        """Groups in all clusters: the most that a search for covered subscriptions may have to look at."""
         self.effort = 0
-        """Operations of all tests in all groups: what finding the matches of one message may take, beside look-ups."""
+        """Operations of all tests in all groups: the most that matching one message may take, besides lookups."""
         self.value_tests = 0
         """Conjunctions with a list of values too long to be spread over clusters."""
 
@@ -107,7 +107,7 @@ class MatchIndex:
         return iter(self._conjunctions)
 
     def conjunctions(self, subscription: int) -> tuple[Conjunction, ...]:
-        """What a subscription asks for."""
+        """The conjunctions of a subscription's selector."""
         return self._conjunctions[subscription]
 
     def add(self, subscription: int, selector: Selector, link: int = 0) -> None:
@@ -166,7 +166,7 @@ class MatchIndex:
                 if chain.maxima:
                     group.take(value, bisect, found)  # type: ignore[arg-type]
                     continue
-                # The same for a chain of one block, without a call: this is the innermost loop of a broker.
+                # Like ``take``, inlined for a chain of one block: this is the innermost loop of a broker.
                 block = chain.blocks[0]
                 place = bisect(block.thresholds, value)  # type: ignore[arg-type]
                 ids = block.ids
@@ -197,13 +197,13 @@ class MatchIndex:
             if cluster.others:
                 verdicts: Verdicts = {}
                 for group in cluster.others:
-                    # What it could add is there already: no need to test.
+                    # Test a group only if it could add a link.
                     if group.links.mask & ~mask:
                         mask |= group.links_of(attributes, verdicts, self._link_of)
         return mask
 
     def schemas_for(self, names: Iterable[str]) -> Iterator[Schema]:
-        """The schemas that probe nothing but some of these attributes, and maybe others too."""
+        """All schemas that probe only some of these attributes, and maybe some that also probe others."""
         if self._unanchored is not None:
             yield self._unanchored
         for name in names:

@@ -1,4 +1,4 @@
-"""Which links have a matching member in a chain, at a cost that does not depend on the number of members.
+"""Finds the links that have a matching member in a chain, at a cost independent of the number of members.
 
 Of all the members that came from one link, only the most general threshold matters for the question "does this link
 want the message". So a chain keeps one threshold per link, and a staircase over these: sorted thresholds with the set
@@ -48,7 +48,7 @@ class LinkStairs:
         self._steps = None
 
     def remove(self, link: int, threshold: Threshold, chain: Chain, link_of: npt.NDArray[np.uint16]) -> None:
-        """A member of this link has left the chain (it is not in it any more)."""
+        """A member of this link has left the chain (and is no longer in it)."""
         self._counts[link] -= 1
         if not self._counts[link]:
             del self._counts[link], self._extremes[link]

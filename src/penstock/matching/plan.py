@@ -1,6 +1,6 @@
-"""Where a conjunction belongs in the index: which cluster, which group, under which thresholds.
+"""Plans where a conjunction belongs in the index: which cluster, which group, under which thresholds.
 
-A conjunction is taken apart by what an index can do with each piece:
+A conjunction is split by what an index can do with each piece:
 
 - *Probes* find the cluster by hashing: equalities, prefixes of a text, and mere presence. A list of values
   (``IN``) puts the conjunction into one cluster per value.
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 SPREAD_MAX: Final = 64
-"""Clusters one conjunction may be put into; lists of values beyond that are tested instead."""
+"""The most clusters one conjunction may be put into; lists of values beyond that are tested instead."""
 
 _SMALL_CONSTRAINTS_MAX: Final = 16
 _SMALL_VALUES_MAX: Final = 16
@@ -46,7 +46,7 @@ _SMALL_CHARS_MAX: Final = 512
 """Conjunctions with more constraints, more values or more text are not kept in caches."""
 
 PRESENT: Final = key_of(value=True)
-"""What a probe for mere presence sees."""
+"""The value that a probe for mere presence reads."""
 
 Probe: TypeAlias = str | tuple[str, int]
 """An attribute whose value is hashed; with a length, only that many characters; with length 0, its presence."""
@@ -66,14 +66,14 @@ class Bound(NamedTuple):
 
 
 class Test:
-    """What is left of a constraint for which there is no index."""
+    """A constraint, or part of one, that the index cannot look up."""
 
     __slots__ = ("_hash", "constraint", "name")
 
     def __init__(self, name: str, constraint: Constraint) -> None:
         self.name: Final = name
         self.constraint: Final = constraint
-        # Looked up once per message and group; the hash of a constraint is that of all its fields.
+        # Looked up once per message and group; hashing a constraint means hashing all its fields.
         self._hash = hash((name, constraint))
 
     def __eq__(self, other: object) -> bool:
@@ -126,14 +126,14 @@ def plan_of(conjunction: Conjunction, *, repeated: bool = False) -> Plan:
     return _plan(conjunction, GroupKey, repeated=repeated)
 
 
-# Asked for when a conjunction is added to each of several indices, and again when it is removed from them.
+# Needed when a conjunction is added to each of several indices, and again when it is removed from them.
 @lru_cache(maxsize=8192)
 def _kept_plan(conjunction: Conjunction, repeated: bool) -> Plan:
     return _plan(conjunction, _group_key, repeated=repeated)
 
 
 def _is_small(conjunction: Conjunction) -> bool:
-    """Whether as many as fit the caches may be kept there: some of the largest alone have a megabyte."""
+    """Whether the caches may be filled with conjunctions of this size: the largest have a megabyte each."""
     if len(conjunction.constraints) > _SMALL_CONSTRAINTS_MAX or len(conjunction.residuals) > 1:
         return False
     chars = sum(len(each.text) for each in conjunction.residuals)
@@ -177,7 +177,7 @@ def _plan(conjunction: Conjunction, group_of: Callable[..., GroupKey], *, repeat
     if conjunction.residuals:
         tests.extend(conjunction.residuals)
     if not probes and (name := _required(bounds, tests)):
-        # Else every message would have to be held against it, also those without any attribute that it speaks of.
+        # Else every message would have to be tested against it, even those with none of its attributes.
         probes.append((name, 0))
         values.append((PRESENT,))
     found = _spread_keys(probes, values, tests) if several else [_single_key(values)]
@@ -186,7 +186,7 @@ def _plan(conjunction: Conjunction, group_of: Callable[..., GroupKey], *, repeat
 
 
 def effort_in_index(selector: Selector) -> int:
-    """How many operations a selector adds to the matching of one message, at most; what is looked up costs none."""
+    """How many operations a selector adds to the matching of one message, at most; lookups cost none."""
     return sum(plan_of(each).group.effort * len(plan_of(each).keys) for each in selector.conjunctions)
 
 
@@ -212,7 +212,7 @@ def _take_range(
         probes.append((name, len(prefix)))
         values.append((prefix,))
     else:
-        # Every text is at least the empty one: no bound at all.
+        # Every text is at least the empty one, so that is no bound at all.
         if low is not None and (low != "" or low_open):
             bounds.append(_bound(name, ">" if low_open else ">=", text))
             thresholds.append(low)
@@ -245,7 +245,7 @@ def _spread_keys(probes: list[Probe], values: list[tuple[Key, ...]], tests: list
 
 
 def _shorten(probes: list[Probe], values: list[tuple[Key, ...]], tests: list[Test | Residual]) -> None:
-    """Leaves the shortest lists, as long as they stay within the limit together."""
+    """Keeps the shortest lists, as long as they stay within the limit together; the others become tests."""
     places, kept = 1, set()
     for place in sorted(range(len(values)), key=lambda each: len(values[each])):
         places *= len(values[place])
@@ -259,7 +259,7 @@ def _shorten(probes: list[Probe], values: list[tuple[Key, ...]], tests: list[Tes
     values[:] = [keys for place, keys in enumerate(values) if place in kept]
 
 
-# Shapes are few and conjunctions are many: a look into a cache is cheaper than making the same value again.
+# Shapes are few and conjunctions are many: a cache lookup is cheaper than building the same value again.
 @lru_cache(maxsize=4096)
 def _group_key(
     bounds: tuple[Bound, ...],

@@ -1,4 +1,4 @@
-"""What everything in Penstock speaks of: messages and their ids, ticks and sets of them, limits."""
+"""The types that all of Penstock shares: messages and their ids, ticks and sets of ticks, limits."""
 
 from __future__ import annotations
 

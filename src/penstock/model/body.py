@@ -1,8 +1,8 @@
 """A message as bytes: encoded once by its publisher, carried untouched by every broker, decoded by its receivers.
 
 Layout: identifier (16 bytes), length of the attributes (4, big-endian), attributes (msgpack map), length of the content
-type (1), content type (ASCII), payload (the rest). The broker that takes a message in checks all of it; the others look
-at the attributes and at nothing behind them.
+type (1), content type (ASCII), payload (the rest). The broker that accepts a message checks all of it; the others read
+only the attributes, and nothing after them.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ __all__ = [
 
 _HEAD: Final = MESSAGE_ID_BYTES + 4
 BODY_BYTES_MIN: Final = _HEAD + 2
-"""A message without attributes, content type and payload."""
+"""Size of a message without attributes, content type and payload."""
 _LENGTH: Final = struct.Struct(">I")
 _unpack_length: Final = _LENGTH.unpack_from
 _SMALL: Final = min(ATTRIBUTES_BYTES_MAX, PAYLOAD_BYTES_MAX)
-"""A body of no more bytes has neither too large attributes nor too large a payload."""
+"""A body no larger than this cannot have attributes or a payload over their limits."""
 _encode: Final = msgspec.msgpack.Encoder().encode
 # Names are not constrained here: it would cost the decoder its cache of keys, and more than double the time. Brokers
 # check names when a message enters the overlay.
@@ -56,7 +56,7 @@ class MalformedBodyError(PeerError):
 
 
 def encode_body(message_id: MessageId, message: Message) -> bytes:
-    """The message as bytes; raises ``LimitError`` if its attributes are too large together."""
+    """Encodes a message; raises ``LimitError`` if its attributes are too large altogether."""
     attributes = _encode(dict(message.attributes))
     if len(attributes) > ATTRIBUTES_BYTES_MAX:
         raise LimitError("the size of all attributes in bytes", len(attributes), ATTRIBUTES_BYTES_MAX)
@@ -74,31 +74,31 @@ def encode_body(message_id: MessageId, message: Message) -> bytes:
 
 
 def decode_attributes(body: bytes) -> dict[str, AttributeValue]:
-    """The attributes, which is all that brokers need; raises ``MalformedBodyError``."""
+    """Decodes the attributes, which are all that brokers need; raises ``MalformedBodyError``."""
     return _split(body)[0]
 
 
 def take_in(body: bytes) -> dict[str, AttributeValue]:
-    """The attributes of a message that a publisher brings, once all of it is checked; raises ``MalformedBodyError``.
+    """Checks all of a publisher's message and returns its attributes; raises ``MalformedBodyError``.
 
-    What is let in is kept, and read by everybody: a message that readers cannot take apart would end each of them at
-    the same place, again and again.
+    An accepted message is stored and read by everybody: one that readers cannot decode would stop each of them at the
+    same place, again and again.
     """
     attributes, end = _split(body)
-    # Nearly all messages are small and have no content type: little has to be looked at for them.
+    # Nearly all messages are small and have no content type, so most need no further checks.
     if body[end] or len(body) > _SMALL:
         _check_rest(body, end + 1)
     return attributes
 
 
 def _split(body: bytes) -> tuple[dict[str, AttributeValue], int]:
-    """The attributes, and where they end; something follows."""
+    """The attributes and the offset of their end; at least one byte follows it."""
     try:
         (length,) = _unpack_length(body, MESSAGE_ID_BYTES)
         end = _HEAD + length
         if end >= len(body):
             raise MalformedBodyError(f"attributes of {length} bytes do not fit a body of {len(body)}")
-        # A copy of a few bytes costs less than a view of them.
+        # Copying a few bytes costs less than making a view of them.
         attributes = _decode(body[_HEAD:end])
     except (struct.error, *UNREADABLE) as error:
         raise MalformedBodyError(f"body of {len(body)} bytes has no attributes: {plainly(error)}") from None
@@ -108,7 +108,7 @@ def _split(body: bytes) -> tuple[dict[str, AttributeValue], int]:
 
 
 def _check_rest(body: bytes, start: int) -> None:
-    """What a small message without a content type cannot have: too much of anything."""
+    """Checks what a small message without a content type cannot get wrong: sizes and the content type."""
     length = start - _HEAD - 1
     end = start + body[start - 1]
     if length > ATTRIBUTES_BYTES_MAX:
@@ -127,14 +127,14 @@ def _check_content_type(content_type: bytes, length: int) -> None:
 
 
 def decode_id(body: bytes) -> MessageId:
-    """The identifier."""
+    """The identifier of an encoded message; raises ``MalformedBodyError``."""
     if len(body) <= _HEAD:
         raise MalformedBodyError(f"body of {len(body)} bytes is too short")
     return MessageId.from_bytes(body[:MESSAGE_ID_BYTES])
 
 
 def decode_message(body: bytes) -> tuple[MessageId, Message]:
-    """Identifier and message; raises ``MalformedBodyError``."""
+    """Decodes the identifier and the message; raises ``MalformedBodyError``."""
     attributes = decode_attributes(body)
     (length,) = _LENGTH.unpack_from(body, MESSAGE_ID_BYTES)
     start = _HEAD + length + 1

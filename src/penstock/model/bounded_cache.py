@@ -1,4 +1,4 @@
-"""A cache that is bounded by the weight of what it remembers, for entries of very different sizes."""
+"""A cache bounded by the total weight of its entries, for entries of very different sizes."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ _Value = TypeVar("_Value")
 
 
 class BoundedCache(Generic[_Key, _Value]):
-    """The entries used last, up to a total weight; what is heavier than a sixteenth of that is not remembered."""
+    """Keeps the most recently used entries up to a total weight; refuses any heavier than a sixteenth of that."""
 
     def __init__(self, weight_max: int) -> None:
         assert weight_max > 0
         self._weight_max = weight_max
         self._entries: dict[_Key, tuple[_Value, int]] = {}
         self.weight = 0
-        """Of all that is remembered."""
+        """Total weight of all entries."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def get(self, key: _Key) -> _Value | None:
-        """What is remembered for a key; None for nothing."""
+        """The value cached for a key, or None."""
         entry = self._entries.pop(key, None)
         if entry is None:
             return None
-        # Behind all others: the first is the one that was not used for longest.
+        # Move it to the end: the first entry is the least recently used.
         self._entries[key] = entry
         return entry[0]
 
     def put(self, key: _Key, value: _Value, weight: int) -> None:
-        """Remembers a value, and forgets others as far as it needs their room."""
-        # Else a few heavy ones would push out all others.
+        """Caches a value, and evicts others as far as it needs their room."""
+        # Otherwise a few heavy entries would evict all others.
         if weight > self._weight_max // 16:
             return
         former = self._entries.pop(key, None)

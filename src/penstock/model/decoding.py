@@ -1,7 +1,7 @@
-"""Bytes of a peer to values: whatever a decoder complains of is one kind of error.
+"""Decodes a peer's bytes, and turns whatever a decoder raises into one kind of error.
 
-Decoders raise errors that are no relatives of each other: a text that is not UTF-8 is a ``UnicodeDecodeError``, which
-``msgspec.DecodeError`` does not include. Who decodes what a peer has sent does it by `decoded`, so that none is missed.
+Decoders raise unrelated exceptions: a text that is not UTF-8 is a ``UnicodeDecodeError``, which
+``msgspec.DecodeError`` does not include. Code that decodes a peer's bytes uses `decoded`, so that none is missed.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from penstock.model.errors import PeerError, plainly
 __all__ = ["UNREADABLE", "UnreadableError", "decoded"]
 
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoding bytes that are not ours may raise."""
+"""The exceptions that decoding foreign bytes may raise."""
 _Value = TypeVar("_Value")
 
 
 class UnreadableError(PeerError):
-    """Bytes of a peer that are not what they should be; its text is fit to be told to the peer."""
+    """A peer's bytes could not be decoded; the error's text may be sent to the peer."""
 
 
 def decoded(decode: Callable[[bytes], _Value], data: bytes) -> _Value:
-    """The value that bytes of a peer stand for; raises ``UnreadableError`` if they stand for none."""
+    """Decodes a peer's bytes; raises ``UnreadableError`` if that fails."""
     try:
         return decode(data)
     except UNREADABLE as error:

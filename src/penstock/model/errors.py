@@ -1,9 +1,9 @@
 """The root of Penstock's exceptions, and the errors of the model.
 
 PenstockError
-├── MisuseError          the caller asked for something that cannot be (exit code 2 on the command line)
+├── MisuseError          the caller asked for something invalid or impossible (exit code 2 on the command line)
 │   ├── LimitError       a size or count is over its limit
-│   └── InvalidMessageError   a message that is not allowed to exist
+│   └── InvalidMessageError   a message breaks a rule
 └── PeerError            the other side of a connection, or a file, misbehaved
 
 A broken invariant is an ``AssertionError``: a bug in Penstock, never the caller's.
@@ -17,11 +17,11 @@ __all__ = ["InvalidMessageError", "LimitError", "MisuseError", "PeerError", "Pen
 
 
 class PenstockError(Exception):
-    """Whatever Penstock raises on purpose."""
+    """Base class of every exception that Penstock raises on purpose."""
 
 
 class MisuseError(PenstockError):
-    """The caller asked for something that cannot be."""
+    """The caller asked for something invalid or impossible."""
 
 
 class LimitError(MisuseError):
@@ -33,7 +33,7 @@ class LimitError(MisuseError):
 
 
 class InvalidMessageError(MisuseError):
-    """A message that is not allowed to exist: a bad name, a bad type, a reserved attribute."""
+    """The message is not allowed: it has a bad name, a bad type or a reserved attribute."""
 
 
 class PeerError(PenstockError):
@@ -41,7 +41,7 @@ class PeerError(PenstockError):
 
 
 def plainly(error: Exception) -> str:
-    """What a decoder complains of, to be told to a peer: some complain in words of Python that say nothing to it."""
+    """A decoder's error in words for a peer: some errors are phrased in Python terms that mean nothing to it."""
     if isinstance(error, UnicodeDecodeError):
         return "a text in it is not UTF-8"
     if isinstance(error, struct.error):

@@ -1,7 +1,7 @@
 """Limits on sizes and counts of messages, names and selectors: whatever can grow is bounded.
 
-The limits are part of what all brokers of an overlay share: a message that one broker accepts must be acceptable
-to every other one, so these are constants and not settings.
+All brokers of an overlay share these limits: a message that one broker accepts must be acceptable to every other one,
+so they are constants and not settings.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 ATTRIBUTES_MAX: Final = 256
 """Attributes in one message."""
 ATTRIBUTES_BYTES_MAX: Final = 1024 * 1024
-"""Bytes of all attributes of one message, names and values, as they are encoded."""
+"""Encoded bytes of all attributes of one message, names and values."""
 NAME_CHARS_MAX: Final = 255
 """Characters in the name of an attribute."""
 STRING_CHARS_MAX: Final = 65_536
@@ -38,9 +38,9 @@ STRING_CHARS_MAX: Final = 65_536
 CONTENT_TYPE_CHARS_MAX: Final = 255
 """Characters in a content type."""
 PAYLOAD_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Bytes in a payload; larger things belong into a store, and their address into the message."""
+"""Bytes in a payload; put anything larger into a store, and its address into the message."""
 BODY_BYTES_MAX: Final = PAYLOAD_BYTES_MAX + ATTRIBUTES_BYTES_MAX + 512
-"""Bytes of a whole message; every frame that can carry one has room for it, and for what is said beside it."""
+"""Bytes of a whole message; every frame that can carry one has room for it and for the frame's own fields."""
 INTEGER_MIN: Final = -(2**63)
 """Smallest integer: 64 bits signed, as on the wire, in Parquet and in JMS."""
 INTEGER_MAX: Final = 2**63 - 1
@@ -55,9 +55,9 @@ SELECTOR_NODES_MAX: Final = 16_384
 SELECTOR_CONJUNCTIONS_MAX: Final = 64
 """Conjunctions a selector may have in normal form; a selector with more is tested as a whole."""
 SELECTOR_GAP_CHARS_MAX: Final = 64
-"""Literal characters between two ``%`` of a LIKE pattern that has ``_`` among them: each costs a pass over the text."""
+"""Literal characters between two ``%`` of a LIKE pattern, if ``_`` is among them: each costs a pass over the text."""
 SELECTOR_SEARCHES_MAX: Final = 64
-"""Different LIKE patterns in a selector that are searched for within a text, as ``%x%`` is and ``x%`` is not."""
+"""Distinct LIKE patterns in a selector that must be searched for within a text, as ``%x%`` must and ``x%`` need not."""
 
 PEER_NAME_CHARS_MAX: Final = 200
 """Characters in the name of a client, a durable subscription, a broker or a pubend."""

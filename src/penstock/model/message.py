@@ -1,7 +1,7 @@
-"""Messages, what applications send and receive: attributes to select by, and a payload.
+"""Messages that applications send and receive: attributes to select by, and a payload.
 
-Whatever is wrong with a message is said where it is made: a bad attribute found by a broker three hops away could
-only be dropped there.
+A message is checked where it is created: a broker three hops away that found a bad attribute could only drop the
+message.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.model.values import RESERVED_PREFIX, Attributes, AttributeValue
 __all__ = ["Message", "Payload"]
 
 Payload: TypeAlias = bytes | bytearray | memoryview
-"""What a message takes as its payload; it keeps ``bytes``."""
+"""Types that a message accepts as its payload; it stores ``bytes``."""
 
 _CONTROL_CHARACTER: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _QUOTED_CHARS_MAX: Final = 40
@@ -35,26 +35,26 @@ _QUOTED_CHARS_MAX: Final = 40
 
 @dataclass(slots=True, frozen=True, init=False, repr=False)
 class Message:
-    """What a publisher sends and a subscriber receives: attributes, and bytes that no broker looks into.
+    """What a publisher sends and a subscriber receives: attributes, and a payload that no broker looks into.
 
-    Equality and hash are by value with Python's own idea of equal values, so the integer 1, the float 1.0 and true
-    are the same here, although a selector tells true from 1. The order of the attributes does not count.
+    Messages compare and hash by value as Python does, so the integer 1, the float 1.0 and true are equal here, although
+    a selector tells true from 1. The order of the attributes does not matter.
     """
 
     attributes: Mapping[str, AttributeValue]
-    """Names with their values: a private copy, read-only."""
+    """Attribute values by name: a private, read-only copy."""
     payload: bytes = b""
     """The content, opaque to brokers."""
     content_type: str = ""
-    """What the payload is, for example ``application/json``; empty if nobody said."""
+    """The payload's media type, for example ``application/json``; empty if unspecified."""
 
     def __init__(self, attributes: Attributes, payload: Payload = b"", content_type: str = "") -> None:
-        """Check everything, and keep a copy that nobody can change."""
+        """Check everything, and keep an immutable copy."""
         _fill(self, _checked_attributes(attributes, reserved_allowed=False), payload, content_type)
 
     @classmethod
     def system(cls, attributes: Attributes, payload: Payload = b"", content_type: str = "") -> Message:
-        """Make a message of the system's own, which may have reserved attributes."""
+        """Make a system message, which may have reserved attributes."""
         message = cls.__new__(cls)
         _fill(message, _checked_attributes(attributes, reserved_allowed=True), payload, content_type)
         return message
@@ -73,7 +73,7 @@ class Message:
         return f"Message({', '.join(parts)})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle and copy as a call: the mapping proxy can do neither, and the message may be the system's."""
+        """Pickle and copy as a call: the mapping proxy supports neither, and this may be a system message."""
         return Message.system, (dict(self.attributes), self.payload, self.content_type)
 
 
@@ -84,21 +84,21 @@ def _fill(message: Message, attributes: dict[str, AttributeValue], payload: Payl
 
 
 def _checked_attributes(attributes: object, *, reserved_allowed: bool) -> dict[str, AttributeValue]:
-    """A copy of the attributes, every one checked in one pass that does next to nothing for a good one."""
+    """A copy of the attributes, checked in one pass that does next to nothing for a valid attribute."""
     if not isinstance(attributes, Mapping):
         raise InvalidMessageError(f"attributes must be a mapping of names to values, not {_type_of(attributes)}")
     if len(attributes) > ATTRIBUTES_MAX:
         raise LimitError("the number of attributes", len(attributes), ATTRIBUTES_MAX)
     copied: dict[Any, Any] = dict(attributes)
     for name, value in copied.items():
-        # Printable excludes control characters and surrogates in one call; only the others are looked at closely.
+        # ``isprintable`` rules out control characters and surrogates in one call; only other names get a closer look.
         if type(name) is not str or not 0 < len(name) <= NAME_CHARS_MAX or not name.isprintable():
             _check_name(name)
         if name[0] == RESERVED_PREFIX and not reserved_allowed:
             _refuse_reserved(name)
         kind = type(value)
         if kind is str:
-            # ASCII is a flag of the string, and says without encoding that it can be encoded.
+            # ``isascii`` just reads a flag, and proves without encoding that the text can be encoded.
             if len(value) > STRING_CHARS_MAX or not value.isascii():
                 _check_text(f"attribute {_quoted(name)}", value, STRING_CHARS_MAX)
         elif kind is int:
@@ -125,7 +125,7 @@ def _checked_content_type(content_type: object) -> str:
         raise InvalidMessageError(f"the content type must be a str, not {_type_of(content_type)}")
     if content_type:
         _check_text("the content type", content_type, CONTENT_TYPE_CHARS_MAX)
-        # It travels in headers of line-based protocols, where a line break would begin a header of its own.
+        # It travels in headers of line-based protocols, where a line break would start another header.
         _check_no_control("the content type", content_type)
     if not content_type.isascii():
         raise InvalidMessageError(f"the content type {content_type!r} is not ASCII, as media types are")
@@ -183,7 +183,7 @@ def _refuse_type(name: str, value: object) -> NoReturn:
 
 
 def _hint(value: object) -> str:
-    """How to turn the value into one that is allowed, if that is plain."""
+    """How to convert the value to an allowed type, if there is an obvious way."""
     for base in (bool, int, float, str):
         if isinstance(value, base):
             return f": convert it with {base.__name__}()"

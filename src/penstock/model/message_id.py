@@ -1,8 +1,8 @@
 """Identifiers of messages, which the publisher assigns.
 
 A `MessageId` is publisher (u32) · broker (u32) · timestamp in ms (u48) · counter (u16): 16 bytes, big-endian, so that
-the order of the bytes is the order in time among the ids that a publisher made at one broker. Its text is 26
-characters of Crockford's base32: no characters that look alike, safe in URLs, and sorted as the bytes are.
+the ids a publisher made at one broker sort by time. Its text is 26 characters of Crockford's base32: no look-alike
+characters, safe in URLs, and sorted like the bytes.
 
 MisuseError
 └── InvalidMessageIdError    bytes, text or parts that are not an identifier
@@ -28,7 +28,7 @@ _U48_MAX: Final = 2**48 - 1
 _U64_MAX: Final = 2**64 - 1
 
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-# Ten bits at a time halves the cost of making the text.
+# Encoding ten bits at a time halves the cost of making the text.
 _PAIRS: Final = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
 _DIGITS: Final = {
     **{char: digit for digit, char in enumerate(_ALPHABET)},
@@ -44,7 +44,7 @@ class InvalidMessageIdError(MisuseError):
 
 @dataclass(slots=True, frozen=True, order=True)
 class MessageId:
-    """Who published a message, at which broker, and when: unique, and ordered as its bytes are."""
+    """Who published a message, at which broker, and when: unique, and ordered like its bytes."""
 
     publisher: int
     """Number of the publisher, 32 bits."""
@@ -64,7 +64,7 @@ class MessageId:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> MessageId:
-        """The identifier of which these are the 16 bytes."""
+        """Read an identifier from its 16 bytes."""
         if len(data) != MESSAGE_ID_BYTES:
             raise InvalidMessageIdError(f"a message id has {MESSAGE_ID_BYTES} bytes, not {len(data)}")
         return cls._from_number(int.from_bytes(data, "big"))
@@ -90,11 +90,11 @@ class MessageId:
         return self.publisher << 32 | self.broker, self.timestamp_ms << 16 | self.counter
 
     def to_bytes(self) -> bytes:
-        """The 16 bytes, in the order of the identifiers."""
+        """The 16 bytes, which sort like the identifiers."""
         return self._number().to_bytes(MESSAGE_ID_BYTES, "big")
 
     def __str__(self) -> str:
-        """The 26 characters that are printed, copied, sorted and parsed."""
+        """The text form: 26 characters to print, copy, sort and parse."""
         number = self._number()
         return "".join([_PAIRS[number >> shift & 0x3FF] for shift in range(120, -1, -10)])
 
@@ -118,11 +118,11 @@ class MessageIdSource:
 
     @property
     def skew_ms(self) -> int:
-        """What is added to the publisher's clock: δ, the broker's clock less the publisher's."""
+        """The correction added to the publisher's clock: δ, the broker's clock minus the publisher's."""
         return self._skew_ms
 
     def adjust(self, skew_ms: int) -> None:
-        """Use the skew that the broker has just measured; no identifier goes back for it."""
+        """Use a newly measured skew; identifiers never go back because of it."""
         assert type(skew_ms) is int, f"skew_ms is {skew_ms!r}, not a whole number of milliseconds"
         self._skew_ms = skew_ms
 

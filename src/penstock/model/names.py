@@ -1,4 +1,4 @@
-"""Which texts can be names: short, and without anything that would do more than be read where they are shown."""
+"""Rules for names: short, and without characters that would have an effect where they are displayed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from penstock.model.limits import PEER_NAME_CHARS_MAX
 __all__ = ["DURABLE_NAME", "PLAIN_NAME", "is_client_name", "is_durable_name", "is_plain_name"]
 
 PLAIN_NAME: Final = r"[A-Za-z0-9_.-]{1,100}"
-"""What the name of a broker, a pubend or an overlay is like."""
+"""Pattern of the name of a broker, a pubend or an overlay."""
 DURABLE_NAME: Final = r"[A-Za-z0-9_.:/-]{1,200}"
-"""What the name of a durable subscription is like."""
+"""Pattern of the name of a durable subscription."""
 _PLAIN: Final = re.compile(PLAIN_NAME)
 _DURABLE: Final = re.compile(DURABLE_NAME)
 
@@ -28,5 +28,5 @@ def is_durable_name(text: str) -> bool:
 
 
 def is_client_name(text: str) -> bool:
-    """Whether a client can have this name: it is shown on terminals and pages, where it must not be a command."""
+    """Whether a client can have this name: terminals and pages display it, where it must not act as a command."""
     return len(text) <= PEER_NAME_CHARS_MAX and text.isprintable()

@@ -1,4 +1,4 @@
-"""What the pure rooms are handed instead of taking it from the world: chance, through this interface."""
+"""The interface by which the pure rooms are given randomness instead of drawing it from the outside world."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["Rng"]
 
 
 class Rng(Protocol):
-    """A source of chance; ``random.Random`` is one."""
+    """A source of randomness; ``random.Random`` is one."""
 
     def randrange(self, stop: int, /) -> int:
-        """An integer from 0 to below ``stop``."""
+        """A random integer from 0 to below ``stop``."""
 
     def random(self) -> float:
-        """A number from 0 to below 1."""
+        """A random number from 0 to below 1."""

@@ -1,4 +1,4 @@
-"""How long work tells a person how far it has come: the interface that all rooms share, and one that stays quiet."""
+"""Progress reports of long-running work: the interface that all rooms share, and an implementation that stays quiet."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ __all__ = ["QuietReporter", "Reporter"]
 
 
 class Reporter(Protocol):
-    """Tells a person how far a long run has come."""
+    """Reports the progress of a long run to a person."""
 
     def stage(self, title: str, total: int | None = None) -> None:
-        """Begin the next part of the run, of some known number of steps."""
+        """Begin the next stage of the run, with its number of steps if known."""
 
     def advance(self, steps: int = 1) -> None:
-        """Some steps of the stage are done."""
+        """Count some steps of the stage as done."""
 
     def note(self, text: str) -> None:
-        """Something the person should know."""
+        """Tell the person something they should know."""
 
 
 class QuietReporter:
-    """Tells nothing: for tests, and for callers who watch something else."""
+    """Reports nothing: for tests, and for callers that watch something else."""
 
     def stage(self, title: str, total: int | None = None) -> None:
         """Ignore it."""

@@ -1,7 +1,7 @@
-"""Ticks, the positions in a pubend's stream, of 64 bits: milliseconds (48) · counter (16).
+"""Ticks, the 64-bit positions in a pubend's stream: milliseconds (48) · counter (16).
 
-A tick is a plain integer: streams hold millions of them, and compare and count them all day. Its readable text is
-made by hand, since nothing in the protocol rooms may import a module that knows the time of day.
+A tick is a plain integer: streams hold millions of them, and compare and count them all day. It is formatted by hand,
+since nothing in the protocol rooms may import a module that knows the time of day.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ Tick = NewType("Tick", int)
 """A position in a pubend's stream: milliseconds since 1970 in the upper 48 bits, a counter in the lower 16."""
 
 TICK_MIN: Final = Tick(0)
-"""The first tick there is."""
+"""The first possible tick."""
 TICK_MAX: Final = Tick(2**64 - 1)
-"""The last tick there is, in the year 10889."""
+"""The last possible tick, in the year 10889."""
 
 _COUNTER_BITS: Final = 16
 _COUNTER_MAX: Final = 2**_COUNTER_BITS - 1
@@ -46,7 +46,7 @@ class TickRange(NamedTuple):
 
     @property
     def tick_count(self) -> int:
-        """Number of ticks in the range (``count`` is what every tuple has, and means something else)."""
+        """Number of ticks in the range (not ``count``, which every tuple has and which means something else)."""
         return self.last - self.first + 1
 
 
@@ -79,7 +79,7 @@ def format_tick(tick: Tick) -> str:
 
 
 def _civil_from_days(days: int) -> tuple[int, int, int]:
-    """Year, month and day of the day that is so many days after the first of January 1970 (Gregorian calendar)."""
+    """Year, month and day of the date this many days after the first of January 1970 (Gregorian calendar)."""
     cycles, rest = divmod(days + _DAYS_TO_1970, _400_YEARS_DAYS)
     # The last century of a cycle, and the last year of four, are a day longer: that day must not start a fifth.
     centuries = min(rest // _100_YEARS_DAYS, 3)

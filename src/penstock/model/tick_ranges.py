@@ -3,7 +3,7 @@
 The set is two flat lists, the first and the last ticks of its ranges, in order. The ranges are disjoint and never
 adjacent, so equal sets have equal lists. Growing the set at its end, as a live stream does, costs O(1); anything else
 is a binary search, the ranges touched, and at worst a move of the lists' tails in memory, which is cheap below some
-hundred thousand ranges. What bounds the number of ranges is the window of whoever keeps the set.
+hundred thousand ranges. The window of the set's owner bounds the number of ranges.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from penstock.model.tick import TickRange
 
 __all__ = ["TickRanges"]
 
-# `_make` takes plain integers as they are; the constructor would want each of them wrapped as a Tick first.
+# `_make` takes plain integers; the constructor would want each of them wrapped as a Tick first.
 _range = TickRange._make
 
 _MERGE_RATIO: Final = 8
-"""A set with this many times fewer ranges is applied range by range, any other by one pass over both."""
+"""A set with at least this many times fewer ranges is applied range by range, any other in one pass over both."""
 _FEW: Final = 2
-"""So few ranges are applied one by one, however small the other set is."""
+"""Up to this many ranges are applied one by one, however small the set they are applied to."""
 _SHOWN_MAX: Final = 8
 
 
 class TickRanges:
     """A set of integers, kept as disjoint, non-adjacent, inclusive ranges.
 
-    There is no ``len()``, as it could mean either: `tick_count` counts the ticks and `range_count` the ranges.
-    What iterates does so over the state at the time of the call, so the set may be changed meanwhile.
+    There is no ``len()``, since it would be ambiguous: `tick_count` counts the ticks and `range_count` the ranges.
+    Iterators run over the state at the time of the call, so the set may be changed meanwhile.
     """
 
     __slots__ = ("_firsts", "_lasts")
@@ -42,14 +42,14 @@ class TickRanges:
 
     @classmethod
     def of(cls, *pairs: tuple[int, int]) -> TickRanges:
-        """The set of the ticks in these ranges, which may overlap and come in any order."""
+        """Make a set from ranges, which may overlap and come in any order."""
         made = cls()
         for first, last in sorted(pairs):
             made.add(first, last)
         return made
 
     def copy(self) -> TickRanges:
-        """A set with the same ticks that changes on its own."""
+        """An independent copy of the set."""
         made: TickRanges = TickRanges()
         made._firsts, made._lasts = self._firsts.copy(), self._lasts.copy()
         return made
@@ -64,7 +64,7 @@ class TickRanges:
         elif first >= firsts[-1]:
             lasts[-1] = max(last, lasts[-1])
         else:
-            # The neighbours that only touch the range are melted into it as well.
+            # Neighbours that only touch the range are merged into it as well.
             low, high = bisect_left(lasts, first - 1), bisect_right(firsts, last + 1)
             if low < high:
                 first, last = min(first, firsts[low]), max(last, lasts[high - 1])
@@ -72,13 +72,13 @@ class TickRanges:
             lasts[low:high] = [last]
 
     def remove(self, first: int, last: int) -> None:
-        """Remove all ticks from first to last, as far as they are there."""
+        """Remove whatever ticks the set has from first to last."""
         assert first <= last, f"range {first} to {last} is empty"
         low, high = self._touched(first, last)
         if low == high:
             return
         firsts, lasts = self._firsts, self._lasts
-        # Of the outermost ranges something may stay, before and behind.
+        # The outermost ranges may keep a part before first and a part after last.
         left, right = firsts[low], lasts[high - 1]
         before, behind = left < first, right > last
         firsts[low:high] = [left][:before] + [last + 1][:behind]
@@ -118,7 +118,7 @@ class TickRanges:
     def union(self, other: TickRanges) -> TickRanges:
         """A new set of the ticks that are in either set."""
         pairs = [*zip(self._firsts, self._lasts, strict=True), *zip(other._firsts, other._lasts, strict=True)]
-        # Both halves are in order, which the sort notices: it merges them. Each range is then added at the end.
+        # Both halves are in order, so the sort just merges them. Each range is then added at the end.
         return TickRanges.of(*pairs)
 
     def intersection(self, other: TickRanges) -> TickRanges:
@@ -130,7 +130,7 @@ class TickRanges:
             return other._clipped(self._firsts[0], self._lasts[0])
         if other.range_count == 1:
             return self._clipped(other._firsts[0], other._lasts[0])
-        # What lies before the other set begins is skipped at once: one of them is often small.
+        # Skip the ranges before the other set begins: one of the sets is often small.
         mine, theirs = bisect_left(self._lasts, other._firsts[0]), bisect_left(other._lasts, self._firsts[0])
         while mine < len(self._lasts) and theirs < len(other._lasts):
             first = max(self._firsts[mine], other._firsts[theirs])
@@ -151,7 +151,7 @@ class TickRanges:
             start = bisect_left(other._lasts, first, start)
             end = bisect_right(other._firsts, last, start)
             for other_first, other_last in zip(other._firsts[start:end], other._lasts[start:end], strict=True):
-                # Only the first of these can begin before, and leave nothing before it.
+                # Only the first of these can begin at or before ours; then nothing is left in front of it.
                 if first < other_first:
                     firsts.append(first)
                     lasts.append(other_first - 1)
@@ -178,20 +178,20 @@ class TickRanges:
         return at < len(self._lasts) and self._firsts[at] <= last
 
     def first_missing(self, from_tick: int) -> int:
-        """The first tick that is not in the set, looking from this one upwards (so a doubt horizon moves up).
+        """The first tick not in the set, from this one upwards (this is how a doubt horizon advances).
 
-        It is one above the last tick there is if all are in the set.
+        It is one above the last possible tick if all of them are in the set.
         """
         at = bisect_left(self._lasts, from_tick)
         return self._lasts[at] + 1 if at < len(self._lasts) and self._firsts[at] <= from_tick else from_tick
 
     def within(self, first: int, last: int) -> Iterator[TickRange]:
-        """What the set has from first to last, clipped to that."""
+        """The set's ranges between first and last, clipped to these."""
         assert first <= last, f"range {first} to {last} is empty"
         return iter(self._clipped(first, last))
 
     def gaps(self, first: int, last: int) -> Iterator[TickRange]:
-        """What the set lacks from first to last."""
+        """The ranges between first and last that the set lacks."""
         assert first <= last, f"range {first} to {last} is empty"
         low, high = self._touched(first, last)
         return _between(first, self._firsts[low:high], self._lasts[low:high], last)
@@ -224,7 +224,7 @@ class TickRanges:
         """Whether there is any tick in the set."""
         return bool(self._firsts)
 
-    # A set that changes cannot be a key.
+    # A mutable set cannot be a key.
     __hash__ = None  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
@@ -234,7 +234,7 @@ class TickRanges:
         return self._firsts == other._firsts and self._lasts == other._lasts
 
     def __repr__(self) -> str:
-        """The call that makes the set; of a set with many ranges, the first few and the number of the others."""
+        """The call that makes the set; for a set with many ranges, the first few and the number of the others."""
         shown = [f"({first}, {last})" for first, last in zip(self._firsts[:_SHOWN_MAX], self._lasts, strict=False)]
         if self.range_count > _SHOWN_MAX:
             shown.append(f"... {self.range_count - _SHOWN_MAX:,} more")
@@ -249,12 +249,12 @@ class TickRanges:
             assert last + 1 < following, f"the range up to {last} is not apart from the one from {following}"
 
     def _touched(self, first: int, last: int) -> tuple[int, int]:
-        """Where the ranges that share ticks with first to last begin and end in the lists."""
+        """The slice of the lists whose ranges share ticks with first to last."""
         low = bisect_left(self._lasts, first)
         return low, bisect_right(self._firsts, last, low)
 
     def _clipped(self, first: int, last: int) -> TickRanges:
-        """A new set of what this one has from first to last."""
+        """A new set of this set's ticks from first to last."""
         low, high = self._touched(first, last)
         made = TickRanges()
         made._firsts, made._lasts = self._firsts[low:high], self._lasts[low:high]
@@ -263,16 +263,16 @@ class TickRanges:
         return made
 
     def _become(self, other: TickRanges) -> None:
-        """Take over the lists of a set that nobody else has."""
+        """Take over the lists of a set that nobody else uses."""
         assert other is not self
         self._firsts, self._lasts = other._firsts, other._lasts
 
 
 def _between(first: int, firsts: list[int], lasts: list[int], last: int) -> Iterator[TickRange]:
-    """What lies from first to last and outside the ranges, which all share ticks with it."""
+    """The gaps that the ranges leave from first to last; every range shares ticks with that."""
     start = first
     for range_first, range_last in zip(firsts, lasts, strict=True):
-        # Only the first of the ranges can begin before, and leave nothing before it.
+        # Only the first of the ranges can begin at or before the start; then nothing is left in front of it.
         if start < range_first:
             yield _range((start, range_first - 1))
         start = range_last + 1

@@ -8,13 +8,13 @@ from typing import Final, TypeAlias
 __all__ = ["RESERVED_PREFIX", "AttributeValue", "Attributes", "Scalar"]
 
 Scalar: TypeAlias = str | int | float | bool
-"""A value that is there: text, integer, float or boolean."""
+"""A value other than null: text, integer, float or boolean."""
 
 AttributeValue: TypeAlias = Scalar | None
-"""A scalar, or null; a null attribute and an absent one are the same to every selector."""
+"""A scalar or null; every selector treats a null attribute like an absent one."""
 
 Attributes: TypeAlias = Mapping[str, AttributeValue]
-"""What selectors look at: names with their values."""
+"""Attribute values by name, which selectors are evaluated on."""
 
 RESERVED_PREFIX: Final = "$"
-"""Attributes whose name starts so belong to the system; applications may select by them but not set them."""
+"""Attributes whose names start with this belong to the system; applications may select by them but not set them."""

@@ -1,6 +1,6 @@
-"""Penstock on Spark: a session made ready, streams of messages as frames, the archive, and sweeps of experiments.
+"""Penstock on Spark: a ready-made session, message streams as frames, the archive, and sweeps of experiments.
 
-Importing this package imports no Spark; what needs it says how to install it when it is missing.
+Importing this package does not import Spark; code that needs it says how to install it when it is missing.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What can be wrong when Penstock works on Spark.
+"""Errors raised when Penstock works on Spark.
 
 PenstockError
 ├── MisuseError
 │   ├── SparkMissingError   pyspark is not installed
-│   ├── JavaMissingError    no Java is found that Spark runs on
-│   └── SweepError          a sweep that cannot be: a bad grid, bad seeds, or a folder that holds another one
-└── SessionError            Spark did not start, or failed while at work
+│   ├── JavaMissingError    no Java was found that Spark can run on
+│   └── SweepError          an invalid sweep: a bad grid, bad seeds, or a folder that holds another sweep
+└── SessionError            Spark did not start, or failed while running
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class SparkMissingError(MisuseError):
 
 
 class JavaMissingError(MisuseError):
-    """No Java is found that Spark runs on."""
+    """No Java was found that Spark can run on."""
 
 
 class SweepError(MisuseError):
-    """A sweep that cannot be: a bad grid, bad seeds, or a folder that holds another one."""
+    """An invalid sweep: a bad grid, bad seeds, or a folder that holds another sweep."""
 
 
 class SessionError(PenstockError):
-    """Spark did not start, or failed while at work."""
+    """Spark did not start, or failed while running."""

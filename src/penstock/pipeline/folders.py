@@ -1,4 +1,4 @@
-"""What a job leaves for people: a folder of Parquet files and a summary, replaced as a whole."""
+"""Writes and reads a job's results for people: a folder of Parquet files and a summary, replaced as a whole."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["read_folder_json", "read_folder_table", "write_folder"]
 
 
 def write_folder(folder: Path, tables: Mapping[str, Mapping[str, Sequence[Any]]], texts: Mapping[str, str]) -> Path:
-    """Write tables as ``NAME.parquet`` and texts by their names; an earlier folder goes when the new one is whole."""
+    """Write tables as ``NAME.parquet`` and texts under their names; replaces an earlier folder only when complete."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -36,7 +36,7 @@ def write_folder(folder: Path, tables: Mapping[str, Mapping[str, Sequence[Any]]]
 
 
 def read_folder_table(folder: Path, name: str) -> dict[str, list[Any]]:
-    """The columns of a table."""
+    """Read a table's columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -49,7 +49,7 @@ def read_folder_table(folder: Path, name: str) -> dict[str, list[Any]]:
 
 
 def read_folder_json(folder: Path, name: str, what: str) -> dict[str, Any]:
-    """A summary, as it was written."""
+    """Read a summary as it was written."""
     path = folder / name
     try:
         found: dict[str, Any] = msgspec.json.decode(path.read_bytes(), type=dict)

@@ -1,7 +1,7 @@
 """Finds a Java that Spark runs on, or says what to install.
 
-Looked at, in this order: ``JAVA_HOME``, the ``PATH``, and the places where systems and tools put Java. The first that
-is new enough is taken; among the usual places that is the oldest of those, since Spark is tested least on the newest.
+Searches ``JAVA_HOME``, the ``PATH``, and the usual install locations, in this order. The first Java that is new enough
+wins; among the usual locations the oldest such version wins, since Spark is tested least on the newest.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from penstock.pipeline.errors import JavaMissingError
 __all__ = ["JAVA_VERSION_MIN", "Java", "find_java"]
 
 JAVA_VERSION_MIN: Final = 17
-"""What Spark 4 asks for."""
+"""The oldest version that Spark 4 supports."""
 _ANSWER_S: Final = 30
-"""How long a Java may take to tell its version."""
+"""How long ``java -version`` may take."""
 _USUAL_PLACES: Final = (
     "/usr/lib/jvm/*",
     "/usr/java/*",
@@ -39,7 +39,7 @@ _VERSION: Final = re.compile(r'(?:version |JAVA_VERSION=)"(?:1\.)?(\d+)')
 
 @dataclass(slots=True, frozen=True)
 class Java:
-    """A Java that is there."""
+    """An installed Java."""
 
     command: Path
     version: int
@@ -47,13 +47,13 @@ class Java:
 
     @property
     def home(self) -> Path | None:
-        """What ``JAVA_HOME`` has to be for this Java; none for a stand-in that is only on the ``PATH``."""
+        """The ``JAVA_HOME`` for this Java; None for a wrapper that is only on the ``PATH``."""
         real = self.command.resolve()
         return real.parent.parent if real.name == "java" and real.parent.name == "bin" else None
 
 
 def find_java(environment: Mapping[str, str] | None = None, places: Iterable[str] = _USUAL_PLACES) -> Java:
-    """The first Java that is new enough, or an error that says what to install."""
+    """Find the first Java that is new enough, or raise an error that says what to install."""
     old: list[Java] = []
     for group in _candidates(os.environ if environment is None else environment, places):
         found = sorted(filter(None, map(_looked_at, group)), key=lambda java: java.version)
@@ -65,7 +65,7 @@ def find_java(environment: Mapping[str, str] | None = None, places: Iterable[str
 
 
 def _candidates(environment: Mapping[str, str], places: Iterable[str]) -> Iterator[list[Path]]:
-    """Commands by where they were found, the user's own choice first."""
+    """Candidate commands, grouped by where they were found, the user's own choice first."""
     if environment.get("JAVA_HOME"):
         yield [Path(environment["JAVA_HOME"], "bin", "java")]
     on_path = shutil.which("java", path=environment.get("PATH", ""))
@@ -87,7 +87,7 @@ def _looked_at(command: Path) -> Java | None:
 
 
 def _version_in_release(command: Path) -> int | None:
-    """The version by the file beside every modern Java: a start of Java just to ask would cost a quarter second."""
+    """Read the version from the file beside every modern Java: starting Java just to ask costs a quarter second."""
     try:
         found = _VERSION.search((command.resolve().parent.parent / "release").read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Starts the Java that Spark runs in, quietly: its words go to a file, which is named when something fails."""
+"""Starts the Java that Spark runs in, quietly: its output goes to a log file, which is named when something fails."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 _LOOPBACK_MASTER: Final = re.compile(r"local|spark://(?:127\.|localhost)")
 _REACH_S: Final = 10
 _LAST_LINES: Final = 3
-"""So many lines of Spark's own words are worth showing."""
+"""How many lines of Spark's log an error message quotes."""
 _LOG_SETTINGS: Final = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -56,17 +56,17 @@ case ${PYTHONPATH%%%%:*} in */pyspark.zip) PYTHONPATH=${PYTHONPATH#*:};; esac
 export PYTHONPATH
 exec %(python)s "$@"
 """
-"""Spark puts an archive of PySpark in front of what is installed, and Python compiles whatever it takes from an archive
-anew in every process: more than half a second for each worker, instead of a tenth."""
+"""Spark puts a zipped PySpark ahead of the installed one, and Python recompiles whatever it imports from a zip in every
+process: more than half a second per worker, instead of a tenth."""
 
 
 class _Folder:
-    """Where one process keeps what its Spark needs; it goes when the process ends, unless something failed."""
+    """The temporary folder of this process's Spark; deleted when the process ends, unless something failed."""
 
     def __init__(self) -> None:
         self.path: Path | None = None
         self.python: str | None = None
-        """The command that workers are started by, if there is one of our own."""
+        """The command that starts workers, if we supply our own."""
         self.kept = False
 
     def made(self) -> Path:
@@ -85,14 +85,14 @@ _folder: Final = _Folder()
 
 
 def spark_folder() -> Path:
-    """The folder of this process, made when it is first asked for."""
+    """The folder of this process, created on first use."""
     return _folder.made()
 
 
 def failure_of(error: Exception) -> str:
-    """A failure of Spark in one line for people, with the place where they find more."""
+    """Describe a failure of Spark in one line, with the path of the log."""
     lines = (str(error).strip() or type(error).__name__).splitlines()
-    # Of what Java itself has thrown, the first line says who called, and the second what it was.
+    # When Java raised the error, the first line only names the call; the second line says what went wrong.
     is_call = lines[0].startswith("An error occurred while calling") and len(lines) > 1
     text = lines[1].removeprefix(": ").strip() if is_call else lines[0]
     hint = "; penstock pipeline check LAKE --set-aside finds damaged files" if "FAILED_READ_FILE" in text else ""
@@ -100,13 +100,13 @@ def failure_of(error: Exception) -> str:
 
 
 def driver_log() -> Path:
-    """Where Spark's own words go; whoever reports a failure of Spark names it, and so it is kept."""
+    """The path of Spark's log; asking for it keeps the log, since a caller names it when it reports a failure."""
     _folder.kept = True
     return _folder.made() / "driver.log"
 
 
 def start_failure(master: str) -> str:
-    """Why Spark did not start, as far as its own words tell."""
+    """Say why Spark did not start, quoting its log."""
     log = driver_log()
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
     errors = [line for line in lines if "ERROR" in line] or [line for line in lines if "xception" in line] or lines
@@ -115,7 +115,7 @@ def start_failure(master: str) -> str:
 
 
 def check_reachable(master: str) -> None:
-    """See that a cluster answers; Spark itself would try for a minute, and then fail in many words."""
+    """Check that a cluster answers; Spark itself would retry for a minute and then fail with a wall of text."""
     if not master.startswith("spark://"):
         return
     for address in master.removeprefix("spark://").split(","):
@@ -128,18 +128,18 @@ def check_reachable(master: str) -> None:
 
 
 def is_news(record: logging.LogRecord) -> bool:
-    """Whether a line is not the one that py4j writes, with its stack, when a person presses Ctrl-C."""
+    """Filter out the line and stack trace that py4j logs when a user presses Ctrl-C."""
     return "KeyboardInterrupt while sending command" not in str(record.msg)
 
 
 def set_environment(master: str) -> None:
-    """What Spark reads from the environment and from nowhere else; what the user has set there stays."""
+    """Set what Spark reads only from the environment; the user's own settings stay."""
     java = find_java()
     if java.home is not None:
         os.environ["JAVA_HOME"] = str(java.home)
     else:
         os.environ.pop("JAVA_HOME", None)
-    # What an earlier session of this process has set is no wish of the user.
+    # A value set by an earlier session of this process is not the user's choice.
     if os.environ.get("PYSPARK_PYTHON") in (None, _folder.python):
         is_ours = master.startswith("local") and "SPARK_HOME" not in os.environ
         os.environ["PYSPARK_PYTHON"] = _quick_python() if is_ours else sys.executable
@@ -148,7 +148,7 @@ def set_environment(master: str) -> None:
 
 
 def _quick_python() -> str:
-    """A command that is this Python, and does not import PySpark from an archive; itself where nothing may be run."""
+    """A command that runs this Python but imports no zipped PySpark; plain Python where scripts cannot be executed."""
     path = spark_folder() / "python"
     path.write_text(_PYTHON % {"python": shlex.quote(sys.executable)}, encoding="utf-8")
     path.chmod(0o700)
@@ -159,7 +159,7 @@ def _quick_python() -> str:
 
 
 def launched(conf: SparkConf, folder: Path) -> JavaGateway:
-    """The Java beside this process, its words in a file; one that an earlier session left is used again."""
+    """Start Java beside this process, logging to a file; reuses the one an earlier session left."""
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
 

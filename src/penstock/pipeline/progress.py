@@ -1,8 +1,8 @@
-"""Shows how far the Spark jobs have come that run within a block, and cancels them when the block is left early.
+"""Shows the progress of the Spark jobs that run within a block, and cancels them when the block is left early.
 
-Jobs are recognised by their group. A thread asks Spark a few times per second, since the thread that waits for a job
-can do nothing else. The bar moves in hundredths of the tasks that are known: Spark learns of later stages only as it
-goes, so it may rest, but it never goes back.
+Jobs are recognised by their group. A separate thread polls Spark a few times per second, since the thread that waits
+for a job can do nothing else. The bar moves in hundredths of the known tasks: Spark learns of later stages only as it
+runs, so the bar may stall, but it never moves back.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ASK_EVERY_S: Final = 0.25
 
 @contextmanager
 def watched(spark: SparkSession, reporter: Reporter, title: str) -> Iterator[None]:
-    """Within it, the reporter shows how far this thread's jobs are."""
+    """Within the block, the reporter shows the progress of this thread's jobs."""
     reporter.stage(title, total=_STEPS)
     with job_group(spark.sparkContext, title) as group:
         watcher = _Watcher(spark.sparkContext, group, reporter)
@@ -42,13 +42,13 @@ def watched(spark: SparkSession, reporter: Reporter, title: str) -> Iterator[Non
 
 @contextmanager
 def job_group(context: SparkContext, title: str) -> Iterator[str]:
-    """Within it, this thread's jobs are of one group; they are cancelled when it is left by an exception."""
+    """Within the block, this thread's jobs form one group; they are cancelled if an exception leaves it."""
     group = f"penstock-{uuid4()}"
     context.setJobGroup(group, title, interruptOnCancel=False)
     try:
         yield group
     except BaseException:
-        # Spark may have failed altogether, and then there is nothing to cancel.
+        # Spark may have failed altogether, leaving nothing to cancel.
         with suppress(Exception):
             context.cancelJobGroup(group)
         raise
@@ -59,7 +59,7 @@ def job_group(context: SparkContext, title: str) -> Iterator[str]:
 
 
 class _Watcher(threading.Thread):
-    """Asks Spark how many tasks of a group are done."""
+    """Polls Spark for how many tasks of a group are done."""
 
     def __init__(self, context: SparkContext, group: str, reporter: Reporter) -> None:
         super().__init__(name="spark progress", daemon=True)
@@ -69,7 +69,7 @@ class _Watcher(threading.Thread):
 
     def run(self) -> None:
         while not self._over.wait(_ASK_EVERY_S):
-            # A session that is being stopped cannot answer; the block will tell why.
+            # A session that is shutting down cannot answer; the block will report why.
             with suppress(Exception):
                 self._show(self._done())
 
@@ -80,7 +80,7 @@ class _Watcher(threading.Thread):
             self._show(_STEPS)
 
     def _done(self) -> int:
-        """Hundredths of the known tasks; the last is kept for the end of the block."""
+        """Hundredths of the known tasks that are done; the last hundredth is reserved for the end of the block."""
         tasks = done = 0
         for job in self._tracker.getJobIdsForGroup(self._group):
             info = self._tracker.getJobInfo(job)

@@ -1,8 +1,8 @@
-"""Builds the Spark session in which everything of Penstock's runs: quiet, tuned, and the same for every command.
+"""Builds the Spark session that all of Penstock's jobs use: quiet, tuned, and the same for every command.
 
 Embedded (``local[*]``) unless a master is named. Spark's own chatter goes to a file, which is named when something
-fails and removed when nothing did. A process has one session: who asks for another gets the one that runs, if its
-master is the one asked for.
+fails and removed otherwise. A process has one session: a second request gets the running session if it asks for the
+same master.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MASTER: Final = re.compile(
 )
 
 _SAME_TIME: Final = (1980, 1, 1, 0, 0, 0)
-"""Of the files in a zip, so that the same sources always make the same zip."""
+"""Timestamp of the files in a zip, so that the same sources always make the same zip."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -55,19 +55,19 @@ class SessionSettings:
     master: str = "local[*]"
     """``local[*]`` (this process, all cores), ``local[N]``, or the address of a cluster."""
     driver_memory: str = "1g"
-    """For this process's Java; embedded, that is all there is."""
+    """Memory of this process's Java; when embedded, there is no other."""
     executor_memory: str = "1g"
-    """For each executor of a cluster."""
+    """Memory of each executor on a cluster."""
     parallelism: int | None = None
-    """Partitions of a shuffle and of data made here; if none, the cores when embedded, and Spark's choice elsewhere."""
+    """Partitions of a shuffle and of data made here; if None, the core count when embedded, else Spark's choice."""
     event_log: Path | None = None
     """Folder for Spark's event log, which its history server shows."""
     app_name: str = "penstock"
-    """What the cluster's pages call it."""
+    """The name shown on the cluster's pages."""
     ui: bool = False
-    """Whether Spark serves its page while it runs."""
+    """Whether Spark serves its web UI while it runs."""
     conf: Mapping[str, str] = field(default_factory=dict)
-    """Any of Spark's own settings; these win."""
+    """Any of Spark's own settings; they override ours."""
 
     def __post_init__(self) -> None:
         if not _MASTER.fullmatch(self.master):
@@ -82,14 +82,14 @@ class SessionSettings:
 
     @property
     def local_cores(self) -> int | None:
-        """How many cores an embedded Spark uses; none on a cluster."""
+        """How many cores an embedded Spark uses; None on a cluster."""
         found = _LOCAL.fullmatch(self.master)
         if found is None:
             return None
         return (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
 
     def spark_conf(self, folder: Path) -> dict[str, str]:
-        """Spark's settings, those of Penstock below those of the user."""
+        """Spark's settings: Penstock's, overridden by the user's."""
         options = f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}"
         conf = {
             "spark.master": self.master,
@@ -101,7 +101,7 @@ class SessionSettings:
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.execution.arrow.pyspark.enabled": "true",
             "spark.sql.python.filterPushdown.enabled": "true",
-            # Pages of the lake carry checksums: what a disk has changed fails, and is not taken for data.
+            # Pages of the lake carry checksums: corrupted data raises an error instead of being read.
             "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
@@ -109,7 +109,7 @@ class SessionSettings:
         partitions = self.parallelism or self.local_cores
         if partitions is not None:
             conf["spark.default.parallelism"] = conf["spark.sql.shuffle.partitions"] = str(partitions)
-            # Without it, a table of some files is listed by a task for each of them.
+            # Without this, Spark lists a table of a few files with one task per file.
             conf["spark.sql.sources.parallelPartitionDiscovery.parallelism"] = str(partitions)
         if self.event_log is not None:
             conf |= {"spark.eventLog.enabled": "true", "spark.eventLog.dir": self.event_log.absolute().as_uri()}
@@ -117,7 +117,7 @@ class SessionSettings:
 
 
 def check_requirements() -> None:
-    """See that PySpark and Java are there, or say what to install."""
+    """Check that PySpark and Java are installed, or say what to install."""
     for module in ("pyspark", "pyarrow", "pandas"):
         if find_spec(module) is None:
             raise SparkMissingError(f"{module} is not installed; install it with: pip install 'penstock[spark]'")
@@ -125,7 +125,7 @@ def check_requirements() -> None:
 
 
 def open_session(settings: SessionSettings | None = None) -> SparkSession:
-    """The session of this process: started, or the one that runs already if its master is the same."""
+    """Start the session of this process, or return the running one if its master is the same."""
     settings = settings or SessionSettings()
     check_requirements()
     from pyspark import SparkContext
@@ -147,7 +147,7 @@ def open_session(settings: SessionSettings | None = None) -> SparkSession:
 
 @contextmanager
 def using_session(settings: SessionSettings | None = None) -> Iterator[SparkSession]:
-    """The session of this process; stopped afterwards if it was started for this."""
+    """The session of this process; stopped afterwards if this call started it."""
     check_requirements()
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
@@ -161,16 +161,16 @@ def using_session(settings: SessionSettings | None = None) -> Iterator[SparkSess
         raise SessionError(failure_of(error)) from error
     finally:
         if not was_running:
-            # The Java may be gone already, which is no news then.
+            # Java may be gone already, which does not matter here.
             with suppress(Exception):
                 spark.stop()
 
 
 def pack(target: Path) -> Path:
-    """Write the sources of Penstock as they are installed here into a zip that travels to the executors of a cluster.
+    """Write the installed sources of Penstock into a zip that is sent to the executors of a cluster.
 
-    Only Penstock travels. What it imports (msgspec and numpy at least) is compiled for one machine, and has to be
-    installed for the Python of the workers.
+    Only Penstock is sent. Its dependencies (msgspec and numpy at least) are compiled per machine, and must be installed
+    for the workers' Python.
     """
     root = Path(penstock.__file__).parent
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -1,4 +1,4 @@
-"""A span of time as users give it to a job: checked before Spark starts, and what it leaves of a frame."""
+"""A time span that users give a job: checked before Spark starts, then used to filter a frame."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 @dataclass(slots=True, frozen=True)
 class TimeSpan:
-    """From when, included, until when, not included, in milliseconds since 1970; none for as far as there is."""
+    """A half-open span, start included, in milliseconds since 1970; None leaves that side open."""
 
     from_ms: int | None = None
     to_ms: int | None = None
@@ -32,11 +32,11 @@ class TimeSpan:
 
     @classmethod
     def parse(cls, start: str | None, end: str | None) -> TimeSpan:
-        """From what a user wrote: times with zone, or nothing."""
+        """Parse what a user wrote: times with a zone, or nothing."""
         return cls(None if start is None else parse_time(start), None if end is None else parse_time(end))
 
     def narrowed(self, frame: DataFrame, column: str, *, ticks: bool = False) -> DataFrame:
-        """The rows of a frame in the span, by a column of times, or of ticks; and by the days of its folders."""
+        """Filter a frame to the span, by a column of times or of ticks, and by the dates of its folders."""
         from pyspark.sql import functions as sql
 
         for ms, is_start in ((self.from_ms, True), (self.to_ms, False)):
@@ -51,7 +51,7 @@ class TimeSpan:
 
 
 def parse_time(text: str) -> int:
-    """A time with zone as milliseconds since 1970.
+    """Parse a time with a zone into milliseconds since 1970.
 
     >>> parse_time("1970-01-01T00:00:01Z")
     1000

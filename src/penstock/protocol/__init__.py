@@ -1,1 +1,1 @@
-"""What brokers and clients say to each other: frames, their bytes, and the limits of what a peer may say."""
+"""The protocol between brokers and clients: frames, their encoding, and the limits on what a peer may send."""

@@ -1,7 +1,7 @@
-"""Frames to bytes and back; bytes that are no frame are a ``ProtocolError``, never anything else.
+"""Encodes and decodes frames; malformed bytes raise ``ProtocolError``, never anything else.
 
-Every frame: length of what follows (4 bytes, big-endian), kind (1 byte), content. Kind 0 is a control frame in msgpack;
-the kinds of data frames have layouts of their own, in which bodies are slices that nobody looks into.
+Every frame: length of the rest (4 bytes, big-endian), kind (1 byte), content. Kind 0 is a control frame in msgpack;
+the kinds of data frames have layouts of their own, in which bodies are opaque slices.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from penstock.protocol.frames import (
 __all__ = ["FRAME_BYTES_MAX", "FrameReader", "decode_frame", "encode_frame"]
 
 FRAME_BYTES_MAX: Final = BODY_BYTES_MAX + 1024 * 1024
-"""Bytes in a frame: the largest message fits, and what is said beside it. Senders split batches well below it."""
+"""Bytes in a frame: room for the largest message and the fields beside it. Senders split batches well below this."""
 
 _CONTROL, _PUBLISH, _FORWARD, _DELIVER, _KNOWLEDGE, _HORIZONS, _LOG = range(7)
 _LENGTH: Final = struct.Struct(">I")
@@ -52,7 +52,7 @@ _LOG_CONTENT: Final = struct.Struct(">QQQHHII")
 _KINDS: Final = frozenset(KnowledgeKind)
 _NAME_BYTES_MAX: Final = 4 * PEER_NAME_CHARS_MAX
 _WHOLE: Final = 8
-"""Set in the first byte of a knowledge message, besides its kind, if its versions are all there are."""
+"""Flag in the first byte of a knowledge message, beside its kind: its list of versions is complete."""
 _encode: Final = msgspec.msgpack.Encoder().encode
 _Versions = Annotated[tuple[tuple[PlainName, Version, Version], ...], msgspec.Meta(max_length=NAMES_MAX)]
 _decode_versions: Final = msgspec.msgpack.Decoder(_Versions).decode
@@ -60,7 +60,7 @@ _decode: Final[Callable[[memoryview], ControlFrame]] = msgspec.msgpack.Decoder(C
 
 
 def encode_frame(frame: Frame) -> bytes:
-    """The frame as bytes; a data frame remembers them."""
+    """Encodes a frame; a data frame caches the bytes."""
     if isinstance(frame, Deliver):
         if frame.encoded is None:
             length = 13 + len(frame.numbers) + len(frame.body)
@@ -76,7 +76,7 @@ def encode_frame(frame: Frame) -> bytes:
 
 
 def decode_frame(kind: int, content: memoryview) -> Frame:
-    """The frame of this kind; raises ``ProtocolError`` if there is none in the bytes."""
+    """Decodes a frame of this kind; raises ``ProtocolError`` if the bytes are malformed."""
     try:
         if kind == _CONTROL:
             return _decode(content)
@@ -106,17 +106,17 @@ class FrameReader:
         self._chunks: list[bytes] = []
         self._have = 0
         self._need = 4
-        """Bytes without which the next frame is not complete."""
+        """Bytes that must arrive before another frame can be complete."""
         self.bytes_max = bytes_max
 
     @property
     def unfinished_bytes(self) -> int:
-        """Bytes of a frame of which the rest has not arrived."""
+        """Bytes received of a frame that is not complete yet."""
         return self._have
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are complete with this data; raises ``ProtocolError`` at the first that is none."""
-        # Chunks are joined only when a frame is complete: who sends a large frame byte by byte costs little.
+        """Yields the frames that this data completes; raises ``ProtocolError`` at the first malformed one."""
+        # Chunks are joined only when a frame is complete, so a peer that sends a large one byte by byte costs little.
         self._chunks.append(data)
         self._have += len(data)
         if self._have < self._need:
@@ -176,12 +176,12 @@ def _decode_knowledge(content: memoryview) -> KnowledgeMessage:
     pubend = _plain_name(content, name_start, versions_start)
     ticks = list(struct.unpack_from(f">{count}Q", content, ticks_start))
     kind = flags & ~_WHOLE
-    # Below the greatest count: who knows all of it is at the tick behind, and must be able to say so.
+    # Below the greatest count: whoever has all of it is at the tick after it, and must be able to report that tick.
     if kind not in _KINDS or not first <= last < COUNT_MAX or not _ascend(first, ticks, last):
         raise ProtocolError(f"knowledge of {pubend} is not of ascending ticks in a range")
     bodies = _bodies(content, ticks_start + 8 * count, count)
     if sum(map(len, bodies)) > BODY_BYTES_MAX:
-        # What is passed on may need room for more versions than it came with.
+        # When it is forwarded, it may need room for more versions than it came with.
         raise ProtocolError(f"knowledge of {pubend} has more data than the largest message")
     return KnowledgeMessage(
         pubend,
@@ -211,7 +211,7 @@ def _decode_horizons(content: memoryview) -> Horizons:
 
 def _encode_log(frame: LogAnswer) -> bytes:
     pubend, host, count = frame.pubend.encode(), frame.host.encode(), len(frame.bodies)
-    # One more than the last tick: it may lie before the first, which may be 0.
+    # The last tick is sent plus one: it may lie before the first, which may be 0.
     numbers = (frame.number, frame.first, frame.last + 1)
     head = _LOG_CONTENT.pack(*numbers, len(pubend), len(host), len(frame.lost), count)
     lost = struct.pack(f">{2 * len(frame.lost)}Q", *(tick for each in frame.lost for tick in each))
@@ -232,11 +232,11 @@ def _decode_log(content: memoryview) -> LogAnswer:
     if bodies_start > len(content):
         raise ProtocolError(f"{count} messages do not fit a frame of {len(content)} bytes")
     pubend = _plain_name(content, start, host_start)
-    # Without a host on the last leg, to the client itself.
+    # There is no host on the last leg, to the client itself.
     host = _plain_name(content, host_start, lost_start) if host_bytes else ""
     edges = struct.unpack_from(f">{2 * losses}Q", content, lost_start)
     ticks = list(struct.unpack_from(f">{count}Q", content, ticks_start))
-    # Not below the first: nothing to be known yet is an empty range.
+    # ``behind`` may equal ``first``: an empty range says that nothing is known yet.
     if (
         not first <= behind <= COUNT_MAX + 1
         or not _ascend(first, ticks, behind - 1)
@@ -317,7 +317,7 @@ def _name(content: memoryview, start: int, end: int) -> str:
 
 
 def _plain_name(content: memoryview, start: int, end: int, *, may_be_system: bool = False) -> str:
-    """The name of a broker or a pubend; of a system stream, too, if there may be one."""
+    """Decodes the name of a broker or a pubend, or of a system stream where one is allowed."""
     name = _name(content, start, end)
     if not is_plain_name(name.removeprefix("$") if may_be_system else name):
         raise ProtocolError(f"{name!r} is no name of a broker or a pubend")

@@ -1,7 +1,7 @@
-"""What all control frames have in common: how they are encoded, and which numbers and texts in them are believed.
+"""The common base of all control frames: their encoding, and the types of the numbers and texts in them.
 
 Every value that a peer sends is checked against these types while its frame is decoded, before anything durable or
-shared sees it: what is too long or too large is a broken frame, whoever sent it.
+shared sees it: a value that is too long or too large makes the frame malformed, whoever sent it.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ __all__ = [
 
 COUNT_MAX: Final = 2**62
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=COUNT_MAX)]
-"""A number that is only ever counted up; peers that claim to be near the end of 64 bits are not believed."""
+"""A number that only ever counts up; peers that claim to be near the end of 64 bits are not believed."""
 Version: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=COUNT_MAX)]
 PubendTick: TypeAlias = Count
 """A position in a pubend's stream."""
 Signed: TypeAlias = Annotated[int, msgspec.Meta(ge=-COUNT_MAX, le=COUNT_MAX)]
-"""A number that is the sender's own, and comes back to it as it was."""
+"""A number that the sender chose, and that comes back to it unchanged."""
 Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=PEER_NAME_CHARS_MAX)]
-"""Of a client, or of anything as a client calls it: what does not exist is refused by those who look for it."""
+"""A client's name, or any name that a client uses; lookups refuse names that do not exist."""
 PlainName: TypeAlias = Annotated[str, msgspec.Meta(pattern=rf"\A{PLAIN_NAME}\Z")]
-"""Of a broker or a pubend, as brokers say it to each other."""
+"""Name of a broker or a pubend, between brokers."""
 NoPlainName: TypeAlias = Annotated[str, msgspec.Meta(pattern=rf"\A({PLAIN_NAME})?\Z")]
-"""The same, or nothing."""
+"""Name of a broker or a pubend, between brokers, or empty."""
 DurableName: TypeAlias = Annotated[str, msgspec.Meta(pattern=rf"\A{DURABLE_NAME}\Z")]
-"""Of a durable subscription, as brokers say it to each other."""
+"""Name of a durable subscription, between brokers."""
 NoDurableName: TypeAlias = Annotated[str, msgspec.Meta(pattern=rf"\A({DURABLE_NAME})?\Z")]
-"""The same, or nothing."""
+"""Name of a durable subscription, between brokers, or empty."""
 NAMES_MAX: Final = 10_000
-"""Entries of a list in a frame."""
+"""Entries in a list in a frame."""
 Names: TypeAlias = Annotated[tuple[Name, ...], msgspec.Meta(max_length=NAMES_MAX)]
-"""Names of brokers or pubends, as clients are told them; an overlay has no more of either."""
+"""Names of brokers or pubends, as sent to clients; an overlay has no more of either."""
 PlainNames: TypeAlias = Annotated[tuple[PlainName, ...], msgspec.Meta(max_length=NAMES_MAX)]
-"""The same, as brokers say it to each other."""
+"""Names of brokers or pubends, between brokers."""
 SelectorText: TypeAlias = Annotated[str, msgspec.Meta(max_length=4 * SELECTOR_CHARS_MAX)]
-"""More than can be parsed, so that who writes too long a selector is told what is wrong with it."""
+"""Text of a selector; longer than can be parsed, so that the parser can explain what is wrong."""
 _REASON_CHARS_MAX: Final = 4_096
 Reason: TypeAlias = Annotated[str, msgspec.Meta(max_length=_REASON_CHARS_MAX)]
-"""Why something is not done, for people to read; `shortened` to fit."""
+"""Why something was not done, for people to read; `shortened` makes it fit."""
 
 
 class Control(msgspec.Struct, frozen=True, array_like=True):
@@ -69,5 +69,5 @@ class Control(msgspec.Struct, frozen=True, array_like=True):
 
 
 def shortened(reason: str) -> str:
-    """The reason as it may be said: it may quote what a peer wrote, or list all that there is."""
+    """Cuts a reason to the allowed length: it may quote what a peer wrote, or contain a long list."""
     return reason if len(reason) <= _REASON_CHARS_MAX else f"{reason[: _REASON_CHARS_MAX - 1]}…"

@@ -1,6 +1,6 @@
-"""Frames that carry messages, or must keep their place among those that do; the same frame goes to many connections.
+"""Frames that carry messages, or must stay in order with those that do; the same frame goes to many connections.
 
-Bodies are untouched bytes. A frame remembers its encoding, so that a fan-out encodes once.
+Bodies are opaque bytes. A frame caches its encoding, so that a fan-out encodes once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class Publish:
-    """Messages from a client, numbered on from ``first``; to a named pubend or to one of the broker's choice."""
+    """Messages from a client, numbered from ``first`` on; to a named pubend or to one of the broker's choice."""
 
     __slots__ = ("bodies", "encoded", "first", "pubend", "size")
 
@@ -48,9 +48,9 @@ class Forward:
 
 
 def delivery_number(place: int, *, is_guaranteed: bool) -> int:
-    """The number in deliveries for the pubend in this place: odd for best effort, even for guaranteed delivery.
+    """The number that stands for the pubend at this place in deliveries: odd if best effort, even if guaranteed.
 
-    So a client knows of every single message whether its tick is a position, however the service class of a pubend
+    It tells a client for every single message whether its tick is a position, even if the service class of the pubend
     changes meanwhile.
     """
     return 2 * place + (not is_guaranteed)
@@ -71,25 +71,25 @@ class Deliver:
         """The broker's number for the pubend."""
         self.tick = tick
         self.numbers = numbers
-        """The client's own numbers of the subscriptions, four bytes each, big-endian."""
+        """The client's numbers of the subscriptions, four bytes each, big-endian."""
         self.body = body
         self.size = 19 + len(numbers) + len(body)
         self.encoded: bytes | None = None
 
 
 class KnowledgeKind(IntEnum):
-    """Where knowledge goes, and what to think of the ticks without data."""
+    """Where knowledge goes, and what ticks without data mean."""
 
     LIVE = 0
     """Down the whole tree."""
     ANSWER = 1
     """Towards those who asked."""
     LOST = 2
-    """Towards those who asked: what the ticks were will never be known."""
+    """Towards those who asked: what was at these ticks is lost for good."""
 
 
 class KnowledgeMessage:
-    """What all ticks of a pubend from first to last are: the data in it, or silence."""
+    """States for every tick of a pubend from first to last whether it is data, which it carries, or silence."""
 
     __slots__ = ("bodies", "encoded", "first", "is_whole", "kind", "last", "pubend", "size", "ticks", "versions")
 
@@ -112,10 +112,10 @@ class KnowledgeMessage:
         self.bodies = bodies
         self.kind = kind
         self.versions = versions
-        """Host, incarnation and version of each filter by which it was narrowed, as far as the previous message of this
-        pubend on this connection did not say so."""
+        """Host, incarnation and version of each filter that narrowed it, except those that the previous message of this
+        pubend on this connection stated already."""
         self.is_whole = is_whole
-        """Whether the versions are all there are, and what was said before is void."""
+        """Whether the list of versions is complete, and replaces those of earlier messages."""
         self.size = 36 + len(pubend) + sum(map(len, bodies)) + 12 * len(bodies) + 32 * len(versions)
         self.encoded: bytes | None = None
 
@@ -123,8 +123,8 @@ class KnowledgeMessage:
 class Horizons:
     """Everything below a tick of a pubend has been sent: to some subscriptions of a client, or to all but some.
 
-    The first for a subscription and a pubend on a connection names it, and says where it begins; before that, what is
-    said of all but some is not meant for it.
+    The first such frame for a subscription and a pubend on a connection names the subscription, and says where it
+    begins; until then, frames for "all but some" do not apply to it.
     """
 
     __slots__ = ("encoded", "is_only", "numbers", "present", "pubend", "size", "tick")
@@ -136,19 +136,19 @@ class Horizons:
         """The broker's number for the pubend."""
         self.tick = tick
         self.present = max(present, tick)
-        """How far the pubend itself is, as far as the broker has heard."""
+        """How far the pubend itself is, as far as the broker knows."""
         self.numbers = numbers
-        """The client's own numbers of subscriptions, four bytes each, big-endian."""
+        """The client's numbers of subscriptions, four bytes each, big-endian."""
         self.is_only = is_only
-        """Whether these subscriptions are meant, or all others."""
+        """Whether the frame applies to these subscriptions, or to all others."""
         self.size = 28 + len(numbers)
         self.encoded: bytes | None = None
 
 
 class LogAnswer:
-    """What the log of a pubend has of all ticks from first to last, on its way to the one who asked.
+    """What the log of a pubend holds for all ticks from first to last, on its way to the client that asked.
 
-    If the last tick lies before the first, there is nothing to be known there yet.
+    If the last tick lies before the first, nothing is known there yet.
     """
 
     __slots__ = ("bodies", "encoded", "first", "host", "last", "lost", "number", "pubend", "size", "ticks")
@@ -167,12 +167,12 @@ class LogAnswer:
         self.host = host
         """The host whose client asked; empty on the last leg, to the client itself."""
         self.number = number
-        """Of the request, as who asked numbers them."""
+        """Number of the request, as the asker counts them."""
         self.first, self.last = ticks_from_to
         self.ticks = ticks
         self.bodies = bodies
         self.lost = lost
-        """Ranges of ticks that were trimmed or are damaged: what they were will never be known."""
-        # Also what it takes to keep it: requests for nothing are cheap, and their answers may wait for long.
+        """Ranges of ticks that were trimmed or are damaged: what was there is lost for good."""
+        # Includes the memory to hold the frame: requests for nothing are cheap, and their answers may wait for long.
         self.size = 512 + len(pubend) + len(host) + sum(map(len, bodies)) + 12 * len(bodies) + 16 * len(lost)
         self.encoded: bytes | None = None

@@ -1,7 +1,7 @@
-"""What can be wrong with what others send to a broker.
+"""Errors in the bytes and frames that peers send.
 
 PeerError
-└── ProtocolError      bytes or frames that the protocol does not know here; the connection is closed
+└── ProtocolError      bytes or frames that the protocol does not allow here; the connection is closed
 """
 
 from __future__ import annotations
@@ -12,4 +12,4 @@ __all__ = ["ProtocolError"]
 
 
 class ProtocolError(PeerError):
-    """The peer broke a rule of the protocol; only its own connection suffers."""
+    """The peer broke a rule of the protocol; only its own connection is affected."""

@@ -1,6 +1,6 @@
-"""Control frames by which brokers serve guaranteed streams: questions, positions, and where subscriptions begin.
+"""Control frames with which brokers serve guaranteed streams: requests, positions, and where subscriptions begin.
 
-All travel along a pubend's tree: up to the pubend, or down to the host that is named.
+All travel along a pubend's tree: up to the pubend, or down to the named host.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ __all__ = [
 ]
 
 LATEST: Final = COUNT_MAX
-"""In place of a tick: what is published from now on."""
+"""Used in place of a tick: begin with what is published from now on."""
 NACK_RANGES_MAX: Final = 2_000
 """Ranges that one NACK may name."""
 Missing: TypeAlias = Literal["earliest", "latest", "fail"]
-"""What to do where the first tick wanted is not kept any more."""
+"""What to do if the first tick wanted is no longer kept."""
 
 
 class Nack(Control, tag="nack", frozen=True, array_like=True):
-    """A host does not know what some ticks are; on its way up the pubend's tree to somebody who does."""
+    """A host requests ticks that are in doubt; goes up the pubend's tree to a broker that knows them."""
 
     pubend: PlainName
     host: PlainName
     incarnation: Version
     version: Version
-    """The version of the host's filter that silence must have been narrowed by."""
+    """The oldest version of the host's filter that silence may have been narrowed by."""
     ranges: Annotated[tuple[tuple[PubendTick, PubendTick], ...], msgspec.Meta(max_length=NACK_RANGES_MAX)]
 
 
 class Positions(Control, tag="positions", frozen=True, array_like=True):
-    """What the clients of hosts have of a pubend: everything below these ticks; on its way up the pubend's tree."""
+    """The ticks of a pubend below which the clients of hosts have everything; goes up the pubend's tree."""
 
     pubend: PlainName
     hosts: Annotated[tuple[tuple[PlainName, PubendTick, bool], ...], msgspec.Meta(max_length=NAMES_MAX)]
@@ -71,28 +71,28 @@ class Positions(Control, tag="positions", frozen=True, array_like=True):
     durables: Annotated[
         tuple[tuple[DurableName, Count, PubendTick, PlainName], ...], msgspec.Meta(max_length=NAMES_MAX)
     ] = ()
-    """Durable subscriptions that have moved: name, ownership, tick, host."""
+    """Durable subscriptions whose positions have moved: name, ownership, tick, host."""
 
 
 class StreamOpen(Control, tag="open", frozen=True, array_like=True):
-    """A host asks a pubend where a subscription may begin, and claims the name of a durable one; up the tree."""
+    """A host asks a pubend where a subscription may begin, and claims the name of a durable one; goes up the tree."""
 
     pubend: PlainName
     host: PlainName
     ticket: Count
-    """By which the host recognises the answer."""
+    """Lets the host match the answer to its request."""
     tick: PubendTick
     """The first tick wanted, or `LATEST`."""
     missing: Missing
     durable: NoDurableName = ""
     ownership: Count = 0
-    """Who claims a name with a higher number has it, and the other one is ended; no two claims have the same number."""
+    """The claim with the higher number gets the name, and the other holder is ended; no two claims share a number."""
     resumes: bool = False
-    """Whether the tick counts although the name is known: its client is ahead of what it has acknowledged."""
+    """Whether the tick counts even if the name is known: its client is ahead of what it has acknowledged."""
     client: Name = ""
-    """Whose the subscription is, if clients have to prove that: a durable name belongs to who made it."""
+    """The client that subscribes, if clients must authenticate: a durable name belongs to the one that created it."""
     shares: bool = False
-    """Whether the client may have the name all the same, as its host sees it."""
+    """Whether the client may use a name that another created, as its host sees it."""
 
     def __post_init__(self) -> None:
         _check_client(self.client)
@@ -106,9 +106,9 @@ class StreamOpened(Control, tag="opened", frozen=True, array_like=True):
     ticket: Count
     tick: PubendTick
     claimed: Count = 0
-    """The number that was asked with, if a durable name was claimed."""
+    """The ownership number of the request, if it claimed a durable name."""
     held: Count = 0
-    """The number with which somebody holds the name, if that is higher."""
+    """The ownership number of the present holder of the name, if that is higher."""
     problem: Reason = ""
     is_new: bool = False
     """Whether nobody had the name at this pubend before."""
@@ -117,7 +117,7 @@ class StreamOpened(Control, tag="opened", frozen=True, array_like=True):
 
 
 class StreamTaken(Control, tag="taken", frozen=True, array_like=True):
-    """A durable name has another owner, down the tree to the former one."""
+    """A durable name has another owner; goes down the tree to the former one."""
 
     pubend: PlainName
     host: PlainName
@@ -126,63 +126,63 @@ class StreamTaken(Control, tag="taken", frozen=True, array_like=True):
 
 
 class StreamForget(Control, tag="forget", frozen=True, array_like=True):
-    """A durable name is not needed any more, up the tree; the answer has the same ticket."""
+    """A host asks to forget a durable name; goes up the tree, and the answer has the same ticket."""
 
     pubend: PlainName
     host: PlainName
     ticket: Count
     durable: DurableName
     client: Name = ""
-    """Who wants that, if clients have to prove who they are."""
+    """The client that asks, if clients must authenticate."""
     shares: bool = False
-    """Whether it may have names of others forgotten, as its host sees it."""
+    """Whether the client may forget a name that another created, as its host sees it."""
     ownership: Count = 0
-    """If not 0, a claim with this number is withdrawn: nothing is forgotten if the name has another owner by now."""
+    """If not 0, withdraws the claim with this number: nothing is forgotten if the name has had another owner since."""
 
     def __post_init__(self) -> None:
         _check_client(self.client)
 
 
 class StreamForgotten(Control, tag="forgotten", frozen=True, array_like=True):
-    """Whether the pubend knew the durable name, down the tree."""
+    """The pubend's answer to `StreamForget`, down the tree: whether it knew the durable name."""
 
     pubend: PlainName
     host: PlainName
     ticket: Count
     existed: bool
     problem: Reason = ""
-    """Why it was not forgotten, if so."""
+    """Why the name was not forgotten, if it was not."""
 
 
 class LogRequest(Control, tag="logask", frozen=True, array_like=True):
-    """A host asks, for one of its clients, what the log of a pubend has of some ticks; up the tree."""
+    """A host reads some ticks from the log of a pubend for one of its clients; goes up the tree."""
 
     pubend: PlainName
     host: PlainName
     number: Count
-    """By which the host recognises the answer."""
+    """Lets the host match the answer to its request."""
     first: PubendTick
     last: PubendTick
     bytes_max: Count = 0
-    """How much of the log to look through at once; 0 to be told only from where to where it goes."""
+    """How much of the log to scan at once; 0 to ask only for its first and last tick."""
     selector: SelectorText = ""
-    """What is wanted of it, in canonical form."""
+    """Which messages of the log are wanted, in canonical form."""
 
 
 class LogSpan(Control, tag="logspan", frozen=True, array_like=True):
-    """From where to where the log of a pubend goes, down the tree."""
+    """The first and last tick in the log of a pubend; goes down the tree."""
 
     pubend: PlainName
     host: PlainName
     number: Count
     earliest: PubendTick
-    """The first tick that is kept."""
+    """The first tick kept."""
     latest: PubendTick
-    """The last tick of which everything is known for good."""
+    """The last tick up to which everything is known for good."""
 
 
 class CongestionQuery(Control, tag="dcq", frozen=True, array_like=True):
-    """DCQ: a pubend asks who is congested, and says how far its stream has come; down the tree, ahead of data."""
+    """DCQ: a pubend asks which hosts are congested, and says how far it is; goes down the tree, ahead of data."""
 
     pubend: PlainName
     seq: Count
@@ -190,17 +190,17 @@ class CongestionQuery(Control, tag="dcq", frozen=True, array_like=True):
 
 
 class CongestionAlert(Control, tag="uca", frozen=True, array_like=True):
-    """UCA: the slowest horizon rates of those below who are congested; up the tree, ahead of data."""
+    """UCA: the slowest horizon rates of the congested hosts below; goes up the tree, ahead of data."""
 
     pubend: PlainName
     seq: Count
     """The query that it answers."""
     min_nonrec: float
-    """In tick-seconds per second; infinite if nobody of that class alerts."""
+    """Slowest rate of non-recovering hosts, in tick-seconds per second; infinite if none alerts."""
     min_rec: float
     lag_ms: Count = 0
     host: NoPlainName = ""
-    """Who is slowest."""
+    """The slowest host."""
 
 
 def _check_client(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Control frames by which a message is traced: a client asks its broker, which asks the others one by one."""
+"""Control frames that trace a message: a client asks its broker, which asks the others one by one."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ class TraceRequest(Control, tag="trace", frozen=True, array_like=True):
     """A client asks where a message came from, which way it went, and who got it."""
 
     number: Count
-    """The client's own number of the request."""
+    """The client's number of the request."""
     message_id: _Id
 
 
 class TraceReply(Control, tag="tracereply", frozen=True, array_like=True):
-    """The way of a message, as JSON."""
+    """The path of a message, as JSON."""
 
     number: Count
     trace: bytes
 
 
 class TraceQuestion(Control, tag="traceask", frozen=True, array_like=True):
-    """A broker asks another one what it knows of a message; passed on by those between."""
+    """A broker asks another one what it knows of a message; the brokers in between forward it."""
 
     to: PlainName
     asker: PlainName
     number: Count
-    """By which the asker recognises the answer."""
+    """Lets the asker match the answer to its question."""
     message_id: _Id
     origins: Annotated[tuple[Count, ...], msgspec.Meta(max_length=NAMES_MAX)]
-    """Numbers of the brokers that it may have been published at."""
+    """Numbers of the brokers where the message may have been published."""
     hops: Count = 0
-    """Brokers that have passed it on."""
+    """How many brokers have forwarded the question."""
 
 
 class TraceAnswer(Control, tag="tracetold", frozen=True, array_like=True):
@@ -49,5 +49,5 @@ class TraceAnswer(Control, tag="tracetold", frozen=True, array_like=True):
     to: PlainName
     number: Count
     answer: Annotated[bytes, msgspec.Meta(max_length=BODY_BYTES_MAX)]
-    """As msgpack."""
+    """The broker's answer, as msgpack."""
     hops: Count = 0

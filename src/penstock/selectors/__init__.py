@@ -1,6 +1,6 @@
-"""The selector language: text to predicate normal form, and which selector covers which.
+"""The selector language: parses text to a predicate normal form, and tells which selector covers which.
 
-Read ``text`` (which form is it), ``parser`` and ``padres`` (text to syntax tree), ``normal_form`` (tree to
+Read ``text`` (which notation is it), ``parser`` and ``padres`` (text to syntax tree), ``normal_form`` (tree to
 conjunctions of ``constraint``s), then ``selector`` (what everybody else uses) and ``builder`` (the same from Python).
 """
 

@@ -1,4 +1,4 @@
-"""The syntax tree of a selector: what the parsers and the Python builder make, and all else reads.
+"""The syntax tree of a selector: made by the parsers and the Python builder, read by everything else.
 
 Two kinds of nodes: *terms* have a scalar value or none (unknown); *conditions* are true, false or unknown.
 ``BETWEEN`` has no node of its own: it is the conjunction of two comparisons, exactly as SQL-92 defines it; a bare
@@ -105,13 +105,13 @@ class Not(msgspec.Struct, frozen=True):
 
 
 class And(msgspec.Struct, frozen=True):
-    """All of them (two or more)."""
+    """All of the operands (two or more)."""
 
     operands: tuple[Condition, ...]
 
 
 class Or(msgspec.Struct, frozen=True):
-    """At least one of them (two or more)."""
+    """At least one of the operands (two or more)."""
 
     operands: tuple[Condition, ...]
 

@@ -1,17 +1,17 @@
-"""What a conjunction demands of one attribute: a set of values, in a form that can be intersected and compared.
+"""Constraints on one attribute of a conjunction: sets of values that can be intersected and compared.
 
-All predicates of a conjunction that speak of the same attribute melt into one constraint, so that ``a > 1 AND a > 3``
+All predicates of a conjunction on the same attribute are merged into one constraint, so that ``a > 1 AND a > 3``
 and ``a > 3`` are the same thing, and "does A cover B" (the partial order behind [PADRES] section 2's poset) is decided
 attribute by attribute:
 
 - ``Null``: the attribute is absent or null.
-- ``Exists``: it is there, with any value.
+- ``Exists``: it is present, with any value.
 - ``Values``: it is one of finitely many values.
 - ``Range``: it is a number, or a text, within bounds, except for some values, and for texts within patterns.
 
 A prefix (``LIKE 'AB%'``) is the range of texts from ``AB`` up to, but not including, ``AC``: so prefixes and text
 comparisons need no rules for each other. NaN satisfies ``Exists`` alone: it compares as unknown with everything.
-Numbers and texts are taken to be dense: that nothing lies between 'a' and 'a\\0' is not made use of.
+Numbers and texts are treated as dense: that nothing lies between 'a' and 'a\\0' is ignored.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SURROGATES = range(0xD800, 0xE000)
 
 
 def key_of(value: Scalar) -> Key:
-    """The key under which a value is equal to just those values that ``=`` finds equal."""
+    """The key of a value; two keys are equal exactly if ``=`` finds their values equal."""
     return _BOOLEAN_KEYS[value] if value.__class__ is bool else value
 
 
@@ -58,7 +58,7 @@ class Null:
 
 @dataclass(slots=True, frozen=True)
 class Exists:
-    """The attribute is there, whatever its value."""
+    """The attribute is present, whatever its value."""
 
     def contains(self, value: AttributeValue) -> bool:
         """Whether the value satisfies the constraint."""
@@ -76,13 +76,13 @@ class Values(NamedTuple):
 
     @staticmethod
     def of(keys: Iterable[Key]) -> Values | None:
-        """The constraint for these keys, or none if there are no keys."""
+        """The constraint for these keys, or None if there are no keys."""
         unique = sorted({_tidy_number(key) for key in keys}, key=_rank)
         return Values(tuple(unique)) if unique else None
 
     def contains(self, value: AttributeValue) -> bool:
         """Whether the value satisfies the constraint."""
-        # NaN as a member cannot be written in a selector, so `in`, which looks at identity first, cannot be fooled.
+        # A selector cannot contain NaN, so `in`, which checks identity first, cannot be fooled.
         return value is not None and key_of(value) in self.keys
 
     def implies(self, other: Constraint) -> bool:
@@ -133,7 +133,7 @@ class Range(NamedTuple):
     def with_tests(
         self, excluded: set[str | int | float], patterns: set[LikePattern], unlike: set[LikePattern]
     ) -> Range | Values | None:
-        """The same bounds with tests beside them, in canonical form."""
+        """These bounds with additional tests, in canonical form."""
         prefixes = _prefixes(unlike)
         trimmed = self._less_prefixes(set(prefixes))
         if trimmed is None:
@@ -171,7 +171,7 @@ class Range(NamedTuple):
         return self._replace(low=low, low_open=low_open, high=high, high_open=high_open)
 
     def unless_empty(self) -> Range | Values | None:
-        """The range itself, or its single value, or none if nothing is in it."""
+        """The range itself, or its single value, or None if it is empty."""
         if self.low is None or self.high is None or _less(self.low, self.high):
             return self
         if self.low == self.high and self.contains(self.low):
@@ -180,7 +180,7 @@ class Range(NamedTuple):
 
     @property
     def prefix(self) -> str | None:
-        """The prefix that is all this range's bounds ask for, if so."""
+        """The prefix, if the bounds ask for exactly the texts that start with one."""
         if not self.text or self.low_open or not isinstance(self.low, str):
             return None
         end = prefix_end(self.low)
@@ -199,7 +199,7 @@ class Range(NamedTuple):
         if (kind is not str) if self.text else (kind is not int and kind is not float):
             return False
         assert value is not None
-        # NaN, unequal to itself, is within no bounds, also where there are none.
+        # NaN, unequal to itself, is within no bounds, even where there are none.
         if value != value or not self.within_bounds(value):  # noqa: PLR0124
             return False
         return self.simple or self._passes_tests(value)
@@ -256,7 +256,7 @@ Constraint: TypeAlias = Null | Exists | Values | Range
 
 
 def intersect(first: Constraint, *others: Constraint) -> Constraint | None:
-    """The constraint that demands all of them, or none if no value can satisfy it."""
+    """The intersection of all constraints, or None if no value can satisfy it."""
     if not others:
         return first
     if len(others) > 1:
@@ -276,7 +276,7 @@ def intersect(first: Constraint, *others: Constraint) -> Constraint | None:
 
 
 def _intersect_many(constraints: tuple[Constraint, ...]) -> Constraint | None:
-    """The same for any number: ranges in one step, since each step costs what all that was joined so far costs."""
+    """Intersects many constraints: ranges in one step, since a step costs as much as everything joined so far."""
     ranges = tuple(each for each in constraints if isinstance(each, Range))
     if len({each.text for each in ranges}) > 1:
         return None
@@ -292,7 +292,7 @@ def _intersect_many(constraints: tuple[Constraint, ...]) -> Constraint | None:
 
 
 def prefix_end(prefix: str) -> str | None:
-    """The first text after all those that start with the prefix, or none if there is no such text."""
+    """The first text after all those that start with the prefix, or None if there is no such text."""
     stem = prefix.rstrip(chr(_CODE_POINT_MAX))
     if not stem:
         return None
@@ -350,16 +350,16 @@ def _tidy_number(key: Key) -> Key:
 
 
 def _prefixes(unlike: Iterable[LikePattern]) -> dict[str, int]:
-    """The mere prefixes among patterns, with their lengths, shortest first."""
+    """The plain prefixes among patterns, with their lengths, shortest first."""
     return dict(
         sorted(((each.prefix, len(each.prefix)) for each in unlike if each.is_prefix), key=lambda each: each[1])
     )
 
 
 def _is_implied(pattern: LikePattern, prefixes: dict[str, int]) -> bool:
-    """Whether all that is like the pattern is like one of these mere prefixes, too, other than itself."""
+    """Whether every text like the pattern also starts with one of these prefixes, other than its own."""
     own = pattern.prefix
-    # By length, of which there are few, and not by prefix.
+    # Loop over lengths, of which there are few, not over prefixes.
     return any(
         own[:length] in prefixes and not (pattern.is_prefix and length == len(own))
         for length in dict.fromkeys(prefixes.values())

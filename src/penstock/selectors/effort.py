@@ -1,4 +1,4 @@
-"""How much work it is to evaluate a condition, roughly, so that one turn of a broker evaluates only so much.
+"""Estimates the work of evaluating a condition, so that a broker can limit it per turn.
 
 The unit is one comparison, arithmetic operation or search: about half a microsecond. Searching a long text takes longer
 than a short one, so a message counts by its size as well.
@@ -13,7 +13,7 @@ from penstock.selectors import ast
 __all__ = ["TURN_EFFORT_MAX", "effort_of", "effort_with"]
 
 TURN_EFFORT_MAX: Final = 100_000
-"""What may be evaluated in one go, some tens of milliseconds; the rest has to wait while others are heard."""
+"""The most effort in one go, some tens of milliseconds; the rest has to wait while others get their turn."""
 _BYTES_PER_STEP: Final = 1_024
 
 
@@ -36,7 +36,7 @@ def effort_of(condition: ast.Condition) -> int:
 
 
 def effort_with(effort: int, body: bytes) -> int:
-    """The effort of a condition, or of several, on one message."""
+    """The effort of one or several conditions on one message."""
     return effort * (1 + len(body) // _BYTES_PER_STEP)
 
 

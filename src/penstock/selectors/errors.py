@@ -1,8 +1,8 @@
-"""What can be wrong with a selector.
+"""The errors of selectors.
 
 MisuseError
 └── SelectorError            the text is not a selector; knows the character and what was expected there
-    └── SelectorTooLargeError   it would cost more than a broker is willing to pay
+    └── SelectorTooLargeError   it would cost a broker too much
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SelectorTooLargeError(SelectorError):
 
 
 def _pointer(text: str, position: int) -> str:
-    """The neighbourhood of the position on one line, and a caret below it."""
+    """The text around the position on one line, and a caret below it."""
     start = max(0, position - _EXCERPT_CHARS // 2)
     excerpt = text[start : start + _EXCERPT_CHARS]
     visible = "".join(char if char.isprintable() else " " for char in excerpt)

@@ -1,7 +1,7 @@
-"""Turns selectors into functions that say whether a message fits (SQL-92 section 8.12, JMS 2.0 section 3.8.1.2).
+"""Turns selectors into functions that say whether a message matches (SQL-92 section 8.12, JMS 2.0 section 3.8.1.2).
 
-The result is three-valued: True, False, or None for *unknown*. A tree becomes nested closures, so that all questions
-that do not depend on the message (which operator, of which type is the literal) are asked only once.
+The result is three-valued: True, False, or None for *unknown*. A tree becomes nested closures, so that everything
+that does not depend on the message (which operator, which type of literal) is decided only once.
 
 Deviations from JMS: text can be ordered, by code point; integers and floats compare exactly and integers do not
 overflow, since rounding would let two brokers disagree; a division by zero is unknown instead of an error.
@@ -304,7 +304,7 @@ _ARITHMETIC: Final[dict[str, Callable[[_Number, _Number], _Number | None]]] = {
 
 
 def _is_number(value: AttributeValue) -> TypeGuard[_Number]:
-    """Whether the value can be compared as a number: a boolean cannot, although Python thinks so, nor can NaN."""
+    """Whether the value can be compared as a number: a boolean cannot, although it is an int in Python, nor can NaN."""
     return isinstance(value, _NUMERIC) and not isinstance(value, bool) and value == value  # noqa: PLR0124
 
 

@@ -1,4 +1,4 @@
-"""Single predicates: their opposites, their constant parts folded, and the constraints they put on an attribute.
+"""Handles single predicates: negates them, folds constants, and finds the constraint they put on an attribute.
 
 The step between the syntax tree and the normal form; everything here looks at one predicate at a time.
 """
@@ -49,7 +49,7 @@ def opposite(leaf: ast.Condition) -> ast.Condition:
 
 
 def fold(leaf: ast.Condition) -> ast.Condition:
-    """The same predicate with constant terms computed and a lone constant on the right."""
+    """The predicate with constant terms computed and a lone constant on the right."""
     if not isinstance(leaf, ast.Comparison):
         return leaf
     if isinstance(leaf.left, ast.Attribute) and isinstance(leaf.right, ast.Literal):
@@ -61,9 +61,9 @@ def fold(leaf: ast.Condition) -> ast.Condition:
 
 
 def leaf_of(leaf: ast.Condition) -> tuple[str, Constraint] | ast.Condition:
-    """The constraint on one attribute that the folded predicate is, or TRUE, or FALSE, or the predicate itself.
+    """The folded predicate as a constraint on one attribute, or as TRUE or FALSE, or else the predicate itself.
 
-    Only "is it true" matters from here on, so what is always unknown is FALSE.
+    Only "is it true" matters from here on, so a predicate that is always unknown is FALSE.
     """
     match leaf:
         case ast.Comparison(operator, ast.Attribute(name), ast.Literal(value)):
@@ -151,7 +151,7 @@ def _as_literal(term: ast.Negative | ast.Arithmetic) -> ast.Term:
     if not all(isinstance(each, ast.Literal) for each in operands):
         return term
     value = compile_term(term)({})
-    # What has no literal of its own (too large, infinite, unknown) stays as it was written.
+    # A value that has no literal (too large, infinite, unknown) stays as it was written.
     return ast.Literal(value) if value is not None and _can_be_written(value) else term
 
 

@@ -41,7 +41,7 @@ NAME: Final = "name"
 STRING: Final = "string"
 NUMBER: Final = "number"
 TOO_BIG: Final = "too big"
-"""The one integer that is in range only after a minus sign: whether there is one is for the parser to say."""
+"""The one integer that is in range only after a minus sign: the parser knows whether there is one."""
 
 _KEYWORDS: Final[dict[str, Literal | None]] = {
     **dict.fromkeys(("AND", "BETWEEN", "ESCAPE", "IN", "IS", "LIKE", "NOT", "NULL", "OR")),
@@ -49,8 +49,8 @@ _KEYWORDS: Final[dict[str, Literal | None]] = {
     "FALSE": Literal(value=False),
 }
 
-# Possessive quantifiers throughout, so that no text whatsoever makes the engine go back over it. A number must not
-# run into a word: "5AND" and "0x" are mistakes, not two tokens. The last group catches what is no token at all.
+# Possessive quantifiers throughout, so that no text whatsoever makes the engine backtrack. A number must not run into a
+# word: "5AND" and "0x" are mistakes, not two tokens. The last group catches everything that is no token at all.
 _TOKEN: Final = re.compile(
     r"""\s*+ (?:
         ((?!\d)[\w$][\w$.]*+)
@@ -108,7 +108,7 @@ def checked_text(text: str) -> None:
 
 
 def checked_name(name: str, text: str, position: int) -> str:
-    """The name of an attribute, if a message may have one of that length."""
+    """Returns the name of an attribute if its length is allowed in a message."""
     if not name:
         raise SelectorError("expected a name between the quotes, found nothing", text, position)
     if len(name) > NAME_CHARS_MAX:
@@ -119,7 +119,7 @@ def checked_name(name: str, text: str, position: int) -> str:
 
 def small_integer(digits: str) -> int | None:
     """The value of decimal digits, or None if it is out of range even for a negative integer."""
-    # The length first: Python refuses to convert thousands of digits, to save time that we also want to save.
+    # Check the length first: Python refuses to convert thousands of digits to save time, and so do we.
     significant = digits.lstrip("0")
     if len(significant) > len(str(INTEGER_MAX)):
         return None

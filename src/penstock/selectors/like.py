@@ -1,7 +1,7 @@
 """Matches text against LIKE patterns, in time that no pattern can blow up (SQL-92 section 8.5).
 
-The pattern is cut at each ``%`` into segments. The first and the last segment have fixed places; each one between is
-taken at the first place where it fits, which is never worse than a later place, so nothing is ever tried twice. A
+The pattern is cut at each ``%`` into segments. The first and the last segment have fixed places; each one between
+takes the first place where it fits, which is never worse than a later one, so nothing is ever tried twice. A
 segment without ``_`` is found by ``str.find``. One with ``_`` is tried at a few places, then at all places at once: an
 integer has a bit for each character of the text, and each literal character of the segment costs one shift of it.
 """
@@ -28,7 +28,7 @@ _CHARS_KEPT_MAX: Final = 128
 
 
 class _Places:
-    """Where each character stands in a text: an integer whose highest bit is the text's first character."""
+    """The places of each character in a text, as an integer whose highest bit is the text's first character."""
 
     def __init__(self, text: str) -> None:
         self.chars: Final = len(text)
@@ -64,7 +64,7 @@ def _places(text: str) -> _Places:
 
 
 class Wildcard(enum.Enum):
-    """What stands for other text in a pattern."""
+    """The wildcards of a pattern."""
 
     ONE = "_"
     ANY = "%"
@@ -76,7 +76,7 @@ _Piece: TypeAlias = tuple[int, str]
 
 @dataclass(slots=True, frozen=True)
 class _Segment:
-    """What stands between two ``%``: literals at fixed distances."""
+    """The part of a pattern between two ``%``: literals at fixed offsets."""
 
     chars: int
     pieces: tuple[_Piece, ...]
@@ -101,7 +101,7 @@ class _Segment:
         return self._find_everywhere(text, at, last_start) if 0 <= at <= last_start else -1
 
     def _find_everywhere(self, text: str, start: int, last_start: int) -> int:
-        """The same by a bit for each place, which stays set as long as the segment may begin there."""
+        """Like ``find``, with a bit for each place that stays set as long as the segment may begin there."""
         places = _places(text)
         fitting = (1 << (places.chars - start)) - 1
         for offset, literal in self.pieces:
@@ -146,11 +146,11 @@ class LikePattern:
 
     @classmethod
     def of_prefix(cls, prefix: str) -> LikePattern:
-        """The pattern of the texts that start so."""
+        """The pattern of the texts that start with a prefix."""
         return cls((prefix, Wildcard.ANY))
 
     def check_cost(self) -> None:
-        """``ValueError`` if a segment between two ``%`` has so much between ``_`` that a search is too slow."""
+        """Raises ``ValueError`` if a segment between two ``%`` has so much text around ``_`` that searches are slow."""
         for segment in self._segments[1:-1]:
             chars = sum(len(literal) for _, literal in segment.pieces)
             if len(segment.pieces) > 1 and chars > SELECTOR_GAP_CHARS_MAX:
@@ -160,7 +160,7 @@ class LikePattern:
 
     @property
     def is_searched_for(self) -> bool:
-        """Whether a match has to look through the text, and not at its ends only."""
+        """Whether a match has to search the text, not just look at its ends."""
         return len(self._segments) > 2
 
     def matches(self, text: str) -> bool:
@@ -191,7 +191,7 @@ class LikePattern:
 
     @property
     def prefix(self) -> str:
-        """What each matching text starts with: the literal before the first wildcard."""
+        """The start of each matching text: the literal before the first wildcard."""
         first = self.tokens[0] if self.tokens else ""
         return first if isinstance(first, str) else ""
 
@@ -207,7 +207,7 @@ class LikePattern:
         ('100\\\\%%', '\\\\')
         """
         literals = "".join(token for token in self.tokens if isinstance(token, str))
-        # Also for the escape character itself: no two patterns are then written alike but for the escape.
+        # Also for the escape character itself: then no two patterns differ only in their escape.
         escape = _ESCAPE if any(char in literals for char in ("%", "_", _ESCAPE)) else None
         return "".join(_written(token, escape) for token in self.tokens), escape
 

@@ -2,7 +2,7 @@
 
 A subscription is the conjunction of its ``[attribute,operator,value]`` lists, a publication a row of
 ``[attribute,value]`` lists. Where PADRES leaves the notation open: inside quotes the quote is doubled or follows a
-backslash (and a backslash before anything but a quote or a backslash is itself); a word without quotes is a number
+backslash (a backslash before anything but a quote or a backslash stands for itself); a word without quotes is a number
 or a boolean if it looks like one, else a text; the ``str-`` operators take any word as a text.
 """
 
@@ -59,7 +59,7 @@ _OPERATORS: Final = frozenset((*_COMPARISONS, *_TEXT_COMPARISONS, *_PATTERNS, _P
 
 _NODES_PER_PREDICATE: Final = 3
 
-# Groups: punctuation, a quoted text, a word, and what is none of them (a quote without its partner).
+# Groups: punctuation, a quoted text, a word, and anything else (an unpaired quote).
 _TOKEN: Final = re.compile(
     r"""\s*+ (?:
         ([\[\],])

@@ -168,12 +168,12 @@ class _Parser:
             return Negative(operand)
         if isinstance(operand, Negative | Arithmetic) or _is_number(operand):
             return operand
-        # A plus sign changes no number, but it must make anything else unknown, and so does the opposite's opposite.
+        # A plus sign changes no number, but it must make anything else unknown; a double negation does just that.
         self._built(height=self._height + 2, nodes=2, at=at - 1)
         return Negative(Negative(operand))
 
     def _signed_number(self, sign: str) -> Literal | None:
-        """The number that follows the sign as one literal, or None if it is something else that follows."""
+        """The number that follows the sign as one literal, or None if something else follows."""
         kind, leaf, _ = self._tokens[self._at]
         if kind == TOO_BIG and sign == "-":
             self._at += 1
@@ -243,7 +243,7 @@ class _Parser:
         height = max(height, self._height)
         self._next("AND")
         high = self._term(_SUM)
-        # What is tested stands in the tree twice, so its nodes count twice.
+        # The tested term is in the tree twice, so its nodes count twice.
         self._built(height=max(height, self._height) + 2, nodes=tested_nodes + 3, at=at)
         return And((Comparison(">=", tested, low), Comparison("<=", tested, high)))
 

@@ -1,4 +1,4 @@
-"""Parses a selector in whichever of the two notations it is written."""
+"""Parses a selector in either of the two notations."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The client without I/O: connecting, subscriptions, publishing, moving to another broker; its deadlines are inside."""
+"""The client without I/O: connecting, subscribing, publishing, moving to another broker; it keeps its own deadlines."""

@@ -10,7 +10,7 @@ from penstock.session.errors import AddressError
 __all__ = ["DEFAULT_PORT", "Address", "parse_addresses"]
 
 DEFAULT_PORT: Final = 7000
-"""The port that is meant where none is written."""
+"""The port to use if an address names none."""
 
 _SCHEMES: Final = {"penstock": False, "penstocks": True}
 
@@ -22,7 +22,7 @@ class Address:
     host: str
     port: int
     tls: bool = False
-    """Whether the connection is encrypted, and the broker shows a certificate."""
+    """Whether the connection is encrypted, and the broker presents a certificate."""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -30,7 +30,7 @@ class Address:
 
 
 def parse_addresses(text: str) -> tuple[Address, ...]:
-    """The addresses in the order in which they are tried; raises ``AddressError``.
+    """Parses addresses, in the order in which they are tried; raises ``AddressError``.
 
     >>> [str(address) for address in parse_addresses("penstock://sb1:7000,sb2,penstocks://[::1]:7443")]
     ['penstock://sb1:7000', 'penstock://sb2:7000', 'penstocks://[::1]:7443']

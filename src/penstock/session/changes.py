@@ -1,4 +1,4 @@
-"""What a session answers with: effects that its shell carries out, and changes that it passes on to the application.
+"""What a session returns: effects that its shell carries out, and changes that the shell passes on to the application.
 
 Every line (connection) has a number of its own. For each ``Dial`` the shell reports ``on_connected`` at most once and
 ``on_lost`` exactly once: when the attempt failed, or when nothing is left of the connection.
@@ -30,12 +30,12 @@ __all__ = ["Abort", "Answer", "Changes", "Dial", "Effect", "HangUp", "Reply"]
 
 Reply: TypeAlias = StatusReply | Forgotten | SurveyReply | LogAnswer | TraceReply
 Answer: TypeAlias = Reply | Refused
-"""To a request that the application waits for; its number is that of the request."""
+"""The answer to a request that the application waits for; it has the number of the request."""
 
 
 @dataclass(slots=True, frozen=True)
 class Dial:
-    """Connect to a broker; whatever becomes of it is reported under this number."""
+    """Connect to a broker; the outcome is reported under this number."""
 
     line: int
     address: Address
@@ -66,26 +66,26 @@ class Changes:
     effects: list[Effect] = field(default_factory=list)
 
     inboxes: dict[int, Inbox] = field(default_factory=dict)
-    """The subscriptions with messages or another state, by number."""
+    """Subscriptions with new messages or a new state, by number."""
     answers: list[Answer] = field(default_factory=list)
-    """Answers to what was asked, or the reasons why there is none."""
+    """Answers to requests, or the reasons why they were refused."""
     missing: list[LostTicks] = field(default_factory=list)
-    """What some subscription will never get."""
+    """Lost ticks that some subscription will never get."""
     publishing: bool = False
-    """There may be room for messages, or some are settled."""
+    """Whether there may be room for messages, or some were settled."""
     welcome: Welcome | None = None
     goodbye: Goodbye | None = None
     order: Migrate | None = None
-    """The broker wants this client to go to another one."""
+    """The broker's order to move to another one."""
     must_come_back: bool = False
-    """Durable names have to be claimed back, on a new connection: what is still said on this one is about the past."""
+    """Whether durable names must be claimed back on a new connection: what still arrives on this one is outdated."""
     lost: bool = False
-    """The connection is gone."""
+    """Whether the connection is gone."""
     end: ClientError | None = None
-    """Why the session does no more."""
+    """Why the session has ended, if it has."""
 
     def join(self, other: Changes) -> None:
-        """Add what happened after this."""
+        """Add later changes to these."""
         self.effects += other.effects
         self.inboxes |= other.inboxes
         self.answers += other.answers

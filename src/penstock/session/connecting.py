@@ -1,4 +1,4 @@
-"""Keeps a session connected: tries the addresses in turn, and after a loss again, with growing pauses."""
+"""Keeps a session connected: tries the addresses in turn, and retries after a loss with growing pauses."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from penstock.session.settings import ClientSettings
 __all__ = ["FINAL_CODES", "Chance", "Connecting", "Reconnect"]
 
 FINAL_CODES: Final = frozenset({"refused"})
-"""With these codes a broker says that it will not have this client: trying again would get the same answer."""
+"""Goodbye codes by which a broker rejects this client for good: trying again would get the same answer."""
 _TOLD_MAX: Final = 8
-"""Addresses that brokers told of, and that are tried besides those that the application gave."""
+"""How many addresses learned from brokers are tried besides those that the application gave."""
 
 
 class Chance(Protocol):
-    """Where the jitter comes from; ``random.Random`` is one."""
+    """The source of jitter; ``random.Random`` is one."""
 
     def random(self) -> float:
         """A number from 0 up to, but not including, 1."""
 
 
 class Reconnect:
-    """The attempts since the connection was lost, with twice the pause after each.
+    """The attempts since the connection was lost; the pause doubles after each.
 
     >>> from random import Random
     >>> reconnect = Reconnect(ClientSettings(), Random(1))
@@ -44,7 +44,7 @@ class Reconnect:
 
     @staticmethod
     def may_follow(code: str) -> bool:
-        """Whether another attempt makes sense after a goodbye with this code (empty: none was said)."""
+        """Whether another attempt makes sense after a goodbye with this code (empty if there was no goodbye)."""
         return code not in FINAL_CODES
 
     def on_welcome(self, *, now_ms: int) -> None:
@@ -55,13 +55,13 @@ class Reconnect:
         """The connection is lost."""
         if self._lost_ms is None:
             self._lost_ms = now_ms
-        # A connection that did not last counts as a failed attempt: else a broker that ends it at once gets no rest.
+        # A connection that did not last counts as a failed attempt, or a broker that ends it at once would get no rest.
         if self._welcome_ms is not None and now_ms - self._welcome_ms >= self._settings.backoff_max_ms:
             self._attempts = 0
         self._welcome_ms = None
 
     def pause_ms(self, *, now_ms: int) -> int | None:
-        """How long to wait before the next attempt; none to give up."""
+        """How long to wait before the next attempt; None to give up."""
         assert self._lost_ms is not None, "asked for a pause without a loss"
         settings = self._settings
         if settings.give_up_ms is not None and now_ms - self._lost_ms >= settings.give_up_ms:
@@ -69,12 +69,12 @@ class Reconnect:
         # Thirty doublings are above any limit; more would only make large numbers.
         longest_ms = min(settings.backoff_first_ms << min(self._attempts, 30), settings.backoff_max_ms)
         self._attempts += 1
-        # Half of it by chance, so that the clients of a broker that died do not come back in step.
+        # Half of it is random, so that the clients of a broker that died do not come back in step.
         return longest_ms // 2 + int(self._chance.random() * (longest_ms - longest_ms // 2))
 
 
 class Connecting:
-    """The attempts to connect, and the line that came of them."""
+    """The attempts to connect, and the line that resulted."""
 
     def __init__(
         self, endpoint: Endpoint, lines: Lines, addresses: tuple[Address, ...], settings: ClientSettings, chance: Chance
@@ -86,19 +86,19 @@ class Connecting:
         self._untried = 0
         """Addresses that have not failed in this round."""
         self._problems: list[str] = []
-        """Why the others have."""
+        """Why the other addresses have failed."""
         self._resume_ms: int | None = None
         self._reconnect = Reconnect(settings, chance)
         self.attempt: Line | None = None
         """The line that is being made."""
         self.line: Line | None = None
-        """The one that was welcomed last, also when it has ended."""
+        """The line that was welcomed last, even if it has ended."""
         self.reconnects = 0
         self.end: ClientError | None = None
         """Why no more attempts are made."""
 
     def open(self, *, now_ms: int) -> None:
-        """Try every address once; the first time, that is all, but it may be asked for again."""
+        """Try every address once; before the first welcome there are no retries, but this may be called again."""
         self.end = None
         self._untried, self._problems = len(self._addresses), []
         self._dial(now_ms=now_ms)
@@ -111,12 +111,12 @@ class Connecting:
         self.hold(line, now_ms=now_ms)
 
     def hold(self, line: Line, *, now_ms: int) -> None:
-        """This is the line from now on."""
+        """Use this line from now on."""
         self.line = line
         self._reconnect.on_welcome(now_ms=now_ms)
 
     def on_failed(self, error: ClientError, *, now_ms: int) -> None:
-        """An attempt has failed; if the broker refused, there will be no other."""
+        """An attempt has failed; try the next address, pause, or give up, at once if the broker refused."""
         self.attempt = None
         if isinstance(error, RefusedError):
             self.end = error
@@ -142,7 +142,7 @@ class Connecting:
         self._pause(goodbye.reason if goodbye is not None else self.line.problem, now_ms=now_ms)
 
     def learn(self, address: Address) -> None:
-        """Another address, to be tried when the present one and those that were given have failed."""
+        """Add an address, to be tried after the present one and those that were given."""
         if address not in self._given:
             self._told.pop(address, None)
             self._told[address] = None
@@ -160,7 +160,7 @@ class Connecting:
             self.attempt = None
 
     def on_forked(self, chance: Chance) -> None:
-        """The lines are the parent's, and so were the dice."""
+        """Forget the lines, which are the parent's, and use another source of jitter."""
         self.attempt = self.line = self._resume_ms = None
         self._reconnect = Reconnect(self._settings, chance)
 

@@ -1,13 +1,13 @@
-"""What can go wrong for an application that talks to a broker.
+"""The errors that a client raises when it talks to a broker.
 
 PenstockError
 └── ClientError
-    ├── AddressError             the address is not one (also a MisuseError)
+    ├── AddressError             the address is invalid (also a MisuseError)
     ├── ClientClosedError        the client or subscription was closed before (also a MisuseError)
     ├── ConnectionFailedError    no broker could be reached, or the connection was lost
     ├── ForkedError              the client was opened before a fork, by another process (also a MisuseError)
-    ├── RefusedError             the broker said no, and why
-    │   └── TakenOverError       somebody else uses the durable subscription now, or has forgotten it
+    ├── RefusedError             the broker refused a request, and said why
+    │   └── TakenOverError       somebody else uses the durable subscription now, or has had it forgotten
     └── WouldBlockError          the publish window is full, and the caller did not want to wait
 """
 
@@ -29,11 +29,11 @@ __all__ = [
 
 
 class ClientError(PenstockError):
-    """Whatever a client raises on purpose, except what is wrong with a message or a selector."""
+    """Base class of what a client raises on purpose, except for errors in a message or a selector."""
 
 
 class AddressError(ClientError, MisuseError):
-    """The address of a broker cannot be understood."""
+    """The address of a broker is invalid."""
 
 
 class ClientClosedError(ClientError, MisuseError):
@@ -52,7 +52,7 @@ class ConnectionFailedError(ClientError):
 
 
 class ForkedError(ClientError, MisuseError):
-    """The client was opened in the process from which this one was forked."""
+    """The client was opened before a fork, in the parent process; each process must open its own."""
 
 
 class RefusedError(ClientError):

@@ -1,4 +1,4 @@
-"""What a client knows of one of its subscriptions, and the messages of it that the application has not read yet."""
+"""The state of one of a client's subscriptions, and its messages that the application has not read yet."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from penstock.session.received import Received
 __all__ = ["MESSAGE_BYTES", "Inbox", "InboxState", "Lag", "Wanted"]
 
 InboxState: TypeAlias = Literal["asked", "ready", "closing", "closed", "refused"]
-"""Asked for; in force; being withdrawn; withdrawn; refused by the broker, at once or later."""
+"""Requested; in force; being withdrawn; withdrawn; refused by the broker, at once or later."""
 
 MESSAGE_BYTES: Final = 200
-"""What a message takes beyond its body while it waits."""
+"""Memory that a waiting message takes besides its body."""
 _TAKEN_OVER: Final = "was taken over"
-"""What the broker's reason says when a durable subscription ends because of somebody else."""
+"""Part of the broker's reason when it ends a durable subscription because of somebody else."""
 _LOST_MAX: Final = 100
 """Notices of lost ticks that are kept; all are counted."""
 
 
 @dataclass(slots=True, frozen=True)
 class Wanted:
-    """A subscription as it was asked for."""
+    """A subscription as the application asked for it."""
 
     selector: str
     start: Mapping[str, int] = field(default_factory=dict)
@@ -46,9 +46,9 @@ class Lag:
     """How far a subscription is behind one pubend."""
 
     behind_ms: int
-    """From the first tick that was not read to where the pubend is, as far as this client has heard."""
+    """Time from the first unread tick to where the pubend is, as far as this client has heard."""
     pending: int
-    """Messages that have arrived and were not read."""
+    """Messages that have arrived and are not read yet."""
 
 
 class Inbox:
@@ -81,50 +81,50 @@ class Inbox:
     def __init__(self, number: int, wanted: Wanted, *, bytes_max: int, messages_max: int) -> None:
         self.number = number
         self.wanted = wanted
-        """What the application wants."""
+        """What the application asked for."""
         self.granted = wanted.selector
-        """What it may see of that, once the broker has answered."""
+        """The selector; once the broker has answered, narrowed to what the client may see."""
         self.state: InboxState = "asked"
         self.pending: tuple[str, ...] = ()
         """The pubends from which the subscription was not yet in force when the broker answered."""
         self.starts: dict[str, int] = {}
-        """By pubend that guarantees delivery, the tick from which on nothing is missing."""
+        """By guaranteed pubend, the tick from which on nothing is missing."""
         self.was_ready = False
-        """Whether it has been in force before."""
+        """Whether the subscription has ever been in force."""
         self.positions: Final = Positions(wanted.start)
-        """What has arrived."""
+        """How far messages have arrived."""
         self.next_ticks: Final = self.positions.next_ticks
         self.loose_ticks: Final[dict[str, int]] = {}
-        """Of pubends that guarantee nothing, the tick behind the last message that came; no position."""
+        """By best-effort pubend, the tick after the last message that arrived; not a position."""
         self.receipts: Final = Receipts(is_manual=wanted.is_manual) if wanted.durable else None
-        """What of a durable subscription was acknowledged, and may be."""
+        """What was and what may be acknowledged, if the subscription is durable."""
         self.fetched: Callable[[], tuple[Received, ...]] = tuple
-        """Messages that were taken out on behalf of an application that has not read them yet: a blocking one."""
+        """Messages fetched for a blocking application that has not read them yet."""
         self._last_positions: dict[str, int] | None = None
         self.lost: deque[LostTicks] = deque(maxlen=_LOST_MAX)
-        """What will never come, the newest notices of it."""
+        """The newest notices of ticks that will never arrive."""
         self.lost_count = 0
-        """How many such notices there were."""
+        """Notices of lost ticks in total."""
         self.reason = ""
-        """Why it was refused."""
+        """Why the subscription was refused."""
         self.queue: deque[Received] = deque()
         self.size = 0
         self.bytes_max, self.messages_max = bytes_max, messages_max
         self.blocking = False
-        """Whether it was full, and has not been emptied to the half since: then nothing is read from the socket."""
+        """Whether the queue was full and has not been half emptied since: then nothing is read from the socket."""
 
     @property
     def resumes(self) -> bool:
-        """Whether it can only go on: it was in force before, or something has come before the broker said so."""
+        """Whether to resume, not begin: it has been in force, or messages arrived before the broker confirmed it."""
         return self.was_ready or self.next_ticks != self.wanted.start
 
     @property
     def is_over(self) -> bool:
-        """Whether no more messages will come in."""
+        """Whether no more messages will arrive."""
         return self.state in ("closed", "refused")
 
     def push(self, received: Received) -> bool:
-        """Takes a message in, unless it is a repetition; the queue may exceed its bound by what was already read."""
+        """Queues a message, unless it is a repetition; data already read from the socket may exceed the bound."""
         if self.is_repeated(received):
             return False
         ticks = self.next_ticks if received.is_guaranteed else self.loose_ticks
@@ -134,20 +134,20 @@ class Inbox:
         return True
 
     def is_repeated(self, received: Received) -> bool:
-        """Whether the message has arrived before; of pubends that guarantee nothing, none is known to have."""
+        """Whether the message has arrived before; there is no telling for pubends that guarantee nothing."""
         return received.is_guaranteed and received.tick < self.next_ticks.get(received.pubend, 0)
 
     def on_subscribed(self, granted: str, pending: tuple[str, ...], starts: tuple[tuple[str, int], ...]) -> None:
-        """The broker has put it in force."""
+        """The broker has put the subscription in force."""
         self.state, self.granted, self.pending = "ready", granted, pending
         self.was_ready = True
         for pubend, tick in starts:
-            # What a broker says later of a pubend is about a continuation.
+            # The first start counts: what a broker says later of a pubend is about a continuation.
             self.starts.setdefault(pubend, tick)
             self.positions.on_start(pubend, tick)
 
     def on_lost(self, lost: LostTicks) -> bool:
-        """Some ticks will never come; whether they are missing here."""
+        """Some ticks will never arrive; returns whether this subscription misses them."""
         is_missing = self.positions.on_lost(lost)
         if is_missing:
             self.lost.append(lost)
@@ -155,18 +155,18 @@ class Inbox:
         return is_missing
 
     def refuse(self, reason: str) -> None:
-        """The broker does not grant it, or no longer; what waits when another took over is for that one to read."""
+        """The broker refuses the subscription, at once or later; if another took over, that one reads what waits."""
         self.state, self.reason = "refused", reason
         if self.is_taken_over:
             self.withdraw()
 
     @property
     def is_taken_over(self) -> bool:
-        """Whether somebody else has its name now, or nobody."""
+        """Whether it ended because its name was claimed elsewhere, or forgotten."""
         return self.state == "refused" and self.speaks_of_another(self.reason)
 
     def speaks_of_another(self, reason: str) -> bool:
-        """Whether a broker's reason to end it means that its name was claimed elsewhere, or forgotten."""
+        """Whether a broker's reason means that the name was claimed elsewhere, or forgotten."""
         return bool(self.wanted.durable) and _TAKEN_OVER in reason
 
     def read_positions(self) -> dict[str, int]:
@@ -176,15 +176,15 @@ class Inbox:
         return first_unread(self.positions.known(), chain(self.fetched(), self.queue))
 
     def acknowledgeable(self) -> dict[str, int]:
-        """By pubend, the tick below which the application has done with everything; of a durable subscription."""
+        """By pubend, the tick below which the application is done with everything; only for durable subscriptions."""
         assert self.receipts is not None, "not durable"
         assert self._last_positions is None, "what was forgotten would count as read"
-        # In this order: another thread moves messages from what was fetched into its hands.
+        # Fetched messages first, then those in hand: another thread moves them in that direction.
         waiting = chain(self.fetched(), self.queue)
         return self.receipts.positions(self.positions.known(), waiting)
 
     def lag(self, presents: Mapping[str, int]) -> dict[str, Lag]:
-        """How far the reader is behind each pubend, given how far those are."""
+        """How far the application is behind each pubend, given how far the pubends are."""
         pending = Counter(received.pubend for received in chain(self.fetched(), self.queue))
         lags: dict[str, Lag] = {}
         for pubend, position in self.read_positions().items():
@@ -194,7 +194,7 @@ class Inbox:
         return lags
 
     def update_blocking(self) -> bool:
-        """Whether nothing should be read from the socket, by this queue: from full down to the half."""
+        """Whether this queue stops reading from the socket: from when it is full until it is half empty."""
         if self.blocking:
             self.blocking = self.size * 2 > self.bytes_max or len(self.queue) * 2 > self.messages_max
         else:
@@ -202,7 +202,7 @@ class Inbox:
         return self.blocking
 
     def pop(self) -> Received:
-        """The oldest message."""
+        """Takes out the oldest message."""
         received = self.queue.popleft()
         self.size -= len(received.body) + MESSAGE_BYTES
         if self.receipts is not None:
@@ -210,7 +210,7 @@ class Inbox:
         return received
 
     def pop_many(self, messages_max: int | None = None) -> list[Received]:
-        """The oldest messages, all of them or so many."""
+        """Takes out the oldest messages, all or up to a maximum."""
         if messages_max is None or messages_max >= len(self.queue):
             received = list(self.queue)
             self.clear()
@@ -222,12 +222,12 @@ class Inbox:
         return received
 
     def withdraw(self) -> None:
-        """Forgets what waits, for good; the positions stay in front of it."""
+        """Drops unread messages for good; the positions stay before them."""
         self._last_positions = self.read_positions()
         self.clear()
 
     def clear(self) -> None:
-        """Forgets the messages."""
+        """Drops all messages."""
         self.queue.clear()
         self.size = 0
 

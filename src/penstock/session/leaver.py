@@ -1,4 +1,4 @@
-"""The old connection of a client that has moved: what is still on its way is taken, until the broker ends it."""
+"""The old connection of a client that has moved: takes what is still on its way, until the broker ends it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["Leaver"]
 
 
 class Leaver:
-    """The old one of two connections of a client; to its transport, what a session is to another."""
+    """The endpoint of the old one of a client's two connections."""
 
     def __init__(self, pubends: dict[int, str], outgoing: list[Frame], inboxes: Inboxes, overlap: Overlap) -> None:
-        """Go on where the session was with this connection."""
+        """Continue where the session left off on this connection."""
         self._pubends, self._outgoing = pubends, outgoing
         self._inboxes, self._overlap = inboxes, overlap
         self.writable = True
@@ -30,11 +30,11 @@ class Leaver:
         return not self._inboxes.are_blocking
 
     def on_connected(self, *, now_ms: int) -> None:
-        """It was made long ago."""
+        """Never called: the connection was made long ago."""
         raise AssertionError(f"an old connection was made at {now_ms}")
 
     def on_frames(self, frames: Iterable[Frame], *, now_ms: int, wall_ms: int) -> Changes:
-        """Frames from the old broker; what it says of subscriptions does not count any more."""
+        """Frames from the old broker; what it says about subscriptions no longer counts."""
         del now_ms, wall_ms
         changes = Changes()
         for frame in frames:
@@ -54,21 +54,21 @@ class Leaver:
         return changes
 
     def on_disconnected(self) -> Changes:
-        """It has ended."""
+        """The old connection has ended."""
         return Changes()
 
     def take_frames(self, *, now_ms: int) -> list[Frame]:
-        """The last words."""
+        """The last words to the old broker."""
         del now_ms
         frames, self._outgoing = self._outgoing, []
         return frames
 
     def next_deadline(self) -> int | None:
-        """Whoever made the move waits for its end."""
+        """No deadline: whoever made the move waits for its end."""
         return None
 
     def is_silent(self, *, now_ms: int) -> bool:
-        """Whether the connection must be given up: that is decided elsewhere."""
+        """Never: whether the connection must be given up is decided elsewhere."""
         del now_ms
         return False
 

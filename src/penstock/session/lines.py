@@ -17,7 +17,7 @@ LineState: TypeAlias = Literal["dialling", "greeting", "up", "ended"]
 
 
 class Endpoint(Protocol):
-    """Who hears what a line brings and has something to say on it: the resident, a newcomer or a leaver."""
+    """Handles the frames of a line and provides the ones to send: the resident, a newcomer or a leaver."""
 
     writable: bool
 
@@ -25,7 +25,7 @@ class Endpoint(Protocol):
         """There is a connection."""
 
     def on_frames(self, frames: Iterable[Frame], *, now_ms: int, wall_ms: int) -> Changes:
-        """Frames have come."""
+        """Frames have arrived."""
 
     def on_disconnected(self) -> Changes:
         """The connection is gone."""
@@ -34,13 +34,13 @@ class Endpoint(Protocol):
         """The frames to send now."""
 
     def next_deadline(self) -> int | None:
-        """When to ask again for frames, or whether the broker is silent."""
+        """When to ask again for frames, or to check whether the broker is silent."""
 
     def is_silent(self, *, now_ms: int) -> bool:
         """Whether the connection must be given up."""
 
     def on_reading(self, *, now_ms: int) -> None:
-        """The silence until now does not count."""
+        """Reading resumes; the silence until now does not count."""
 
 
 class Line:
@@ -51,17 +51,17 @@ class Line:
     def __init__(self, number: int, address: Address, endpoint: Endpoint, *, due_ms: int) -> None:
         self.number, self.address = number, address
         self.endpoint = endpoint
-        """Another one takes its place when the client moves."""
+        """Who handles the frames; replaced when the client moves."""
         self.state: LineState = "dialling"
         self.due_ms: int | None = due_ms
-        """When the attempt has taken too long; when the last words have."""
+        """Deadline of the attempt to connect; after the end, of sending the last words."""
         self.goodbye: Goodbye | None = None
-        """What the broker said at last."""
+        """The broker's goodbye, if it sent one."""
         self.problem = ""
-        """Why it ended, if the broker did not say."""
+        """Why the line ended, if the broker did not say."""
 
     def next_deadline(self) -> int | None:
-        """When to look at it."""
+        """When to look at the line again."""
         if self.state == "up":
             return self.endpoint.next_deadline()
         if self.state == "greeting" and (endpoint_ms := self.endpoint.next_deadline()) is not None:
@@ -92,7 +92,7 @@ class Lines:
         return line if line is not None and line.state != "ended" else None
 
     def dial(self, address: Address, endpoint: Endpoint, *, now_ms: int) -> Line:
-        """Have the shell make a connection, for whoever will speak on it."""
+        """Have the shell make a connection for this endpoint."""
         self._last_number += 1
         line = Line(self._last_number, address, endpoint, due_ms=now_ms + self._settings.connect_ms)
         self._lines[line.number] = line
@@ -100,32 +100,32 @@ class Lines:
         return line
 
     def hang_up(self, line: Line, *last_words: Frame, now_ms: int) -> None:
-        """End a line when the last words are out; whoever does not take them in time is cut off."""
+        """End a line once the last words are out; a broker that does not take them in time is cut off."""
         line.state, line.due_ms = "ended", now_ms + self._settings.close_ms
         if line.number in self._lines:
             self.effects.append(HangUp(line.number, last_words))
 
     def abort(self, line: Line) -> None:
-        """Cut a line, which may be saying its last words; if it is gone already, that is as good."""
+        """Cut a line, which may be sending its last words, or be gone already."""
         line.state, line.due_ms = "ended", None
         if line.number in self._lines:
             self.effects.append(Abort(line.number))
 
     def forget(self, number: int) -> Line | None:
-        """Nothing is left of a line."""
+        """Remove a line when nothing is left of it."""
         return self._lines.pop(number, None)
 
     def clear(self) -> None:
-        """Forget all lines without a word, as somebody else has them."""
+        """Forget all lines without touching them, since they belong to somebody else."""
         self._lines, self.effects = {}, []
 
     def take_effects(self) -> list[Effect]:
-        """The effects, which are the shell's from now on."""
+        """Hand the effects over to the shell."""
         effects, self.effects = self.effects, []
         return effects
 
     def next_deadline(self) -> int | None:
-        """When to look at one of them."""
+        """When to look at one of the lines again."""
         earliest_ms: int | None = None
         for line in self._lines.values():
             deadline_ms = line.next_deadline()

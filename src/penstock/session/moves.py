@@ -1,8 +1,8 @@
-"""What a session keeps of a move to another broker: the newcomer, the overlap, and durable names to claim back.
+"""The state of a session's move to another broker: the newcomer, the overlap, and durable names to claim back.
 
-The new broker claims the names of durable subscriptions, so the old one says that they were taken over. While the
+The new broker claims the names of durable subscriptions, so the old one reports that they were taken over. While the
 client moves, that is its own doing. If it stays after all, it claims them back at the old broker, on a new connection:
-on the one it has, what was said of all subscriptions while these were gone is still on its way.
+on the present one, frames about all subscriptions, sent while these were gone, may still be under way.
 """
 
 from __future__ import annotations
@@ -18,44 +18,44 @@ __all__ = ["Moves", "Subscribing"]
 
 
 class Moves:
-    """The moves of one client, of which there is one at a time."""
+    """The moves of one client, one at a time."""
 
     def __init__(self, inboxes: Inboxes) -> None:
         self._inboxes = inboxes
         self.deliver = inboxes.deliver
-        """Who takes what the session's connection brings."""
+        """Delivers the messages of the session's connection."""
         self.overlap: Overlap | None = None
         self.newcomer: Newcomer | None = None
         self._former: Overlap | None = None
-        """That of the move before, if it was not over when this one began."""
+        """The overlap of the previous move, if it was not over when this one began."""
         self._claimed: dict[int, Inbox] = {}
-        """Durable subscriptions of which the old broker will say that they were taken over, by this client itself."""
+        """Durable subscriptions that the old broker will report as taken over, by this client itself."""
         self._displaced: dict[int, Inbox] = {}
-        """Those of which it has said so."""
+        """Durable subscriptions that it has reported as taken over."""
         self.count = 0
         """How often the client has moved."""
 
     @property
     def is_full(self) -> bool:
-        """Whether the old connection has to end now, since too much waits for that."""
+        """Whether the old connection has to end now, because too many messages wait for its end."""
         return self.overlap is not None and self.overlap.is_full
 
     @property
     def is_final(self) -> bool:
-        """Whether the new connection is the session's, and the old one has not ended."""
+        """Whether the new connection has become the session's, and the overlap is not over."""
         return self.overlap is not None and self.newcomer is None
 
     def begin(self, order: Migrate, hello: Hello, present: Welcome) -> Newcomer:
-        """The broker wants this client to go elsewhere."""
+        """Begin a move that the broker has ordered."""
         self._former, self.overlap = self.overlap, Overlap(self._inboxes)
         self.newcomer = Newcomer(order, hello, present, self._inboxes, self.overlap)
         self.deliver = self.overlap.deliver_old
         return self.newcomer
 
     def give_up(self) -> list[Inbox]:
-        """The client stays; answers with the durable subscriptions that it has to claim back."""
+        """Give up the move; returns the durable subscriptions that the client has to claim back."""
         newcomer, self.newcomer = self.newcomer, None
-        # The connection of a move before may still repeat what the one before that has brought.
+        # The connection of the previous move may still repeat what the one before it delivered.
         self.overlap, self._former = self._former, None
         self.deliver = self.overlap.deliver_new if self.overlap is not None else self._inboxes.deliver
         displaced, self._displaced = self._displaced, {}
@@ -65,7 +65,7 @@ class Moves:
         return [inbox for inbox in displaced.values() if not inbox.is_over and inbox.state != "closing"]
 
     def make(self) -> tuple[Newcomer, Welcome, Overlap]:
-        """The new connection takes over."""
+        """Make the move: the new connection takes over."""
         newcomer, self.newcomer = self.newcomer, None
         assert newcomer is not None, "nobody is there to take over"
         assert newcomer.welcome is not None, "nobody there has welcomed the client"
@@ -77,15 +77,15 @@ class Moves:
         return newcomer, newcomer.welcome, self.overlap
 
     def release(self) -> dict[int, Inbox]:
-        """The old connection has ended; who got something by that."""
+        """Deliver held messages after the old connection's end; returns the woken subscriptions."""
         return self.overlap.release() if self.overlap is not None else {}
 
     def finish(self) -> None:
-        """Nothing is on its way any more that came over the old connection before."""
+        """End the overlap: nothing that the old connection delivered can arrive again."""
         self.overlap, self.deliver = None, self._inboxes.deliver
 
     def forget_claims(self) -> None:
-        """The connection on which the old broker could speak of them is not the session's any more."""
+        """Forget claimed names: the connection to the old broker is no longer the session's."""
         self._claimed, self._displaced = {}, {}
 
     def is_own_doing(self, inbox: Inbox, reason: str) -> bool:
@@ -94,13 +94,13 @@ class Moves:
             return False
         if self.newcomer is not None and self.newcomer.claims(inbox):
             self._displaced[inbox.number] = inbox
-            # What the old broker says of all subscriptions from now on is not meant for this one.
+            # What the old broker says of all subscriptions from now on does not apply to this one.
             inbox.positions.on_disconnected()
             return True
         return False
 
     def must_claim_back(self, inbox: Inbox, reason: str) -> bool:
-        """The same, after the client has given up to go there: it must be asked for again."""
+        """Whether the broker ends a durable subscription because of a move since given up: it must be claimed back."""
         return inbox.speaks_of_another(reason) and self._claimed.pop(inbox.number, None) is not None
 
     def on_ready(self, inbox: Inbox) -> None:
@@ -110,12 +110,12 @@ class Moves:
             self.newcomer.open(inbox)
 
     def withdraw(self, inbox: Inbox) -> None:
-        """A subscription is not wanted any more."""
+        """Withdraw a subscription at the new broker, too."""
         if self.newcomer is not None:
             self.newcomer.withdraw(inbox)
 
     def begins(self, inboxes: list[Inbox], pubend: str, tick: int) -> dict[int, Inbox]:
-        """The new connection, when it is the session's, names subscriptions on a pubend; who got something by that."""
+        """Streams of a pubend begin on the new connection, if it is the session's; returns the woken subscriptions."""
         if not self.is_final or self.overlap is None:
             return {}
         for inbox in inboxes:
@@ -123,7 +123,7 @@ class Moves:
         return self.overlap.flush(pubend)
 
     def begun(self, inboxes: list[Inbox], pubend: str) -> dict[int, Inbox]:
-        """The session's connection has named subscriptions on a pubend, maybe after the new one; who got something."""
+        """Streams have begun on the session's connection, maybe after the new one; returns the woken subscriptions."""
         if self.newcomer is None or self.overlap is None:
             return {}
         for inbox in inboxes:
@@ -134,13 +134,13 @@ class Moves:
 
 
 class Subscribing:
-    """Carries what the broker says to the subscriptions of one session, and to the moves that wait for it."""
+    """Applies what the broker says to the subscriptions of one session, and to the moves that wait for it."""
 
     def __init__(self, inboxes: Inboxes, moves: Moves) -> None:
         self._inboxes, self._moves = inboxes, moves
 
     def on_horizons(self, frame: Horizons, pubend: str, changes: Changes) -> None:
-        """The broker has delivered everything of a pubend up to a tick."""
+        """The broker has delivered everything of a pubend below a tick."""
         if not frame.is_only:
             self._inboxes.on_horizons(frame, pubend)
             return
@@ -160,7 +160,7 @@ class Subscribing:
             changes.inboxes[inbox.number] = inbox
 
     def on_refused(self, frame: Refused, changes: Changes) -> None:
-        """A subscription is refused, unless that is what a move was meant to do."""
+        """A subscription is refused, unless that is the expected effect of a move."""
         if frame.request != "subscribe" or (inbox := self._inboxes.get(frame.number)) is None:
             self.end(frame.number, changes)
         elif self._moves.must_claim_back(inbox, frame.reason):
@@ -170,7 +170,7 @@ class Subscribing:
             inbox.refuse(frame.reason)
 
     def end(self, number: int, changes: Changes) -> None:
-        """No more messages come for a subscription."""
+        """End a subscription: no more messages will come for it."""
         inbox = self._inboxes.get(number)
         if inbox is not None:
             self._inboxes.forget(inbox)

@@ -1,11 +1,11 @@
 """Carries out a move to another broker, unnoticed by the application ([PADRES] on subscriber migration).
 
-The new line is made first, and all subscriptions are asked for on it with their positions. When they are in force
-there, both lines go on for a moment: what was published to pubends that guarantee nothing before their paths led to the
-new broker is still on its way to the old one. Then the new line takes over, both brokers are told, and the old one
-sends what it has left and ends. Whatever goes wrong before that means that the client stays where it is; if the old
-broker is lost meanwhile, the new line takes over as it is, if it goes on from all positions, and if not, the client
-reconnects as after any loss.
+The client opens the new line first, and asks on it for all subscriptions with their positions. Once they are in force
+there, both lines run for a moment: messages that were published to pubends that guarantee nothing before their paths
+led to the new broker are still on their way to the old one. Then the new line takes over, both brokers are told, and
+the old one sends what it has left and ends. If anything goes wrong before that, the client stays where it is. If the
+old broker is lost meanwhile, the new line takes over as it is, provided it continues from all positions; otherwise the
+client reconnects as after any loss.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from penstock.session.settings import ClientSettings
 __all__ = ["Moving"]
 
 _ARRIVE_MS_MAX: Final = 20_000
-"""In which the new broker has to take over; less than the old one waits for an answer."""
+"""Time in which the new broker has to take over; less than the old one waits for an answer."""
 _OVERLAP_MS: Final = 500
-"""How long both lines go on when the new one is ready."""
+"""How long both lines run once the new one is ready."""
 _TRAIL_MS: Final = 5_000
-"""So much longer a message may take to the new broker than to the old one, and is still known to have come."""
+"""How much later a message may come by the new broker than by the old one, and still be recognised as a repetition."""
 _LEAVE_MS_MAX: Final = 12_000
-"""In which the old broker has to send what it has left; more than it takes for that."""
+"""Time in which the old broker has to send what it has left; more than it needs for that."""
 
 
 class Moving:
@@ -44,7 +44,7 @@ class Moving:
         self.arriving: Line | None = None
         """The line to the new broker, until it takes over."""
         self.leaving: Line | None = None
-        """The line to the old broker, after that."""
+        """The line to the old broker, after the new one has taken over."""
         self._arrive_by_ms = 0
         self._take_over_ms: int | None = None
         self._leave_by_ms = 0
@@ -55,10 +55,10 @@ class Moving:
         """Whether the session has two lines, or is about to."""
         return self._newcomer is not None or self.leaving is not None
 
-    # What the old broker, or the only one, brings about.
+    # Events of the old broker, or the only one.
 
     def on_order(self, order: Migrate, *, now_ms: int) -> None:
-        """The broker wants this client to go to another one."""
+        """The broker orders this client to move to another one; begin the move, or refuse it."""
         if problem := self._problem_with(order):
             self._resident.refuse_move(order, problem)
             return
@@ -70,7 +70,7 @@ class Moving:
         self.arriving = self._lines.dial(address, self._newcomer, now_ms=now_ms)
 
     def rescue(self, *, now_ms: int) -> Changes | None:
-        """The session's line is lost; what follows if the new one takes its place, none if it cannot."""
+        """The session's line is lost: have the new one take its place; None if it cannot."""
         newcomer, arriving = self._newcomer, self.arriving
         if newcomer is None or arriving is None:
             return None
@@ -85,7 +85,7 @@ class Moving:
     # What becomes of the other line.
 
     def stay(self, reason: str, *, now_ms: int) -> bool:
-        """The client does not go; whether it must come back on a new line, to claim durable names."""
+        """Give up the move; returns whether the client must reconnect to claim durable names back."""
         newcomer, arriving = self._newcomer, self.arriving
         assert newcomer is not None, "there was no move to give up"
         if arriving is not None and arriving.state == "up":
@@ -99,7 +99,7 @@ class Moving:
         return must_come_back
 
     def on_left(self, *, now_ms: int) -> Changes:
-        """The old broker has sent all it had, or has had its time."""
+        """The old broker has sent all it had, or its time is up."""
         leaving, self.leaving = self.leaving, None
         if leaving is not None:
             self._lines.abort(leaving)
@@ -107,7 +107,7 @@ class Moving:
         return self._resident.end_overlap()
 
     def look(self, *, now_ms: int) -> Changes | None:
-        """Go on with the move as far as it can go now; none if there is nothing to do."""
+        """Advance the move as far as possible now; None if there is nothing to do."""
         if self.leaving is not None and (now_ms >= self._leave_by_ms or self._resident.moves.is_full):
             return self.on_left(now_ms=now_ms)
         if self._trail_until_ms is not None and now_ms >= self._trail_until_ms:
@@ -127,7 +127,7 @@ class Moving:
             if self._take_over_ms is not None:
                 deadlines.append(self._take_over_ms)
             elif self._newcomer.has_news:
-                # At once: the application did something that had no time with it.
+                # At once: the application did something by a call that does not carry the time.
                 deadlines.append(0)
         if self.leaving is not None:
             deadlines.append(self._leave_by_ms)
@@ -138,7 +138,7 @@ class Moving:
     # The end.
 
     def close(self) -> Changes:
-        """Make no more moves, and leave nothing behind."""
+        """Abandon any move, and leave nothing behind."""
         if self.arriving is not None:
             self._lines.abort(self.arriving)
         changes = Changes()
@@ -168,7 +168,7 @@ class Moving:
             addresses = parse_addresses(order.address)
         except AddressError as error:
             return str(error)
-        # What is secret must not travel in the open because somebody says so.
+        # Encrypted traffic must not become unencrypted because somebody says so.
         if len(addresses) != 1 or _is_less_secret(addresses[0], present):
             return f"{order.address} is no address to go to from {present}"
         return ""
@@ -212,7 +212,7 @@ class Moving:
         return changes
 
     def _trail(self, *, now_ms: int) -> None:
-        """Wait until nothing comes any more that has come before, from this move or the one before."""
+        """Wait until no more repetitions can arrive, from this move or the previous one."""
         if self._resident.moves.overlap is not None:
             self._trail_until_ms = now_ms + _TRAIL_MS
 

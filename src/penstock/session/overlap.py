@@ -1,13 +1,15 @@
-"""Messages that come over two connections while a client moves: each once, and in order.
+"""Merges the messages of two connections while a client moves: delivers each once, and in order.
 
-Where a pubend has positions, both connections bring its whole stream from some tick on, so whatever is not below the
-position is the next message, whoever brings it. That is so only if the new connection does not begin ahead of the
-position. A stream that only the new connection has begun waits: if the old one begins it too, its word counts, since it
-may begin further on; if not, the stream begins when the new connection takes over, and the old one comes too late.
+Where a pubend has positions, both connections bring its whole stream from some tick on, so a message that is not below
+the position is the next one, whichever connection brings it. This holds only if the new connection does not begin
+beyond the position. A stream that only the new connection has begun waits: if the old one begins it too, the old one
+decides, since it may begin further on; if not, the stream begins when the new connection takes over, and it is too late
+for the old one.
 
-Pubends that guarantee nothing have no positions: what the new connection brings of them waits until the old one has
-brought the last it had. Then only what is behind that is new. The rest has come, perhaps long before the move began if
-the way to the new broker is slower; or the old connection did not have it, and it would come out of order.
+Pubends that guarantee nothing have no positions: their messages on the new connection wait until the old one has
+brought its last. Then only messages after that one are new. The others have arrived before, perhaps long before the
+move began if the way to the new broker is slower; or the old connection did not have them, and they would be out of
+order.
 """
 
 from __future__ import annotations
@@ -27,14 +29,14 @@ _HELD_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class Overlap:
-    """The time in which a client has two connections."""
+    """Merges what a client receives while it has two connections."""
 
     def __init__(self, inboxes: Inboxes) -> None:
         self._inboxes = inboxes
         self._streams: dict[tuple[int, str], None] = {}
-        """Subscriptions and pubends whose streams the new connection brings from where they are."""
+        """Subscriptions and pubends whose streams the new connection continues from their positions."""
         self._ahead: dict[tuple[int, str], int] = {}
-        """Where streams begin on the new connection that the old one has not begun."""
+        """Streams that only the new connection has begun, with the tick where they begin there."""
         self._alone: dict[tuple[int, str], None] = {}
         """Streams that only the new connection had begun when it took over."""
         self._held: deque[tuple[int, Received]] = deque()
@@ -47,21 +49,21 @@ class Overlap:
         return self._held_bytes >= _HELD_BYTES_MAX
 
     def opens(self, inbox: Inbox) -> None:
-        """A subscription is asked for on the new connection, with all the positions that it has."""
+        """A subscription is requested on the new connection, with all its positions."""
         for pubend in inbox.positions.known():
             self._streams[inbox.number, pubend] = None
 
     def begins(self, inbox: Inbox, pubend: str, tick: int, *, is_final: bool = False) -> bool:
         """The stream of a pubend begins on the new connection; False if something would be missing before it.
 
-        When the move is final, nobody else could bring that: it begins all the same.
+        Once the move is final, nobody else could bring the missing part: it begins all the same.
         """
         key = (inbox.number, pubend)
         if key in self._streams:
             return True
         position = inbox.next_ticks.get(pubend)
         if position is None and not is_final:
-            # It says more than once how far it is; where it begins is what it said first.
+            # The broker says repeatedly how far the stream is; it begins where the broker said first.
             self._ahead.setdefault(key, tick)
             return True
         if position is not None and position < tick and not is_final:
@@ -74,7 +76,7 @@ class Overlap:
         return True
 
     def waits(self, inbox: Inbox, pubend: str) -> bool:
-        """Whether only the new connection has begun a stream: what it says of that does not count yet."""
+        """Whether only the new connection has begun a stream, so that its word does not count yet."""
         return (inbox.number, pubend) in self._ahead
 
     def begins_old(self, inbox: Inbox, pubend: str) -> bool:
@@ -83,7 +85,7 @@ class Overlap:
         return tick is None or self.begins(inbox, pubend, tick)
 
     def settle(self) -> dict[int, Inbox]:
-        """The new connection takes over: what only that has begun begins there; who got something."""
+        """The new connection takes over, and begins streams that only it has; returns the woken subscriptions."""
         ahead, self._ahead = self._ahead, {}
         woken: dict[int, Inbox] = {}
         for (number, pubend), tick in ahead.items():
@@ -94,7 +96,7 @@ class Overlap:
         return woken
 
     def covers(self, inbox: Inbox) -> bool:
-        """Whether the new connection brings every stream that the subscription has a position in, from there on."""
+        """Whether the new connection continues every stream that the subscription has a position in."""
         for (number, pubend), tick in self._ahead.items():
             # Messages may come over the old connection before it says where the stream begins.
             if number == inbox.number and inbox.next_ticks.get(pubend, tick) < tick:
@@ -102,14 +104,14 @@ class Overlap:
         return all((inbox.number, pubend) in self._streams for pubend in inbox.positions.known())
 
     def drop(self, inbox: Inbox) -> None:
-        """A subscription is over."""
+        """Forget a subscription that is over."""
         self._streams = {key: None for key in self._streams if key[0] != inbox.number}
         self._ahead = {key: tick for key, tick in self._ahead.items() if key[0] != inbox.number}
 
     def deliver_old(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
-        """A message over the old connection."""
+        """Deliver a message that came over the old connection."""
         if not received.is_guaranteed:
-            # It may be the new one of a move before, and slower than the one that was old then.
+            # This may be the new connection of the previous move, and slower than the old one was then.
             numbers = b"".join(each.number.to_bytes(4) for each in self._named(numbers) if _is_news(each, received))
         elif self._alone:
             mine = (each.number for each in self._named(numbers) if (each.number, received.pubend) not in self._alone)
@@ -117,7 +119,7 @@ class Overlap:
         self._inboxes.deliver(numbers, received, woken)
 
     def deliver_new(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
-        """A message over the new connection."""
+        """Deliver a message that came over the new connection, or hold it."""
         for inbox in self._named(numbers):
             if received.is_guaranteed and (inbox.number, received.pubend) in self._streams:
                 self._inboxes.deliver(inbox.number.to_bytes(4), received, woken)
@@ -129,7 +131,7 @@ class Overlap:
                 self._held_bytes += len(received.body) + MESSAGE_BYTES
 
     def flush(self, pubend: str) -> dict[int, Inbox]:
-        """Some subscriptions have positions at a pubend after all: what waited for those is next; who got something."""
+        """Deliver what was held for streams of a pubend that now have positions; returns the woken subscriptions."""
         waiting: list[tuple[int, Received]] = []
         others: deque[tuple[int, Received]] = deque()
         for number, received in self._held:
@@ -141,7 +143,7 @@ class Overlap:
         return self._deliver(waiting)
 
     def release(self) -> dict[int, Inbox]:
-        """The old connection has brought its last: what did not come there is next; who got something."""
+        """Deliver what the old connection, now at its end, did not bring; returns the woken subscriptions."""
         held, self._held = self._held, deque()
         self._is_released = True
         return self._deliver(held)
@@ -151,7 +153,7 @@ class Overlap:
         woken: dict[int, Inbox] = {}
         for number, received in messages:
             inbox = self._inboxes.get(number)
-            # What is below the position has come, or lies before the start that the old broker has named.
+            # A message below the position has arrived, or lies before the start that the old broker named.
             if inbox is not None and not inbox.is_repeated(received) and _is_news(inbox, received):
                 self._inboxes.deliver(number.to_bytes(4), received, woken)
         return woken
@@ -164,5 +166,5 @@ class Overlap:
 
 
 def _is_news(inbox: Inbox, received: Received) -> bool:
-    """Whether a message is behind all that came of its pubend, if that has no positions."""
+    """Whether a message comes after all that arrived of its pubend, if that has no positions."""
     return received.is_guaranteed or received.tick >= inbox.loose_ticks.get(received.pubend, 0)

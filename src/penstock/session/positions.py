@@ -1,7 +1,7 @@
-"""How far a subscription has come in the stream of each pubend: where it goes on after it lost its connection.
+"""The positions of a subscription in the streams of pubends: where it resumes after a lost connection.
 
-Positions are kept by the names of pubends: the numbers that stand for them are those of one connection. Only pubends
-of which a broker has told a start or a horizon have one: the others guarantee nothing, and may count from anywhere
+Positions are kept by pubend name, since the numbers that stand for pubends are those of one connection. Only pubends
+for which a broker has told a start or a horizon have one: the others guarantee nothing, and may count from anywhere
 after a restart.
 """
 
@@ -18,7 +18,7 @@ __all__ = ["LostTicks", "Positions", "first_unread"]
 
 @dataclass(slots=True, frozen=True)
 class LostTicks:
-    """A part of a pubend's stream of which nobody will ever know what it was."""
+    """A range of ticks in a pubend's stream that is lost: nobody will ever know what was there."""
 
     pubend: str
     first: int
@@ -39,11 +39,11 @@ class Positions:
 
     def __init__(self, start: Mapping[str, int] | None = None) -> None:
         self.next_ticks: Final = dict(start or {})
-        """The first tick that may still come: behind the last one delivered or told of, or the start; also where no
-        broker has told of a start yet."""
+        """By pubend, the first tick that may still arrive: the one after the last delivered or announced, or the start;
+        also for pubends whose start no broker has told yet."""
         self._guaranteed: dict[str, None] = dict.fromkeys(self.next_ticks)
         self._begun: dict[str, None] = {}
-        """The pubends on which the broker of this connection has named the subscription."""
+        """The pubends for which the broker of this connection has named the subscription."""
 
     def on_start(self, pubend: str, tick: int) -> None:
         """From this tick on nothing will be missing."""
@@ -51,9 +51,9 @@ class Positions:
         self.next_ticks.setdefault(pubend, tick)
 
     def begin(self, pubend: str) -> None:
-        """The broker names the subscription: from now on what it says of all subscriptions is meant for this one, too.
+        """The broker names the subscription: from now on, what it says of all subscriptions applies to this one, too.
 
-        Before that it may have been written when the broker did not know of it, and overtaken by the confirmation.
+        Earlier frames may have been written before the broker knew of it, and been overtaken by the confirmation.
         """
         self._begun[pubend] = None
 
@@ -67,21 +67,21 @@ class Positions:
         self.next_ticks[pubend] = max(tick, self.next_ticks[pubend])
 
     def on_lost(self, lost: LostTicks) -> bool:
-        """Some ticks will never come; whether they are missing here."""
+        """Some ticks will never arrive; returns whether this subscription misses them."""
         position = self.get(lost.pubend)
         if position is None or position > lost.last:
             return False
-        # The notice may have overtaken messages in front of the ticks: those are still to come.
+        # The notice may have overtaken messages before the lost ticks: those are still to come.
         if lost.first <= position:
             self.on_horizon(lost.pubend, lost.last + 1)
         return True
 
     def on_disconnected(self) -> None:
-        """What was said on the connection is void; positions stay."""
+        """Discard what the broker said on the connection, but keep the positions."""
         self._begun.clear()
 
     def get(self, pubend: str) -> int | None:
-        """The position in one pubend's stream; none if it is not known to have one."""
+        """The position in one pubend's stream; None if the pubend is not known to have one."""
         return self.next_ticks[pubend] if pubend in self._guaranteed else None
 
     def known(self) -> dict[str, int]:
@@ -90,7 +90,7 @@ class Positions:
 
 
 def first_unread(positions: dict[str, int], waiting: Iterable[Received]) -> dict[str, int]:
-    """Positions of a reader: what has arrived but waits to be read does not count.
+    """The positions of a reader: messages that have arrived but are not read yet do not count.
 
     >>> first_unread({"quotes": 9, "trades": 4}, [Received("quotes", 6, b""), Received("quotes", 8, b"")])
     {'quotes': 6, 'trades': 4}

@@ -1,8 +1,8 @@
-"""What of a durable subscription may be acknowledged: never more than the application has done with.
+"""Tracks what may be acknowledged of a durable subscription: never more than the application is done with.
 
 Automatically, that is everything that the application took out of the subscription, except what the last call
-returned: it counts when the application comes back for more, or closes. So what a program had in its hands when it
-died comes again. Manually, it is what the application names; silence counts up to the next message that it did not.
+returned: it counts when the application comes back for more, or closes. So a program that dies gets again what it was
+working on. Manually, it is what the application acknowledges, and silence up to the next message that it did not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.session.received import Received
 __all__ = ["TICKS_MAX", "Receipts"]
 
 TICKS_MAX: Final = 65_536
-"""Messages of one pubend that were taken and not acknowledged, of which the ticks are kept."""
+"""How many ticks are kept of messages of one pubend that were taken and not acknowledged."""
 
 
 class Receipts:
@@ -39,15 +39,15 @@ class Receipts:
     def __init__(self, *, is_manual: bool) -> None:
         self.is_manual = is_manual
         self.in_hand: tuple[Received, ...] = ()
-        """What the application got last, and is at work on."""
+        """The messages that the application got last, and is working on."""
         self._taken: dict[str, _Taken] = {}
         self._said: dict[str, int] = {}
         self.acknowledged: dict[str, int] = {}
         """By pubend, the tick below which everything was acknowledged to a broker."""
         self.taken = 0
-        """Messages that were taken or acknowledged since that was told to the broker."""
+        """Messages that were taken or acknowledged since the broker was last told."""
         self.not_before_ms = 0
-        """When to tell it again, at the earliest."""
+        """When to tell the broker again, at the earliest."""
 
     def hold(self, received: Iterable[Received]) -> None:
         """The application has taken these out."""
@@ -61,13 +61,13 @@ class Receipts:
                 self._taken_of(each.pubend).take(each.tick)
 
     def settle(self) -> bool:
-        """The application comes back for more; whether it had anything in hand."""
+        """The application comes back for more; returns whether it had anything in hand."""
         had_some = bool(self.in_hand)
         self.in_hand = ()
         return had_some
 
     def acknowledge(self, message: Received | None = None, *, waiting: Iterable[Received] = ()) -> None:
-        """The application is done with everything up to a message, or with all it took but what waits elsewhere."""
+        """The application is done with everything up to a message, or with all it took except what waits elsewhere."""
         if not self.is_manual:
             raise MisuseError("this subscription is not acknowledged manually")
         if message is not None:
@@ -87,7 +87,7 @@ class Receipts:
         return unread
 
     def say(self, positions: dict[str, int], numbers: dict[str, int]) -> tuple[tuple[int, int], ...]:
-        """Those that have risen, by the numbers of their pubends; from now on they are known to the broker."""
+        """The positions that have risen, by pubend number; from now on they count as told to the broker."""
         risen: list[tuple[int, int]] = []
         for pubend, tick in positions.items():
             if pubend in numbers and tick > self._said.get(pubend, 0):
@@ -98,7 +98,7 @@ class Receipts:
         return tuple(risen)
 
     def on_disconnected(self) -> None:
-        """What was said may not have arrived, and is said again."""
+        """What the broker was told may not have arrived, and is to be told again."""
         self._said = {}
 
     def _acknowledge(self, pubend: str, tick: int) -> None:
@@ -115,10 +115,10 @@ class Receipts:
 
 
 class _Taken:
-    """The messages of one pubend that the application took, and has not acknowledged.
+    """The messages of one pubend that the application took and has not acknowledged.
 
-    An application that takes very many has the ticks of the first ones kept. When those are acknowledged, the position
-    stays behind the last one acknowledged, until all are.
+    If the application takes very many, only the ticks of the first ones are kept. Once those are acknowledged, the
+    position stays just after the last one acknowledged, until all are.
     """
 
     __slots__ = ("_acknowledged", "_has_more", "_ticks", "last")
@@ -136,7 +136,7 @@ class _Taken:
             self._ticks.append(tick)
 
     def acknowledge(self, tick: int) -> int:
-        """Everything up to a tick is done; how many messages that were known to be open."""
+        """Everything up to a tick is done; returns how many open messages with known ticks that settles."""
         before = len(self._ticks)
         while self._ticks and self._ticks[0] <= tick:
             self._ticks.popleft()
@@ -145,7 +145,7 @@ class _Taken:
         return before - len(self._ticks)
 
     def first_open(self) -> int | None:
-        """The first tick that must not be acknowledged; none if all that was taken may be."""
+        """The first tick that must not be acknowledged; None if everything taken may be."""
         if self._ticks:
             return self._ticks[0]
         return self._acknowledged if self._has_more else None

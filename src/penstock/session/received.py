@@ -1,4 +1,4 @@
-"""Messages as subscribers get them; the body is taken apart only as far as the application looks."""
+"""Messages as subscribers receive them; the body is decoded only as far as the application looks."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ class Received:
     __slots__ = ("_attributes", "_payload_start", "body", "pubend", "tick")
 
     is_guaranteed: ClassVar[bool] = True
-    """Whether its tick is a position in the pubend's stream, so that a lower one is behind it."""
+    """Whether its tick is a position in the pubend's stream, so that a lower tick means an earlier message."""
 
     def __init__(self, pubend: str, tick: int, body: bytes) -> None:
         self.pubend = pubend
-        """The name of the stream it came in."""
+        """Name of the pubend that it came from."""
         self.tick = tick
-        """Its position in that stream."""
+        """Its tick in the pubend's stream."""
         self.body = body
-        """The message as it travels."""
+        """The encoded message."""
         self._attributes: dict[str, AttributeValue] | None = None
         self._payload_start = 0
 
     @property
     def attributes(self) -> dict[str, AttributeValue]:
-        """Names with their values; all subscriptions of a client that got the message share it."""
+        """Attribute values by name; all subscriptions of the client that got the message share this dict."""
         attributes = self._attributes
         if attributes is None:
             attributes = self._attributes = decode_attributes(self.body)
@@ -53,9 +53,9 @@ class Received:
 
     @property
     def content_type(self) -> str:
-        """What the payload is; empty if the publisher did not say."""
+        """The payload's media type; empty if the publisher gave none."""
         end = self._payload_start or self._find_payload()
-        # Its length is one byte, and stands where the attributes end.
+        # Its length is one byte, at the end of the attributes.
         return self.body[self._attributes_end() + 1 : end].decode(errors="replace")
 
     @property
@@ -65,7 +65,7 @@ class Received:
 
     @property
     def published_at_ms(self) -> int:
-        """When it was published, by the publisher's clock as adjusted to its broker's."""
+        """When it was published, by the publisher's clock adjusted to its broker's."""
         return self.id.timestamp_ms
 
     def __repr__(self) -> str:
@@ -85,7 +85,7 @@ class Received:
 
 
 class BestEffortReceived(Received):
-    """A message of a pubend that guaranteed nothing when it sent it."""
+    """A message from a pubend that guaranteed nothing when it sent the message."""
 
     __slots__ = ()
 
@@ -93,6 +93,6 @@ class BestEffortReceived(Received):
 
 
 def received_from(number: int, pubend: str, tick: int, body: bytes) -> Received:
-    """A message as it was delivered, by the broker's number for the pubend."""
+    """Makes a received message; the broker's number for the pubend tells whether it is guaranteed."""
     kind = Received if is_guaranteed_number(number) else BestEffortReceived
     return kind(pubend, tick, body)

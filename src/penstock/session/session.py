@@ -1,9 +1,9 @@
-"""A client without I/O: what happens to its connections and what the application asks for in, effects and news out.
+"""A client without I/O: takes events of its connections and requests of the application, returns effects and news.
 
 A session owns numbered lines. Usually there is one, on which its ``Resident`` speaks; while the client moves to another
 broker there are two. After every call the shell carries out the effects that came back, asks each line for frames to
 write, and sets its timer to ``next_deadline``. Times are milliseconds of any clock that does not jump; ``wall_ms`` is
-the time of day. Nothing here reads a clock or draws lots by itself.
+the time of day. Nothing here reads a clock or draws random numbers by itself.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Session:
         token: str = "",
         overlay: str = "",
     ) -> None:
-        """Make a client of the brokers at these addresses; ``publisher`` is its identity, and must be of its own."""
+        """Make a client of the brokers at these addresses; ``publisher`` is its identity, which no other client has."""
         self._settings = settings
         self._resident = Resident(settings, name=name, token=token, overlay=overlay, publisher=publisher)
         self._lines = Lines(settings)
@@ -53,31 +53,31 @@ class Session:
         self.publishing: Final[PublishQueue] = self._resident.publishing
         self.become = self._resident.become
 
-    # What it has come to.
+    # State.
 
     @property
     def is_up(self) -> bool:
-        """Whether a broker has welcomed this client, and has not gone since."""
+        """Whether a broker has welcomed this client, and the connection still stands."""
         return self._resident.is_up
 
     @property
     def welcome(self) -> Welcome | None:
-        """What the broker said when it was connected last."""
+        """The welcome of the broker that was connected last."""
         return self._resident.welcome
 
     @property
     def held_back(self) -> str:
-        """Why the broker lets its publishers wait; empty if it does not."""
+        """Why the broker makes its publishers wait; empty if it does not."""
         return self._resident.held_back
 
     @property
     def line(self) -> int:
-        """The number of the line that was welcomed last, also when it has ended; 0 before that."""
+        """The number of the line that was welcomed last, even if it has ended; 0 before the first welcome."""
         return self._connecting.line.number if self._connecting.line is not None else 0
 
     @property
     def address(self) -> Address | None:
-        """The address of that line."""
+        """The address of the line that was welcomed last."""
         return self._connecting.line.address if self._connecting.line is not None else None
 
     @property
@@ -92,12 +92,12 @@ class Session:
 
     @property
     def received(self) -> int:
-        """Messages that were delivered to this client."""
+        """Messages delivered to this client."""
         return self._resident.received
 
     @property
     def repeated(self) -> int:
-        """Deliveries that were dropped because they had arrived before."""
+        """Deliveries dropped because they had arrived before."""
         return self._resident.repeated
 
     @property
@@ -107,45 +107,45 @@ class Session:
 
     @property
     def moves(self) -> int:
-        """How often a broker has had this client go to another one."""
+        """How often a broker has moved this client to another one."""
         return self._resident.moves.count
 
     # What the application asks for; the shell asks all lines for frames afterwards.
 
     def subscribe(self, wanted: Wanted) -> Inbox:
-        """A new subscription."""
+        """Makes a subscription."""
         return self._resident.subscribe(wanted)
 
     def unsubscribe(self, inbox: Inbox, *, is_done: bool = False) -> None:
-        """Withdraws a subscription; of a durable one, what was read last counts if the application is done with it."""
+        """Withdraws a subscription; if it is durable, what was read last counts if the application is done with it."""
         self._resident.unsubscribe(inbox, is_done=is_done)
 
     def identify(self, message: Message, *, wall_ms: int) -> tuple[MessageId, bytes]:
-        """An identifier for a message that is to be published now, and the bytes of both."""
+        """Makes the identifier of a message to be published now; returns it and the encoded message."""
         return self._resident.identify(message, wall_ms=wall_ms)
 
     def publish(self, body: bytes, pubend: str, *, now_ms: int) -> bool:
-        """Queues a message, for which there must be room; whether there is a batch to send."""
+        """Queues a message, for which there must be room; returns whether there is a batch to send."""
         return self._resident.publish(body, pubend, now_ms=now_ms)
 
     def hurry(self, *, now_ms: int) -> None:
-        """Somebody waits until all that was published so far is settled."""
+        """Asks the broker to acknowledge everything published so far now, since somebody waits for it."""
         self._resident.hurry(now_ms=now_ms)
 
     def ask(self, question: Callable[[int], Frame], *, again_ms: int | None = None, now_ms: int) -> int:
-        """Asks the broker something that it answers by number, maybe again every so often; the number."""
+        """Asks the broker a question, repeated every ``again_ms`` if given; returns the answer's number."""
         return self._resident.ask(question, again_ms=again_ms, now_ms=now_ms)
 
     def withdraw_question(self, number: int) -> None:
-        """Nobody waits for the answer any more."""
+        """Drops a question whose answer nobody waits for any more."""
         self._resident.withdraw_question(number)
 
     def on_taken(self, inbox: Inbox) -> bool:
-        """The application took messages out of a full subscription; whether the shell should read again."""
+        """The application took messages out of a full subscription; returns whether the shell should read again."""
         return self._resident.on_taken(inbox)
 
     def on_moved(self, inbox: Inbox) -> bool:
-        """The application is done with messages of a durable subscription; whether to look at the time for that."""
+        """The application is done with messages of a durable subscription; returns whether to update the timer."""
         return self._resident.on_moved(inbox)
 
     def lag(self, inbox: Inbox) -> dict[str, Lag]:
@@ -153,7 +153,7 @@ class Session:
         return self._resident.lag(inbox)
 
     def say_last_words(self, *, is_done: bool) -> None:
-        """This is the end: what was read of durable subscriptions is acknowledged; read last, if it is done with."""
+        """Acknowledges what was read from durable subscriptions before the end; what was read last, if ``is_done``."""
         self._resident.on_closing(is_done=is_done)
 
     # Stimuli.
@@ -172,7 +172,7 @@ class Session:
             line.endpoint.on_connected(now_ms=now_ms)
 
     def on_frames(self, number: int, frames: Iterable[Frame], *, now_ms: int, wall_ms: int) -> Changes:
-        """A broker has said something; the frames may be decoded while they are taken, and turn out to be none."""
+        """Frames from a broker; they may be decoded while they are consumed, and turn out to be malformed."""
         line = self._lines.open(number)
         if line is None:
             return Changes()
@@ -186,7 +186,7 @@ class Session:
         return self._settle(changes, now_ms=now_ms)
 
     def on_lost(self, number: int, problem: str, *, now_ms: int) -> Changes:
-        """Nothing is left of a line, for this reason if the session did not end it; or it could not be made."""
+        """A line is gone or could not be made; ``problem`` is the reason, if the session did not end it itself."""
         line = self._lines.forget(number)
         changes = Changes()
         if line is not None:
@@ -197,7 +197,7 @@ class Session:
         return self._settle(changes, now_ms=now_ms)
 
     def on_writable(self, number: int, *, is_writable: bool) -> None:
-        """A line can carry more, or has enough: then nothing is taken from the session, and batches grow."""
+        """A line can take more, or is full: then no frames are taken from the session, and batches grow."""
         line = self._lines.open(number)
         if line is not None:
             line.endpoint.writable = is_writable
@@ -210,7 +210,7 @@ class Session:
 
     def next_deadline(self) -> int | None:
         """When to call ``on_deadline``."""
-        # Plain comparisons: this is asked after everything that comes or goes.
+        # Plain comparisons: this is called after everything that arrives or leaves.
         earliest_ms = self._lines.next_deadline()
         for deadline_ms in (self._connecting.next_deadline(), self._moving.next_deadline()):
             if deadline_ms is not None and (earliest_ms is None or deadline_ms < earliest_ms):
@@ -218,7 +218,7 @@ class Session:
         return earliest_ms
 
     def on_deadline(self, *, now_ms: int) -> Changes:
-        """Time has passed: give up who is late or silent, try again, go on with a move."""
+        """Give up lines that are late or silent, try again to connect, continue a move."""
         changes = Changes()
         for line in self._lines:
             if line.state == "ended":
@@ -257,13 +257,13 @@ class Session:
         return self._settle(changes, now_ms=now_ms)
 
     def on_forked(self, chance: Chance) -> None:
-        """This is the copy in a forked child: the lines are the parent's, and so were the dice."""
+        """In a forked child, forget the lines, which are the parent's, and use another source of jitter."""
         self._lines.clear()
         self._moving.on_forked()
         self._connecting.on_forked(chance)
 
     def forget_connection(self) -> None:
-        """The connection belongs to somebody else, and so does what waits to be read."""
+        """Drops the connection and unread messages, which belong to somebody else."""
         self._resident.forget_connection()
 
     def check_invariants(self) -> None:
@@ -273,7 +273,7 @@ class Session:
     # Inside.
 
     def _follow(self, line: Line, changes: Changes, *, now_ms: int) -> None:
-        """Do what the broker of a line wants."""
+        """React to an order, a goodbye or a welcome of a line's broker."""
         if changes.order is not None:
             self._moving.on_order(changes.order, now_ms=now_ms)
         if changes.goodbye is not None:
@@ -289,7 +289,7 @@ class Session:
         self._end(line, farewell.reason, changes, farewell, now_ms=now_ms)
 
     def _end(self, line: Line, problem: str, changes: Changes, *last_words: Frame, now_ms: int) -> None:
-        """A line is over: another one is looked for, unless it was one of two."""
+        """End a line, and look for another one, unless it was one of two."""
         state = line.state
         line.problem = problem
         if last_words or state == "up":
@@ -301,7 +301,7 @@ class Session:
         if line is self._connecting.attempt:
             self._connecting.on_failed(_error_of(line), now_ms=now_ms)
         elif line is self._moving.arriving:
-            # Where it was welcomed, the newcomer knows.
+            # If it was welcomed, the newcomer knows already.
             if state != "up" and self._moving.stay(str(_error_of(line)), now_ms=now_ms):
                 changes.must_come_back = True
         elif line is self._connecting.line and not self._is_closed:
@@ -312,7 +312,7 @@ class Session:
                 self._connecting.on_lost(now_ms=now_ms)
 
     def _settle(self, changes: Changes, *, now_ms: int) -> Changes:
-        """Go on with a move, and say what the shell has to do."""
+        """Continue a move, and collect what the shell has to do."""
         looked = self._moving.look(now_ms=now_ms)
         if looked is not None:
             changes.join(looked)
@@ -326,7 +326,7 @@ class Session:
         return changes
 
     def _come_back(self, changes: Changes, *, now_ms: int) -> None:
-        """Claim durable names on a new line: what is still said on this one is about the past."""
+        """Reconnect to claim durable names back: what still arrives on this line is outdated."""
         line = self._connecting.line
         if line is not None and line.state == "up":
             last_words = self.take_frames(line.number, now_ms=now_ms)

@@ -1,4 +1,4 @@
-"""What an application may choose about its client; units in the names, checked on construction."""
+"""The settings of a client; units are in the names, and values are checked on construction."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ class ClientSettings:
     """
 
     linger_ms: int = 1
-    """A published message waits so long for others that go with it; 0 sends at once."""
+    """How long a published message waits for others to share its batch; 0 sends at once."""
     batch_bytes: int = 64 * _KIBIBYTE
-    """A batch with so many bytes does not wait any longer."""
+    """A batch of this many bytes is sent without further waiting."""
     queue_bytes: int = 16 * _KIBIBYTE * _KIBIBYTE
-    """When so much waits in one subscription to be read by the application, nothing more is read from the socket."""
+    """When this much waits unread in one subscription, nothing more is read from the socket."""
     queue_messages: int = 65_536
-    """The same, as a number of messages."""
+    """When this many messages wait unread in one subscription, nothing more is read from the socket."""
     acknowledge_ms: int = 1_000
     """Time between acknowledgements of a durable subscription, unless very much was read; 0 for no pause."""
     connect_ms: int = 5_000
-    """One attempt to connect and to be welcomed takes no longer."""
+    """Time limit for one attempt to connect and be welcomed."""
     close_ms: int = 5_000
-    """Closing waits so long for acknowledgements, and for the last bytes to leave."""
+    """How long closing waits for acknowledgements, and for the last bytes to leave."""
     backoff_first_ms: int = 50
-    """Time before the first new attempt when a connection was lost; it doubles with every attempt that fails."""
+    """Time before the first attempt to reconnect; it doubles with every attempt that fails."""
     backoff_max_ms: int = 10_000
-    """Time between attempts, at most."""
+    """Maximum time between attempts."""
     pinned: bool = False
-    """Whether the client stays at its broker, also if that would have it go to another one."""
+    """Whether the client stays at its broker, even if the broker wants to move it to another one."""
     stop_at_refusal: bool = False
-    """Whether nothing more is published behind a message that the broker refuses. Then the broker has exactly those
+    """Whether nothing more is published after a message that the broker refuses. Then the broker has exactly those
     before it, and a program that numbers its messages durably can send the others again under the same numbers."""
     give_up_ms: int | None = None
-    """A client that was without a connection for so long fails; none to try for ever."""
+    """A client that has been without a connection for this long fails; None to try for ever."""
     publisher: bytes = b""
-    """Who publishes, for programs that number their messages durably: what is sent again under the same number, even by
-    another process, is taken once. Of this client alone, by chance, if not given."""
+    """Identity of the publisher, for programs that number their messages durably: a message that is sent again under
+    the same number, even by another process, is taken once. If empty, the client makes up a random identity."""
     published: int = 0
-    """The number of the message that such a program has published last: the next one has the next number."""
+    """Number of the last message that such a program has published: the next one gets the next number."""
 
     def __post_init__(self) -> None:
         for each in ("batch_bytes", "queue_bytes", "queue_messages", "connect_ms", "close_ms", "backoff_first_ms"):

@@ -1,10 +1,11 @@
-"""The virtual world: brokers, links, hosts, clients, faults and time itself, all following from one seed.
+"""The simulator: a virtual world of brokers, links, hosts, clients, faults and time, all following from one seed.
 
-Read ``world`` (what there is), ``clock`` (time), ``wire`` and ``link`` (how frames travel), ``node`` (the shell of a
-broker), ``device`` and ``disk`` (what outlives a broker), ``client`` with ``publishing``, ``positions`` and ``records``
-(applications), ``checkers`` (laws of best effort), ``verdict`` and ``bounds`` (laws of guaranteed delivery), ``trace``
-(what happened). Campaigns: ``campaign`` harms best effort; ``delivery`` harms guaranteed delivery, with
-``delivery_plan`` (what is drawn), ``faults`` (harm), ``probes`` (rare paths) and ``delivery_run`` (what came of it).
+Read ``world`` (what exists), ``clock`` (time), ``wire`` and ``link`` (how frames travel), ``node`` (the shell of a
+broker), ``device`` and ``disk`` (what outlives a broker), ``client`` with ``shell``, ``sending``, ``witness`` and
+``records`` (applications), ``checkers`` (laws of best effort), ``verdict`` (laws of guaranteed delivery),
+``trace`` (what happened). Campaigns: ``campaign`` harms best effort; ``delivery`` harms guaranteed delivery and checks
+memory limits, with ``delivery_plan`` (what is drawn), ``faults`` (harm), ``probes`` (rare paths) and ``delivery_run``
+(the outcome).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Campaigns against balancing: those against guaranteed delivery, with brokers that balance themselves meanwhile.
+"""Campaigns against balancing: those against guaranteed delivery, with brokers that balance their load meanwhile.
 
-All brokers are edges of one cluster, whatever the overlay looks like; what they measure is made up, and changes all the
-time, so that there is always somebody to offload to somebody else. In the middle of sessions brokers crash and links
-are cut. The laws stay the same: nothing lost, nothing twice, nothing out of order, and everything comes to rest.
+All brokers are edges of one cluster, whatever the overlay looks like. Their measurements are made up and change all the
+time, so that some broker always has load to give away. Brokers crash and links are cut in the middle of sessions. The
+laws stay the same: nothing lost, duplicated or out of order, and everything comes to rest.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SETTINGS: Final = BalancingSettings(
     reply_ms=400,
     migration_ms=300,
     stabilize_ms=400,
-    # What is made up jumps all the time: nobody would ever be steady.
+    # Made-up figures jump all the time: no broker would ever be steady.
     stabilize_share=10.0,
     fruitless_ms=1_000,
     return_ms=1_500,
@@ -46,13 +46,13 @@ _MEASURE_US: Final = 200_000
 _MESSAGES: Final = 4
 """Publications that brokers claim to get between two measurements."""
 _SLOPES_NS: Final = (500_000, 2_000_000, 10_000_000, 40_000_000)
-"""What matching may take for each subscription."""
+"""Matching times per subscription to draw from."""
 _HARMED: Final = 0.5
-"""How often a broker in a session is harmed, each time somebody looks."""
+"""Probability that a broker in a session is harmed, at each blow."""
 
 
 def _balanced(settings: BrokerSettings, *, incarnation: int, rng: Rng, recovered: Recovered | None = None) -> Broker:
-    """A broker that balances itself."""
+    """A broker with balancing switched on."""
     return Broker(replace(settings, balancing=_SETTINGS), incarnation=incarnation, rng=rng, recovered=recovered)
 
 
@@ -60,17 +60,17 @@ class BalancingCampaign(DeliveryCampaign):
     """One seed's overlay, harm, sessions and healing."""
 
     def __init__(self, seed: int | str, **options: Any) -> None:
-        """Draw an overlay as for the campaign of deliveries."""
+        """Draw an overlay as in the delivery campaign."""
         super().__init__(seed, make_broker=_balanced, **options)
         for broker in self.world.brokers.values():
-            # Also what is changed later must say so: a change of neighbours would else switch it off.
+            # Later changes start from these settings: a change of neighbours would otherwise switch balancing off.
             broker.settings = replace(broker.settings, balancing=_SETTINGS)
         self._loads = self.world.workload
         self._slopes = dict.fromkeys(self.world.brokers, _SLOPES_NS[0])
         self._claimed: Counter[str] = Counter()
         self._spent: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
-        """Sessions, what became of them, and harm in the middle of them."""
+        """Sessions, their outcomes, and harm in the middle of them."""
         self.world.clock.after(_MEASURE_US, self._measure)
 
     def _measure(self) -> None:
@@ -101,7 +101,7 @@ class BalancingCampaign(DeliveryCampaign):
             self.faults.cut_client(self._loads.choice(clients), name)
 
     def _heal(self) -> str:
-        # From now on all are equally fast: sessions come to an end by themselves.
+        # From now on all brokers are equally fast, so that sessions end by themselves.
         self._slopes = dict.fromkeys(self._slopes, 1_000)
         unrest = super()._heal()
         for broker in self.world.brokers.values():

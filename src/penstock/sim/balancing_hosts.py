@@ -1,16 +1,16 @@
 """Hosts with CPU speed, memory and output bandwidth, and the one cost model of all balancing experiments.
 
-[PADRES] does not give every hardware cost. Calibrated once, and used everywhere:
+[PADRES] does not give every hardware cost. These were calibrated once, and are used everywhere:
 
-- matching a publication takes 20,000 cycles and 21,000 more for each subscription in the engine: a broker of 100 MHz
-  with the 118 subscribers that are its share of 2,000 needs 25 ms, and is busy by half with 20 publications a second;
-  with all 2,000 it could match 2.4 of them;
-- a delivery takes what its frame takes (about 200 bytes for a quote); the bandwidth of a broker is shared by all its
-  clients;
+- matching a publication takes 20,000 cycles, and 21,000 more for each subscription in the engine: a 100 MHz broker with
+  118 subscribers, its share of 2,000, needs 25 ms, and 20 publications a second keep it half busy; with all 2,000 it
+  could match 2.4 a second;
+- a delivery takes the bandwidth of its frame (about 200 bytes for a quote); all clients of a broker share its
+  bandwidth;
 - a broker takes 16 MB of memory, and 8 KB for each subscription.
 
-Control frames, and what mechanisms publish, take no time and go ahead of data, as the paper demands of PIE. Links
-between brokers are never the bottleneck; the paper's bandwidths are those of the way to the subscribers.
+Control frames, and messages that mechanisms publish, take no time and overtake data, as the paper demands of PIE. Links
+between brokers are never the bottleneck; the paper's bandwidths apply to the way to the subscribers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SUBSCRIPTION_BYTES: Final = 8_000
 
 @dataclass(slots=True, frozen=True)
 class Machine:
-    """What a broker runs on."""
+    """The machine that a broker runs on."""
 
     mhz: float
     memory_mb: float
@@ -56,36 +56,36 @@ class Machine:
         return round(self.mbps * 125_000)
 
     def times(self, factor: float) -> Machine:
-        """A machine with so many times the power."""
+        """A machine with this many times the power."""
         return Machine(self.mhz * factor, self.memory_mb * factor, self.mbps * factor)
 
     def matching_ns(self, subscriptions: float) -> float:
-        """What it takes to match one publication."""
+        """Time to match one publication."""
         return (CYCLES_PER_PUBLICATION + CYCLES_PER_SUBSCRIPTION * subscriptions) / self.mhz * 1_000
 
     def memory_share(self, subscriptions: float, waiting_bytes: int) -> float:
-        """The share of its memory that is taken."""
+        """The share of its memory in use."""
         return (BROKER_BYTES + SUBSCRIPTION_BYTES * subscriptions + waiting_bytes) / (self.memory_mb * 1e6)
 
 
 class PoweredHost(Host):
-    """A machine on which matching takes time, by the number of subscriptions there are when it begins."""
+    """A machine on which matching takes time, depending on the number of subscriptions when it begins."""
 
     def __init__(self, clock: Clock, machine: Machine, subscriptions: Callable[[], int], *, scale: float = 1.0) -> None:
-        """Put a broker with so many subscriptions onto a machine; scaled, each of them costs as much as several."""
-        # The cost stands for "not free"; what work really takes is computed when it begins.
+        """Put a broker onto a machine; with a scale, each of its subscriptions costs as much as several."""
+        # The cost only means "not free"; the time that work really takes is computed when it begins.
         super().__init__(clock, CostModel(frame_ns=1))
         self.machine, self._count, self._scale = machine, subscriptions, scale
         self._work: deque[tuple[int, int, Callback]] = deque()
         self.arrived = self.handled = self.handled_ns = 0
-        """Publications that came, those that were matched, and how long that took."""
+        """Publications that arrived, publications that were matched, and how long matching took."""
         self._measured_us = self._busy_measured_us = 0
         self._started_us = 0
 
     def submit(self, frames: Sequence[Frame], size: int, done: Callback) -> None:
         """Work on a batch when its turn comes; at once, if it is control only.
 
-        Silence costs nothing, but must not overtake data: what it says of filters holds from its place on.
+        Silence costs nothing, but must not overtake data: what it says about filters holds from its place on.
         """
         publications = publications_in(frames)
         waits = self._is_busy or bool(self._work)
@@ -105,7 +105,7 @@ class PoweredHost(Host):
         return len(self._work)
 
     def crash(self) -> None:
-        """Forget all that waits."""
+        """Drop all waiting batches."""
         self.queued_bytes -= sum(size for _, size, _ in self._work)
         self.arrived -= sum(publications for publications, _, _ in self._work)
         self._work.clear()
@@ -114,7 +114,7 @@ class PoweredHost(Host):
         return self._count() * self._scale
 
     def figures(self) -> HostFigures:
-        """What is measured of it: CPU since the last time, the rest as it is."""
+        """The host's figures: CPU since the last call, the rest as of now."""
         now_us = self._clock.now_us
         busy_us = self.busy_us + (now_us - self._started_us if self._is_busy else 0)
         period_us = now_us - self._measured_us
@@ -151,19 +151,19 @@ class PoweredHost(Host):
 
 
 def _data_in(frame: Frame) -> Sequence[bytes] | None:
-    """The bodies of a frame that keeps its place among data, silence included; none for control."""
+    """The bodies of a frame that keeps its place among data, silence included; None for a control frame."""
     if isinstance(frame, Publish | KnowledgeMessage) or (isinstance(frame, Forward) and frame.pubend[0] != "$"):
         return frame.bodies
     return None
 
 
 def publications_in(frames: Sequence[Frame]) -> int:
-    """The publications of applications in some frames."""
+    """The number of applications' publications in some frames."""
     return sum(len(bodies) for frame in frames if (bodies := _data_in(frame)))
 
 
 def power(broker: SimBroker, machine: Machine, clock: Clock, *, scale: float = 1.0) -> PoweredHost:
-    """Put a broker onto a machine, before it has any connection; it is told every so often how that is."""
+    """Put a broker onto a machine, before it has any connection; it gets the machine's figures periodically."""
 
     def subscriptions() -> int:
         core = broker.core if broker.is_up else None

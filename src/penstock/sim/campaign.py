@@ -1,7 +1,7 @@
-"""Campaigns of harm: an overlay drawn by chance, a market on it, blows drawn by chance, then healing.
+"""Campaigns against best effort: a random overlay, a market on it, random blows, then healing.
 
 The laws of the checkers hold throughout. After healing the overlay must converge: everybody connected, every
-subscription in force, and from then on nothing missing. What a campaign does follows from its seed alone.
+subscription in force, and from then on nothing missing. Everything a campaign does follows from its seed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PAUSES_MS: Final = (50, 500, 3_000, 9_000)
 
 
 class BrokenLawError(PenstockError):
-    """Something came twice, out of order, unasked for, or not at all."""
+    """A law was broken: messages came twice, out of order, unasked for, or not at all."""
 
 
 class NoProgressError(PenstockError):
@@ -38,13 +38,13 @@ class Campaign:
     """One seed's overlay, harm and healing."""
 
     def __init__(self, seed: int | str, *, checks: bool = False) -> None:
-        """Draw an overlay; with ``checks``, invariants are looked at after every step of every broker."""
+        """Draw an overlay; with ``checks``, invariants are checked after every step of every broker."""
         self.world = World(seed, checks=checks)
         self._chance: Random = self.world.faults
         self._names = broker_names(self._chance.randrange(3, 8))
         self._pairs = self._drawn_links()
         self.world.add_brokers(self._pairs)
-        # Fast and slow links together: on a change of path messages overtake each other.
+        # Fast and slow links together: when a path changes, messages overtake each other.
         for near, far in self._pairs:
             latency_us, jitter_us = self._chance.choice(_LATENCIES_US), self._chance.choice((0, 2_000))
             self.world.add_link(near, far, latency_us=latency_us, jitter_us=jitter_us)
@@ -57,7 +57,7 @@ class Campaign:
         ]
 
     def run(self, *, blows_max: int = 12) -> str:
-        """Quiet trading, harm, healing, quiet trading; answers with the digest of all that happened."""
+        """Trade quietly, do harm, heal, and trade quietly again; returns the digest of all that happened."""
         self._come_to_rest()
         self._trade_completely()
         for _ in range(self._chance.randrange(1, blows_max)):
@@ -170,7 +170,7 @@ class Campaign:
                 self.world.restart(name)
         for one, other in self.world.links:
             self.world.heal(one, other)
-        # Losses that nobody was told of are noticed by silence.
+        # Connections that broke without notice are detected by their silence.
         self.world.run_for(12_000)
 
     def _one_that(self, *, is_up: bool) -> list[str]:

@@ -1,7 +1,8 @@
-"""Laws that hold for what clients see, checked from outside the brokers: once, in order, as selected, complete.
+"""Checks from outside the brokers what clients receive: each message once, in order, as selected, and none missing.
 
-The first three hold always. Completeness is a law of best effort only in a world without faults; with faults what is
-missing is reported. What a subscriber should get is found naively: the parsed condition is evaluated for every message.
+The first three laws always hold. For best effort, completeness is a law only in a world without faults; with faults,
+missing messages are reported. What a subscriber should get is found naively: its parsed condition is evaluated for
+every message.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ def repeated(client: SimClient) -> list[str]:
 
 
 def out_of_order(client: SimClient) -> list[str]:
-    """Complaints about messages of one publisher that came in another order than they were published."""
-    # The bytes of identifiers sort as they were made; the first eight are the publisher and its broker.
+    """Complaints about messages of one publisher that came out of order."""
+    # The bytes of identifiers sort in the order of creation; the first eight are the publisher and its broker.
     last: dict[tuple[int, bytes], bytes] = {}
     complaints = []
     for delivery in client.deliveries:
@@ -68,7 +69,7 @@ def out_of_order(client: SimClient) -> list[str]:
 
 
 def unselected(client: SimClient) -> list[str]:
-    """Complaints about messages that a subscription does not select, or that came for none."""
+    """Complaints about messages that their subscription does not select, or that came for none in force."""
     complaints = []
     for delivery in client.deliveries:
         record = client.subscriptions.get(delivery.subscription)
@@ -84,7 +85,7 @@ def unselected(client: SimClient) -> list[str]:
 
 
 def missing(publishers: Iterable[SimClient], subscribers: Iterable[SimClient]) -> list[Missing]:
-    """The messages sent while a matching subscription was in force that did not come for it."""
+    """Messages that were sent while a matching subscription was in force, but did not come for it."""
     sent = [(published, published.attributes) for client in publishers for published in client.published]
     found: list[Missing] = []
     for client in subscribers:

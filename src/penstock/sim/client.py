@@ -1,6 +1,6 @@
-"""Simulated clients: the session that applications use, run in virtual time, with an application that records all.
+"""Simulated clients: the session that applications use, in virtual time, with an application that records everything.
 
-What brokers and the session do wrong, the witness and the judges find: the application believes what it gets.
+The application believes what it gets; the witness and the judges find what brokers and the session do wrong.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from penstock.sim.witness import Witness
 __all__ = ["SimClient", "address_of"]
 
 _HOME: Final = "home"
-"""The host in the only address that the application knows: it leads to wherever the world has placed the client."""
+"""The host in the only address the application knows: it leads to the broker where the world placed the client."""
 _PORT: Final = 7000
 _OPEN_AGAIN_US: Final = 500_000
-"""When an application tries again that found nobody at first."""
+"""How long an application that found no broker at first waits before it tries again."""
 
 
 def address_of(broker: str) -> str:
-    """Where a simulated broker is reached."""
+    """The address of a simulated broker."""
     return str(Address(broker, _PORT))
 
 
@@ -55,7 +55,7 @@ class SimClient:
         is_pinned: bool = False,
         deliveries_max: int = 5_000_000,
     ) -> None:
-        """Make a client that is at first at this broker; deliveries beyond the record's limit are only counted."""
+        """Make a client that starts at this broker; deliveries beyond the limit are counted, but not recorded."""
         self.name, self.host, self.place = name, around.host, place
         self.clock, self._around = around.clock, around
         self._overlay, self._credential, self._is_pinned = overlay, credential, is_pinned
@@ -63,24 +63,24 @@ class SimClient:
         self._rng = Random(f"{around.seed}/clients/{name}")
         self.is_up, self.is_away = True, False
         self.deliveries: list[Delivery] = []
-        """What it received, in order."""
+        """The deliveries it received, in order."""
         self._records: dict[int, SubscriptionRecord] = {}
         self.wanted: dict[int, str] = {}
-        """The selectors of the subscriptions it wants now, by number."""
+        """The selectors of its present subscriptions, by number."""
         self.forgetting: dict[int, str] = {}
-        """Durable names that it has asked to forget, by the number of the request, until it is answered."""
+        """Durable names it has asked to forget, by the number of the unanswered request."""
         self.forgotten: dict[str, int] = {}
-        """Durable names that all pubends have forgotten, as it was told, and when."""
+        """Durable names that all pubends have forgotten, as it was told, and the time of that."""
         self.unrecorded = self.deaths = self._opportunities = 0
         self.sending = Sending(self.clock)
         self.witness = Witness(self.clock, around.given_up, self.note)
         self._inboxes: dict[int, Inbox] = {}
-        """Those of the present life, by the numbers of their records."""
+        """Inboxes of the present life, by the numbers of their records."""
         self._kept_back: dict[tuple[int, str], deque[Received]] = {}
         self._line = 0
         self.session, self._shell = self._new_life()
 
-    # --- what is known of it
+    # --- state
 
     @property
     def is_connected(self) -> bool:
@@ -99,13 +99,13 @@ class SimClient:
 
     @property
     def subscriptions(self) -> dict[int, SubscriptionRecord]:
-        """All its subscriptions by number, also those it gave up."""
+        """All its subscriptions by number, including those it gave up."""
         self.witness.sync_all()
         return self._records
 
     @property
     def published(self) -> list[Published]:
-        """What it sent, in order; each once, however often it was sent."""
+        """The messages it sent, in order; each once, however often it was sent."""
         return self.sending.published
 
     @property
@@ -120,22 +120,22 @@ class SimClient:
 
     @property
     def unsettled(self) -> int:
-        """Messages behind the last of which it is known, as of all before it, what became of them."""
+        """Messages after the last one up to which every outcome is known."""
         return self.session.publishing.published - self.session.publishing.settled
 
     @property
     def backlog(self) -> int:
-        """Messages that wait for a connection or for credit, to be sent for the first time."""
+        """Messages not sent yet, as they wait for a connection or for credit."""
         return len(self.sending.backlog)
 
     @property
     def held_back(self) -> str:
-        """Why it has to wait with publishing, as the broker says."""
+        """The broker's reason for holding back its publications."""
         return self.session.held_back
 
     @property
     def lost(self) -> list[LostTicks]:
-        """What brokers said is lost."""
+        """The ticks that brokers reported as lost."""
         return self.witness.lost
 
     # --- what applications do
@@ -154,10 +154,11 @@ class SimClient:
         durable: str = "",
         habit: tuple[int, int] = (0, 1),
     ) -> int:
-        """Ask for messages, now and after every reconnect; answers with the number of the subscription.
+        """Subscribe, now and after every reconnect; returns the number of the subscription.
 
-        It begins at these ticks, by pubend, and otherwise with what is published from now on, or where that is stated.
-        A durable one acknowledges by habit: all but so many messages, at every so many opportunities.
+        It begins at the ticks in ``start``, by pubend, and elsewhere at ``otherwise``, by default with new messages. A
+        durable subscription acknowledges by habit: all but the last ``habit[0]`` messages, at every ``habit[1]``-th
+        opportunity.
         """
         number = len(self._records) + 1
         record = SubscriptionRecord(number, selector, dict(start or {}), otherwise=otherwise, missing=missing)
@@ -171,14 +172,14 @@ class SimClient:
         return number
 
     def unsubscribe(self, number: int) -> None:
-        """Give a subscription up."""
+        """Give up a subscription."""
         del self.wanted[number]
         self.witness.give_up(self._inboxes[number])
         self.session.unsubscribe(self._inboxes[number])
         self._shell.pump()
 
     def forget(self, durable: str) -> None:
-        """Ask that a durable name be forgotten; without a connection, nothing comes of it."""
+        """Ask to forget a durable name; does nothing without a connection."""
         if self.is_connected:
             number = self.session.ask(lambda number: Forget(number, durable), now_ms=self.clock.now_ms)
             self.forgetting[number] = durable
@@ -200,18 +201,18 @@ class SimClient:
     # --- what happens to it
 
     def drop(self, *, loud: bool) -> None:
-        """Lose all connections; loud: brokers are told by the network."""
+        """Lose all connections; if loud, the network tells the brokers."""
         self.note("drops its connections")
         self._shell.drop(loud=loud)
 
     def go_away(self, *, loud: bool) -> None:
-        """Lose all connections and make none, until it is placed somewhere; no time passes for it meanwhile."""
+        """Lose all connections and stay away until placed somewhere; no time passes for it meanwhile."""
         self.is_away = True
         self._shell.freeze()
         self.drop(loud=loud)
 
     def come_to(self, broker: str) -> None:
-        """Be at this broker from now on, with all that it knows, or as a new process if it has died."""
+        """Move to this broker, with all it knows, or as a new process if it has died."""
         self.place, self.witness.told = broker, {}
         was_dead, self.is_up, self.is_away = not self.is_up, True, False
         self._shell.thaw()
@@ -219,7 +220,7 @@ class SimClient:
             self.open()
 
     def die(self, *, loud: bool) -> None:
-        """End the process: subscriptions, positions and what was not acknowledged are forgotten with it."""
+        """End the process, which forgets subscriptions, positions and what it did not acknowledge."""
         assert not self.published, "a publisher that dies would have to begin with the number it had come to"
         self.note("dies")
         self.is_up = False
@@ -238,25 +239,25 @@ class SimClient:
         brokers = self._shell.brokers.values()
         return broker in brokers if brokers else broker == self.place
 
-    # --- what links say
+    # --- link events
 
     def on_connected(self, end: End, *, dialled: str) -> None:
-        """Introduce itself to the broker it dialled."""
+        """Greet the broker it dialled."""
         self.note(f"reaches {dialled}")
         self._shell.on_connected(end)
 
     def on_frames(self, end: End, frames: list[Frame]) -> None:
-        """Take what a broker says, in order."""
+        """Handle a broker's frames, in order."""
         self._opportunities += 1
         heard = self.witness.hear(end.number, frames)
         self._shell.on_frames(end, self._settled(heard) if self.published else heard)
 
     def on_lost(self, end: End) -> None:
-        """A connection is gone."""
+        """Handle the loss of a connection."""
         self.note("loses its broker")
         self._shell.on_lost(end)
 
-    # --- what the session says
+    # --- session events
 
     def _on_changes(self, changes: Changes) -> None:
         if changes.lost:
@@ -289,8 +290,8 @@ class SimClient:
     # --- being an application
 
     def on_answer(self, answer: Answer) -> None:
-        """A broker has answered a question."""
-        # If nobody knows a name, that is as good as forgotten.
+        """Handle a broker's answer to a request."""
+        # A name that nobody knows is as good as forgotten.
         if isinstance(answer, Forgotten | Refused):
             name = self.forgetting.pop(answer.number)
             if isinstance(answer, Refused) or not answer.pending:
@@ -314,7 +315,7 @@ class SimClient:
             self.witness.on_refused(inbox)
 
     def _acknowledge(self) -> None:
-        """Acknowledge durable subscriptions, each as its habit is."""
+        """Acknowledge durable subscriptions, each by its habit."""
         for (number, _), received in self._kept_back.items():
             record, inbox = self._records[number], self._inboxes[number]
             if number in self.wanted and self._opportunities % record.every == 0 and len(received) > record.lag:
@@ -325,7 +326,7 @@ class SimClient:
                 self.session.on_moved(inbox)
 
     def _settled(self, frames: Iterator[Frame]) -> Iterator[Frame]:
-        """The same frames, with what they say of messages that were published."""
+        """Pass frames on, noting the acknowledgements of published messages among them."""
         for frame in frames:
             if type(frame) is PublishAck:
                 self.sending.collect(self.session)
@@ -359,11 +360,11 @@ class SimClient:
         return session, shell
 
     def _find(self, address: Address) -> ClientLink | None:
-        """The link over which an address is reached: where it was placed, or where brokers want it to be."""
+        """The link to the broker at an address: where it was placed, or where brokers sent it; None otherwise."""
         broker = self.place if address.host == _HOME else address.host
         is_reached = broker == self.place or broker in self.witness.told
         return self._around.find(self.name, broker) if is_reached else None
 
     def note(self, what: str) -> None:
-        """Write something down in the trace."""
+        """Note an event in the trace."""
         self._around.trace.note(self.clock.now_us, self.name, what)

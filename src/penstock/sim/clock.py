@@ -1,7 +1,7 @@
 """The virtual clock of the simulator: a heap of callbacks, run in the order of (time, serial).
 
-Time is whole microseconds: fine enough for a frame on a fast wire, and exact, so that a run can be repeated. Brokers
-are told milliseconds. The heap's bound is that of the world on it: wires, brokers and clients keep a few timers each.
+Time is in whole microseconds: fine enough for a frame on a fast wire, and exact, so that a run can be repeated. Brokers
+see milliseconds. The world bounds the heap: wires, brokers and clients keep a few timers each.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ __all__ = ["Callback", "Clock", "Timer"]
 
 Callback: TypeAlias = Callable[[], object]
 Timer: TypeAlias = list[Any]
-"""Time, serial and callback of something to come. A bare list, as one is made per hop; only the clock looks inside."""
+"""Time, serial and callback of a future event. A bare list, as one is made per hop; only the clock looks inside."""
 
 _CALLBACK: Final = 2
 
 
 class Clock:
-    """Virtual time, and everything that is still to happen in it."""
+    """Virtual time, and everything still to happen in it."""
 
     __slots__ = ("_heap", "_serial", "now_us", "steps")
 
@@ -43,7 +43,7 @@ class Clock:
         return len(self._heap)
 
     def at(self, time_us: int, callback: Callback) -> Timer:
-        """Call back at this time; callbacks of one time run in the order in which they were asked for."""
+        """Call back at this time; callbacks for the same time run in the order of the calls."""
         assert time_us >= self.now_us, f"time {time_us} lies {self.now_us - time_us} microseconds in the past"
         self._serial = serial = self._serial + 1
         timer: Timer = [time_us, serial, callback]
@@ -51,12 +51,12 @@ class Clock:
         return timer
 
     def after(self, delay_us: int, callback: Callback) -> Timer:
-        """Call back in so many microseconds."""
+        """Call back after this delay."""
         return self.at(self.now_us + delay_us, callback)
 
     @staticmethod
     def cancel(timer: Timer) -> None:
-        """Forget the callback; its place in the heap is given up when its time comes. Harmless afterwards."""
+        """Forget the callback; its place in the heap is freed when its time comes. Harmless after it has run."""
         timer[_CALLBACK] = _nothing
 
     def run_until(self, end_us: int) -> None:
@@ -74,9 +74,9 @@ class Clock:
         self.now_us = end_us
 
     def run_for(self, duration_us: int) -> None:
-        """Run all callbacks of the next so many microseconds."""
+        """Run all callbacks within this time from now."""
         self.run_until(self.now_us + duration_us)
 
 
 def _nothing() -> None:
-    """What a cancelled timer calls."""
+    """The callback of a cancelled timer."""

@@ -1,8 +1,8 @@
-"""Campaigns against congestion control: a tree drawn by chance, links that narrow, fail and come back, then a verdict.
+"""Campaigns against congestion control: a random tree, links that narrow, fail and come back, then a verdict.
 
-Whatever happened, after the last fault everything must recover: every host catches up, every pubend publishes all that
-it is offered again, within bounded virtual time; nothing was lost, twice or out of order; no queue was ever longer than
-its bound. Everything follows from the seed.
+Whatever happened, everything must recover within bounded virtual time after the last fault: every host catches up, and
+every pubend again publishes all it is offered. Nothing may be lost, duplicated or out of order, and no queue may ever
+exceed its bound. Everything follows from the seed.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _WIRE_BYTES: Final = 360
 _RATES_MSG_S: Final = (6.0, 10.0, 14.0)
 _QUEUES_BYTES: Final = (4_000, 30_000, 5 * 1024 * 1024)
 _AMPLE: Final = (1.6, 2.5, None)
-"""What a healthy link carries, as a share of what is offered in all; none for everything."""
+"""Bandwidth of a healthy link, as a share of all traffic offered; None for no limit."""
 _SQUEEZED: Final = (0.15, 0.4, 0.8)
 _LASTS_MS: Final = (1_500, 6_000, 16_000)
 _PAUSES_MS: Final = (500, 3_000, 8_000)
 _RECOVER_MS: Final = 300_000
 """Virtual time in which everything must have recovered after the last fault."""
 _CONTROL_BYTES_S: Final = 4_000
-"""What control frames take of a link besides: a simulated one counts for more than it is."""
+"""Extra bandwidth for control frames: a simulated one counts for more than its size."""
 _FRAME_BYTES_MAX: Final = 64 * 1024
-"""By one frame, a queue may be longer than its bound."""
+"""A queue may exceed its bound by one frame."""
 _REGAINED: Final = 0.85
 _LOOK_MS: Final = 1_000
 _TICKS_PER_MS: Final = 1 << 16
@@ -42,12 +42,12 @@ _TICKS_PER_MS: Final = 1 << 16
 
 @dataclass(slots=True)
 class CongestionRun:
-    """What came of one seed."""
+    """The outcome of one seed."""
 
     plan: str
     faults: list[str]
     recovered_ms: int
-    """How long it took after the last fault."""
+    """How long recovery took after the last fault."""
     published: int
     queue_max_bytes: int
     decreases: int
@@ -58,7 +58,7 @@ class CongestionCampaign:
     """One seed's tree, harm and recovery."""
 
     def __init__(self, seed: int | str, *, checks: bool = False) -> None:
-        """Draw a tree; with ``checks``, invariants are looked at after every step of every broker."""
+        """Draw a tree; with ``checks``, invariants are checked after every step of every broker."""
         self.world = World(f"congestion/{seed}", checks=checks, trace_lines=1_000)
         self._chance: Random = self.world.faults
         self._queue_bytes = self._chance.choice(_QUEUES_BYTES)
@@ -86,7 +86,7 @@ class CongestionCampaign:
                     neighbours=tuple(far if near == name else near for near, far in pairs if name in (near, far)),
                     link_outbox_bytes=self._queue_bytes,
                     cache_bytes=self._chance.choice((4_000, 1 << 20)),
-                    # Silence that brokers keep back for messages to go with looks like congestion to hosts.
+                    # Silence that brokers hold back to send with messages looks like congestion to hosts.
                     silence_ms=100,
                     retain_ms=3_600_000,
                     congestion=congestion,
@@ -108,7 +108,7 @@ class CongestionCampaign:
         return int(share * self._rate * len(self._pubends) * _WIRE_BYTES) + _CONTROL_BYTES_S
 
     def run(self) -> CongestionRun:
-        """Traffic, harm, repair, recovery; raises if a law is broken or nothing recovers."""
+        """Run traffic, do harm, repair and recover; raises if a law is broken or something does not recover."""
         if not self.world.run_until_ready():
             raise NoProgressError("the overlay did not get ready")
         self.world.run_for(2_000)
@@ -127,7 +127,7 @@ class CongestionCampaign:
     # --- harm
 
     def _strike(self) -> None:
-        """Let one link be bad for a while, and then as good as before."""
+        """Harm one link for a while, then restore it."""
         (upper, lower), link = self._chance.choice(list(self.links.items()))
         lasts_ms = self._chance.choice(_LASTS_MS)
         kind = self._chance.choice(("squeeze", "fail", "cut", "squeeze and fail"))
@@ -162,7 +162,7 @@ class CongestionCampaign:
         return [publisher.client.acknowledged for publisher in self.publishers]
 
     def _lacking(self, before: list[int]) -> str:
-        """What has not recovered, given what had been published a second ago."""
+        """What has not recovered, given the counts of a second ago; empty if everything has."""
         positions = self.world.broker("b0").core.status().guaranteed.pubends
         for host in self.hosts:
             streams = self.world.broker(host).core.status().guaranteed.streams
@@ -171,7 +171,7 @@ class CongestionCampaign:
                 if lag_ms > 1_500:
                     return f"{host} is {lag_ms} ms behind {pubend}"
         for publisher, count in zip(self.publishers, before, strict=True):
-            # Acknowledgements come in lumps: what is wanted in a second may be off by one of them.
+            # Acknowledgements come in lumps: the count of a second may be off by one of them.
             wanted = _REGAINED * self._rate * _LOOK_MS / 1_000 - 3
             if publisher.client.acknowledged - count < wanted:
                 return f"{publisher.pubend} published {publisher.client.acknowledged - count} messages in a second"

@@ -1,4 +1,4 @@
-"""Links whose bandwidth changes while they are used, and that remember how long their queues became.
+"""Links whose bandwidth can change while in use, and that remember how long their queues became.
 
 For experiments with congestion: the queue of a link is the outbox from which its wire pulls, bounded by the broker.
 """
@@ -18,7 +18,7 @@ from penstock.sim.world import World
 __all__ = ["NarrowLink", "NarrowWire", "Watch", "add_narrow_link"]
 
 Watch: TypeAlias = Callable[[str, list[Frame]], None]
-"""Is told what arrives at the node of this name."""
+"""Called with a node's name and the frames that arrive there."""
 
 
 class NarrowWire(Wire):
@@ -29,12 +29,12 @@ class NarrowWire(Wire):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._queue: Any = None
         self.queued_max_bytes = 0
-        """The most that ever waited for this wire."""
+        """The most bytes that ever waited for this wire."""
         super().__init__(*arguments, **options)
 
     @property
     def queued_bytes(self) -> int:
-        """What waits for this wire."""
+        """Bytes that wait for this wire."""
         return 0 if self._queue is None or self.is_dead else int(self._queue.data_bytes)
 
     def attach(self, source: Source) -> None:
@@ -48,37 +48,37 @@ class NarrowWire(Wire):
         super().wake()
 
     def throttle(self, options: LinkOptions) -> None:
-        """Carry so much from the next batch on."""
+        """Apply the bandwidth of these options from the next batch on."""
         self._bandwidth, self._batch_bytes = options.bandwidth or 0, options.batch_bytes
 
 
 class NarrowLink(Link):
-    """A link of narrow wires, over all its connections."""
+    """A link of narrow wires; its figures cover all its connections."""
 
     _queued_max_bytes = 0
     _carried_bytes = 0
     watch: Watch | None = None
-    """Sees what arrives at either end of connections to come."""
+    """Sees the frames that arrive at either end of future connections."""
 
     def throttle(self, bandwidth: int | None) -> None:
-        """Carry at most so many bytes per second in each direction from now on; all there are without a limit."""
+        """Carry at most this many bytes per second in each direction from now on; None for no limit."""
         self.options = replace(self.options, bandwidth=bandwidth)
         for wire in self._narrow_wires():
             wire.throttle(self.options)
 
     @property
     def queued_bytes(self) -> int:
-        """What waits for the link now, in the fuller direction."""
+        """Bytes that wait for the link now, in the fuller direction."""
         return max((wire.queued_bytes for wire in self._narrow_wires()), default=0)
 
     @property
     def queued_max_bytes(self) -> int:
-        """The most that ever waited for it in one direction."""
+        """The most bytes that ever waited for the link in one direction."""
         return max([self._queued_max_bytes, *(wire.queued_max_bytes for wire in self._narrow_wires())])
 
     @property
     def carried_bytes(self) -> int:
-        """What went over it, in both directions."""
+        """Bytes carried so far, in both directions."""
         return self._carried_bytes + sum(wire.carried_bytes for wire in self._narrow_wires())
 
     def _narrow_wires(self) -> list[NarrowWire]:

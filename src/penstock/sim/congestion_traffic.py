@@ -1,8 +1,8 @@
 """Traffic for experiments with congestion: publishers that wait instead of piling up, subscribers by topic, an oracle.
 
-A publisher offers messages at a rate. While it is held back it offers nothing: what it could not publish then it does
-not publish later, as an application that blocks in ``publish`` does. Every message has a topic, so that what each
-subscriber is owed is known without any selector: the oracle that counts losses knows nothing of brokers.
+A publisher offers messages at a rate. While it is held back it offers nothing, and does not make up for it later, like
+an application that blocks in ``publish``. Every message has a topic, so that we know what each subscriber is owed
+without any selector: the oracle that counts losses knows nothing of brokers.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from penstock.sim.clock import Clock
 __all__ = ["Delivered", "PacedPublisher", "TopicMessages", "delivered", "subscribe_to"]
 
 _JITTER: Final = 0.25
-"""By this share of it, the time to the next message is shorter or longer than it should be."""
+"""The time to the next message is up to this share shorter or longer than the mean."""
 _STRIDE: Final = 101
-"""Prime, so that every number of topics but its multiples is gone through."""
+"""Prime, so that all topics have their turn, unless their number is a multiple of it."""
 _FRAME_BYTES: Final = 48
-"""What a message that goes alone from broker to broker takes besides its body and the name of its pubend."""
+"""Overhead of a message sent alone from broker to broker, besides its body and the name of its pubend."""
 
 
 class TopicMessages:
@@ -41,7 +41,7 @@ class TopicMessages:
 def _padded(topic: int, payload: bytes, body_bytes: int) -> Mapping[str, AttributeValue]:
     """Attributes of a topic that make a body of this size."""
     lacking = body_bytes - _body_bytes({"topic": topic, "header": ""}, payload)
-    # Longer texts have longer heads: a few bytes more.
+    # Longer texts have longer headers, by a few bytes.
     for padding in range(lacking, lacking - 3, -1):
         attributes: dict[str, AttributeValue] = {"topic": topic, "header": "." * padding}
         if padding >= 0 and _body_bytes(attributes, payload) == body_bytes:
@@ -66,14 +66,14 @@ class PacedPublisher:
         """Messages that it wanted to publish."""
 
     def start(self, rate_msg_s: float) -> None:
-        """Offer so many messages per second from now on."""
+        """Offer this many messages per second from now on."""
         self._interval_us = 1e6 / rate_msg_s
         if not self._is_running:
             self._is_running = True
             self._clock.after(int(self._rng.random() * self._interval_us), self._offer)
 
     def stop(self) -> None:
-        """Offer nothing any more."""
+        """Stop offering messages."""
         self._is_running = False
 
     def _offer(self) -> None:
@@ -83,7 +83,7 @@ class PacedPublisher:
         client = self.client
         if client.is_connected and not client.backlog:
             messages = self._messages
-            # In turn, and far apart: so those who want neighbouring topics get something all the time.
+            # In turn and far apart, so that subscribers to neighbouring topics get messages all the time.
             self._topic = (self._topic + _STRIDE) % len(messages.attributes)
             client.publish(messages.attributes[self._topic], messages.payload, self.pubend)
         spread = 1 - _JITTER + 2 * _JITTER * self._rng.random()
@@ -98,15 +98,15 @@ def subscribe_to(client: SimClient, topics: Iterable[int]) -> None:
 
 @dataclass(slots=True)
 class Delivered:
-    """What came of all that was published; the last four are 0 if all is well."""
+    """The outcome of everything published; the last four are 0 if all is well."""
 
     published: int = 0
     """Messages that were acknowledged."""
     deliveries: int = 0
     skipped: int = 0
-    """Messages owed to a subscription that did not come though a later one of the same pubend did, or strange ones."""
+    """Messages owed to a subscription that did not come though a later one of the pubend did, or unexpected ones."""
     missing: int = 0
-    """Messages owed to a subscription, later than all that came: they are lost, or have not come yet."""
+    """Messages owed to a subscription after the last one that came: they are lost, or have not come yet."""
     duplicated: int = 0
     reordered: int = 0
 
@@ -114,8 +114,8 @@ class Delivered:
 def delivered(publishers: Iterable[PacedPublisher], subscribers: Sequence[SimClient]) -> Delivered:
     """Compare what subscribers got with what publishers say they published, topic by topic.
 
-    Each pubend has one publisher, whose messages came in the order in which it sent them, or something is wrong. What
-    was sent and not acknowledged yet may come or not.
+    Each pubend has one publisher, whose messages must come in the order in which it sent them. Messages that are not
+    acknowledged yet may come or not.
     """
     found = Delivered()
     sent: dict[tuple[str, AttributeValue], list[tuple[bytes, bool]]] = {}

@@ -1,9 +1,9 @@
-"""Thousands of subscribers at simulated brokers, cheaply: one subscription each, moved as brokers ask.
+"""Simulates thousands of subscribers cheaply: one subscription each, moved as brokers ask.
 
-They speak the same protocol as other clients and go where they are told: the new connection first, with their
-positions; what both connections bring is taken once. What is modelled less than elsewhere is the way to them: a
-broker's clients share its output bandwidth (``OutputPort``), frames are handed over as soon as they are put on the way
-and are stamped with the time of arrival. So thousands of deliveries cost no event each.
+They speak the same protocol as other clients and migrate as told: they open the new connection first, with their
+positions, and deduplicate what both connections bring. Only the way to them is simplified: a broker's clients share its
+output bandwidth (``OutputPort``), and frames are handed over as soon as they are sent, stamped with the time of
+arrival. So deliveries do not cost an event each.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ __all__ = ["Member", "OutputPort", "Port"]
 
 _LATENCY_US: Final = 1_000
 _AHEAD_US: Final = 20_000
-"""So much may be on the way to clients before the rest waits in outboxes."""
+"""How much may be on the way to clients before the rest waits in outboxes."""
 _BATCH_BYTES: Final = 16 * 1024
 _NUMBER: Final = 1
 """The number of the only subscription of a member."""
 _NOWHERE: Final = -1
-"""The position in a stream of which nothing is known yet."""
+"""The position in a stream about which nothing is known yet."""
 
 
 class _Stream:
-    """What a member has of one pubend, over whatever connection it came."""
+    """A member's progress in one pubend's stream, over all its connections."""
 
     __slots__ = ("position", "ticks")
 
@@ -57,7 +57,7 @@ class _Stream:
 
 
 class OutputPort:
-    """What a broker's clients share: its output bandwidth, in the order in which there is something for them."""
+    """A broker's output bandwidth, which its clients share in the order in which there is something for them."""
 
     def __init__(self, clock: Clock, bytes_s: float) -> None:
         self._clock, self._bytes_s = clock, bytes_s
@@ -65,12 +65,12 @@ class OutputPort:
         self._free_us = 0.0
         self._is_waiting = False
         self.delivered = 0
-        """Messages that clients got by it, each counted once."""
+        """Messages delivered to clients, each counted once."""
         self.delay_us = 0
-        """What these took from their publication to their arrival, all together."""
+        """Total time that these messages took from publication to arrival."""
 
     def wake(self, port: Port) -> None:
-        """There is something for a client."""
+        """Send what there is for a client, or queue it."""
         if self._is_waiting or self._waiting:
             self._queue(port)
             if not self._is_waiting:
@@ -123,7 +123,7 @@ class OutputPort:
 
 
 class Port:
-    """One connection of a member, as its broker sees it: an end, and the wire that carries to it."""
+    """One connection of a member as its broker sees it: both the end and the wire that leads to it."""
 
     __slots__ = (
         "begun",
@@ -153,31 +153,31 @@ class Port:
         self.begun: dict[str, None] = {}
         self.names: dict[int, str] = {}
         self.streams: dict[int, _Stream] = {}
-        """By the numbers that the broker has given to pubends."""
-        # What a broker's shell expects of an end: the other end and what carries its frames are this one, too.
+        """By the pubend numbers that the broker has assigned."""
+        # A broker's shell expects an end to have a peer and a wire: this object is both, too.
         self.peer = self.outward = self
         self.node = member
 
     def attach(self, outbox: Outbox) -> None:
-        """Take from this outbox from now on."""
+        """Send from this outbox from now on."""
         self.outbox = outbox
 
     def wake(self) -> None:
-        """There is something in the outbox."""
+        """Notice that the outbox has something to send."""
         self.port.wake(self)
 
     def check_invariants(self) -> None:
-        """Nothing can be wrong with it."""
+        """Nothing to check."""
 
     def close(self) -> None:
-        """The broker ends the connection, after what is queued."""
+        """End the connection for the broker, after what is queued."""
         outbox = self.outbox
         if outbox is not None and self.is_open:
             self.member.receive(self, outbox.take(1 << 30), self.member.clock.now_us)
         self._gone()
 
     def abort(self, *, loud: bool) -> None:
-        """The broker has crashed; members find out at once, loud or not."""
+        """End the connection, as the broker has crashed; members find out at once, loud or not."""
         assert isinstance(loud, bool)
         self._gone()
 
@@ -216,21 +216,21 @@ class Member:
         self.overlay = ""
         self.current: Port | None = None
         self.ports: dict[int, Port] = {}
-        """By migration: connections that were opened and are not the current one yet."""
+        """By migration: connections that are open, but not the current one yet."""
         self.starts: dict[str, int] = {}
-        """By pubend: where it began."""
+        """By pubend: the tick at which it began."""
         self.streams: dict[str, _Stream] = {}
-        """By pubend: how far it is, and what it got."""
+        """By pubend: its position, and the ticks it received."""
         self.arrived_us = 0
-        """When the last of that came."""
+        """When the last message arrived."""
         self.trail: list[tuple[int, str]] = []
-        """When it was at which broker."""
+        """The brokers it came to, and when."""
         self.moves = self.control = self.away = self.twice = 0
-        """Migrations; frames said and heard for them; losses of its broker; deliveries brought by both connections."""
+        """Migrations; frames sent and received for them; losses of its broker; deliveries that came twice."""
 
     @property
     def broker(self) -> str:
-        """Where it is."""
+        """The broker it is at; empty if it has none."""
         return self.current.broker.name if self.current else ""
 
     @property
@@ -240,7 +240,7 @@ class Member:
 
     @property
     def ticks(self) -> dict[str, array[int]]:
-        """By pubend: what it got, in order."""
+        """By pubend: the ticks it received, in order."""
         return {name: each.ticks for name, each in self.streams.items() if each.ticks}
 
     @property
@@ -255,15 +255,15 @@ class Member:
     # --- what brokers say
 
     def receive(self, port: Port, frames: list[Frame], arrival_us: int) -> None:
-        """Frames have been put on their way, and arrive then."""
+        """Take frames that were just sent, and arrive at this time."""
         for frame in frames:
             if type(frame) is not Deliver:
                 self._on_other(port, frame, arrival_us)
                 continue
-            # In place: this is the hottest path of the balancing experiments.
+            # Inlined: this is the hottest path of the balancing experiments.
             stream, tick = port.streams[frame.pubend], frame.tick
             if tick < stream.position:
-                # Brought by the other connection already: what the client library drops, too.
+                # Already came over the other connection: the client library drops it, too.
                 self.twice += 1
                 continue
             stream.position = tick + 1
@@ -274,7 +274,7 @@ class Member:
             output.delay_us += arrival_us - (tick >> 16) * 1_000
 
     def on_gone(self, port: Port) -> None:
-        """A connection is gone: a new broker that died leaves the member where it was."""
+        """Handle a lost connection; if it was to a new broker, the member stays where it was."""
         if port is self.current:
             self.current = None
             self.away += 1
@@ -358,7 +358,7 @@ class Member:
             self.ports[frame.session] = self._open(frame.broker, frame.session)
 
     def _move(self, port: Port, arrival_us: int) -> None:
-        """The subscription is in force at the new broker: both are told, and the old one ends the connection."""
+        """Complete a migration, once the new broker has the subscription: tell both; the old one disconnects."""
         del self.ports[port.session]
         former, self.current = self.current, port
         self.moves += 1
@@ -376,7 +376,7 @@ class Member:
         if session:
             # Hello, Welcome, names, Subscribe, Subscribed, Goodbye.
             self.control += 6
-        # As the shell of a link does: the broker hears of the connection, and then of who it is.
+        # As the shell of a link does: the broker hears of the connection first, and then who it is.
         shell.on_connected(port, dialled="")  # type: ignore[arg-type] # what it asks of an end is here
         self._say(
             port, Hello(PROTOCOL_VERSION, "client", self.name, self.overlay, migration=session), self.clock.now_us

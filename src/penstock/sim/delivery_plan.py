@@ -1,7 +1,7 @@
-"""What a seed draws for a campaign against guaranteed delivery: the overlay's shape, its pubends and its limits.
+"""Draws the plan of a campaign against guaranteed delivery: the overlay's shape, its pubends and its limits.
 
-Limits are sane, or hostile in some respects: windows, caches and outboxes that hold next to nothing, logs that are full
-soon. All brokers of an overlay have the same.
+Limits are sane, or hostile in some respects: windows, caches and outboxes that hold next to nothing, logs that fill up
+soon. All brokers of an overlay have the same limits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LIMITS: Final[Mapping[str, tuple[Any, ...]]] = {
     "acknowledge_ms": (250, 1),
 }
 _FULL_LOG: Final = 0.2
-"""How often logs have a maximum that is reached."""
+"""Probability that logs have a maximum size low enough to be reached."""
 _LATENCIES_US: Final = (0, 500, 5_000, 50_000)
 _BANDWIDTHS: Final = (None, None, None, 200_000, 20_000)
 
@@ -45,9 +45,9 @@ class DeliveryPlan:
     """The brokers between which there are links."""
     brokers: tuple[BrokerSettings, ...]
     limits: Mapping[str, Any]
-    """What the settings of all brokers have in common."""
+    """The settings that all brokers share."""
     payload_bytes: tuple[int, ...]
-    """The sizes of payloads, one of which each message has."""
+    """The sizes from which each message's payload is drawn."""
     links: tuple[Mapping[str, Any], ...]
     """Options of each link."""
 
@@ -58,11 +58,11 @@ class DeliveryPlan:
 
     @property
     def may_lapse(self) -> bool:
-        """Whether logs at their maximum give up what somebody may still want."""
+        """Whether logs at their maximum drop messages that somebody may still want."""
         return str(self.limits["retain_policy"]) == "lapse"
 
     def described(self) -> list[str]:
-        """The plan, readable, a line each."""
+        """The plan as readable lines."""
         lines = [f"links: {', '.join('-'.join(pair) for pair in self.pairs)}"]
         for host in self.hosts:
             marked = [f"{each} (best effort)" if each in host.best_effort else each for each in host.pubends]
@@ -77,7 +77,7 @@ class DeliveryPlan:
 
 
 def draw_plan(chance: Random, *, brokers_max: int = 6) -> DeliveryPlan:
-    """Draw an overlay of at most so many brokers."""
+    """Draw an overlay of at most this many brokers."""
     names = broker_names(chance.randrange(2, brokers_max + 1))
     pairs = _drawn_links(names, chance)
     limits, payload_bytes = _drawn_limits(chance)
@@ -92,7 +92,7 @@ def draw_plan(chance: Random, *, brokers_max: int = 6) -> DeliveryPlan:
         )
         for number, name in enumerate(names, start=1)
     ]
-    # What is large would take for ever on the slowest links.
+    # Large messages would take for ever on the slowest links.
     bandwidths = _BANDWIDTHS if max(payload_bytes) < 1_000 else _BANDWIDTHS[:-1]
     links = [
         {
@@ -121,9 +121,9 @@ def _drawn_pubends(name: str, chance: Random) -> dict[str, Any]:
 
 
 def _drawn_limits(chance: Random) -> tuple[dict[str, Any], tuple[int, ...]]:
-    """The limits, and sizes of payloads that go with them."""
+    """The limits, and payload sizes that go with them."""
     limits = {name: chance.choice(values) for name, values in _LIMITS.items()}
-    # Whoever is away for as long as a blow lasts, or several in a row, is waited for.
+    # Long enough to wait for clients that are away while a blow lasts, or several in a row.
     limits["grace_ms"] = 5 * LASTS_MS_MAX
     limits["retain_policy"] = "hold"
     payload_bytes: tuple[int, ...] = (0, 90)
@@ -133,6 +133,6 @@ def _drawn_limits(chance: Random) -> tuple[dict[str, Any], tuple[int, ...]]:
         if limits["retain_policy"] == "lapse":
             # A log knows its size in steps of 64 KiB: it takes large messages to reach several.
             limits["retain_bytes_max"], payload_bytes = 200_000, (0, 6_000)
-            # A client's outbox that holds less than a few messages can only end in its being called slow.
+            # A client whose outbox holds less than a few messages would always be declared slow.
             limits["client_outbox_bytes"] = max(limits["client_outbox_bytes"], 200_000)
     return limits, payload_bytes

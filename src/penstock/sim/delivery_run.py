@@ -1,7 +1,7 @@
-"""What came of one seed of the campaign against guaranteed delivery: figures, the kind of failure, and its story.
+"""The outcome of one seed of the campaign against guaranteed delivery: figures, the kind of failure, and its story.
 
-A failure is one of three, told apart: a *crash* (an exception in a broker, or a client's protest at what it was sent),
-a *broken law* (lost, twice, out of order, not as selected, more memory than allowed) or a *lack of progress*.
+There are three kinds of failure: a *crash* (an exception in a broker, or a client's protest at what it was sent), a
+*broken law* (lost, duplicated, out of order, not as selected, more memory than allowed) and a *lack of progress*.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Failure(StrEnum):
 
 @dataclass(slots=True)
 class DeliveryRun:
-    """What came of one seed."""
+    """The outcome of one seed."""
 
     seed: str
     plan: list[str] = field(default_factory=list)
@@ -41,26 +41,26 @@ class DeliveryRun:
     verdict: Verdict = field(default_factory=Verdict)
     faults: Counter[str] = field(default_factory=Counter)
     timeline: list[Blow] = field(default_factory=list)
-    """What went wrong and was repaired, and when."""
+    """Blows and repairs, with their times."""
     counts: Counter[str] = field(default_factory=Counter)
-    """How often which path was taken, over all lives of all brokers."""
+    """How often each path was taken, over all lives of all brokers."""
     crash: str = ""
     """The exception and where it came from, if there was one."""
     exceeded: list[str] = field(default_factory=list)
-    """Limits of memory that were not kept."""
+    """Memory limits that were exceeded."""
     unconverged: str = ""
-    """What had not come to rest, if something had not."""
+    """What did not come to rest; empty if everything did."""
     digest: str = ""
     lines: list[str] = field(default_factory=list)
-    """The end of the trace; only of a run that failed."""
+    """The end of the trace; only for a run that failed."""
 
     @property
     def failure(self) -> Failure | None:
-        """How it failed, if it did; the worst of it."""
+        """The worst way in which the run failed, if it did."""
         if self.crash:
             return Failure.CRASH
         verdict = self.verdict
-        # What has not come yet is lost only where everything has come to rest.
+        # A message that has not come counts as lost only if everything has come to rest.
         lost = 0 if self.unconverged else verdict.lost
         if self.exceeded or lost or verdict.duplicated or verdict.reordered or verdict.wrongly_filtered:
             return Failure.BROKEN_LAW
@@ -73,7 +73,7 @@ class DeliveryRun:
 
     @property
     def complaint(self) -> str:
-        """What was wrong, in a line; empty if nothing was."""
+        """What was wrong, in one line; empty if nothing was."""
         if self.crash:
             return self.crash.splitlines()[-1]
         if self.failure is Failure.NO_PROGRESS:
@@ -81,7 +81,7 @@ class DeliveryRun:
         return next(iter([*self.exceeded, *self.verdict.problems]), "")
 
     def story(self) -> str:
-        """What a person needs to understand the run: the overlay, what happened to it, and what came of it."""
+        """The run told for people: the overlay, what happened to it, and how it ended."""
         failure = self.failure
         title = (
             f"seed {self.seed}: {failure.value if failure else 'sound'}, {self.simulated_ms / 1_000:.1f} s simulated"
@@ -100,7 +100,7 @@ class DeliveryRun:
         return "\n".join(line for part in parts for line in part)
 
     def _relevant_lines(self) -> list[str]:
-        """The last lines of the trace that are about those whom the complaint names; of all, if it names nobody."""
+        """The last lines of the trace about brokers and clients the complaint names; about all, if it names none."""
         named = set(re.findall(r"\b(?:pub-\d+|sub-\d+|dur-\d+|b\d+)\b", self.complaint))
         about = [line for line in self.lines if named & set(line.split()[1:2])]
         return (about or self.lines)[-_LINES_TOLD:]

@@ -1,8 +1,8 @@
 """The modelled device under a simulated broker's disk: syncs and reads take time, and it can be slow, full or cut off.
 
-As in the live store, ``broker.commit_queue`` decides what is done next, which commits share a sync, and what becomes of
-them when there is no space. When the power fails, what is being written is durable or lost as a whole, by chance: a
-torn write is recognised by the store, and dropped. So messages may be durable that nobody was told of.
+As in the live store, ``broker.commit_queue`` decides what is done next, which commits share a sync, and what happens to
+them when there is no space. When the power fails, the write under way is durable or lost as a whole, at random: the
+store recognises a torn write and drops it. So messages may be durable although the broker was never told.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ __all__ = ["Device", "DeviceUser"]
 
 @dataclass(slots=True, frozen=True)
 class DeviceUser:
-    """Whom the device calls back: the shell of the broker in its present life."""
+    """The device's callbacks to its user: the shell of the broker in its present life."""
 
     committed: Callable[[int], None]
     """All commits up to this number are durable."""
     values_kept: Callable[[int], None]
     """The named values of all commits up to this number are durable, ahead of the rest."""
     full: Callable[[str], None]
-    """The oldest commit waits for space, and why; said once for as long as it lasts."""
+    """The oldest commit waits for space, for this reason; called once per shortage."""
     read: Callable[[int, list[tuple[int, bytes]], int, TickRange | None], None]
-    """The number of a read, and what the disk says."""
+    """The number of a read, and its result."""
     kept_read: Callable[[int, dict[str, bytes | None]], None]
-    """The number of a read of kept records, and what the disk says."""
+    """The number of a read of kept records, and its result."""
 
 
 class Device:
-    """Makes commits durable and reads, in virtual time."""
+    """Makes commits durable and serves reads, in virtual time."""
 
     def __init__(
         self, clock: Clock, rng: Random, user: DeviceUser, *, sync_us: int = 2_000, read_us: int = 500
@@ -47,19 +47,19 @@ class Device:
         self.disk = Disk()
         self.sync_us, self.read_us = sync_us, read_us
         self.slowness = 1.0
-        """A factor on all that takes time."""
+        """A factor on the time of all operations."""
         self.is_full = False
-        """Whether there is no space for messages and large records; what makes room or is small always finds some."""
+        """Whether there is no space for messages and large records; changes that make room or are small always fit."""
         self.capacity_bytes: int | None = None
-        """Bytes of bodies and records for which there is space at all; none for any number."""
+        """Total space for bodies and records, in bytes; None for no limit."""
         self.syncs = self.torn = self.saved = self.unsynced = 0
-        """Groups that became durable, writes that a crash tore or left behind durable, commits it found waiting."""
+        """Groups that became durable; writes that a crash tore, or left durable; commits that a crash found waiting."""
         self.given_up: dict[str, int] = {}
-        """By pubend, the highest tick below which a broker ever wanted to trim; it may have crashed before that."""
+        """By pubend, the highest tick below which a broker ever wanted to trim; it may have crashed before it did."""
         self._clock, self._rng, self._user = clock, rng, user
         self._queue = CommitQueue()
         self._timer: Timer | None = None
-        """Ends what is under way, or tries again what found no space."""
+        """Ends the work under way, or retries work that found no space."""
 
     @property
     def waiting(self) -> int:
@@ -75,7 +75,7 @@ class Device:
         self._go_on()
 
     def read(self, wish: Read) -> None:
-        """Read, in the order of the wishes, and say what was found as of the time of saying it."""
+        """Read, in the order of the requests; the result is as of the time it is reported."""
         self._queue.put_read(wish)
         self._go_on()
 
@@ -93,7 +93,7 @@ class Device:
         self._forget()
 
     def stop(self) -> None:
-        """Sync what waits, as far as there is space, and say nothing any more: an orderly end."""
+        """Sync what waits, as far as there is space, and report nothing more: an orderly end."""
         if isinstance(self._queue.under_way, Read):
             self._queue.on_read()
         self._queue.end()
@@ -113,7 +113,7 @@ class Device:
         self._timer = None
 
     def _go_on(self) -> None:
-        """Begin what is next, or come back when it may be tried again; nothing while something is under way."""
+        """Begin the next work, or come back when it may be retried; does nothing while work is under way."""
         begin_at_ms = self._queue.next_deadline()
         if begin_at_ms is None:
             return
@@ -141,7 +141,7 @@ class Device:
         self._go_on()
 
     def _write(self, write: Group | Ahead) -> list[QueueReport]:
-        """Make it durable if there is space."""
+        """Make a write durable if there is space; returns what to report."""
         changes = write.changes()
         if not self._has_space(changes):
             return self._queue.on_full("there is no space left on the device", now_ms=self._clock.now_ms)

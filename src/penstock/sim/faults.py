@@ -1,8 +1,8 @@
-"""Harm for a simulated overlay, drawn by chance, each blow with its repair some time later.
+"""Random faults for a simulated overlay; each blow is repaired some time later.
 
 Crashes, orderly stops, cut, stalled and slow links, one-way partitions, disks that are slow, full or damaged, clocks
-that are set while a broker is down. Nothing lasts longer than `LASTS_MS_MAX`, so that what is kept for those who are
-away suffices.
+that are set while a broker is down. Nothing lasts longer than `LASTS_MS_MAX`, so that logs keep enough for absent
+clients.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ _Pair = tuple[str, str]
 
 
 class Blow(NamedTuple):
-    """Something that went wrong, or was repaired."""
+    """A fault or a repair."""
 
     at_ms: int
     what: str
 
 
 class Faults:
-    """What happens to one world that should not."""
+    """The faults of one world."""
 
     def __init__(self, world: World, pairs: list[_Pair]) -> None:
         self._world, self._chance = world, world.faults
         self._pairs = pairs
         self._latencies_us: dict[_Pair, int] = {}
-        """Of links that were ever slow: how they were before."""
+        """The original latency of links that were ever slowed down."""
         self.counts: Counter[str] = Counter()
         """How often each kind of blow fell."""
         self.timeline: list[Blow] = []
-        """What happened when."""
+        """Blows and repairs, with their times."""
         self.excused: list[bytes] = []
         """Bodies whose records were damaged: nobody can deliver them."""
 
     def strike(self) -> None:
-        """One blow, with its repair in some time."""
+        """Strike one blow, to be repaired some time later."""
         self._chance.choice(self._blows())()
 
     def repair(self) -> None:
-        """Mend all that is broken, at once."""
+        """Repair everything at once."""
         self._note("everything is repaired")
         for name, broker in self._world.brokers.items():
             self._mend_disk(broker.device)
@@ -77,7 +77,7 @@ class Faults:
             self._world.clock.after(self._chance.choice((3_000, 7_000, LASTS_MS_MAX)) * 1_000, mend)
 
     def roll(self) -> None:
-        """Stop and start all brokers, one after the other, as for a new version, in as long as a blow lasts."""
+        """Restart all brokers one after the other, as for a new version, within the longest time of a blow."""
         self.note("rolling_restart", "all brokers are restarted, one after the other")
         apart_ms = LASTS_MS_MAX // (len(self._world.brokers) + 1)
         for place, name in enumerate(self._world.brokers):
@@ -141,7 +141,7 @@ class Faults:
         self._later(f"the link {one} {other} is mended", partial(self._world.heal, *pair))
 
     def _flap(self) -> None:
-        """Cut and mended again and again: routes change back and forth."""
+        """Cut and mend a link again and again, so that routes change back and forth."""
         pair = self._chance.choice(self._pairs)
         self.note("flap", f"the link {pair[0]} {pair[1]} flaps")
         for turn in range(1, 5):
@@ -150,7 +150,7 @@ class Faults:
             self._world.clock.after((at_ms + 20) * 1_000, partial(self._world.heal, *pair))
 
     def _unlink(self) -> None:
-        """Removed from the settings of running brokers, and added again."""
+        """Remove a link from the settings of running brokers, and add it again later."""
         pair = self._chance.choice(self._pairs)
         if pair not in self._world.removed:
             self.note("unlink", f"the link {pair[0]} {pair[1]} is removed from the overlay")
@@ -162,7 +162,7 @@ class Faults:
             self._world.relink(*pair)
 
     def cut_client(self, client: str, broker: str) -> None:
-        """Cut the link between these, if there is one."""
+        """Cut the link between a client and a broker, if there is one."""
         if (client, broker) in self._world.links:
             self._cut_link((client, broker), "cut_client", one_way=self._flip())
 
@@ -182,7 +182,7 @@ class Faults:
         link = self._world.link(*pair)
         latency_us = self._chance.choice(_SLOW_US)
         self.note("delay", f"the link {pair[0]} {pair[1]} takes {latency_us // 1_000} ms")
-        # It may be slow already, for another reason that ends earlier.
+        # It may be slow already, because of a blow that ends earlier.
         before_us = self._latencies_us.setdefault(pair, link.options.latency_us)
         link.slow_down(latency_us)
         self._later(f"the link {pair[0]} {pair[1]} is quick again", partial(_quicken, link, before_us))
@@ -197,7 +197,7 @@ class Faults:
             self._later("", partial(self._restart, name))
 
     def _crash_twice(self) -> None:
-        """Again soon after the start, when little is known and nothing is confirmed yet."""
+        """Crash a broker again soon after its start, when it knows little and nothing is confirmed yet."""
         name = self._one_that_is_up()
         if name:
             self.note("crash_twice", f"{name} crashes")
@@ -207,7 +207,7 @@ class Faults:
             self._world.clock.after(wait_ms * 1_000, partial(self.crash, name))
 
     def _crash_all(self) -> None:
-        """A power cut: only what is on the disks is left of the whole overlay."""
+        """Cut the power: only the disks are left of the whole overlay."""
         if self._chance.random() < 0.7:
             return
         self.note("crash_all", "all brokers crash")
@@ -216,7 +216,7 @@ class Faults:
             self._later("", partial(self._restart, name))
 
     def crash(self, name: str) -> None:
-        """Crash this one, if it is up, and start it again in some time."""
+        """Crash this broker, if it is up, and restart it some time later."""
         if self._world.brokers[name].is_up:
             self._note(f"{name} crashes")
             self._world.crash(name, loud=self._flip())
@@ -230,7 +230,7 @@ class Faults:
             self._later("", partial(self._restart, name))
 
     def _promote(self) -> None:
-        """A broker is restarted, and what was best effort is guaranteed from then on."""
+        """Restart a broker; its best-effort pubends are guaranteed from then on."""
         names = [name for name, broker in self._world.brokers.items() if broker.is_up and broker.settings.best_effort]
         if not names:
             return
@@ -260,7 +260,7 @@ class Faults:
         self._later(f"the disk of {name} is quick again", partial(_quick, device))
 
     def _slow_disk_and_crash(self) -> None:
-        """The crash comes while commits wait, so that something is torn or lost."""
+        """Slow a disk down and crash while commits wait, so that something is torn or lost."""
         name, device = self._one_device()
         device.slowness = 100.0
         self.note("slow_disk", f"the disk of {name} is 100 times slower, and a crash follows")
@@ -277,7 +277,7 @@ class Faults:
         self._later(f"the disk of {name} has space again", partial(_empty, device))
 
     def _damage(self) -> None:
-        """One of the messages that lie on a disk becomes unreadable."""
+        """Make one of the messages on a disk unreadable."""
         if self._chance.random() < 0.7:
             return
         broker = self._chance.choice(list(self._world.brokers.values()))
@@ -308,7 +308,7 @@ class Faults:
         return self._chance.choice(names) if names else ""
 
     def _one_device(self) -> tuple[str, Device]:
-        # Brokers without pubends have disks, too, but nothing to write there.
+        # Brokers without pubends have disks too, but nothing to write.
         names = [name for name, broker in self._world.brokers.items() if broker.settings.pubends]
         name = self._chance.choice(names)
         return name, self._world.brokers[name].device
@@ -317,7 +317,7 @@ class Faults:
         return self._chance.random() < 0.5
 
     def note(self, kind: str, what: str) -> None:
-        """Write down that something happened."""
+        """Count an event, and add it to the timeline."""
         self.counts[kind] += 1
         self._note(what)
 

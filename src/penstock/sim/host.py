@@ -1,8 +1,8 @@
-"""Modelled machines: handling input takes time, and what waits takes memory, in proportion to what there is of it.
+"""Modelled machines: handling input takes time, and waiting input takes memory, in proportion to its amount.
 
-While a host is busy its input queues up. The queue needs no limit of its own: what waits here still counts against the
-window of the wire it came by, so it is bounded by the windows of all connections, and senders are held back as by TCP.
-A broker that needs more memory than its host has is killed, as by an operating system.
+While a host is busy its input queues up. The queue needs no limit of its own: waiting input still counts against the
+window of the wire it came by, so the queue is bounded by the windows of all connections, and senders are held back as
+by TCP. A broker that needs more memory than its host has is killed, as by an operating system.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ __all__ = ["CostModel", "Host"]
 
 @dataclass(slots=True, frozen=True)
 class CostModel:
-    """What input costs on a host of speed 1, in nanoseconds, and what a broker costs in memory."""
+    """The cost of input on a host of speed 1, in nanoseconds, and the memory that a broker needs."""
 
     frame_ns: int = 0
-    """For each frame."""
+    """Cost of each frame."""
     message_ns: int = 0
-    """For each message in a frame, on top."""
+    """Extra cost of each message in a frame."""
     byte_ns: int = 0
-    """For each byte, on top."""
+    """Extra cost of each byte."""
     broker_bytes: int = 0
-    """Memory of a broker that has nothing to do."""
+    """Memory of an idle broker."""
     subscription_bytes: int = 0
     """Memory for each subscription."""
 
@@ -44,7 +44,7 @@ class CostModel:
         return not (self.frame_ns or self.message_ns or self.byte_ns)
 
     def batch_ns(self, frames: Sequence[Frame], size: int) -> int:
-        """What a batch of so many bytes costs."""
+        """The cost of a batch of this size."""
         messages = sum(
             len(frame.bodies) if isinstance(frame, Publish | Forward | KnowledgeMessage) else 1 for frame in frames
         )
@@ -63,9 +63,9 @@ class Host:
             raise MisuseError(f"memory_bytes {memory_bytes} of a host is not positive")
         self._clock, self._speed = clock, speed
         self.memory_bytes = memory_bytes
-        """What the host has; none for as much as it takes."""
+        """The host's memory; None for no limit."""
         self.queued_bytes = 0
-        """Bytes of input that wait, or are in work."""
+        """Bytes of input that wait or are being handled."""
         self.cost = cost or CostModel()
         self.is_free = self.cost.is_free
         """Whether input is handled at once."""
@@ -91,14 +91,14 @@ class Host:
         self.queued_max = max(self.queued_max, len(self._queue))
 
     def crash(self) -> None:
-        """Forget all that waits; what is in work is called back, and must find out itself that it is too late."""
+        """Drop all waiting batches; the one in work is still called back, and must notice that it is too late."""
         self.queued_bytes -= sum(size for _, size, _ in self._queue)
         self._queue.clear()
 
     def _start(self) -> None:
         cost_ns, size, done = self._queue.popleft()
         self._is_busy = True
-        # The part below a microsecond is kept for the next batch, so that many small ones cost what they should.
+        # Fractions of a microsecond carry over to the next batch, so that many small ones cost what they should.
         cost_us, self._carry_ns = divmod(cost_ns + self._carry_ns, 1_000)
 
         def finish() -> None:

@@ -1,8 +1,8 @@
 """Links between simulated nodes: a cable, the connections over it, and the dialling that keeps one of them up.
 
-A connection behaves as TCP does: in order, without loss, until it breaks; what it held then is lost. A silent cut is a
-pulled cable: neither side is told, and after healing a connection that lived through it is reset, as bytes are missing.
-A stall only delays: what was under way arrives after healing. (Loss of single data frames is an option of the link.)
+A connection behaves like TCP: in order and without loss until it breaks; then what it held is lost. A silent cut is a
+pulled cable: neither side is told, and after healing a connection that survived it is reset, as bytes are missing. A
+stall only delays: what was in flight arrives after healing. (Loss of single data frames is an option of the link.)
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from penstock.sim.wire import LinkOptions, Source, Wire
 __all__ = ["Call", "ClientLink", "Dialling", "End", "Link", "Node", "Visitor"]
 
 _STABLE_US: Final = 1_000_000
-"""A connection that lasted so long was a success: the next attempt comes soon again."""
+"""A connection that lasted this long was a success: the next attempt comes soon again."""
 _KNOCK_US: Final = 1_000_000
 """How often an attempt over a broken cable is repeated, as TCP does, until the caller gives it up."""
 
 
 @dataclass(slots=True, frozen=True)
 class Dialling:
-    """How often a link that should be up is tried."""
+    """How often to dial when a link should be up."""
 
     first_ms: int = 100
     """Wait after the first failure; doubled after each further one."""
@@ -35,13 +35,13 @@ class Dialling:
     """The longest wait."""
 
     def wait_us(self, failures: int, rng: Random) -> int:
-        """The wait after so many failures in a row, with jitter so that those who lost one peer do not dial in step."""
+        """The wait after this many failures in a row, with jitter so that nodes that lost one peer dial out of step."""
         longest_us = 1_000 * min(self.longest_ms, self.first_ms << min(failures, 20))
         return longest_us // 2 + rng.randrange(longest_us // 2 + 1)
 
 
 class Node(Protocol):
-    """What is at the end of a link: a broker or a client."""
+    """The node at an end of a link: a broker or a client."""
 
     name: str
     host: Host
@@ -51,7 +51,7 @@ class Node(Protocol):
         """Whether it runs."""
 
     def on_connected(self, end: End, *, dialled: str) -> None:
-        """A connection exists; ``dialled`` names the other side if this one asked for it."""
+        """A connection is up; ``dialled`` names the other side if this one asked for it."""
 
     def on_frames(self, end: End, frames: list[Frame]) -> None:
         """Frames arrived."""
@@ -61,27 +61,27 @@ class Node(Protocol):
 
 
 class End:
-    """One side's hold of a connection."""
+    """One side of a connection."""
 
     __slots__ = ("_is_draining", "_on_closed", "inward", "is_open", "node", "number", "outward", "peer")
 
     def __init__(self, node: Node, on_closed: Callable[[], None]) -> None:
         self.node = node
         self.number = 0
-        """For the node to find its own record of the connection by."""
+        """The key of the node's own record of the connection."""
         self.is_open = True
         """Whether this side still takes part."""
         self.peer: End
-        """The other side's hold."""
+        """The other side of the connection."""
         self.outward: Wire
-        """What carries this side's frames."""
+        """The wire that carries this side's frames."""
         self.inward: Wire
-        """What brings the other side's frames."""
+        """The wire that brings the other side's frames."""
         self._on_closed = on_closed
         self._is_draining = False
 
     def attach(self, source: Source) -> None:
-        """Send what this outbox holds, from now on."""
+        """Send from this outbox from now on."""
         self.outward.attach(source)
 
     def wake(self) -> None:
@@ -89,14 +89,14 @@ class End:
         self.outward.wake()
 
     def close(self) -> None:
-        """End the connection after sending what is queued; nothing is heard of it any more."""
+        """End the connection after sending what is queued; the node hears no more of it."""
         if self.is_open:
             self._is_draining = True
             self._shut()
             self.outward.end()
 
     def abort(self, *, loud: bool) -> None:
-        """End the connection at once, as a crash does; loud: the other side is told, if a word can reach it."""
+        """End the connection at once, as a crash does; if loud, the other side is told, if it can be reached."""
         is_told = loud and not self.outward.is_dead
         self.outward.kill()
         self._shut()
@@ -104,7 +104,7 @@ class End:
             self.peer.lose()
 
     def lose(self) -> None:
-        """Have the node told that the connection is gone."""
+        """Tell the node that the connection is gone."""
         if self.is_open:
             self.outward.kill()
             self._shut()
@@ -115,7 +115,7 @@ class End:
         if self.is_open:
             self.node.on_frames(self, frames)
         elif self.node.is_up and not self._is_draining:
-            # A host that was started again does not know the connection, and says so.
+            # A restarted host does not know the connection, and says so.
             self.peer.lose()
 
     def _shut(self) -> None:
@@ -171,11 +171,11 @@ class Link:
             self._dial_after(0)
 
     def unwant(self) -> None:
-        """Do not dial any more; a connection there is stays."""
+        """Stop dialling; an existing connection stays."""
         self._is_wanted = False
 
     def cut(self, *, loud: bool = False, forward: bool = True, backward: bool = True) -> None:
-        """Break the cable, in one direction or both; what is under way is lost. Loud: both ends are told."""
+        """Break the cable, in one direction or both; what is in flight is lost. If loud, both ends are told."""
         self._is_cut = [self._is_cut[0] or forward, self._is_cut[1] or backward]
         for ends in list(self._open.values()):
             for end, direction_cut in zip(ends, (forward, backward), strict=True):
@@ -185,20 +185,20 @@ class Link:
                 self._reset(ends)
 
     def stall(self) -> None:
-        """Bring nothing in either direction until healed, and lose nothing."""
+        """Deliver nothing in either direction until healed, but lose nothing."""
         self._is_stalled = True
         for ends in self._open.values():
             for end in ends:
                 end.outward.hold()
 
     def slow_down(self, latency_us: int) -> None:
-        """Take so long from now on, also on connections there are; order is kept."""
+        """Change the latency from now on, also for existing connections; order is kept."""
         self.options = replace(self.options, latency_us=latency_us)
         for wire in self.wires():
             wire.latency_us = latency_us
 
     def heal(self) -> None:
-        """Carry again; connections that lost something are reset, stalled ones go on."""
+        """Carry again; connections that lost something are reset, stalled ones continue."""
         was_cut = any(self._is_cut)
         self._is_cut, self._is_stalled = [False, False], False
         for ends in list(self._open.values()):
@@ -258,7 +258,7 @@ class Link:
             self._redial()
 
     def _forget(self, serial: int) -> None:
-        """Drop a connection that neither side holds; what is still under way has nobody to arrive at."""
+        """Drop a connection that neither side holds; what is still in flight has no receiver."""
         ends = self._open.get(serial)
         if ends is not None and not any(end.is_open for end in ends):
             del self._open[serial]
@@ -296,7 +296,7 @@ class ClientLink(Link):
         return self._visitor.wants(self.callee.name)
 
     def call(self, number: int, failed: Callable[[str], None]) -> Call:
-        """Try to connect, under this number of the caller's; a broken cable fails nothing, and answers nothing."""
+        """Try to connect, under the caller's number; over a broken cable, the call neither fails nor succeeds."""
         call = Call(number, failed)
         self._clock.after(2 * self.options.latency_us, lambda: self._answer(call))
         return call

@@ -1,9 +1,9 @@
-"""What happens to the clients of durable subscriptions in a campaign: deaths, absences, moves, take-overs, forgetting.
+"""The fates of clients with durable subscriptions in a campaign: deaths, absences, moves, take-overs, forgetting.
 
-A few names, and more clients than names. Whoever is away comes back at the same broker or another, after anything from
-milliseconds to much longer than anything else is kept; one whose process lived states what it has, one that died knows
-only the name. Several clients may want the same name: the last to come has it. When the world is to heal, everybody
-comes back, and every name that was not forgotten has somebody who claims it.
+There are a few names, and more clients than names. An absent client comes back at the same broker or another, after
+milliseconds or after much longer than anything else is kept; one whose process survived states what it has, one that
+died knows only the name. Several clients may want the same name: the last to come gets it. When the world heals,
+everybody comes back, and somebody claims every name that was not forgotten.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["Lives"]
 
 _ABSENCES_MS: Final = (20, 1_000, 6_000, 15_000, 100_000)
 _HABITS: Final = ((0, 1), (0, 1), (3, 1), (12, 1), (0, 7), (2, 40))
-"""How many messages are kept back from acknowledgement, and at how many opportunities one is taken."""
+"""How many messages are left unacknowledged, and how many opportunities it takes for one acknowledgement."""
 _SLOWEST: Final = (0, 40)
 _NAMES_MAX: Final = 5
 _MISSING: Final[tuple[Missing, ...]] = ("fail", "earliest", "latest")
 _PURGE_MS: Final = 4_000
-"""In which a request to forget must have been answered."""
+"""Time in which a request to forget must be answered."""
 _SETTLE_MS: Final = 15_000
-"""In which an acknowledgement comes to any pubend, where nothing is broken."""
+"""Time in which an acknowledgement reaches any pubend, if nothing is broken."""
 
 
 class Lives:
@@ -44,9 +44,10 @@ class Lives:
         note: Callable[[str, str], None],
         may_keep_back: bool = True,
     ) -> None:
-        """Make a name for each selector; what happens is noted with its kind.
+        """Make a name for each selector; events are noted with their kind.
 
-        Where a log is full soon, whoever keeps something back from acknowledgement for ever would hold up everybody.
+        Where logs fill up soon, ``may_keep_back`` must be false: a client that never acknowledges its last messages
+        would hold up everybody.
         """
         self._world, self._chance, self._note = world, world.faults, note
         self._brokers = list(world.brokers)
@@ -55,11 +56,11 @@ class Lives:
         self.names = {f"name-{number}": selector for number, selector in enumerate(selectors)}
         """Selectors by name, of all names that were not forgotten."""
         self.condemned: dict[str, str] = {}
-        """The same of those that are to be forgotten."""
+        """Selectors by name, of names that are to be forgotten."""
         self.forgotten: dict[str, int] = {}
-        """When the world was told that a name is forgotten by all."""
+        """When the world was told that all pubends have forgotten a name."""
         self.counts: Counter[str] = Counter()
-        """Rare things that happened, for the probes."""
+        """Rare events, for the probes."""
         self._roles = dict(zip([client.name for client in clients], list(self.names) * len(clients), strict=False))
         for client, name in zip(self.clients, self.names, strict=False):
             self._claim(client, name)
@@ -67,7 +68,7 @@ class Lives:
     # --- harm
 
     def strike(self) -> None:
-        """One turn of fate, if there is anybody to suffer it."""
+        """Let one random thing happen to a client, if there are any."""
         if not self.clients:
             return
         self._chance.choice(
@@ -86,7 +87,7 @@ class Lives:
         )()
 
     def die_at_rest(self) -> None:
-        """Most processes end, and come back long after everybody else was given up; what was acknowledged stays."""
+        """End most processes; many come back long after other clients are given up. Acknowledged positions stay."""
         for client in self.clients:
             if self._chance.random() < 0.7:
                 self._end(client, self._chance.choice((1_000, 80_000, 100_000)))
@@ -104,7 +105,7 @@ class Lives:
         self._after(absence_ms, partial(self._come_back, client))
 
     def _vanish(self) -> None:
-        """Away, but alive: it comes back with all that it has."""
+        """Take a client away, but alive: it comes back with all it has."""
         client = self._chance.choice(self.clients)
         absence_ms = self._chance.choice(_ABSENCES_MS)
         self._note("absence", f"{client.name} goes away")
@@ -120,7 +121,7 @@ class Lives:
             self._world.place(client.name, broker, loud=self._flip())
 
     def _give_up(self) -> None:
-        """Unsubscribed, but not forgotten: its position stays."""
+        """Unsubscribe a client for a while, without forgetting its name: the position stays."""
         client = self._chance.choice(self.clients)
         for number in list(client.wanted):
             self._note("give_up", f"{client.name} gives {client.subscriptions[number].durable} up for a while")
@@ -137,7 +138,7 @@ class Lives:
                 self._claim(client, name)
 
     def _usurp(self) -> None:
-        """Taken over while the holder is cut off with its broker: what it acknowledges then comes too late."""
+        """Take a name over while its holder is cut off with its broker: what it then acknowledges comes too late."""
         name = self._chance.choice(list(self.names))
         holders = [client for client in self.clients if name in self._held_by(client) and self._is_placed(client)]
         others = [client for client in self.clients if client not in holders and client.is_up]
@@ -159,7 +160,7 @@ class Lives:
             self._end(client, self._chance.choice((20, 1_000)))
 
     def _add_name(self) -> None:
-        """Names are not only made in peace."""
+        """Add a name while harm is done, as names are not only made in peace."""
         client = self._chance.choice(self.clients)
         if len(self.names) < _NAMES_MAX and client.is_up:
             name = f"late-{len(self.names) + len(self.condemned)}-{self._world.elapsed_ms}"
@@ -183,7 +184,7 @@ class Lives:
     # --- coming back
 
     def gather(self) -> None:
-        """Everybody comes back, and no name is without somebody who wants it."""
+        """Bring everybody back, and have somebody claim every unclaimed name."""
         for client in self.clients:
             if not self._is_placed(client):
                 self._come_back(client)
@@ -192,7 +193,7 @@ class Lives:
             self._claim(self._chance.choice(self.clients), name)
 
     def purge(self, client: SimClient) -> str:
-        """Has condemned names forgotten for good, where nothing is broken; says what could not be."""
+        """Have condemned names forgotten for good, while nothing is broken; returns what could not be."""
         for name in list(self.condemned):
             for _ in range(3):
                 client.forgotten.pop(name, None)
@@ -209,7 +210,7 @@ class Lives:
         return ""
 
     def settle(self) -> None:
-        """The world is at rest: what was acknowledged by now must have come to where it is kept."""
+        """Wait, in a world at rest, until everything acknowledged so far must be stored; record it as settled."""
         last = [
             (record, list(record.acknowledged))
             for client in self.clients
@@ -218,12 +219,12 @@ class Lives:
         self._world.run_for(_SETTLE_MS)
         now_us = self._world.clock.now_us
         for record, acknowledged in last:
-            # One that was given up meanwhile, or taken over, may have been overtaken by others before.
+            # A subscription that was given up or taken over meanwhile may have been overtaken by others before.
             if record.ended_us is None and not record.refused:
                 record.settled = {each.pubend: Acknowledged(now_us, *each[1:]) for each in acknowledged}
 
     def unrest(self) -> str:
-        """What is not as it must be in the end: every name has one holder."""
+        """What is wrong in the end, when every name must have one holder; empty if nothing is."""
         for name in self.names:
             holders = self.holders(name)
             if len(holders) != 1:
@@ -231,11 +232,11 @@ class Lives:
         return ""
 
     def unclaimed(self) -> list[str]:
-        """The names that nobody has, or wants."""
+        """The names that nobody has or wants."""
         return [name for name in self.names if not self.holders(name)]
 
     def holders(self, name: str) -> list[str]:
-        """The clients that have a name, or want it."""
+        """The clients that have a name or want it."""
         return [client.name for client in self.clients if name in self._held_by(client)]
 
     def _begin_anew(self, name: str) -> None:
@@ -265,9 +266,9 @@ class Lives:
     def _claim(
         self, client: SimClient, name: str, *, is_anew: bool = False, habit: tuple[int, int] | None = None
     ) -> None:
-        # Where it begins counts only if nobody has ever had the name.
+        # Where it begins matters only if nobody has ever had the name.
         otherwise = LATEST if is_anew else self._chance.choice((LATEST, LATEST, 0))
-        # Who asked to be refused where its position is gone has been, and wants what is left now.
+        # A client was refused because the position is gone, as it had asked: now take what is left.
         lapsed = any(
             record.durable == name and "not kept any more" in record.refused
             for each in self.clients

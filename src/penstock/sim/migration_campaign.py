@@ -1,7 +1,7 @@
-"""Campaigns against migration: those against guaranteed delivery, in which brokers also have their clients move.
+"""Campaigns against migration: those against guaranteed delivery, in which brokers also make their clients move.
 
-In the middle of moves the old broker crashes, or the new one, or the client's link to either is cut. The laws stay the
-same: nothing lost, nothing twice, nothing out of order, and everything comes to rest after healing.
+In the middle of a move, the old or the new broker crashes, or the client's link to either is cut. The laws stay the
+same: nothing lost, duplicated or out of order, and everything comes to rest after healing.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from penstock.sim.delivery import DeliveryCampaign
 __all__ = ["MigrationCampaign"]
 
 _MOVED: Final = 0.5
-"""How often clients have to move while a blow takes effect."""
+"""Probability that clients have to move while a blow takes effect."""
 _HARMED: Final = 0.6
-"""How often such a move is harmed."""
+"""Probability that such a move is harmed."""
 _HARM_MS: Final = (0, 3, 30, 200, 520, 700)
-"""When the harm comes, after the order to move."""
+"""How long after the order to move the harm comes."""
 
 
 class MigrationCampaign(DeliveryCampaign):
     """One seed's overlay, harm, moves and healing."""
 
     def __init__(self, seed: int | str, **options: Any) -> None:
-        """Draw an overlay as for the campaign of deliveries."""
+        """Draw an overlay as in the delivery campaign."""
         super().__init__(seed, **options)
         self._moves_chance = self.world.workload
         self._session = 0
 
     @property
     def moved(self) -> Counter[str]:
-        """What became of all orders to move."""
+        """The outcomes of all orders to move."""
         clients = [*self.subscribers, *self.lives.clients]
         reasons = Counter(reason for client in clients for reason in client.witness.failures)
         return Counter(made=sum(client.session.moves for client in clients), failed=reasons.total()) + reasons
@@ -52,7 +52,7 @@ class MigrationCampaign(DeliveryCampaign):
             self._harm_move(old, new, moved)
 
     def _order(self, old: str, new: str) -> list[str]:
-        """Have some clients go; their names."""
+        """Order some clients to move; returns their names."""
         core = self.world.brokers[old].core
         assert isinstance(core, Broker)
         clients = [peer for peer in core.connections.peers.values() if peer.kind is PeerKind.CLIENT]

@@ -1,8 +1,8 @@
 """The shell of a simulated broker: brings it stimuli, carries out its effects, wakes it at its deadlines.
 
-As thin as the live one: it holds no protocol decision. Crashes happen to it from outside. What it has on its disk
-outlives them. Its wall clock may be wrong by an offset, which changes only from one life to the next, as a live broker
-reads the wall clock only when it starts.
+It is as thin as the live one, and makes no protocol decision. Crashes come from outside; its disk outlives them. Its
+wall clock may be wrong by an offset, which changes only from one life to the next, as a live broker reads the wall
+clock only when it starts.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ class SimBroker:
         host: Host,
         checks: bool = False,
     ) -> None:
-        """Start the first life; with ``checks``, invariants are looked at after every step."""
+        """Start the first life; with ``checks``, invariants are checked after every step."""
         self.name = settings.name
         self.settings = settings
         self.host = host
         self.incarnation = 0
         """Lives so far."""
         self.steps = 0
-        """Stimuli so far."""
+        """Steps so far: inputs and deadlines handled."""
         self.clock_offset_ms = 0
         """By how much the wall clock of the next life will be ahead of virtual time."""
         self.counts_of_lives: Counter[str] = Counter()
-        """What the brokers of former lives counted."""
+        """Event counters of the brokers of former lives."""
         self.device = Device(
             clock,
             Random(f"{seed}/{settings.name}/device"),
@@ -68,9 +68,9 @@ class SimBroker:
                 self._on_committed, self._on_values_kept, self._on_log_full, self._on_log_read, self._on_kept_read
             ),
         )
-        """What makes its log durable; to be slowed down or filled by whoever harms the world."""
+        """Makes its log durable; faults may slow it down or fill it."""
         self.operations: deque[tuple[int, str]] = deque(maxlen=_OPERATIONS_MAX)
-        """When it was enabled by a token, in virtual milliseconds, and with which fencing number."""
+        """When a token enabled it, in virtual milliseconds, and the fencing number."""
         self._make, self._seed = make, seed
         self._clock, self._trace, self._checks = clock, trace, checks
         self._core: BrokerPort | None = None
@@ -100,22 +100,22 @@ class SimBroker:
 
     @property
     def disk(self) -> Disk:
-        """What it keeps over all its lives."""
+        """The disk, which it keeps over all its lives."""
         return self.device.disk
 
     def counts(self) -> Counter[str]:
-        """What the brokers of all lives counted, the present one included."""
+        """Event counters over all lives, including the present one."""
         return self.counts_of_lives + self._present_counts()
 
     @property
     def memory_bytes(self) -> int:
-        """The memory it needs: for itself, its subscriptions, and all that waits."""
+        """The memory it needs: for itself, its subscriptions, and everything that waits."""
         cost, status = self.host.cost, self.core.status()
         waiting = status.outbox_bytes + self.host.queued_bytes
         return int(cost.broker_bytes + cost.subscription_bytes * status.subscriptions + waiting)
 
     def start(self) -> None:
-        """Begin a new life, which knows of those before what is on the disk."""
+        """Begin a new life, which knows only what earlier ones left on the disk."""
         if self._core is not None:
             raise MisuseError(f"broker {self.name} is up already")
         self.incarnation += 1
@@ -128,7 +128,7 @@ class SimBroker:
         self._arm(self._core, self._clock.now_us)
 
     def crash(self, *, loud: bool) -> None:
-        """Lose everything that is not on disk at once; loud: the peers are told by their network, as after a kill."""
+        """Lose everything that is not on disk at once; if loud, the network tells the peers, as after a kill."""
         self._end_life("crashes" if loud else "crashes silently")
         self.device.crash()
         self.host.crash()
@@ -165,7 +165,7 @@ class SimBroker:
             self._after_step(core, core.operate(operation, now_ms=self._now_ms()))
 
     def measure(self, figures: HostFigures) -> None:
-        """Tell the broker what its host is like, if it is up."""
+        """Give the broker its host's figures, if it is up."""
         core = self._core
         if core is not None:
             self._after_step(core, core.measured(figures, now_ms=self._now_ms()))
@@ -183,7 +183,7 @@ class SimBroker:
         self._after_step(core, effects)
 
     def on_frames(self, end: End, frames: list[Frame]) -> None:
-        """Hand the broker what arrived."""
+        """Hand arrived frames to the broker."""
         core = self._core
         if core is not None:
             self._note(f"< {end.number} {len(frames)} {type(frames[0]).__name__}")
@@ -198,7 +198,7 @@ class SimBroker:
             self._after_step(core, core.disconnect(end.number, now_ms=self._now_ms()))
 
     def check_invariants(self) -> None:
-        """Fails if an outbox, a wire or the broker itself is not as it must be."""
+        """Fails if an outbox, a wire or the broker itself breaks an invariant."""
         for number, outbox in self._outboxes.items():
             outbox.check_invariants()
             self._ends[number].outward.check_invariants()
@@ -206,7 +206,7 @@ class SimBroker:
         if check is not None:
             check()
 
-    # The device forgets what it had to do when a life ends: these find the broker that asked.
+    # The device drops its work when a life ends, so these always find the broker that asked.
 
     def _on_committed(self, number: int) -> None:
         self._note(f"commits up to {number}")
@@ -264,7 +264,7 @@ class SimBroker:
                 if end is not None:
                     end.close()
             elif isinstance(effect, Hold | Resume):
-                # What arrives meanwhile waits inside the broker: here nobody sends without end.
+                # Input that arrives meanwhile waits inside the broker: nobody sends without end here.
                 continue
             elif isinstance(effect, Commit):
                 self.device.commit(effect)
@@ -278,7 +278,7 @@ class SimBroker:
                 self._note(f"{effect.event} {fields}".rstrip())
 
     def _operate(self, effect: Operate) -> None:
-        """Heavy work that takes all the time that it may have."""
+        """Do heavy work that takes all the time it may have."""
         core, began_ms = self._core, self._now_ms()
         self._note(f"operates as {effect.fence}")
         self.operations.append((self._clock.now_us // 1_000, effect.fence))

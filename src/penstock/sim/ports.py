@@ -1,4 +1,4 @@
-"""What the simulator needs to make brokers: the class itself, or a stand-in for tests."""
+"""The interface through which the simulator makes brokers: the class itself, or a stand-in for tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["MakeBroker"]
 
 
 class MakeBroker(Protocol):
-    """What makes a broker."""
+    """Makes a broker."""
 
     def __call__(self, settings: BrokerSettings, *, incarnation: int, rng: Random, recovered: Recovered) -> BrokerPort:
-        """A broker that has just started, and what it found on its disk."""
+        """A broker that has just started, with what it found on its disk."""

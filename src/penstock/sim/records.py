@@ -1,6 +1,6 @@
-"""What simulated clients remember of their lives, for the checkers: what they asked for, published and received.
+"""Records that simulated clients keep for the checkers: what they asked for, published and received.
 
-Bodies are kept as they are and decoded when a checker asks: most are never looked at.
+Bodies stay encoded until a checker asks, as most are never looked at.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Published:
     pubend: str = ""
     """The pubend that was asked for; empty for the broker's choice."""
     sequence: int = 0
-    """Its number among all that the client ever sent."""
+    """Its number among all messages the client ever sent."""
     is_guaranteed: bool = False
     """Whether it is sent again, on every connection, until it is acknowledged."""
     candidates: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Published:
     acked_us: int | None = None
     """When it was acknowledged; None if it never was."""
     is_unconfirmed: bool = False
-    """Whether the client has given up to learn what became of it."""
+    """Whether the client has given up on learning its outcome."""
 
     @property
     def message_id(self) -> MessageId:
@@ -85,7 +85,7 @@ class Period:
 
 
 class LostTicks(NamedTuple):
-    """What a broker said will never be known."""
+    """Ticks that a broker said will never be known."""
 
     received_us: int
     pubend: str
@@ -96,12 +96,12 @@ class LostTicks(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Since when a subscription is owed everything from a pubend."""
+    """When, and at which tick, a subscription began to be owed everything from a pubend."""
 
     confirmed_us: int
     tick: int
     trimmed_below: int = 0
-    """What the pubend had given up for trimming by then."""
+    """The tick below which the pubend's log had been given up for trimming by then."""
 
 
 class Acknowledged(NamedTuple):
@@ -119,14 +119,14 @@ class Visit:
     asked_us: int
     broker: str = ""
     stated: dict[str, int] = field(default_factory=dict)
-    """The first ticks that it wanted."""
+    """The first tick it wanted, by pubend."""
     starts: dict[str, Start] = field(default_factory=dict)
-    """Where it begins, as the broker said."""
+    """Where it begins by pubend, as the broker said."""
     ended_us: int | None = None
     reached: dict[str, int] = field(default_factory=dict)
     """The positions when it ended."""
     behind: dict[str, int] = field(default_factory=dict)
-    """The positions where the connection of a move went on ahead of them: somebody else had got further with a name."""
+    """Positions at pubends where the line of a move began further ahead: another life of the name had got further."""
 
 
 @dataclass(slots=True)
@@ -138,7 +138,7 @@ class SubscriptionRecord:
     asked: dict[str, int] = field(default_factory=dict)
     """The ticks at which it wanted to begin, by pubend."""
     granted: str = ""
-    """What the broker granted of it, in canonical form; empty until it did."""
+    """The selector that the broker granted, in canonical form; empty until it did."""
     pending: tuple[str, ...] = ()
     """Pubends that had not confirmed it when the broker did."""
     refused: str = ""
@@ -158,18 +158,18 @@ class SubscriptionRecord:
     durable: str = ""
     """Its name, if it is durable: then this is one of the lives of that name."""
     lag: int = 0
-    """Messages that a durable one keeps back from acknowledgement."""
+    """Messages that a durable subscription leaves unacknowledged."""
     every: int = 1
-    """A durable one acknowledges at every so many opportunities."""
+    """How many opportunities a durable subscription has for each acknowledgement."""
     acknowledged: list[Acknowledged] = field(default_factory=list)
-    """What it acknowledged under its name, in order."""
+    """The positions it acknowledged under its name, in order."""
     settled: dict[str, Acknowledged] = field(default_factory=dict)
-    """What it had acknowledged when the world was last at rest: nobody may forget that."""
+    """Positions it had acknowledged when the world was last at rest: no broker may forget them."""
     visits: list[Visit] = field(default_factory=list)
     given_up: dict[str, int] = field(default_factory=dict)
-    """When it was refused: by pubend on which it had not begun, the tick below which logs had been given up."""
+    """When it was refused: by pubend at which it had not begun, the tick below which the log had been given up."""
     refused_rightly: bool = True
-    """Whether what it was refused for was so, as far as a client's surroundings can tell."""
+    """Whether the reason for its refusal was true, as far as a client's surroundings can tell."""
 
     @property
     def is_confirmed(self) -> bool:
@@ -177,42 +177,42 @@ class SubscriptionRecord:
         return bool(self.periods) and self.periods[-1].to_us is None
 
     def begin(self, now_us: int) -> None:
-        """The broker says that it is in force."""
+        """Note that the broker says it is in force."""
         self.end(now_us)
         self.periods.append(Period(now_us))
 
     def end(self, now_us: int) -> None:
-        """It is in force no more: unsubscribed, or the connection is lost."""
+        """Note that it is no longer in force: unsubscribed, or the connection is lost."""
         if self.is_confirmed:
             self.periods[-1].to_us = now_us
 
     @property
     def looks_back(self) -> bool:
-        """Whether it begins in the past, also at pubends of which it states nothing."""
+        """Whether it begins in the past even at pubends for which it states no position."""
         return bool(self.durable) or self.otherwise != LATEST
 
     def begins_now(self, pubend: str) -> bool:
-        """Whether it wanted what is published from then on."""
+        """Whether it wanted to begin with new messages at a pubend."""
         return self.otherwise == LATEST and pubend not in self.asked
 
     def open_visit(self, now_us: int, broker: str, stated: Mapping[str, int]) -> None:
-        """It is asked for on a connection."""
+        """Note that it was asked for on a connection."""
         self.visits.append(Visit(now_us, broker, dict(stated)))
 
     def start(self, pubend: str, start: Start) -> None:
-        """The broker says where it begins, for the first time or again."""
+        """Note where the broker says it begins, for the first time or again."""
         self.starts.setdefault(pubend, start)
         if self.visits:
             self.visits[-1].starts.setdefault(pubend, start)
 
     def close_visit(self, now_us: int) -> None:
-        """The connection is lost, or the subscription given up on it."""
+        """Note that the connection is lost, or the subscription was given up on it."""
         if self.visits and self.visits[-1].ended_us is None:
             last = self.visits[-1]
             last.ended_us, last.reached = now_us, self.reached_in(last)
 
     def reached_in(self, visit: Visit) -> dict[str, int]:
-        """How far it came on one connection, or has come by now."""
+        """How far it came on one connection, or has come so far."""
         return visit.reached if visit.ended_us is not None else {**self.positions, **visit.behind}
 
     def was_in_force(self, time_us: int) -> bool:

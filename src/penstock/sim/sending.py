@@ -1,4 +1,4 @@
-"""How a simulated application publishes: as fast as its session takes messages; what became of each is written down."""
+"""Publishes for a simulated application as fast as its session takes messages, and records the outcome of each."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _BACKLOG_MAX: Final = 100_000
 
 
 class Sending:
-    """What one client has published and wants to publish."""
+    """The messages that one client has published or wants to publish."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._backlog_max = _BACKLOG_MAX
         self.backlog: deque[tuple[Message, str]] = deque()
-        """What the session has no room for yet, with the pubend it is for."""
+        """Messages that the session has no room for yet, each with its pubend."""
         self._made: bytes | None = None
         """The first message of the backlog, with the identifier it got on this connection."""
         self.published: list[Published] = []
-        """What was handed to the session, in order; the place of each is its sequence number less one."""
+        """Messages handed to the session, in order; the index of each is its sequence number minus one."""
         self._sent = self._settled = 0
         self.acknowledged = self.unconfirmed = self.dropped = 0
 
@@ -39,7 +39,7 @@ class Sending:
             self.backlog.append((message, pubend))
 
     def flush(self, session: Session) -> None:
-        """Hand over what there is room for."""
+        """Hand messages over while the session has room."""
         queue, now_ms = session.publishing, self._clock.now_ms
         while self.backlog and session.is_up and queue.has_room(1):
             message, pubend = self.backlog[0]
@@ -54,18 +54,18 @@ class Sending:
             self.published.append(_record(self._clock.now_us, body, pubend, session.welcome, queue.published))
 
     def on_lost(self) -> None:
-        """The connection is gone: on the next one identifiers are others."""
+        """Handle a lost connection: the next one brings other identifiers."""
         self._made = None
 
     def on_sent(self, frame: Publish) -> None:
-        """Messages leave, for the first time or again."""
+        """Note messages that are sent, for the first time or again."""
         last = frame.first + len(frame.bodies) - 1
         for each in self.published[max(self._sent, frame.first - 1) : last]:
             each.sent_us = self._clock.now_us
         self._sent = max(self._sent, last)
 
     def on_ack(self, sequence: int) -> None:
-        """The broker has taken over everything up to a number that was not refused or given up."""
+        """Note that the broker has taken over everything up to this number that was not refused or given up."""
         assert sequence <= self._sent, f"acknowledged {sequence} of {self._sent}"
         for each in self.published[self._settled : sequence]:
             if not each.is_refused and not each.is_unconfirmed:
@@ -74,7 +74,7 @@ class Sending:
         self._settled = max(self._settled, sequence)
 
     def collect(self, session: Session) -> None:
-        """Look at what was refused, or may be lost."""
+        """Record which messages were refused or may be lost."""
         for failure in session.publishing.take_failures():
             each = self.published[failure.number - 1]
             assert each.body == failure.body

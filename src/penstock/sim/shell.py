@@ -20,12 +20,12 @@ from penstock.sim.trace import Trace
 __all__ = ["Surroundings", "VirtualShell"]
 
 _WAKINGS_MAX: Final = 1_000
-"""How often a session may be woken at one time before that is taken for an endless loop."""
+"""How often a session may be woken at the same time before that counts as an endless loop."""
 
 
 @dataclass(slots=True, frozen=True)
 class Surroundings:
-    """What clients need of the world they live in."""
+    """What clients need from the world they live in."""
 
     clock: Clock
     trace: Trace
@@ -33,12 +33,12 @@ class Surroundings:
     find: Callable[[str, str], ClientLink]
     """The link between a client and a broker, by their names."""
     given_up: Callable[[], Mapping[str, int]] = dict
-    """By pubend, what its log has given up for trimming."""
+    """By pubend, the tick below which its log has been given up for trimming."""
     seed: int | str = 0
 
 
 class _Stream:
-    """What was said on a line and its wire has not taken: one stream of bytes, in which nothing overtakes."""
+    """Frames sent on a line that its wire has not taken yet: one stream of bytes, in which nothing overtakes."""
 
     def __init__(self) -> None:
         self._frames: deque[Frame] = deque()
@@ -71,7 +71,7 @@ class VirtualShell:
         on_changes: Callable[[Changes], None],
         on_said: Callable[[int, Frame], None],
     ) -> None:
-        """Reach addresses over the links that are found for them; what the session says is told, too."""
+        """Reach addresses over the links that ``find`` returns; ``on_said`` gets every frame the session sends."""
         self._session, self._clock, self._find = session, clock, find
         self._on_changes, self._on_said = on_changes, on_said
         self._calls: dict[int, Call] = {}
@@ -96,23 +96,23 @@ class VirtualShell:
         self.react(self._session.close(now_ms=self._clock.now_ms))
 
     def drop(self, *, loud: bool) -> None:
-        """Lose all connections; loud: brokers are told by the network."""
+        """Lose all connections; if loud, the network tells the brokers."""
         for number in [*self._calls, *self._lines]:
             if number in self._lines:
                 self._lines[number][0].abort(loud=loud)
             self._gone(number, "the connection was dropped")
 
     def freeze(self) -> None:
-        """Let no time pass for the session, and find no way to anybody, as for a machine that sleeps."""
+        """Let no time pass for the session and reach nobody, like a machine that sleeps."""
         self._is_frozen = True
 
     def thaw(self) -> None:
-        """Go on."""
+        """Resume after a freeze."""
         self._is_frozen = False
         self._set_timer()
 
     def end(self, *, loud: bool) -> None:
-        """The process ends, and its connections with it."""
+        """End the process, and its connections with it."""
         self._is_over = True
         for call in self._calls.values():
             call.is_over = True
@@ -121,7 +121,7 @@ class VirtualShell:
         self._calls, self._lines = {}, {}
 
     def react(self, changes: Changes) -> None:
-        """Do what the session wants done, tell the client, and send."""
+        """Carry out what the session wants, tell the client, and send."""
         for effect in changes.effects:
             self._carry_out(effect)
         self._on_changes(changes)
@@ -139,10 +139,10 @@ class VirtualShell:
                 end.wake()
         self._set_timer()
 
-    # What links say.
+    # Link events.
 
     def on_connected(self, end: End) -> None:
-        """A line is made."""
+        """Handle a line that is up."""
         del self._calls[end.number]
         stream = _Stream()
         self._lines[end.number] = (end, stream)
@@ -151,15 +151,15 @@ class VirtualShell:
         self.pump()
 
     def on_frames(self, end: End, frames: Iterable[Frame]) -> None:
-        """A broker says something."""
+        """Handle a broker's frames."""
         now_ms = self._clock.now_ms
         self.react(self._session.on_frames(end.number, frames, now_ms=now_ms, wall_ms=now_ms))
 
     def on_lost(self, end: End) -> None:
-        """A line is gone."""
+        """Handle the loss of a line."""
         self._gone(end.number, "the broker closed the connection")
 
-    # Inside.
+    # Internals.
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -189,7 +189,7 @@ class VirtualShell:
             self._clock.after(0, lambda: self._gone(number, "there is no way there"))
 
     def _gone(self, number: int, problem: str) -> None:
-        """Nothing is left of a line, or of the attempt to make it."""
+        """Forget a line, or the attempt to make it, and tell the session."""
         call = self._calls.pop(number, None)
         if call is not None:
             call.is_over = True
@@ -207,7 +207,7 @@ class VirtualShell:
 
     def _on_timer(self) -> None:
         now_us = self._clock.now_us
-        # One that was set for later than another, which came first, is over.
+        # A timer that an earlier one has replaced is void.
         if self._timer_us is None or now_us < self._timer_us or self._is_over:
             return
         self._timer_us = None

@@ -1,4 +1,4 @@
-"""What happened in a simulated world: one readable line per event, and a digest by which two runs are compared.
+"""The trace of a simulated world: one readable line per event, and a digest to compare two runs by.
 
 The digest covers every event, in order; the ring keeps the last of them for people. Events are hashed in bundles, as
 one update of the hash per event would cost more than the event.
@@ -19,7 +19,7 @@ class Trace:
     """The events of one run."""
 
     def __init__(self, *, start_us: int = 0, lines_max: int = 10_000, output: TextIO | None = None) -> None:
-        """Keep the last so many lines, and write all of them to an output if there is one."""
+        """Keep the last ``lines_max`` lines, and write all of them to an output if there is one."""
         self._start_us, self._output = start_us, output
         self._hash = blake2b(digest_size=16)
         self._bundle: list[str] = []
@@ -39,7 +39,7 @@ class Trace:
             self._output.write(self._line(time_us, who, what) + "\n")
 
     def digest(self) -> str:
-        """A fingerprint of all events so far: the same seed gives the same."""
+        """A fingerprint of all events so far: the same seed gives the same one."""
         self._digest_bundle()
         return self._hash.hexdigest()
 

@@ -1,18 +1,18 @@
-"""The laws of guaranteed delivery, judged from outside the brokers: nothing lost, once, in order, exactly as selected.
+"""Judges guaranteed delivery from outside the brokers: nothing lost, once, in order, exactly as selected.
 
-Over all connections of a subscription together:
+The laws hold over all connections of a subscription together:
 
 - **once**: no message comes twice, however often it was sent, and no tick stands for two messages;
 - **in order**: the ticks of a pubend ascend, and the messages of a publisher in a pubend come as they were published;
 - **as selected**: by a naive evaluation of the parsed selector;
-- **complete**: whatever was acknowledged, or came to anybody, comes to every matching subscription that was confirmed
-  for its pubend before it was sent and still exists; and whatever is known to lie between the start and the position
-  of a subscription has come to it, also if the subscription has ended. What a client was told is lost may be missing
-  only where logs may lapse, where a subscription wanted to begin further back than the log goes, or where it was away
-  for longer than its grace.
+- **complete**: every message that was acknowledged, or came to anybody, comes to every matching subscription that was
+  confirmed for its pubend before it was sent and still exists; and every message known to lie between the start and the
+  position of a subscription has come to it, even if the subscription has ended. Messages that a client was told are
+  lost may be missing only where logs may lapse, where a subscription wanted to begin further back than the log goes, or
+  where it was away for longer than its grace period.
 
-If the journals of the brokers' disks are at hand, every message that became durable counts as one that came to
-somebody, and whatever was acknowledged must be in one of them. Completeness is a law of a world that has come to rest.
+If the journals of the brokers' disks are given, every message that became durable counts as one that came to somebody,
+and every acknowledged message must be in one of them. Completeness is only a law once the world has come to rest.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Verdict:
     published: int = 0
     """Messages that were sent to guaranteed pubends and not refused."""
     acknowledged: int = 0
-    """Those of them that were acknowledged."""
+    """Published messages that were acknowledged."""
     delivered: int = 0
-    """Deliveries of them, for all subscriptions together."""
+    """Deliveries of published messages, for all subscriptions together."""
     lost: int = 0
-    """Pairs of a subscription and a message that is owed to it and did not come."""
+    """Pairs of a subscription and a message owed to it that did not come."""
     duplicated: int = 0
-    """Deliveries too many, and ticks or messages that are not one to one."""
+    """Surplus deliveries, and ticks and messages that are not one to one."""
     reordered: int = 0
     """Deliveries that came after a later one."""
     wrongly_filtered: int = 0
@@ -75,9 +75,9 @@ def judge(
     forgotten: Mapping[str, int] | None = None,
     grace_ms: int | None = None,
 ) -> Verdict:
-    """Hold what these clients saw against the laws; excused bodies may be missing, as their records were damaged.
+    """Check what these clients saw against the laws; excused bodies may be missing, as their records were damaged.
 
-    Durable names that were forgotten in between, for good and by all, have begun anew at those times.
+    Durable names in ``forgotten`` were forgotten by all pubends, for good, at these times, and started over.
     """
     court = _Court(publishers, excused, may_lapse=may_lapse, forgotten=forgotten or {}, grace_ms=grace_ms)
     if journal is not None:
@@ -89,11 +89,11 @@ class _Message(NamedTuple):
     published: Published
     publisher: int
     is_owed: bool
-    """Whether it may be missed at all."""
+    """Whether any subscription is owed it at all."""
 
 
 class _Court:
-    """All that was published, and where it turned up."""
+    """Everything that was published, and where it turned up."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class _Court:
         )
 
     def read(self, journal: Iterable[tuple[str, int, bytes]]) -> None:
-        """What became durable, whoever was told."""
+        """Take what became durable, whoever was told; every acknowledged message must be in it."""
         for pubend, tick, body in journal:
             place = self._places.get(body[:_ID_BYTES])
             if place is not None:
@@ -140,8 +140,8 @@ class _Court:
                 self._add_problem(f"{message.published.message_id} was acknowledged and never became durable")
 
     def judge(self, subscribers: list[SimClient]) -> Verdict:
-        """All laws, for all subscriptions."""
-        # What one got, all must get: so first everything is looked at that came to anybody.
+        """Check all laws for all subscriptions."""
+        # What one got, all must get: so look first at everything that came to anybody.
         got = [(client, self._received(client)) for client in subscribers]
         for client in subscribers:
             self._verdict.duplicated += len(client.witness.breaches)
@@ -190,7 +190,7 @@ class _Court:
             self._check_anew(lives)
 
     def _check_anew(self, lives: list[Life]) -> None:
-        """A name that was forgotten begins with what is published from then on, if its first life wanted that."""
+        """Check that a forgotten name starts over with new messages, if its first life wanted that."""
         begun = sorted(
             (start.confirmed_us, pubend, life.record.begins_now(pubend))
             for life in lives
@@ -210,7 +210,7 @@ class _Court:
     # --- where it begins
 
     def _check_starts(self, client: SimClient, record: SubscriptionRecord) -> None:
-        """Where it wanted to; elsewhere only as it said, and only where that is not kept any more."""
+        """Check that it begins where it wanted; elsewhere only as it asked, and only if that is no longer kept."""
         for session in record.visits:
             for pubend, start in session.starts.items():
                 wanted = session.stated.get(pubend, record.otherwise)
@@ -230,7 +230,7 @@ class _Court:
     # --- what came
 
     def _received(self, client: SimClient) -> dict[int, set[int]]:
-        """What came for each subscription of a client; complains about all that should not have come, or not so."""
+        """The messages that came for each subscription of a client; complains about those that break a law."""
         got: dict[int, set[int]] = {number: set() for number in client.subscriptions}
         loose: dict[int, set[int]] = {number: set() for number in client.subscriptions}
         selected = {number: self._selected(record) for number, record in client.subscriptions.items()}
@@ -319,16 +319,16 @@ class _Court:
             return False
         if record.ended_us is not None or record.refused:
             return False
-        # Nobody knows to which pubend a message went that nobody got: it is owed to those who would get it from any.
+        # If nobody got a message, its pubend is unknown: it is owed to those who would get it from any.
         pubends = published.candidates if where is None else (where[0],)
         starts = [record.starts.get(pubend) for pubend in pubends]
         if any(start is None or start.confirmed_us > published.sent_us for start in starts):
             return False
-        # Who wanted to begin now, and was told that it has, begins below whatever is sent then.
+        # A subscription that wanted to begin now, and was confirmed, begins below everything sent later.
         return where is None or record.begins_now(where[0]) or where[1] >= record.starts[where[0]].tick
 
     def _is_given_up(self, client: SimClient, record: SubscriptionRecord, place: int) -> bool:
-        """Whether the client was told that it is lost, and it may be."""
+        """Whether the client was told that a message is lost, and it may be."""
         where = self._tick_of.get(place)
         if where is None:
             return False
@@ -341,7 +341,7 @@ class _Court:
         return self._may_lapse or (pubend in record.asked and is_old) or self._was_away(record)
 
     def _was_away(self, record: SubscriptionRecord) -> bool:
-        """Whether a subscription was not asked for anywhere for longer than anything is kept for it."""
+        """Whether a subscription was absent for longer than anything is kept for it."""
         if self._grace_us is None:
             return False
         return any(

@@ -1,8 +1,8 @@
 """One direction of a connection: pulls frames out of an outbox and brings them, in order, to the other side.
 
-A wire takes only what it can put on its way now, so that control frames overtake all data still in the outbox. What is
-under way, or not yet handled by the receiving host, is bounded by a window, as in TCP; then the outbox fills, which has
-a bound and a policy of its own.
+A wire takes only what it can send now, so that control frames overtake all data still in the outbox. A window bounds
+what is in flight or not yet handled by the receiving host, as in TCP; beyond it the outbox fills, which has a bound and
+a policy of its own.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _BATCHES_PER_SECOND: Final = 1_000
 
 @dataclass(slots=True, frozen=True)
 class LinkOptions:
-    """What a link is like, the same in both directions."""
+    """The properties of a link, the same in both directions."""
 
     latency_us: int = 1_000
     """From the end of sending to arrival."""
     jitter_us: int = 0
-    """Up to so much is added to the latency, by chance; order is kept."""
+    """The most that is added to the latency, at random; order is kept."""
     bandwidth: int | None = None
-    """Bytes per second; none for a wire that is never the bottleneck."""
+    """Bytes per second; None for a wire that is never the bottleneck."""
     loss: float = 0.0
-    """Probability that a frame of the best-effort class vanishes. Control frames and those of guaranteed streams do
-    not: the protocol relies on a reliable connection."""
+    """Probability that a frame of the best-effort class is lost. Control frames and those of guaranteed streams never
+    are: the protocol relies on a reliable connection."""
     window_bytes: int = 4 * 1024 * 1024
-    """Bytes that may be under way or unread; reached, nothing more is taken out of the outbox."""
+    """Bytes that may be in flight or unread; at this limit, nothing more is taken out of the outbox."""
 
     def __post_init__(self) -> None:
         if self.latency_us < 0 or self.jitter_us < 0:
@@ -53,14 +53,14 @@ class LinkOptions:
 
     @property
     def batch_bytes(self) -> int:
-        """What is taken out of an outbox at once: about a millisecond's worth, so that control waits no longer."""
+        """Bytes taken out of an outbox at once: about a millisecond's worth, so that control waits no longer."""
         if self.bandwidth is None:
             return _BATCH_BYTES_MAX
         return max(1, min(_BATCH_BYTES_MAX, self.bandwidth // _BATCHES_PER_SECOND))
 
 
 class Source(Protocol):
-    """What a wire pulls from: an outbox."""
+    """The source that a wire pulls from: an outbox."""
 
     def take(self, bytes_max: int) -> list[Frame]:
         """Frames to send now."""
@@ -112,7 +112,7 @@ class Wire:
         ended: Callable[[], object] | None = None,
         host: Host | None = None,
     ) -> None:
-        """Make a wire to a receiver; ``host`` is where the receiver's work is done, ``ended`` is told of the end."""
+        """Make a wire to a receiver; ``host`` does the receiver's work, ``ended`` is called at the end."""
         self._clock, self._rng = clock, rng
         self._deliver, self._ended = deliver, ended
         self._host = None if host is None or host.is_free else host
@@ -127,13 +127,13 @@ class Wire:
         # A wire waits while it sends, while its window is full and while it is held: then a pull comes later by itself.
         self._waits = self._is_sending = self._is_held = self._is_ending = False
         self.is_dead = False
-        """Whether the wire will never bring anything again."""
+        """Whether the wire will never deliver anything again."""
         self.in_flight_bytes = 0
-        """Bytes under way, or arrived and not yet handled."""
+        """Bytes in flight, or arrived and not yet handled."""
         self.carried_bytes = 0
         """Bytes sent."""
         self.lost_frames = 0
-        """Data frames that vanished by chance."""
+        """Data frames that were lost at random."""
 
     def attach(self, source: Source) -> None:
         """Pull from this source from now on."""
@@ -151,13 +151,13 @@ class Wire:
         self.wake()
 
     def hold(self) -> None:
-        """Bring nothing any more, but forget nothing either, until resumed."""
+        """Deliver nothing until resumed, but lose nothing either."""
         if not self._is_held:
             self._is_held = self._waits = True
             self._stale += len(self._in_flight)
 
     def resume(self) -> None:
-        """Go on after a hold; what was under way is sent again, as TCP would."""
+        """Continue after a hold; what was in flight is sent again, as TCP would."""
         if self.is_dead or not self._is_held:
             return
         self._is_held = False
@@ -167,7 +167,7 @@ class Wire:
         self._go_on()
 
     def kill(self) -> None:
-        """Lose what is under way, and bring nothing ever again."""
+        """Lose what is in flight, and never deliver anything again."""
         if not self._is_held:
             self._stale += len(self._in_flight)
         self._in_flight.clear()
@@ -176,7 +176,7 @@ class Wire:
         self.in_flight_bytes = 0
 
     def check_invariants(self) -> None:
-        """Fails if the bytes under way do not add up."""
+        """Fails if the bytes in flight do not add up."""
         queued = sum(size for _, size in self._in_flight)
         assert 0 <= queued <= self.in_flight_bytes, f"{self.in_flight_bytes} bytes in flight, {queued} in the queue"
         assert self._host is not None or queued == self.in_flight_bytes
@@ -214,7 +214,7 @@ class Wire:
                 self._waits = True
                 return
             if occupied_us:
-                # An idle wire needs no timer: who wakes it finds out whether it is free by then.
+                # An idle wire needs no timer: the next wake-up checks whether it is free.
                 if self._is_ending or self._source:
                     self._pull_when_free()
                 return

@@ -1,8 +1,8 @@
-"""What a simulated client said and heard, line by line, written down for the judges without asking the session.
+"""Records for the judges what a simulated client said and heard, line by line, without asking the session.
 
-Brokers are held to this: on one line, the messages of a guaranteed pubend come to a subscription in ascending order and
-none below the position from which it goes on. The session is held to this: it drops only what came before on another
-line. Whatever breaks either rule is a breach, also if the application did not notice.
+Brokers must obey one rule: on one line, the messages of a guaranteed pubend come to a subscription in ascending order,
+and none below the position from which it resumes. The session must obey another: it drops only what came before on
+another line. Breaking either rule is a breach, even if the application did not notice.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ _Key = tuple[int, str]
 
 @dataclass(slots=True)
 class _Heard:
-    """One line: what was asked for on it, and what the broker said."""
+    """One line: what the client asked for on it, and what the broker said."""
 
     broker: str = ""
     names: dict[int, str] = field(default_factory=dict)
     asked_us: dict[int, int] = field(default_factory=dict)
     stated: dict[int, dict[str, int]] = field(default_factory=dict)
     least: dict[int, dict[str, int]] = field(default_factory=dict)
-    """Where nothing may come below what was stated."""
+    """Stated positions below which nothing may come."""
     confirmed: dict[int, f.Subscribed] = field(default_factory=dict)
     begun: dict[_Key, None] = field(default_factory=dict)
     last: dict[_Key, int] = field(default_factory=dict)
-    """The last tick of a guaranteed pubend that came."""
+    """The last tick that came, of guaranteed pubends."""
     taken: dict[_Key, int] = field(default_factory=dict)
-    """The tick below which somebody else has had everything, under the same durable name."""
+    """The tick below which somebody else has got everything, under the same durable name."""
     starts: dict[_Key, int] = field(default_factory=dict)
-    """The tick from which on a subscription is to get everything."""
+    """The tick from which a subscription is to get everything."""
     promised: dict[_Key, int] = field(default_factory=dict)
-    """The same by the word of the line before, which the client has believed: this one may begin earlier."""
+    """Starts promised on the line before, which the client has believed: this line may begin earlier."""
 
     def passes_by(self, key: _Key, tick: int) -> bool:
-        """Whether a message that comes on another line is none for the application any more."""
+        """Whether a message that comes on another line is no longer one for the application."""
         return tick <= self.last.get(key, -1) or tick < self.taken.get(key, 0)
 
 
@@ -54,46 +54,46 @@ class Witness:
     """The records of one client, over all its lines and lives."""
 
     def __init__(self, clock: Clock, given_up: Callable[[], Mapping[str, int]], note: Callable[[str], None]) -> None:
-        """What logs have given up for trimming, by pubend, is looked up when something begins or is refused."""
+        """``given_up`` tells what logs gave up for trimming, by pubend; asked when something begins or is refused."""
         self._clock, self._given_up, self._note = clock, given_up, note
         self._records: dict[int, SubscriptionRecord] = {}
-        """By the numbers on the wire, which begin anew in every life."""
+        """By the numbers on the wire, which start over in every life."""
         self._inboxes: dict[int, Inbox] = {}
         self._lines: dict[int, _Heard] = {}
         self._line = 0
         self._excused = self._repeated = 0
         self.breaches: list[str] = []
-        """What a broker or the session must not do."""
+        """Rules that a broker or the session broke."""
         self.goodbyes: list[f.Goodbye] = []
-        """What brokers said when they ended its lines."""
+        """The goodbyes with which brokers ended its lines."""
         self.lost: list[LostTicks] = []
-        """What brokers said is lost."""
+        """The ticks that brokers reported as lost."""
         self.holds: list[str] = []
-        """All the reasons to wait with publishing that it was ever given."""
+        """All reasons it was ever given for holding back publications."""
         self.told: dict[str, None] = {}
-        """Brokers that it was asked to go to, in this life or since it was placed somewhere."""
+        """Brokers it was asked to move to, in this life or since it was placed somewhere."""
         self.failures: list[str] = []
-        """Why it did not go where brokers wanted it."""
+        """Why it did not move where brokers wanted it."""
         self.welcomes = self.refused = 0
 
     # --- what the client does
 
     def add(self, record: SubscriptionRecord, inbox: Inbox) -> None:
-        """The application subscribes."""
+        """Note a new subscription."""
         self._records[inbox.number], self._inboxes[inbox.number] = record, inbox
 
     def record_of(self, inbox: Inbox) -> SubscriptionRecord:
-        """What is written down of a subscription."""
+        """The record of a subscription."""
         return self._records[inbox.number]
 
     def give_up(self, inbox: Inbox) -> None:
-        """The application does not want a subscription any more."""
+        """Note that the application has given up a subscription."""
         record = self.record_of(inbox)
         self._end(inbox.number)
         record.ended_us = self._clock.now_us
 
     def die(self) -> None:
-        """The process ends, and all that it knew with it."""
+        """Note that the process has ended, and all it knew with it."""
         for inbox in self._inboxes.values():
             if not inbox.is_over:
                 self.give_up(inbox)
@@ -101,12 +101,12 @@ class Witness:
         self._line = self._excused = self._repeated = 0
 
     def lose(self) -> None:
-        """The client has no connection any more."""
+        """Note that the client has lost its connection."""
         for number in self._records:
             self._end(number)
 
     def settle(self, line: int) -> None:
-        """This is the client's line from now on: what was said on it counts."""
+        """Make this the client's line from now on: what was said on it counts."""
         heard, former = self._heard(line), self._lines.get(self._line)
         if former is not None and former is not heard:
             heard.promised = {**former.promised, **former.starts}
@@ -125,19 +125,19 @@ class Witness:
                 record.end(self._clock.now_us)
 
     def sync(self, number: int) -> None:
-        """Bring the record up to how far the subscription is."""
+        """Update a record with the subscription's positions."""
         self._records[number].positions = self._inboxes[number].positions.known()
 
     def sync_all(self) -> None:
-        """The same for all."""
+        """Update the records of all subscriptions with their positions."""
         for number in self._records:
             self.sync(number)
 
     def on_refused(self, inbox: Inbox) -> None:
-        """A subscription is over, as a broker said."""
+        """Note that a broker has ended a subscription."""
         record = self.record_of(inbox)
         record.refused = inbox.reason
-        # Where it has begun it can only go on, whatever is kept.
+        # Where it has begun it can only continue, whatever is kept.
         record.given_up = {each: below for each, below in self._given_up().items() if each not in record.starts}
         if "not kept any more" in inbox.reason and record.visits and not record.durable:
             stated = record.visits[-1].stated
@@ -147,7 +147,7 @@ class Witness:
         self._end(inbox.number)
 
     def check_repeated(self, repeated: int) -> None:
-        """The session has dropped so many deliveries by now, as they had come before."""
+        """Check the number of deliveries that the session has dropped so far because they had come before."""
         if repeated - self._repeated > self._excused:
             self.breaches.append(f"the session dropped a delivery that came on no other line ({repeated} in all)")
         self._excused = max(0, self._excused - (repeated - self._repeated))
@@ -156,12 +156,12 @@ class Witness:
     # --- what it says
 
     def on_said(self, line: int, frame: Frame) -> None:
-        """It says something that a judge wants to know."""
+        """Note what the client says, as far as the judges need it."""
         heard, now_us = self._heard(line), self._clock.now_us
         match frame:
             case f.Subscribe(number):
                 heard.asked_us[number], heard.stated[number] = now_us, dict(frame.positions)
-                # Where it does not go on, the register of a durable name may know better.
+                # If it does not resume, the register of a durable name may know better.
                 heard.least[number] = dict(frame.positions) if frame.resumes else {}
                 if line == self._line:
                     self._records[number].open_visit(now_us, heard.broker, heard.stated[number])
@@ -203,7 +203,7 @@ class Witness:
         self._note(f"gets {frame.tick} for {frame.numbers.hex()}")
 
     def _began(self, line: int, heard: _Heard, key: _Key) -> int:
-        """Where a subscription began by the word of another line than this one."""
+        """Where a subscription began according to a line other than this one."""
         return (heard.promised if line == self._line else self._heard(self._line).starts).get(key, 0)
 
     def _on_other(self, line: int, heard: _Heard, frame: Frame) -> None:
@@ -256,7 +256,7 @@ class Witness:
             record.start(pubend, Start(now_us, tick, trimmed_below.get(pubend, 0)))
 
     def _on_horizons(self, heard: _Heard, frame: f.Horizons) -> None:
-        """Where a subscription begins on the new line of a move."""
+        """Note where a subscription begins on the new line of a move."""
         pubend = heard.names.get(frame.pubend)
         if not frame.is_only or pubend is None:
             return
@@ -278,7 +278,7 @@ class Witness:
         numbers = tuple(self._records[number].number for number in frame.numbers)
         self.lost.append(LostTicks(self._clock.now_us, pubend, frame.first, frame.last, numbers))
 
-    # --- inside
+    # --- internals
 
     def _heard(self, line: int) -> _Heard:
         heard = self._lines.get(line)

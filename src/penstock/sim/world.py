@@ -1,7 +1,7 @@
 """A virtual world: brokers, links and clients on one clock, everything in it following from one seed.
 
-Chance comes from children of the seed, one each for links, faults, the workload and every life of every broker, so that
-a change to one leaves the others as they were.
+Random numbers come from children of the seed, one each for links, faults, the workload and every life of every broker,
+so that a change to one leaves the others unchanged.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from penstock.sim.wire import LinkOptions
 __all__ = ["START_MS", "Timed", "World"]
 
 START_MS: Final = 1_767_225_600_000
-"""When every world begins: 2026 began then, and ticks and identifiers look as they do in real life."""
+"""When every world begins: the start of 2026, so that ticks and identifiers look as they do in real life."""
 _LOOK_US: Final = 10_000
 _SETTLE_MS: Final = 200
 
 Timed = tuple[int, SimClient, Attributes, bytes]
-"""A publication to come: microseconds after the start, publisher, attributes, payload."""
+"""A future publication: microseconds after the start, publisher, attributes, payload."""
 
 
 class World:
@@ -48,19 +48,19 @@ class World:
         trace_lines: int = 10_000,
         make_broker: MakeBroker = Broker,
     ) -> None:
-        """Begin a world; with ``checks``, brokers' invariants are looked at after every step (slow)."""
+        """Begin a world; with ``checks``, brokers' invariants are checked after every step (slow)."""
         start_us = START_MS * 1_000
         self.seed = seed
         self.clock = Clock(start_us)
         self.trace = Trace(start_us=start_us, output=output, lines_max=trace_lines)
         self.faults, self.workload = Random(f"{seed}/faults"), Random(f"{seed}/workload")
-        """Chance for whoever harms the world, and for whoever gives it work."""
+        """Random numbers for faults, and for the workload."""
         self.brokers: dict[str, SimBroker] = {}
         self.clients: dict[str, SimClient] = {}
         self.links: dict[tuple[str, str], Link] = {}
         """By the names of caller and callee."""
         self.removed: dict[tuple[str, str], None] = {}
-        """Those that are in nobody's settings now."""
+        """Links that are in no broker's settings now."""
         self._client_options: dict[str, LinkOptions] = {}
         self._links_rng = Random(f"{seed}/links")
         self._make_broker, self._checks = make_broker, checks
@@ -118,7 +118,7 @@ class World:
         return client
 
     def admit(self, client: SimClient, options: LinkOptions) -> None:
-        """Let a client live here, and open its connection; all its links are alike."""
+        """Add a client to this world and open its connection; all its links are alike."""
         self._check_new(client.name)
         self.clients[client.name] = client
         self._client_options[client.name] = options
@@ -126,9 +126,9 @@ class World:
         client.open()
 
     def place(self, client: str, broker: str, *, loud: bool = True) -> None:
-        """Let a client be at this broker from now on, wherever it was and whether its process lived or not.
+        """Move a client to this broker, wherever it was and whether its process was alive or not.
 
-        Its link there is as the one it had first. Loud: the broker where it was is told by the network.
+        Its link there is like its first one. If loud, the network tells the broker where it was.
         """
         self.withdraw(client, loud=loud)
         self._note(f"{client} goes to {broker}")
@@ -136,7 +136,7 @@ class World:
         self.clients[client].come_to(broker)
 
     def withdraw(self, client: str, *, loud: bool = True) -> None:
-        """Let a client be away, as long as it is not placed anywhere."""
+        """Take a client away until it is placed somewhere."""
         self.clients[client].go_away(loud=loud)
 
     def add_overlay(
@@ -148,7 +148,7 @@ class World:
         guaranteed: bool = False,
         **options: Any,
     ) -> list[SimBroker]:
-        """Start all brokers that these links name, and the links, all alike."""
+        """Start all brokers that these links name, and the links, with the same options."""
         pairs = list(links)
         made = self.add_brokers(pairs, settings=settings, cost=cost, guaranteed=guaranteed)
         for near, far in pairs:
@@ -163,9 +163,9 @@ class World:
         cost: CostModel | None = None,
         guaranteed: bool = False,
     ) -> list[SimBroker]:
-        """Start all brokers that links to come will name, each with a pubend ``<name>-pubend``.
+        """Start all brokers that future links will name, each with a pubend ``<name>-pubend``.
 
-        Settings are those of all brokers, and win. Unless guaranteed, all pubends are of the best-effort class.
+        The settings apply to all brokers, and take precedence. Unless guaranteed, all pubends are best effort.
         """
         neighbours: dict[str, list[str]] = {}
         for near, far in links:
@@ -181,7 +181,7 @@ class World:
     # --- harm and repair
 
     def crash(self, name: str, *, loud: bool = True) -> None:
-        """End a broker with all its state; loud: its peers are told by the network, as after a kill."""
+        """End a broker with all its state; if loud, the network tells its peers, as after a kill."""
         self.broker(name).crash(loud=loud)
 
     def stop(self, name: str) -> None:
@@ -206,7 +206,7 @@ class World:
         return link
 
     def cut(self, one: str, other: str, *, loud: bool = False, one_way: bool = False) -> None:
-        """Cut a link; one way: only what the first sends to the other is lost."""
+        """Cut a link; if one way, only what the first sends to the other is lost."""
         is_from_caller = (one, other) in self.links
         self._note(f"the link {one} {other} is cut, {loud=} {one_way=}")
         self.link(one, other).cut(
@@ -214,14 +214,14 @@ class World:
         )
 
     def unlink(self, one: str, other: str) -> None:
-        """Take a link out of the settings of both brokers, which go on running."""
+        """Remove a link from the settings of both brokers, which keep running."""
         self._note(f"the link {one} {other} is removed")
         self.removed[(one, other) if (one, other) in self.links else (other, one)] = None
         self.link(one, other).unwant()
         self._set_neighbours(one, other, is_linked=False)
 
     def relink(self, one: str, other: str) -> None:
-        """Put a link into the settings of both brokers again."""
+        """Put a link back into the settings of both brokers."""
         self._note(f"the link {one} {other} is added")
         del self.removed[(one, other) if (one, other) in self.links else (other, one)]
         self._set_neighbours(one, other, is_linked=True)
@@ -240,11 +240,11 @@ class World:
         return self.clock.now_ms - START_MS
 
     def run_for(self, ms: int) -> None:
-        """Let so much virtual time pass."""
+        """Let this much virtual time pass."""
         self.clock.run_for(ms * 1_000)
 
     def run_until(self, is_reached: Callable[[], bool], *, limit_ms: int) -> bool:
-        """Let time pass until something is so, at most this long; looks every ten milliseconds; whether it is so."""
+        """Let time pass until a condition holds, checked every ten milliseconds; returns False at the limit."""
         end_us = self.clock.now_us + limit_ms * 1_000
         while not is_reached():
             if self.clock.now_us >= end_us:
@@ -262,7 +262,7 @@ class World:
         return is_ready and self._is_ready()
 
     def feed(self, publications: Iterable[Timed]) -> None:
-        """Have these published, each at its time from now, in ascending order; they are drawn one by one."""
+        """Publish these, each at its time from now, in ascending order; they are drawn one by one."""
         self._feed_next(iter(publications), self.clock.now_us)
 
     # --- looking
@@ -279,7 +279,7 @@ class World:
         return {pubend: tick for broker in self.brokers.values() for pubend, tick in broker.device.given_up.items()}
 
     def digest(self) -> str:
-        """A fingerprint of all that happened: the same seed gives the same."""
+        """A fingerprint of all that happened: the same seed gives the same one."""
         return self.trace.digest()
 
     def _is_ready(self) -> bool:
@@ -305,7 +305,7 @@ class World:
             self.clock.at(start_us + at_us, publish)
 
     def client_link(self, client: str, broker: str) -> ClientLink:
-        """The link of a client to a broker, which is made when it is needed first."""
+        """The link of a client to a broker, made when first needed."""
         link = self.links.get((client, broker))
         if link is None:
             far, options = self.broker(broker), self._client_options[client]

@@ -1,9 +1,9 @@
-"""What an intermediate broker remembers of a pubend's recent ticks, to answer NACKs near where they arise.
+"""An intermediate broker's cache of a pubend's recent ticks, to answer NACKs near where they arise.
 
-[Gryphon] section 2: NACKs are answered by the first cache that holds the ticks. Silence answers only those hosts for
-which the filter that made it silent is at least as new as the one that the asker has; so ranges are kept with the
-versions of the hosts' filters that they were narrowed by. Of ticks that came twice, narrowed by different versions, all
-data is kept: so for each host the later version counts. Bounded in bytes: the oldest ticks go first.
+[Gryphon] section 2: the first cache that holds the ticks answers a NACK. Silence is an answer only for hosts whose
+current filter is no newer than the version that the silence was narrowed by; so each range is kept with the versions
+of the hosts' filters that narrowed it. If ticks arrive twice, narrowed by different versions, the cache keeps all data
+of both, so the later version counts for each host. The cache is bounded in bytes: the oldest ticks go first.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from penstock.streams.range_map import RangeMap
 __all__ = ["KnowledgeCache"]
 
 _RANGE_BYTES: Final = 128
-"""What a range counts for, besides the data in it."""
+"""Cost of a range, besides the data in it."""
 _HOST_BYTES: Final = 16
-"""What a range counts for per host of its versions: less than a mapping takes, since most ranges share theirs."""
+"""Cost of a range per host in its versions: less than a mapping takes, since most ranges share theirs."""
 _MESSAGE_BYTES: Final = 64
-"""What a message counts for besides its body."""
+"""Cost of a message besides its body."""
 _NONE: Final = (-1, -1)
 """Older than any version."""
 
@@ -38,18 +38,18 @@ class KnowledgeCache:
         self._bytes_max = bytes_max
         self._ranges: RangeMap[Versions | None] = RangeMap(_later, _range_bytes)
         self._ticks: list[int] = []
-        """Of the data, in order; all of them lie in ranges."""
+        """The ticks of the data, in order; all of them lie in ranges."""
         self._bodies: list[bytes] = []
         self.data_bytes = 0
-        """The bodies, without what else counts."""
+        """Bytes of the bodies alone."""
 
     @property
     def size_bytes(self) -> int:
-        """What it counts for: bodies, messages and ranges."""
+        """Size of the cache: bodies, messages and ranges."""
         return self.data_bytes + _MESSAGE_BYTES * len(self._ticks) + self._ranges.weight
 
     def add(self, knowledge: Knowledge) -> None:
-        """Remembers knowledge; quickest if its versions are the very mapping of the one before."""
+        """Adds knowledge; fastest if its versions are the same mapping object as the previous one's."""
         ticks, bodies = knowledge.ticks, knowledge.bodies
         if ticks and self._ticks and ticks[0] <= self._ticks[-1]:
             self._insert(ticks, bodies)
@@ -64,9 +64,9 @@ class KnowledgeCache:
     def answer(
         self, first: int, last: int, *, host: str, version: tuple[int, int]
     ) -> tuple[list[Knowledge], list[TickRange]]:
-        """What it knows of a range for a host with this version of its filter, and what it does not.
+        """What the cache knows of a range for a host with this version of its filter, and the ranges it does not know.
 
-        The silence behind the range belongs to the answer: it costs nothing, and saves many questions.
+        The answer includes the silence after the range: it costs nothing, and saves many NACKs.
         """
         answers: list[Knowledge] = []
         missing: list[TickRange] = []
@@ -87,7 +87,7 @@ class KnowledgeCache:
         return answers, missing
 
     def trim(self, below_tick: int) -> None:
-        """Forgets what is final: everybody has it."""
+        """Drops ticks that are final: everybody has them."""
         self._ranges.remove_below(below_tick)
         count = bisect_left(self._ticks, below_tick)
         if count:
@@ -95,25 +95,25 @@ class KnowledgeCache:
             del self._ticks[:count], self._bodies[:count]
 
     def check_invariants(self) -> None:
-        """Fails if the parts contradict each other, or are too many."""
+        """Fails if the parts contradict each other or exceed the bound."""
         self._ranges.check_invariants()
         assert self._ticks == sorted(set(self._ticks)), "ticks ascend"
         assert len(self._ticks) == len(self._bodies), "every tick has a body"
         assert self.data_bytes == sum(map(len, self._bodies)), "the bytes add up"
         assert self.size_bytes <= self._bytes_max, f"{self.size_bytes} bytes exceed {self._bytes_max}"
-        # Ranges are disjoint and ticks differ, so counting says it, at far less cost than looking for each tick.
+        # Ranges are disjoint and ticks distinct, so counting proves it at far less cost than looking up each tick.
         inside = sum(
             bisect_right(self._ticks, last) - bisect_left(self._ticks, first) for first, last, _ in self._ranges
         )
         assert inside == len(self._ticks), "data lies in ranges"
 
     def _silent_until(self, tick: int, place: int) -> int:
-        """The last tick of the silence behind a tick that is known; at the place stands the data that follows."""
+        """The last tick of the silence after a known tick; ``place`` is the index of the next data."""
         end = self._ranges.end_of(tick)
         return min(end, self._ticks[place] - 1) if place < len(self._ticks) else end
 
     def _insert(self, ticks: Sequence[int], bodies: Sequence[bytes]) -> None:
-        """Adds data in the midst of other data, of which it may have some."""
+        """Adds data in the middle of other data; some of it may be there already."""
         low, high = bisect_left(self._ticks, ticks[0]), bisect_right(self._ticks, ticks[-1])
         merged = dict(zip(self._ticks[low:high], self._bodies[low:high], strict=True))
         self.data_bytes -= sum(map(len, self._bodies[low:high]))
@@ -123,7 +123,7 @@ class KnowledgeCache:
         self.data_bytes += sum(map(len, merged.values()))
 
     def _evict(self) -> None:
-        """Forgets the oldest ticks, an eighth more than it must, so that a full cache is not cut at every batch."""
+        """Evicts the oldest ticks, an eighth of the bound more than needed, so that not every batch evicts again."""
         excess_bytes = self.size_bytes - self._bytes_max + self._bytes_max // 8
         below_tick = place = 0
         for _, last, versions in self._ranges:
@@ -145,7 +145,7 @@ def _range_bytes(versions: Versions | None) -> int:
 
 
 def _later(old: Versions | None, new: Versions | None) -> Versions | None:
-    """By which versions ticks are narrowed whose data came by both; one of the two itself, where it says it all."""
+    """The versions that narrow ticks received under both; returns one of the two itself where it covers the other."""
     if old is new or new is None:
         return new
     if old is None:

@@ -1,7 +1,8 @@
-"""NACKs on their way up: asked once for many, answered to those who asked ([Gryphon] section 2).
+"""Consolidates NACKs on their way up: asks once for many children, and answers those that asked ([Gryphon] section 2).
 
-An intermediate broker forwards the same ticks at most once a second, whoever asks, and remembers who did: answers go
-only towards those. Interest that was never satisfied is forgotten after a while; who still cares asks again.
+An intermediate broker forwards a NACK for the same ticks at most once a second, whoever asks, and remembers which
+children asked: answers go only to those. Interest that is never satisfied is forgotten after a while; a child that
+still needs the ticks asks again.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ __all__ = ["NackBook"]
 
 @dataclass(slots=True)
 class _Interest:
-    """What one child asked for and has not got."""
+    """The ticks that one child asked for and has not received."""
 
     wanted: TickRanges = field(default_factory=TickRanges)
     asked_ms: int = 0
 
 
 class NackBook:
-    """Who asked for what, of one pubend."""
+    """Which child asked for which ticks of one pubend."""
 
     def __init__(
         self, *, forward_every_ms: int = 1_000, forget_after_ms: int = 10_000, ranges_max: int = 10_000
@@ -31,13 +32,13 @@ class NackBook:
         assert 0 < forward_every_ms <= forget_after_ms
         self._every_ms, self._forget_ms, self._ranges_max = forward_every_ms, forget_after_ms, ranges_max
         self._interests: dict[str, _Interest] = {}
-        """Of the children that want something; who has got everything is not in it."""
+        """Interests by child; a child that has received everything has no entry."""
         self._forwarded: list[tuple[int, TickRanges]] = []
         self.refused = 0
-        """Requests that were not taken, because a child has asked for too many ranges."""
+        """Requests refused because the child was waiting for too many ranges."""
 
     def ask(self, child: str, first: int, last: int, *, now_ms: int) -> list[TickRange]:
-        """A child wants a range; answers with what must be asked for further up."""
+        """Records that a child wants a range; returns what must be requested further up."""
         self._forget(now_ms)
         interest = self._interests.get(child) or _Interest()
         if interest.wanted.range_count >= self._ranges_max:
@@ -50,20 +51,20 @@ class NackBook:
         for _, ticks in self._forwarded:
             asking.difference_update(ticks)
         if asking and self._forwarded and self._forwarded[-1][0] == now_ms:
-            # A NACK of many ranges comes at one time: one entry, or each range would be compared with each before it.
+            # The ranges of one NACK share an entry; otherwise each would be compared with every one before it.
             self._forwarded[-1][1].update(asking)
         elif asking:
             self._forwarded.append((now_ms, asking))
         return list(asking)
 
     def waiting(self, child: str) -> bool:
-        """Whether a child has asked for anything that is not answered yet."""
+        """Whether a child still waits for an answer."""
         return child in self._interests
 
     def answered(self, first: int, last: int) -> dict[str, list[TickRange]]:
-        """Ticks are known now; answers with who wanted which of them, and takes that off the book."""
+        """Returns which children wanted which of these ticks, now known, and takes those off the book."""
         found: dict[str, list[TickRange]] = {}
-        # Asked of each live batch, and mostly nobody waits.
+        # Called for each live batch, and mostly nobody waits.
         if not self._interests:
             return found
         for child, interest in self._interests.items():
@@ -79,7 +80,7 @@ class NackBook:
         return found
 
     def leave(self, child: str) -> None:
-        """A child is gone, and what it wanted with it."""
+        """Forgets a child that has gone, and what it wanted."""
         self._interests.pop(child, None)
 
     def _forget(self, now_ms: int) -> None:

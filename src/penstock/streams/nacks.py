@@ -1,8 +1,8 @@
-"""Which gaps to ask for now, and when to ask again: the NACK window of an edge stream ([Gryphon] sections 2 and 5).
+"""Decides which gaps to NACK now, and when to retry: the NACK window of an edge stream ([Gryphon] sections 2 and 5).
 
-Only gaps within the window behind the doubt horizon are asked for; its size is given each time, because congestion
-control (SDCC) will drive it. A gap that stays is asked for again after clamp(srtt + 4·rttvar), with jitter, so that
-brokers that lost the same link do not ask in step.
+Only gaps within the window beyond the doubt horizon are requested; the caller gives its size each time, because
+congestion control (SDCC) drives it. A gap that stays is requested again after clamp(srtt + 4·rttvar), with jitter, so
+that brokers that lost the same link do not ask in step.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ __all__ = ["NackSettings", "NackWindow"]
 
 @dataclass(slots=True, frozen=True)
 class NackSettings:
-    """When to ask again."""
+    """When to retry a NACK."""
 
     retry_ms_min: int = 1_000
     retry_ms_max: int = 4_000
     jitter_ms: int = 250
-    """Up to so much is added to each wait."""
+    """Upper bound of the random delay added to each wait."""
     asked_max: int = 1_000
-    """Ranges that may be asked for at once; the others wait."""
+    """Ranges that may be requested at the same time; the others wait."""
 
     def __post_init__(self) -> None:
         if not 0 < self.retry_ms_min <= self.retry_ms_max or self.jitter_ms <= 0 or self.asked_max <= 0:
@@ -35,7 +35,7 @@ class NackSettings:
 
 @dataclass(slots=True)
 class _Asked:
-    """A range that was asked for, as far as it is still unknown."""
+    """The part of a requested range that is still unknown."""
 
     wanted: TickRanges
     asked_ms: int
@@ -44,26 +44,26 @@ class _Asked:
 
 
 class NackWindow:
-    """The gaps of one stream that were asked for."""
+    """The requested gaps of one stream."""
 
     def __init__(self, rng: Rng, settings: NackSettings | None = None) -> None:
         self._rng = rng
         self._settings = settings or NackSettings()
         self._asked: list[_Asked] = []
         self._wanted = TickRanges()
-        """What was asked for and is unknown, all together."""
+        """All ticks that were requested and are still unknown."""
         self._srtt_ms: float | None = None
         self._rttvar_ms = 0.0
 
     @property
     def rtt_ms(self) -> float | None:
-        """The smoothed time from asking to knowing, once there was any."""
+        """The smoothed time from request to answer; None before the first answer."""
         return self._srtt_ms
 
     def ask(self, gaps: list[TickRange], *, now_ms: int, full_from: int | None = None) -> list[TickRange]:
-        """Given all gaps within the window now: what to ask for, for the first time or again.
+        """Given all gaps now within the window, returns what to request, for the first time or again.
 
-        Nothing from the tick on from which there is no room: as soon as there is, it is asked for as if it were new.
+        It requests nothing from ``full_from`` on, where there is no room; once there is, those gaps count as new.
         """
         if not gaps and not self._asked:
             return []
@@ -87,16 +87,16 @@ class NackWindow:
         return [TickRange(Tick(first), Tick(last)) for first, last in asking]
 
     def next_deadline(self) -> int | None:
-        """When something must be asked for again."""
+        """When the next retry is due."""
         return min((each.due_ms for each in self._asked), default=None)
 
     def clear(self) -> None:
-        """Forgets what was asked for, as after a change of parent; how long answers take is remembered."""
+        """Forgets all requests, as after a change of parent, but not how long answers take."""
         self._asked.clear()
         self._wanted.clear()
 
     def _settle(self, doubtful: TickRanges, now_ms: int) -> None:
-        """Forgets what is known by now, and learns how long that took."""
+        """Forgets requests that have been answered, and learns how long they took."""
         known = self._wanted.difference(doubtful)
         if not known:
             return
@@ -106,18 +106,18 @@ class NackWindow:
         self._wanted.difference_update(known)
         waiting = []
         for each in self._asked:
-            # Most that was asked for is not concerned by what has just come.
+            # Most requests are not affected by what has just arrived.
             if each.wanted.overlaps(first, last):
                 each.wanted.difference_update(known)
             if each.wanted:
                 waiting.append(each)
             elif not each.again:
-                # Who asked twice does not know which question was answered.
+                # After a retry there is no telling which request was answered.
                 self._measure(now_ms - each.asked_ms)
         self._asked = waiting
 
     def _withdraw(self, first: int) -> None:
-        """Forgets what was asked for from a tick on; how long it took says nothing."""
+        """Forgets requests from a tick on, without measuring how long they took."""
         last = self._wanted.last
         if last is None or last < first:
             return

@@ -1,7 +1,7 @@
-"""A map from ranges of ticks to values, for what is known of ticks and on whose authority.
+"""A map from ranges of ticks to values: what is known of ticks, and on whose authority.
 
-Three flat lists as in `TickRanges`, one more for the values. Ranges are disjoint; neighbours that touch have different
-values. Where a range is put over others, the values are combined, so nothing that was known gets lost. Growing the map
+It is three flat lists: two as in `TickRanges`, and one for the values. Ranges are disjoint; neighbours that touch have
+different values. Where a range is put over others, the values are combined, so no knowledge gets lost. Growing the map
 at its end costs O(1), anything else a binary search and the ranges touched.
 """
 
@@ -22,7 +22,7 @@ _range = TickRange._make
 
 
 class RangeMap(Generic[_V]):
-    """Values of disjoint, inclusive ranges of ticks."""
+    """Maps disjoint, inclusive ranges of ticks to values."""
 
     __slots__ = ("_combine", "_firsts", "_lasts", "_values", "_weigh", "weight")
 
@@ -33,17 +33,17 @@ class RangeMap(Generic[_V]):
         self._lasts: list[int] = []
         self._values: list[_V] = []
         self.weight = 0
-        """Of all ranges together; their number, if nothing else was asked for."""
+        """Total weight of all ranges; by default, their number."""
 
     def put(self, first: int, last: int, value: _V) -> None:
-        """Give the ticks from first to last this value, combined with the one they have."""
+        """Give the ticks from first to last this value, combined with the values they have."""
         assert first <= last, f"range {first} to {last} is empty"
         lasts = self._lasts
         if lasts and first <= lasts[-1]:
             self._put_over(first, last, value)
         elif lasts and first == lasts[-1] + 1 and _same(self._values[-1], value):
             lasts[-1] = last
-            # Who compares equal now is the same object next time, which is quicker to see.
+            # Keep the newer object: the next value is likely to be the same one, and identity is quicker to check.
             self._values[-1] = value
         else:
             self._firsts.append(first)
@@ -52,7 +52,7 @@ class RangeMap(Generic[_V]):
             self.weight += self._weigh(value)
 
     def drop(self, from_tick: int, doomed: Callable[[_V], bool]) -> list[TickRange]:
-        """Remove the ticks from this one on whose value is doomed; answers with their ranges."""
+        """Remove the ticks from this one on whose value is doomed; returns their ranges."""
         low = bisect_left(self._lasts, from_tick)
         dropped: list[TickRange] = []
         kept: list[tuple[int, int, _V]] = []
@@ -85,13 +85,13 @@ class RangeMap(Generic[_V]):
         return from_tick
 
     def end_of(self, tick: int) -> int:
-        """The last tick of the range that this one is in, which there must be."""
+        """The last tick of the range that contains this one; there must be such a range."""
         at = bisect_left(self._lasts, tick)
         assert self._firsts[at] <= tick, f"tick {tick} is in no range"
         return self._lasts[at]
 
     def within(self, first: int, last: int) -> list[tuple[int, int, _V]]:
-        """The ranges from first to last with their values, clipped to that."""
+        """The ranges between first and last with their values, clipped to these."""
         low = bisect_left(self._lasts, first)
         high = bisect_right(self._firsts, last, low)
         found = self._triples(low, high)
@@ -101,7 +101,7 @@ class RangeMap(Generic[_V]):
         return found
 
     def gaps(self, first: int, last: int) -> list[TickRange]:
-        """What has no value from first to last."""
+        """The ranges between first and last that have no value."""
         found = []
         for low, high, _ in self.within(first, last):
             if low > first:
@@ -112,7 +112,7 @@ class RangeMap(Generic[_V]):
         return found
 
     def __iter__(self) -> Iterator[tuple[int, int, _V]]:
-        """The ranges in order, with their values; not to be changed meanwhile."""
+        """The ranges in order, with their values; do not change the map meanwhile."""
         return zip(self._firsts, self._lasts, self._values, strict=True)
 
     def __len__(self) -> int:
@@ -120,7 +120,7 @@ class RangeMap(Generic[_V]):
         return len(self._lasts)
 
     def check_invariants(self) -> None:
-        """Assert that the ranges are in order and disjoint, and that no two could be one."""
+        """Assert that the ranges are in order and disjoint, and that no two could be merged."""
         assert len(self._firsts) == len(self._lasts) == len(self._values), "lists of one length"
         assert self.weight == sum(map(self._weigh, self._values)), "the weights add up"
         triples = self._triples(0, len(self._lasts))
@@ -131,7 +131,7 @@ class RangeMap(Generic[_V]):
             assert last + 1 < following or value != other, f"the range up to {last} continues at {following}"
 
     def _put_over(self, first: int, last: int, value: _V) -> None:
-        """Put a range where others are: those it shares ticks with are combined, its neighbours joined if equal."""
+        """Put a range over others: combine shared ticks, and join neighbours with equal values."""
         low, high = bisect_left(self._lasts, first - 1), bisect_right(self._firsts, last + 1)
         made: list[tuple[int, int, _V]] = []
         start = first
@@ -160,7 +160,7 @@ class RangeMap(Generic[_V]):
 
 
 def _append(made: list[tuple[int, int, _V]], first: int, last: int, value: _V) -> None:
-    """Append a range, if there is anything in it, joined with the one before if they are alike."""
+    """Append a range unless it is empty, joined with the one before if they touch and their values are equal."""
     if first > last:
         return
     if made and made[-1][1] + 1 == first and _same(made[-1][2], value):
@@ -169,5 +169,5 @@ def _append(made: list[tuple[int, int, _V]], first: int, last: int, value: _V) -
 
 
 def _same(one: _V, other: _V) -> bool:
-    """Whether two values are alike; mostly they are one object, and comparing mappings costs more than that."""
+    """Whether two values are equal; mostly they are the same object, which is cheaper to check than mappings are."""
     return one is other or one == other

@@ -1,10 +1,10 @@
-"""Passes tokens by offer, accept and commit: one may get lost, never doubled ([Token] section 3; rule 7).
+"""Passes tokens by offer, accept and commit: a token may get lost but is never duplicated ([Token] section 3; rule 7).
 
 The paper names a three-way handshake without describing it. Here the holder keeps its token until an acceptance comes,
-and gives it up to that one acceptance at the very moment at which it says so. An acceptance has a number that its maker
-never uses again, in this life or another, and forgets as soon as the commit has come: a repeated message then finds
-nothing to commit to. So no end has to remember what it has done before; only its life has to be new after a crash.
-A lost accept or commit is asked for again by repeating the accept.
+and gives it up to that one acceptance at the moment it sends the commit. An acceptance has a number that its sender
+never reuses, in this life or another, and forgets once the commit has come: a repeated message then finds nothing to
+commit to. So neither end has to remember past handovers; only its life has to be new after a crash. Repeating the
+accept also recovers a lost accept or commit.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from penstock.token.tokens import Token
 __all__ = ["Handed", "Handshake"]
 
 Handed: TypeAlias = tuple[str, TokenMessage]
-"""A message, and whom it is for."""
+"""A recipient and the message for it."""
 
 _PENDING_MAX: Final = 16
-"""Acceptances that wait for their commit; further offers are not answered."""
+"""Most acceptances that may wait for their commit; further offers are not answered."""
 _COMMITS_MAX: Final = 16
-"""Commits that can be said again; the oldest is forgotten."""
+"""Commits kept for repeating; the oldest is dropped first."""
 _TRIES_MAX: Final = 3
-"""How often an offer is said before its receiver is given up."""
+"""How often an offer is sent before giving up on its receiver."""
 _ACCEPTS_MAX: Final = 12
-"""How often an acceptance is said before it is given up, and the token with it if it was committed."""
+"""How often an acceptance is sent before it is given up, and the token with it if it was committed."""
 
 
 @dataclass(slots=True)
@@ -47,11 +47,11 @@ class _Accepted:
 
 
 class Handshake:
-    """Both ends of all passings at one component."""
+    """Both ends of all handovers at one component."""
 
     def __init__(self, life: int, *, retry_ms: int) -> None:
         self.life, self.retry_ms = life, retry_ms
-        """The life of this component, greater than all before; and how long it waits for an answer."""
+        """The life of this component, greater than all earlier ones, and how long it waits for an answer."""
         self._number = 0
         self._offered: dict[int, _Offered] = {}
         self._accepted: dict[tuple[str, int, int], _Accepted] = {}
@@ -59,12 +59,12 @@ class Handshake:
 
     @property
     def offered(self) -> list[Token]:
-        """Tokens that are still here, but offered."""
+        """Tokens that are still here, but on offer."""
         return [each.offer.token for each in self._offered.values()]
 
     @property
     def accepted(self) -> int:
-        """Tokens that may come."""
+        """Number of tokens accepted but not yet committed."""
         return len(self._accepted)
 
     def offer(self, token: Token, to: str, *, now_ms: int) -> Handed:
@@ -75,7 +75,7 @@ class Handshake:
         return to, offer
 
     def on_offer(self, sender: str, offer: Offer, *, now_ms: int) -> Handed | None:
-        """Somebody offers: the answer, unless too many passings wait for their end already."""
+        """The answer to an offer; None if too many acceptances are pending already."""
         key = sender, offer.life, offer.number
         pending = self._accepted.get(key)
         if pending is None:
@@ -87,7 +87,7 @@ class Handshake:
         return sender, pending.accept
 
     def on_accept(self, sender: str, accept: Accept) -> tuple[Handed, Token | None] | None:
-        """An offer was accepted: what to say, and the token that has left by that; no token if it left before."""
+        """The commit that answers an acceptance, and the token that leaves with it; no token if it had left before."""
         commit = Commit(accept.offer_life, accept.offer, accept.life, accept.number)
         if self._committed.get(commit) == sender:
             return (sender, commit), None
@@ -101,7 +101,7 @@ class Handshake:
         return (sender, commit), offered.offer.token
 
     def on_commit(self, sender: str, commit: Commit) -> Token | None:
-        """A token has come; None if the commit is an old one."""
+        """The token that a commit hands over; None if the commit is stale."""
         key = sender, commit.offer_life, commit.offer
         pending = self._accepted.get(key)
         if pending is None or (commit.accept_life, commit.accept) != (self.life, pending.accept.number):
@@ -110,14 +110,14 @@ class Handshake:
         return pending.token
 
     def next_deadline(self) -> int | None:
-        """When something has to be said again, or given up."""
+        """When a message has to be repeated or given up."""
         if not self._offered and not self._accepted:
             return None
         offered = [each.due_ms for each in self._offered.values()]
         return min([*offered, *(each.due_ms for each in self._accepted.values())])
 
     def on_deadline(self, *, now_ms: int) -> tuple[list[Handed], list[tuple[str, Token]]]:
-        """What to say again; and the tokens that are here again, with those who did not answer."""
+        """The messages to repeat, and the tokens that are ours again, each with the peer that did not answer."""
         said: list[Handed] = []
         kept: list[tuple[str, Token]] = []
         for number, offered in list(self._offered.items()):
@@ -139,12 +139,12 @@ class Handshake:
         return said, kept
 
     def withdraw(self, number: int) -> tuple[str, Token]:
-        """The offer of that number does not hold any more; the token is here again."""
+        """Withdraws the offer of this number; returns the peer and the token, which is ours again."""
         offered = self._offered.pop(number)
         return offered.to, offered.offer.token
 
     def forget(self, key: tuple[str, int, int]) -> None:
-        """Whatever was accepted does not come; if it was committed it is lost."""
+        """Gives up an acceptance; if its token was committed, it is lost."""
         del self._accepted[key]
 
 

@@ -1,9 +1,9 @@
 """A member of a group with a wandering token: its rules, the handshake, its view of the others, and its clock watch.
 
-This is what brokers and users' programs run ([Token] sections 3 and 4). Messages come in and go out as bytes, of which
-any may be lost; operations begin with an ``Enabled`` and end when whoever does them says so. Beyond the paper: an
-operation may end before Δop, and one that takes longer keeps the token until its end, but not for ever. A token that
-nobody takes is turned to again by who has it: so a member that is alone operates too.
+This is what brokers and users' programs run ([Token] sections 3 and 4). Messages come in and go out as bytes, and any
+may be lost. An operation begins with an ``Enabled`` and ends when its caller reports ``done``. Beyond the paper: an
+operation may end before Δop, and one that takes longer keeps the token until its end, but not for ever. If nobody
+takes a token, its holder visits it again, so a member that is alone operates too.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from penstock.token.walker import Visit, Walker
 __all__ = ["Enabled", "Member", "Noted", "Output", "Send"]
 
 _OVERRUN_SHARE: Final = 0.5
-"""An operation may keep the token for this share of Δmax: others would take it for lost soon after."""
+"""An operation may keep the token for this share of Δmax: soon after, others would suspect that it is lost."""
 _START_SHARE: Final = 0.25
-"""The earliest that a member that has just started makes a token, as a share of Δmin."""
+"""The earliest time at which a freshly started member makes a token, as a share of Δmin."""
 _WAITING_MAX: Final = 16
-"""Tokens that may wait for the one that is held; further ones are not accepted."""
+"""Most tokens that may wait behind the one that is held; further offers are not accepted."""
 
 
 @dataclass(slots=True, frozen=True)
 class Send:
-    """Carry these bytes to a member, as well as it goes."""
+    """Send these bytes to a member, best effort."""
 
     to: str
     payload: bytes
@@ -41,7 +41,7 @@ class Send:
 
 @dataclass(slots=True, frozen=True)
 class Enabled:
-    """Operate now, until this time, and say ``done`` at the end."""
+    """Operate now, until this time, and call ``done`` at the end."""
 
     fence: Fence
     until_ms: int
@@ -49,7 +49,7 @@ class Enabled:
 
 @dataclass(slots=True, frozen=True)
 class Noted:
-    """Something happened that an operator may want to know."""
+    """An event that an operator may want to know about."""
 
     event: str
     fields: tuple[tuple[str, str | int], ...] = ()
@@ -59,7 +59,7 @@ Output: TypeAlias = Send | Enabled | Noted
 
 
 class Member:
-    """One member; it owns its deadlines, and answers with values."""
+    """One member; it keeps its own deadlines and returns what to do as values."""
 
     def __init__(
         self, name: str, plan: Plan, *, life: int, rng: Rng, now_ms: int, retry_ms: int = 0, factor: float | None = None
@@ -68,7 +68,7 @@ class Member:
         self.view = View(name, rng, factor=factor)
         constants = plan.constants(1)
         self._walker = Walker(f"{name}.{life}", constants, now_ms=now_ms)
-        # The first token of a group is not waited for as long as for a lost one; and not all members make one.
+        # A member waits less for the group's first token than for a lost one, and at random, so that not all make one.
         self._walker.due_ms = now_ms + int(constants.min_ms * (_START_SHARE + (1 - _START_SHARE) * rng.random()))
         self._handshake = Handshake(life, retry_ms=retry_ms or max(constants.skip_ms // 2, 1))
         self._clocks = ClockWatch(constants.max_ms)
@@ -77,13 +77,13 @@ class Member:
         self.counts = dict.fromkeys(
             ("operations", "skips", "discards", "regenerations", "handovers", "unanswered", "overlaps", "overruns"), 0
         )
-        """Since the start; overlaps are tokens seen beside another one."""
+        """Event counts since the start; overlaps are tokens seen beside another one."""
 
-    # --- what it is
+    # --- state
 
     @property
     def constants(self) -> Constants:
-        """The time constants, for as many members as there are."""
+        """The time constants for the present number of members."""
         return self._walker.constants
 
     @property
@@ -93,7 +93,7 @@ class Member:
 
     @property
     def holds(self) -> bool:
-        """Whether a token is here, be it held, waiting or only offered."""
+        """Whether a token is here: held, waiting or on offer."""
         return self._walker.held is not None or bool(self._handshake.offered)
 
     @property
@@ -127,21 +127,21 @@ class Member:
         self._walker.check_invariants()
         assert not self._operating or self._walker.held is not None
 
-    # --- stimuli
+    # --- events
 
     def set_members(self, members: Iterable[str], *, now_ms: int) -> list[Output]:
-        """These are the members now; the constants follow their number."""
+        """Sets the members; the constants follow their number."""
         if not self.view.set(members):
             return []
         return self._adapt(now_ms)
 
     def set_plan(self, plan: Plan, *, now_ms: int) -> list[Output]:
-        """Something else is asked of the group from now on."""
+        """Changes what is asked of the group from now on."""
         self.plan = plan
         return self._adapt(now_ms)
 
     def on_message(self, sender: str, payload: bytes, *, now_ms: int) -> list[Output]:
-        """Another member said something; raises ``TokenMessageError`` if that is no message."""
+        """Handles another member's message; raises ``TokenMessageError`` if it is malformed."""
         message = decode_message(payload)
         if isinstance(message, Offer):
             return self._on_offer(sender, message, now_ms)
@@ -150,7 +150,7 @@ class Member:
         return self._on_commit(sender, message, now_ms)
 
     def done(self, fence: Fence, *, now_ms: int) -> list[Output]:
-        """The operation of this number is over: the token goes on, but not before Δskip."""
+        """Ends the operation with this fencing number: the token moves on, but not before Δskip."""
         walker = self._walker
         if not self._operating or walker.owner is None or walker.owner.fence != fence:
             return []
@@ -161,14 +161,14 @@ class Member:
         return self.on_deadline(now_ms=now_ms)
 
     def next_deadline(self) -> int | None:
-        """When it wants to be woken."""
+        """When ``on_deadline`` has to be called next."""
         walker = self._walker
         own_ms = walker.until_ms if walker.held is not None else walker.due_ms
         handshake_ms = self._handshake.next_deadline()
         return own_ms if handshake_ms is None else min(own_ms, handshake_ms)
 
     def on_deadline(self, *, now_ms: int) -> list[Output]:
-        """It is that time: a hold ends, something is said again, a token is made."""
+        """Handles what is due: ends a hold, repeats messages, makes a token."""
         said, kept = self._handshake.on_deadline(now_ms=now_ms)
         outputs = _sent(said)
         for peer, token in kept:
@@ -244,7 +244,7 @@ class Member:
         return outputs + self._pass_on(token, now_ms)
 
     def _on_overrun(self, now_ms: int) -> list[Output]:
-        """Δop is over, but not the operation: it may keep the token for a while."""
+        """Δop is over but the operation is not: it may keep the token for a while."""
         walker, begun_ms = self._walker, self._walker.executed_ms
         assert begun_ms is not None
         last_ms = begun_ms + max(int(_OVERRUN_SHARE * self.constants.max_ms), self.constants.op_ms)
@@ -258,7 +258,7 @@ class Member:
     def _on_timeout(self, now_ms: int) -> list[Output]:
         walker = self._walker
         if self._handshake.offered:
-            # It is here, only nobody takes it at the moment.
+            # A token is here, only nobody takes it at the moment.
             walker.due_ms = now_ms + int(walker.gen_ms)
             return []
         after_ms = int(walker.gen_ms)

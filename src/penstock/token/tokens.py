@@ -1,7 +1,7 @@
-"""What wanders: a token, stamped once when it is made, and the fencing numbers that it gives out ([Token] section 4).
+"""The wandering token, stamped once when it is made, and the fencing numbers it gives out ([Token] section 4).
 
-Beyond the paper: a token counts the operations that it has enabled. Its count, together with who made it when, is the
-fencing number of an operation: it grows with every operation of one generation, so that a resource that is told the
+Beyond the paper: a token counts the operations it has enabled. That count, with who made the token and when, is the
+fencing number of an operation. It grows with every operation of one generation, so that a resource that checks the
 numbers notices when two generations are at work at once.
 """
 
@@ -14,10 +14,10 @@ from typing import Final, TypeAlias
 __all__ = ["Fence", "FenceWatch", "Generation", "Token"]
 
 Generation: TypeAlias = tuple[int, str]
-"""When and as what a token was made; the lesser one precedes."""
+"""When a token was made, and its id; the lesser one precedes."""
 
 _GENERATIONS_MAX: Final = 16
-"""Generations that a watch remembers; the one not heard of for longest is forgotten."""
+"""Generations that a watch remembers; the least recently used is forgotten."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -25,7 +25,7 @@ class Token:
     """The right to operate, as it is passed from one component to the next."""
 
     timestamp_ms: int
-    """When it was made, by the clock of who made it; never refreshed."""
+    """When it was made, by its maker's clock; never refreshed."""
     id: str
     """Unique: who made it, in which of its lives, and a number."""
     count: int = 0
@@ -33,20 +33,20 @@ class Token:
 
     @property
     def generation(self) -> Generation:
-        """What tells it from others, and decides which of two precedes."""
+        """Identifies the token, and decides which of two precedes."""
         return self.timestamp_ms, self.id
 
     def precedes(self, other: Token) -> bool:
-        """Whether it is the older one; of two of the same time, the one with the lower id."""
+        """Whether this token is older than the other; the lower id decides between equal times."""
         return (self.timestamp_ms, self.id) < (other.timestamp_ms, other.id)
 
     def enabling(self) -> Token:
-        """The same, with one operation more."""
+        """A copy of this token that counts one operation more."""
         return replace(self, count=self.count + 1)
 
     @property
     def fence(self) -> Fence:
-        """The fencing number of the operation that it has enabled last."""
+        """The fencing number of the operation it enabled last."""
         return Fence(self.timestamp_ms, self.id, self.count)
 
 
@@ -57,9 +57,9 @@ class Fence:
     timestamp_ms: int
     """When the token was made."""
     id: str
-    """The token."""
+    """The token's id."""
     number: int
-    """Of the operation."""
+    """The operation's number."""
 
     @property
     def generation(self) -> Generation:
@@ -71,23 +71,23 @@ class Fence:
 
 
 class FenceWatch:
-    """What a resource remembers of fencing numbers to notice overlaps; bounded."""
+    """Remembers fencing numbers for a resource, to notice overlaps; bounded."""
 
     def __init__(self) -> None:
         self._last: dict[Generation, int] = {}
         self._current: Generation | None = None
         self.overlaps = 0
-        """How often a number came that should not have."""
+        """How many numbers came out of turn."""
 
     @property
     def last(self) -> Mapping[Generation, int]:
-        """The last number of each generation that is remembered."""
+        """The last number of each remembered generation."""
         return self._last
 
     def admit(self, fence: Fence) -> bool:
         """Whether the number shows no overlap: it has grown, and no other generation was at work since its last one.
 
-        A generation that is heard of for the first time is taken over by: the former token may be lost.
+        A generation seen for the first time takes over: the former token may be lost.
         """
         last = self._last.pop(fence.generation, None)
         is_fine = last is None or (fence.number > last and fence.generation == self._current)

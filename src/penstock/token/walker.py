@@ -1,10 +1,10 @@
 """One component's part in the walk of a token: operate, skip, discard, make a new one ([Token] section 4, figure 1).
 
 As we read it (decision record 12), the Δper of figure 1 is Δmin, compared with the time since this component's last
-operation; a skip changes neither that time nor the token that is remembered. Read literally, the figure leaves the
-resource idle for most of the time. Variant ``swift`` (ours) discards a token only on evidence from after its birth, and
-has fresh tokens skip for a while: the memory of a lost token then cannot kill its successor, and rivals sort themselves
-out before any of them operates.
+operation; a skip changes neither that time nor the remembered token. Read literally, the figure leaves the resource
+idle most of the time. Variant ``swift`` (ours) discards a token only on evidence newer than the token, and makes fresh
+tokens skip for a while: the memory of a lost token then cannot kill its successor, and rivals sort themselves out
+before any of them operates.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from penstock.token.tokens import Generation, Token
 __all__ = ["Visit", "Walker"]
 
 _SEEN_MAX: Final = 8
-"""Tokens whose last visit is remembered, by variant ``swift``; there are rarely more than two."""
+"""Tokens whose last visit variant ``swift`` remembers; there are rarely more than two."""
 
 
 class Visit(Enum):
-    """What becomes of a token that a component turns to."""
+    """What a component does with a token that visits it."""
 
     EXECUTE = "execute"
     SKIP = "skip"
@@ -33,8 +33,8 @@ class Visit(Enum):
 class Walker:
     """The rules at one component: what to do with tokens, and when to make one.
 
-    It holds at most one token at a time; others wait. Who drives it passes on what ``release`` gives, and then turns
-    to the next that waits.
+    It holds at most one token at a time; others wait. Its caller passes on the token that ``release`` returns, and then
+    calls ``next_waiting``.
     """
 
     __slots__ = (
@@ -55,21 +55,21 @@ class Walker:
 
     def __init__(self, name: str, constants: Constants, *, now_ms: int) -> None:
         self.name = name
-        """Unique over lives of components: it is the first part of the tokens made here."""
+        """Unique across lives of components: the ids of tokens made here begin with it."""
         self._constants = constants
         self._is_swift = constants.variant == SWIFT
         self.gen_ms = float(constants.max_ms)
-        """The timeout after which a token is made (Δgen)."""
+        """The timeout after which a new token is made (Δgen)."""
         self.due_ms = now_ms + constants.max_ms
-        """When a token is made, unless one comes or is held."""
+        """When a new token is made, unless one comes or is held."""
         self.executed_ms: int | None = None
         """When the last operation began."""
         self.owner: Token | None = None
-        """The token that enabled it."""
+        """The token that enabled the last operation."""
         self.held: Token | None = None
         """The token that is here."""
         self.until_ms = 0
-        """How long it stays."""
+        """When the token here may leave."""
         self.generated = 0
         """Tokens made here."""
         self._waiting: deque[Token] = deque()
@@ -82,23 +82,23 @@ class Walker:
         return self._constants
 
     def adapt(self, constants: Constants, *, now_ms: int) -> None:
-        """Other constants from now on: the group has grown or shrunk."""
+        """Applies other constants, as the group has grown or shrunk."""
         grown = constants.max_ms / self._constants.max_ms
         self._constants, self._is_swift = constants, constants.variant == SWIFT
-        # By how much Δgen is above Δmax was learnt here, and stays.
+        # The ratio of Δgen to Δmax was learnt here, and stays.
         self.gen_ms = max(self.gen_ms * grown, float(constants.max_ms))
         if self.held is None:
             self.due_ms = now_ms + int(max(self.due_ms - now_ms, 0) * grown)
 
     def arrive(self, token: Token, *, now_ms: int) -> Visit | None:
-        """A token has come: what becomes of it, or None if it has to wait until the one before is released."""
+        """Handles a token that has come; returns None if it has to wait until the one held is released."""
         if self.held is not None:
             self._waiting.append(token)
             return None
         return self._visit(token, now_ms)
 
     def release(self, *, now_ms: int) -> Token:
-        """The token that was held goes on; the timer starts anew."""
+        """Releases the token that was held, and restarts the timer."""
         token = self.held
         assert token is not None, f"{self.name} holds no token to release"
         self.held = None
@@ -106,13 +106,13 @@ class Walker:
         return token
 
     def next_waiting(self, *, now_ms: int) -> Visit | None:
-        """Turns to the token that has waited longest; None if there is none."""
+        """Handles the token that has waited longest; None if none waits."""
         if self.held is not None or not self._waiting:
             return None
         return self._visit(self._waiting.popleft(), now_ms)
 
     def generate(self, *, now_ms: int) -> Visit:
-        """No token came for Δgen: makes one, and begins with it."""
+        """Makes a token, as none came for Δgen, and starts with it."""
         assert self.held is None, f"{self.name} makes a token while it holds one"
         self.gen_ms *= self._constants.growth
         self._serial += 1
@@ -124,7 +124,7 @@ class Walker:
         return self._execute(token, now_ms)
 
     def lose(self, *, now_ms: int) -> int:
-        """All tokens here vanish, and what was learnt of losses with them; how many there were."""
+        """Drops all tokens here, and what was learnt of losses; returns how many tokens there were."""
         lost = len(self._waiting) + (self.held is not None)
         if self.held is not None:
             self.held = None
@@ -136,7 +136,7 @@ class Walker:
 
     @property
     def waiting(self) -> int:
-        """Tokens that wait for the one that is held."""
+        """Number of tokens that wait behind the one held."""
         return len(self._waiting)
 
     def check_invariants(self) -> None:
@@ -146,7 +146,7 @@ class Walker:
         assert len(self._seen) <= _SEEN_MAX
         assert (self.owner is None) == (self.executed_ms is None)
 
-    # --- inside
+    # --- internals
 
     def _visit(self, token: Token, now_ms: int) -> Visit:
         constants = self._constants

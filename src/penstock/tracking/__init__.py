@@ -1,6 +1,6 @@
-"""Tracking: where every message came from, which way it went and who received it ([Tracking]).
+"""Tracking: records where every message came from, which way it went and who received it ([Tracking]).
 
-Recording, from the inside out: `hashing` and `bloom` (filters), `spans` (their times), `history` (filters one after the
-other), `recorder` (all histories of a broker). Asking: `catalogue` (matching sets), `answering` (one broker),
-`reconstruct` (all of them). Nothing here knows of connections, files or clocks.
+Recording, from the inside out: `hashing` and `bloom` (filters), `spans` (their times), `history` (a sequence of
+filters), `recorder` (all histories of a broker). Asking: `catalogue` (matching sets), `answering` (one broker),
+`reconstruct` (all of them). Nothing here touches connections, files or clocks.
 """

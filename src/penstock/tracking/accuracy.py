@@ -1,4 +1,4 @@
-"""Measures how often filters claim what they never saw, beside formula (1) ([Tracking] section 4.1, Table 2)."""
+"""Measures how often filters claim ids they never saw, against formula (1) ([Tracking] section 4.1, Table 2)."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _PER_MS: Final = 5
 
 @dataclass(slots=True, frozen=True)
 class FppMeasurement:
-    """What was found with filters of one shape."""
+    """The false positives measured with filters of one shape."""
 
     shape: FilterShape
     filters: int
     probes: int
     """Foreign ids asked for, over all filters."""
     hits: int
-    """Those which a filter claimed."""
+    """Foreign ids that a filter claimed."""
     standard_error: float
-    """Of the measured probability: from the differences between filters, but at least that of independent trials."""
+    """Standard error of ``measured``: from the differences between filters, but at least that of independent trials."""
 
     @property
     def measured(self) -> float:
@@ -40,17 +40,17 @@ class FppMeasurement:
 
     @property
     def theory(self) -> float:
-        """What the formula says."""
+        """The probability by the formula."""
         return self.shape.fpp
 
     @property
     def deviation(self) -> float:
-        """Standard errors between the two."""
+        """How far ``measured`` is from ``theory``, in standard errors."""
         return (self.measured - self.theory) / self.standard_error
 
 
 def measure_fpp(shape: FilterShape, *, filters: int, probes: int, rng: Rng) -> FppMeasurement:
-    """Fill so many filters with ids as publishers make them, and ask them for ids they never saw."""
+    """Fill this many filters with ids as publishers make them, and ask for ids they never saw."""
     assert filters > 1
     assert probes >= filters
     each = -(-probes // filters)
@@ -62,7 +62,7 @@ def measure_fpp(shape: FilterShape, *, filters: int, probes: int, rng: Rng) -> F
 
 
 def message_columns(count: int, *, publisher: int, start_ms: int) -> tuple[Column, Column]:
-    """The halves of ids as 200 publishers of one broker make them, five a millisecond: as regular as ids ever are."""
+    """The halves of ids as 200 publishers of one broker make them, five per millisecond: as regular as ids ever are."""
     numbers = np.arange(count, dtype=np.uint64)
     high = (numbers % np.uint64(_PUBLISHERS) + np.uint64(publisher)) << np.uint64(32) | np.uint64(7)
     timestamp = numbers // np.uint64(_PER_MS) + np.uint64(start_ms)

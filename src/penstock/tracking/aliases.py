@@ -1,7 +1,7 @@
-"""Messages that were published elsewhere than their ids say.
+"""Aliases: messages published at another broker than their ids name.
 
-A publisher that tries again at another broker keeps the id, so that nobody receives the message twice. The broker that
-publishes it leaves an alias record, and so does the one that the id names if it is told.
+A publisher that retries at another broker keeps the id, so that nobody receives the message twice. The broker that
+publishes it keeps an alias record, and so does the one that the id names, if it is told.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ __all__ = ["AliasBook"]
 
 
 class AliasBook:
-    """The aliases that one broker knows; the oldest are forgotten beyond the bound."""
+    """The aliases that one broker knows; beyond the bound, the oldest are forgotten."""
 
     def __init__(self, aliases_max: int = 100_000) -> None:
         assert aliases_max > 0
         self._aliases_max = aliases_max
         self._records: dict[bytes, AliasRecord] = {}
         self.known_since_ms = 0
-        """Messages published before may have had an alias that is forgotten."""
+        """Aliases of messages published before this may be forgotten."""
 
     def __len__(self) -> int:
         return len(self._records)
 
     def record(self, message_id: MessageId, broker: str, number: int, *, now_ms: int) -> list[Keep]:
-        """The message was published at the broker of this name and number; answers with what to store."""
+        """Record which broker published a message; returns the values to store."""
         record = AliasRecord(message_id.to_bytes(), broker, number, now_ms)
         return [Keep(f"alias/{message_id}", encode_record(record)), *self.load(record)]
 
     def load(self, record: AliasRecord) -> list[Keep]:
-        """A record of an earlier life, or of another broker; answers with what to delete for it."""
+        """Add a record of an earlier run or of another broker; returns the values to delete for it."""
         self._records.pop(record.message_id, None)
         self._records[record.message_id] = record
         dropped = []
@@ -44,9 +44,9 @@ class AliasBook:
         return dropped
 
     def load_since(self, record: SinceRecord) -> None:
-        """What an earlier life had forgotten."""
+        """Restore the ``known_since_ms`` of an earlier run."""
         self.known_since_ms = max(self.known_since_ms, record.known_since_ms)
 
     def record_of(self, message_id: MessageId) -> AliasRecord | None:
-        """Where the message was published, if that is not at the broker that its id names."""
+        """Where the message was published, if not at the broker that its id names."""
         return self._records.get(message_id.to_bytes())

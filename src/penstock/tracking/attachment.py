@@ -1,10 +1,10 @@
 """The subscriber attachment map Sm: who was attached, and for which part of each stream ([Tracking] section 3.2).
 
 Deviation from the paper, whose map has times only: an attachment also has the positions in the pubends' streams where
-it began and ended. Somebody who attaches today and asks for the messages of yesterday, be it to catch up, to replay or
+it began and ended. A subscriber that attaches today and asks for the messages of yesterday, to catch up, to replay or
 after a migration, was not attached when they were published, but did receive them.
 
-A change is stored before it takes effect: whoever makes one gets the value to store.
+A change is stored before it takes effect: methods that make one return the values to store.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["AttachmentMap", "ends_ms", "starts_ms"]
 
 _TICK_SHIFT = 16
 _SELECTOR_BYTES_MAX: Final = 2_048
-"""Longer selectors are not kept: records are many and stay long after whoever asked for something has left."""
+"""Longer selectors are not kept: there are many records, and they stay long after their subscribers have left."""
 _BYTES_MAX: Final = 64 * 1024 * 1024
 _RECORD_BYTES: Final = 200
 _TICK_BYTES: Final = 100
-"""About what a record takes in memory, and each position in it with the name of its pubend."""
+"""Approximate memory of a record, and of each position in it with the name of its pubend."""
 
 
 class AttachmentMap:
@@ -38,24 +38,24 @@ class AttachmentMap:
         self._records: dict[int, AttachmentRecord] = {}
         self._next = 1
         self.known_since_ms = 0
-        """Who was attached before is not known any more; nor who was attached later for something older than that."""
+        """Receivers of messages older than this may be forgotten, even if they attached later to catch up."""
 
     def __len__(self) -> int:
         return len(self._records)
 
     def load(self, record: AttachmentRecord) -> None:
-        """A record of an earlier life."""
+        """Add a record of an earlier run."""
         if len(record.selector.encode()) > _SELECTOR_BYTES_MAX:
             record = msgspec.structs.replace(record, selector="")
         self._put(record)
         self._next = max(self._next, record.number + 1)
 
     def load_since(self, record: SinceRecord) -> None:
-        """What an earlier life had forgotten."""
+        """Restore the ``known_since_ms`` of an earlier run."""
         self.known_since_ms = max(self.known_since_ms, record.known_since_ms)
 
     def end_earlier_life(self, *, now_ms: int) -> list[Keep]:
-        """The broker has started again: who was still attached is not any more, and may have received up to now."""
+        """Detach, after a restart, all who were still attached; they may have received messages up to now."""
         open_numbers = [number for number, record in self._records.items() if record.detached_ms is None]
         keeps = [keep for number in open_numbers for keep in self.detach(number, {}, now_ms=now_ms)]
         return [*keeps, *self._bound()]
@@ -63,10 +63,10 @@ class AttachmentMap:
     def attach(
         self, subscriber: str, starts: Mapping[str, int], *, now_ms: int, selector: str = "", durable: bool = False
     ) -> tuple[int, list[Keep]]:
-        """A subscriber comes, to receive each pubend from a tick on; answers with its number and what to store.
+        """Attach a subscriber, to receive each pubend from a tick on; returns its number and the values to store.
 
-        For a pubend that is not named the time of attaching counts. A selector that is too long is left out, not cut:
-        what is left of one would not say what it asked for.
+        For a pubend that is not named, the time of attaching counts. A selector that is too long is left out, not cut:
+        a truncated one would not say what was asked for.
         """
         if len(selector.encode()) > _SELECTOR_BYTES_MAX:
             selector = ""
@@ -76,7 +76,7 @@ class AttachmentMap:
         return record.number, [keep, *self._bound()]
 
     def begin(self, number: int, starts: Mapping[str, int]) -> list[Keep]:
-        """An attached subscriber is to receive more: further pubends, or some from an earlier tick on."""
+        """Extend an attachment to further pubends, or to earlier ticks of some."""
         record = self._records[number]
         changed = {pubend: tick for pubend, tick in starts.items() if tick < record.starts.get(pubend, tick + 1)}
         if not changed:
@@ -84,9 +84,9 @@ class AttachmentMap:
         return [self._keep(msgspec.structs.replace(record, starts={**record.starts, **changed}))]
 
     def detach(self, number: int, ends: Mapping[str, int], *, now_ms: int) -> list[Keep]:
-        """A subscriber goes, having received each pubend below a tick; answers with what to store.
+        """Detach a subscriber that received each pubend below a tick; returns the values to store.
 
-        For a pubend that is not named the time of detaching counts.
+        For a pubend that is not named, the time of detaching counts.
         """
         record = self._records.get(number)
         if record is None or record.detached_ms is not None:
@@ -107,7 +107,7 @@ class AttachmentMap:
         )
 
     def earliest_start_ms(self, *, attached_since_ms: int) -> int | None:
-        """How far back those who attached since then began."""
+        """The earliest start among subscribers attached since then."""
         return min(
             (starts_ms(each, None) for each in self._records.values() if each.attached_ms >= attached_since_ms),
             default=None,
@@ -123,11 +123,11 @@ class AttachmentMap:
         return Keep(f"attachment/{record.number:012x}", encode_record(record))
 
     def _bound(self) -> list[Keep]:
-        """Forget the oldest of those that are gone, when there are too many."""
+        """Forget the oldest ended attachments when there are too many."""
         dropped: list[Keep] = []
         if len(self._records) <= self._attachments_max and self._bytes <= self._bytes_max:
             return dropped
-        # A tenth at once: looking for them takes as long for many as for one.
+        # A tenth at once: the scan takes as long for many as for one.
         left_max = min(len(self._records) - 1, self._attachments_max - self._attachments_max // 10)
         bytes_max = self._bytes_max - self._bytes_max // 10
         for number, record in list(self._records.items()):
@@ -144,19 +144,19 @@ class AttachmentMap:
 
 
 def _size(record: AttachmentRecord) -> int:
-    """About how many bytes a record has in memory."""
+    """The approximate size of a record in memory."""
     ticks = len(record.starts) + len(record.ends)
     return _RECORD_BYTES + len(record.subscriber) + len(record.selector.encode()) + _TICK_BYTES * ticks
 
 
 def starts_ms(record: AttachmentRecord, pubends: frozenset[str] | None) -> int:
-    """The earliest time of a message that it may have received from one of the pubends."""
+    """The earliest time of a message the subscriber may have received from one of the pubends."""
     starts = [tick >> _TICK_SHIFT for pubend, tick in record.starts.items() if pubends is None or pubend in pubends]
     return min([record.attached_ms, *starts])
 
 
 def ends_ms(record: AttachmentRecord, pubends: frozenset[str] | None) -> int:
-    """The latest time of a message that it may have received from one of the pubends."""
+    """The latest time of a message the subscriber may have received from one of the pubends."""
     if record.detached_ms is None:
         return 2**63
     named = {pubend: tick >> _TICK_SHIFT for pubend, tick in record.ends.items()}

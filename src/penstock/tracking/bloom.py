@@ -1,7 +1,7 @@
 """A Bloom filter in one buffer, for one key at a time and for many at once ([Tracking] section 3.1).
 
-Bit i is bit i modulo 8 of byte i // 8. Both ways to add and to ask are the same to the filter: what one of them added
-the other finds.
+Bit i is bit i modulo 8 of byte i // 8. Both ways to add and to ask are interchangeable: what one added, the
+other finds.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["BloomFilter"]
 _MASKS: Final = tuple(1 << bit for bit in range(8))
 _MASK_COLUMN: Final = np.array(_MASKS, dtype=np.uint8)
 _DENSE: Final = 256
-"""With more than one bit to set for so many bits of the filter it is quicker to go through all of them."""
+"""With more than one bit to set per this many bits of the filter, it is quicker to go through all of them."""
 _BLOCK: Final = 512
-"""Keys that are hashed at once: for more, every step would ask the system for new memory, and pay for each page."""
+"""Keys hashed at once: with more, every step would get new memory from the system, and pay for each page."""
 _SHRINK_MIN: Final = 4_096
-"""Fewer keys than this are not worth sorting out while they are asked for."""
+"""With fewer keys than this, weeding out absent ones during a lookup is not worth it."""
 
 _index_makers: dict[tuple[int, int], IndexMaker] = {}
 
@@ -40,14 +40,14 @@ class BloomFilter:
             raise MisuseError(f"a filter of {shape.m} bits is not {len(bits)} bytes")
         self.shape = shape
         self.count = count
-        """Keys that were added; one that was added twice counts twice, as nobody can tell."""
+        """Keys added; one added twice counts twice, as the filter cannot tell."""
         self._bits = bytearray(shape.size_bytes if bits is None else bits)
         self._bytes: NDArray[np.uint8] = np.frombuffer(self._bits, dtype=np.uint8)
         self._indices = _index_maker(shape).indices
 
     @property
     def fpp(self) -> float:
-        """The false positive probability with the keys that are in it now."""
+        """The false positive probability with its current keys."""
         return fpp(self.shape.m, self.count, self.shape.k)
 
     def add(self, high: int, low: int) -> None:
@@ -81,7 +81,7 @@ class BloomFilter:
             self._bytes |= np.packbits(unpacked, bitorder="little")
 
     def contains_columns(self, high: Column, low: Column) -> NDArray[np.bool_]:
-        """For each of many keys whether it may have been added."""
+        """Whether each of many keys may have been added."""
         if len(high) < _SHRINK_MIN:
             are_set = self._are_set(index_matrix(high, low, self.shape.m, self.shape.k))
             found: NDArray[np.bool_] = np.logical_and.reduce(are_set, axis=0)
@@ -110,7 +110,7 @@ class BloomFilter:
         return found
 
     def _contains_shrinking(self, high: Column, low: Column) -> NDArray[np.bool_]:
-        """Like `contains_columns`; keys that are not there are sorted out on the way, most of them after two looks."""
+        """Like `contains_columns`, but drops absent keys on the way, most of them after two lookups."""
         columns = index_columns(high, low, self.shape.m, 2)
         found = self._are_set(next(columns))
         if self.shape.k > 1:
@@ -125,12 +125,12 @@ class BloomFilter:
 
 
 def _as_places(indices: Column) -> NDArray[np.int64]:
-    """The same numbers, all below 2**32, as the type that numpy indexes by: others it converts one by one."""
+    """These indices, all below 2**32, as numpy's index type: it converts others one by one."""
     return indices.view(np.int64)
 
 
 def _index_maker(shape: FilterShape) -> IndexMaker:
-    """Filters of one shape share it; there are few shapes in one process."""
+    """The index maker shared by filters of one shape; a process has few shapes."""
     key = shape.m, shape.k
     if key not in _index_makers:
         if len(_index_makers) >= 64:

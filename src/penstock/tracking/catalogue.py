@@ -1,6 +1,6 @@
-"""The headers of all stored filters that a broker can be asked for, by history: gives matching sets ([Tracking] 3.1).
+"""Indexes the headers of stored filters by history, to find matching sets ([Tracking] 3.1).
 
-It is bounded: beyond, the oldest filters are given up, and the broker knows nothing about their time any more.
+It is bounded: beyond the limit the oldest filters are given up, and the broker no longer knows about their time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Catalogue"]
 
 
 class Catalogue:
-    """Knows which stored filters may have seen a timestamp."""
+    """Finds the stored filters that may have seen a timestamp."""
 
     def __init__(self, filters_max: int) -> None:
         assert filters_max > 0
@@ -24,13 +24,13 @@ class Catalogue:
         self._by_key: dict[HistoryKey, dict[int, tuple[Span, FilterHeader]]] = {}
         self._order: deque[tuple[HistoryKey, int]] = deque()
         self.known_since_ms = 0
-        """Timestamps below are not known any more."""
+        """Timestamps below this are no longer known."""
 
     def __len__(self) -> int:
         return len(self._order)
 
     def add(self, header: FilterHeader) -> list[FilterHeader]:
-        """A filter is stored, or a newer generation of it; answers with those that are given up for it."""
+        """Add a stored filter, or a newer generation of it; returns the filters given up for it."""
         hull = header.index.hull()
         assert hull is not None, f"filter {header.name} is empty"
         filters = self._by_key.setdefault(header.key, {})
@@ -44,7 +44,7 @@ class Catalogue:
         return [self._give_up() for _ in range(len(self._order) - self._filters_max)]
 
     def remove(self, header: FilterHeader) -> None:
-        """A filter turned out to be damaged, or was dropped."""
+        """Remove a filter that turned out to be damaged, or was dropped."""
         filters = self._by_key.get(header.key, {})
         if filters.pop(header.filter_id, None) is not None:
             self._order.remove((header.key, header.filter_id))
@@ -65,11 +65,11 @@ class Catalogue:
         return max(self._by_key.get(key, ()), default=-1)
 
     def headers(self) -> list[FilterHeader]:
-        """All of them, in the order they came."""
+        """All headers, in the order they were added."""
         return [self._by_key[key][filter_id][1] for key, filter_id in self._order]
 
     def retire(self, may_go: Callable[[FilterHeader], bool]) -> list[FilterHeader]:
-        """Give up the oldest filters as long as they may go; answers with them."""
+        """Give up the oldest filters, up to the first that may not go; returns them."""
         retired: list[FilterHeader] = []
         while self._order:
             key, filter_id = self._order[0]
@@ -82,7 +82,7 @@ class Catalogue:
         key, filter_id = self._order.popleft()
         filters = self._by_key[key]
         (_, last_ms), header = filters.pop(filter_id)
-        # A timestamp from the future must not make all the present unknown.
+        # A future timestamp must not make the whole present unknown.
         last_ms = min(last_ms, header.added_ms)
         if not filters:
             del self._by_key[key]

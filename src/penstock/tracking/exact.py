@@ -1,8 +1,8 @@
 """Exact records of messages, the paper's ASYNC strategy: 16 bytes each, and never wrong ([Tracking] section 5).
 
-A record is the identifier. Deliveries have a second column with 8 bytes for the subscriber's key, behind all
-identifiers of a block: framing, in the terms of the paper, which has a log of its own for each subscriber. With such
-logs there is no second column, and the identifiers have the subscriber's key in them.
+A record is the identifier. Deliveries have a second column with 8 bytes for the subscriber's key, after all
+identifiers of a block: framing, in the terms of the paper, which has a separate log for each subscriber. With such logs
+there is no second column, and the subscriber's key is part of the identifiers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ExactRecords:
     __slots__ = ("_ids", "_subscribers", "count", "shape")
 
     def __init__(self, shape: FilterShape, body: bytes = b"", count: int = 0) -> None:
-        """No records yet, or those of a stored block."""
+        """Starts empty, or with the records of a stored block."""
         ids_end = count * RECORD_BYTES
         self.shape = shape
         self.count = count
@@ -40,7 +40,7 @@ class ExactRecords:
 
     @property
     def fpp(self) -> float:
-        """Records are never wrong."""
+        """Zero: records are never wrong."""
         return 0.0
 
     def add_columns(self, high: Column, low: Column, subscribers: Column | None = None) -> None:
@@ -70,6 +70,6 @@ class ExactRecords:
 
 
 def exact_shape(buffer_bytes: int, *, has_subscribers: bool) -> FilterShape:
-    """How blocks of records that fill such a buffer are described: bits of a record, records, no hashing."""
+    """The shape of blocks that fill such a buffer: bits per record, number of records, no hashing."""
     record_bytes = RECORD_BYTES + (SUBSCRIBER_BYTES if has_subscribers else 0)
     return FilterShape(8 * record_bytes, max(buffer_bytes // RECORD_BYTES, 1), 1)

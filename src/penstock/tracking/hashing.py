@@ -11,8 +11,8 @@ A key is two unsigned 64-bit numbers, the halves of a `MessageId`: ``high`` and 
     index(i) = ((g(i) >> 32) · m) >> 32                   multiply and shift, for m below 2^32 bits
 
 A delivery is keyed by identifier and subscriber: ``high`` is XORed with the key of the subscriber, the 8-byte BLAKE2b
-hash of the name (person ``penstock-sub-1``). Nothing is salted, as filters are exchanged, or may change without a new
-`HASH_VERSION`, as filters are kept for years (the tests have golden vectors).
+hash of the name (person ``penstock-sub-1``). Nothing is salted, because filters are exchanged; nothing may change
+without a new `HASH_VERSION`, because filters are kept for years (the tests have golden vectors).
 
 Deviation from the paper: not MD5, which takes seven times as long for a batch. The third hash is there because plain
 double hashing lets a key that resembles a stored one in both hashes resemble it in all k places.
@@ -47,11 +47,11 @@ HASHES_MAX: Final = 64
 """Largest k."""
 
 Column: TypeAlias = NDArray[np.uint64]
-"""One half of many keys, or a number for each."""
+"""One half of many keys, or one number per key."""
 
 _U64: Final = 2**64 - 1
 _START: Final = 0x9E3779B97F4A7C15
-"""So that no key stays what it is: zeros would, and have all their indices in one place."""
+"""Keeps a key of zeros from hashing to zeros, with all its indices in one place."""
 _FIRST: Final = 0xFF51AFD7ED558CCD
 _SECOND: Final = 0xC4CEB9FE1A85EC53
 _BOTH: Final = _U64 << 128 | _U64
@@ -70,7 +70,7 @@ def subscriber_key(name: str) -> int:
 
 def mixed(high: int, low: int) -> tuple[int, int]:
     """The two 64-bit hashes of one key."""
-    # Both halves are mixed at once, in lanes of 128 bits: arithmetic on long integers costs by the call.
+    # Both halves are mixed at once, in lanes of 128 bits: arithmetic on long integers costs per operation.
     a = high + low + _START
     lanes = (a & _U64) | (a + low & _U64) << 128
     lanes = ((lanes ^ lanes >> 33) & _BOTH) * _FIRST & _BOTH
@@ -81,8 +81,8 @@ def mixed(high: int, low: int) -> tuple[int, int]:
 
 
 def mixed_columns(high: Column, low: Column) -> tuple[Column, Column]:
-    """The same hashes of many keys."""
-    # Both halves at once: for some hundred keys the number of steps counts.
+    """The two 64-bit hashes of many keys."""
+    # Both halves at once: with a few hundred keys, the number of steps is what costs.
     lanes = np.empty((2, len(high)), dtype=np.uint64)
     a, b = lanes
     np.add(high, low, out=a)
@@ -99,7 +99,7 @@ def mixed_columns(high: Column, low: Column) -> tuple[Column, Column]:
 
 
 class IndexMaker:
-    """Makes the k indices of one key below m; for one at a time, in long integers."""
+    """Computes the k indices below m of one key at a time, in long integers."""
 
     __slots__ = ("_bytes", "_linear", "_m", "_ones", "_squares", "_unpack", "_upper")
 
@@ -119,13 +119,13 @@ class IndexMaker:
         """The indices of one key."""
         h1, h2 = mixed(high, low)
         h3 = (h1 << 32 | h1 >> 32) & _U64
-        # A lane is wide enough that no g(i) reaches the next: what is above 64 bits is masked with what is below 32.
+        # A lane is wide enough that no g(i) reaches the next; the mask removes the bits above 64 and those below 32.
         sums = h1 * self._ones + h2 * self._linear + h3 * self._squares & self._upper
         return self._unpack((sums * self._m).to_bytes(self._bytes, "little"))
 
 
 def index_columns(high: Column, low: Column, m: int, k: int) -> Iterator[Column]:
-    """The indices of many keys below m, one column for each of the k hashes; each is the caller's to keep."""
+    """The indices below m of many keys, one column for each of the k hashes; the caller may keep each column."""
     g, step = mixed_columns(high, low)
     third = g << _SHIFT32 | g >> _SHIFT32
     bits = np.uint64(m)
@@ -136,7 +136,7 @@ def index_columns(high: Column, low: Column, m: int, k: int) -> Iterator[Column]
 
 
 def index_matrix(high: Column, low: Column, m: int, k: int) -> NDArray[np.uint64]:
-    """The same, a row for each of the k hashes: quicker for some hundred keys, as there are fewer steps."""
+    """The indices of many keys, one row per hash; quicker than columns for a few hundred keys, with fewer steps."""
     h1, h2 = mixed_columns(high, low)
     h3 = h1 << _SHIFT32 | h1 >> _SHIFT32
     g = _LINEAR[:k] * h2
@@ -149,6 +149,6 @@ def index_matrix(high: Column, low: Column, m: int, k: int) -> NDArray[np.uint64
 
 
 def columns(keys: bytes | bytearray | memoryview) -> tuple[Column, Column]:
-    """Identifiers of 16 bytes, one behind the other, as the columns of their halves."""
+    """Splits concatenated 16-byte identifiers into the columns of their halves."""
     halves = np.frombuffer(keys, dtype=">u8").reshape(-1, 2)
     return halves[:, 0].astype(np.uint64), halves[:, 1].astype(np.uint64)

@@ -1,13 +1,13 @@
-"""A history: filters one after the other, each with its times, the current one in memory ([Tracking] section 3.1).
+"""A history: a sequence of filters with their timestamps, the current one in memory ([Tracking] section 3.1).
 
-Identifiers wait in a small staging area, and go into the current filter many at once: that takes a tenth of the time.
-All of them belong to the current filter, as the area is emptied at the very message that fills it.
+Identifiers wait in a small staging area and enter the current filter in batches, which takes a tenth of the time. They
+all belong to the current filter, as the area is emptied at the very message that fills the filter.
 
 Deviations from the paper:
 
-- A filter that is not full when it must be stored is stored and kept on being filled; each time it is a new
-  generation, which replaces the one before (section 7 leaves this to the future).
-- Messages with timestamps from the future become singletons like old ones: a range must not run ahead either.
+- A filter that must be stored before it is full keeps being filled; each stored copy is a new generation, which
+  replaces the one before (future work in section 7).
+- Messages with future timestamps become singletons, as old ones do: a range must not run ahead either.
 - When there are too many singletons, old messages go to a late history of the same key, which has singletons only.
 """
 
@@ -36,7 +36,7 @@ _TIMESTAMP_SHIFT: Final = np.uint64(16)
 
 @dataclass(slots=True, frozen=True)
 class HistoryOptions:
-    """What the histories of one phase have in common."""
+    """The options shared by the histories of one phase."""
 
     kind: FilterKind
     shape: FilterShape
@@ -44,13 +44,13 @@ class HistoryOptions:
     """Ts + Tj: a timestamp further before the beginning of the current filter, or further ahead of now, is late."""
     singletons_max: int = 64
     staged_max: int = 256
-    """Identifiers in the staging area."""
+    """The most identifiers in the staging area."""
     keep_filling: bool = True
-    """Whether a filter that is stored before it is full goes on."""
+    """Whether a filter stored before it is full keeps being filled."""
 
 
 class History:
-    """What one broker did with the messages of one origin."""
+    """Records one kind of event at one broker, for the messages of one origin."""
 
     def __init__(self, key: HistoryKey, options: HistoryOptions, *, first_id: int = 0) -> None:
         self.key = key
@@ -65,15 +65,15 @@ class History:
         self.added_ms = 0
         """The broker's clock when something was recorded last."""
         self.is_dirty = False
-        """Whether the current filter has something that was never handed out."""
+        """Whether the current filter holds anything never handed out."""
         self.has_news = False
-        """Whether something went into filters, and one was perhaps sealed, since `take`."""
+        """Whether a filter has changed, and may have been sealed, since `take`."""
         self._begin()
 
     # --- recording
 
     def record(self, ids: bytes, subscribers: Sequence[int] | None = None, *, now_ms: int) -> None:
-        """Add messages, 16 bytes each; for deliveries with as many subscribers' keys."""
+        """Add messages, 16 bytes each; for deliveries, with a subscriber's key for each."""
         size = len(ids)
         assert size % _ID_BYTES == 0, f"{size} bytes are no identifiers"
         assert subscribers is None or len(subscribers) * _ID_BYTES == size
@@ -96,7 +96,7 @@ class History:
             if self._opened_ms is None:
                 self._open(now_ms)
                 self.is_dirty = True
-            # What is more than the staging area holds need not go through it.
+            # A batch larger than the staging area need not pass through it in portions.
             until = min(end, place + _ID_BYTES * (self._options.shape.n - self._filter.count))
             self._staged += ids[place:until]
             if subscribers is not None:
@@ -105,12 +105,12 @@ class History:
             place = until
 
     def persist(self, *, now_ms: int) -> None:
-        """The persistence interval is over: what was recorded since the last time is to be stored."""
+        """Make everything recorded since the last persistence interval ready to be stored."""
         self._absorb(now_ms)
         if self._late is not None:
             self._late.persist(now_ms=now_ms)
         if not self._filter.count:
-            # All that came was late.
+            # Everything recorded was late.
             self.is_dirty = False
         if not self.is_dirty:
             return
@@ -130,7 +130,7 @@ class History:
             self._seal()
 
     def take(self) -> list[StoredFilter]:
-        """What is to be stored, in order; of an open filter only the newest generation."""
+        """The filters to store, in order; only the newest generation of an open one."""
         taken, self._sealed, self.has_news = self._sealed, [], False
         if self._late is not None:
             taken += self._late.take()
@@ -138,7 +138,7 @@ class History:
         return list(newest.values())
 
     def resume(self, stored: StoredFilter) -> bool:
-        """Go on with an open filter of an earlier life; whether that is possible."""
+        """Continue an open filter of an earlier run; returns whether that is possible."""
         header = stored.header
         own_key = self.key.late if header.key.is_late and not self.key.is_late else self.key
         assert header.key == own_key, f"{header.key} is not {own_key}"
@@ -160,12 +160,12 @@ class History:
 
     @property
     def has_sealed(self) -> bool:
-        """Whether a filter is to be stored."""
+        """Whether a filter is ready to be stored."""
         return bool(self._sealed) or (self._late is not None and self._late.has_sealed)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something was recorded that has not been handed out."""
+        """Whether anything recorded has not been handed out."""
         return self.is_dirty or self.has_sealed or (self._late is not None and self._late.is_waiting)
 
     @property
@@ -175,13 +175,13 @@ class History:
         return own + len(self._staged) + (0 if self._late is None else self._late.size_bytes)
 
     def current(self, *, now_ms: int) -> list[tuple[FilterHeader, BloomFilter | ExactRecords]]:
-        """The filters in memory with all that was recorded: its own, and that of the late history."""
+        """The filters in memory with everything recorded: its own and the late history's."""
         self._absorb(now_ms)
         found = [] if self._opened_ms is None else [(self._header(is_open=True), self._filter)]
         return found if self._late is None else [*found, *self._late.current(now_ms=now_ms)]
 
     def check_invariants(self) -> None:
-        """Fails if something is over its bound."""
+        """Fails if a bound is exceeded."""
         options = self._options
         assert self._filter.count + len(self._staged) // _ID_BYTES <= options.shape.n
         assert len(self._staged) <= options.staged_max * _ID_BYTES
@@ -200,7 +200,7 @@ class History:
         self._measure_room()
 
     def _open(self, now_ms: int) -> None:
-        # Ids ascend with the clock, so that those of different lives differ; a clock set back does not matter.
+        # Ids ascend with the clock, so that those of different runs differ; a clock set back does not matter.
         self._opened_ms = self.added_ms = now_ms
         self._filter_id = max(self._next_id, now_ms)
         self._next_id = self._filter_id + 1
@@ -216,7 +216,7 @@ class History:
         self._room = _ID_BYTES * min(options.staged_max, options.shape.n - self._filter.count)
 
     def _absorb(self, now_ms: int) -> None:
-        """Put what is staged into the filter, and seal it if it is full."""
+        """Move staged messages into the filter, and seal it if it is full."""
         if self._staged:
             self.has_news = True
             high, low = columns(bytes(self._staged))
@@ -247,7 +247,7 @@ class History:
         _fill(self._filter, high, low, subscribers)
 
     def record_columns(self, high: Column, low: Column, subscribers: Column | None, *, now_ms: int) -> None:
-        """Add messages that were taken apart already."""
+        """Add messages that are already split into columns."""
         ids = np.stack((high, low), axis=1).astype(">u8").tobytes()
         self.record(ids, None if subscribers is None else subscribers.tolist(), now_ms=now_ms)
 

@@ -1,4 +1,4 @@
-"""Which history is meant: what happened to messages, and of which origin ([Tracking] section 3.2)."""
+"""The keys of histories: what happened to messages, and where they originated ([Tracking] section 3.2)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Phase(StrEnum):
     PUBLISH = "publish"
     """Took it from a publisher: HP."""
     ROUTE = "route"
-    """Had it on its way from the origin: Hb."""
+    """Handled it on its way from the origin: Hb."""
     DELIVER = "deliver"
-    """Gave it to subscribers: one history for all of them, or the paper's Hb,s."""
+    """Delivered it to subscribers: one history for all of them, or the paper's Hb,s."""
 
 
 @dataclass(slots=True, frozen=True, order=True)
@@ -25,11 +25,11 @@ class HistoryKey:
 
     phase: Phase
     origin: int
-    """Number of the broker that messages were published at, as their ids say."""
+    """Number of the broker the messages were published at, according to their ids."""
     part: str = ""
     """The subscriber (Hb,s) or the neighbour (Hb,d), if the history is for one only."""
     is_late: bool = False
-    """Whether it holds what came too late for the history of the same name."""
+    """Whether it holds messages that came too late for the history of the same name."""
 
     def __str__(self) -> str:
         late = "~late" if self.is_late else ""
@@ -37,12 +37,12 @@ class HistoryKey:
 
     @property
     def late(self) -> HistoryKey:
-        """The name of the late history that belongs to it."""
+        """The name of its late history."""
         return HistoryKey(self.phase, self.origin, self.part, is_late=True)
 
 
 def history_key(text: str) -> HistoryKey:
-    """The key with this text; raises ``ValueError`` for anything else."""
+    """Parses a key from its text; raises ``ValueError`` for anything else."""
     phase, _, rest = text.partition("/")
     origin, _, part = rest.partition("/")
     name, tilde, late = phase.partition("~")

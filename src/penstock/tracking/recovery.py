@@ -1,4 +1,4 @@
-"""Puts together again what an earlier life of a broker stored of its tracking."""
+"""Restores the tracking state that an earlier run of the broker stored."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def recover(
     *,
     now_ms: int,
 ) -> tuple[list[str], list[Keep]]:
-    """Load all values that tracking stored, by their names; answers with the damaged ones, and what to store now.
+    """Load all values that tracking stored, by name; returns the names of damaged ones, and what to store now.
 
-    What the recorder has to store comes from its `take`. Attachments of a life that did not end them end now.
+    What the recorder has to store comes from its `take`. Attachments that an earlier run left open end now.
     """
     damaged = []
     for name, value in values.items():
@@ -56,13 +56,13 @@ def _load(name: str, value: bytes, attachments: AttachmentMap, aliases: AliasBoo
 
 
 def _doubt(name: str, attachments: AttachmentMap, aliases: AliasBook, now_ms: int) -> None:
-    """Who or what is missing may be of any time before."""
+    """Distrust everything before now: the damaged record may be of any time."""
     is_attachment = name.startswith("attachment/") or name == "since/attachment"
     (attachments if is_attachment else aliases).load_since(SinceRecord(now_ms))
 
 
 def _floor_ms(values: Mapping[str, bytes], attachments: AttachmentMap) -> int | None:
-    """How far back subscribers began who came after the mark: what they received may be lost with a crash."""
+    """How far back subscribers that came after the mark began: a crash may have lost what they received."""
     try:
         mark = decode_record(values[MARK], MarkRecord)
     except (KeyError, DamagedRecordError):

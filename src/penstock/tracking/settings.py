@@ -1,7 +1,7 @@
-"""What tracking must know before it starts, and whether it can be as accurate as is asked ([Tracking] section 4.2).
+"""The settings of tracking, checked for whether they allow the requested accuracy ([Tracking] section 4.2).
 
 Theorem 1 and corollary 2: with 2·Ts + Tj ≤ w·Tn the matching set has at most w + 1 filters, so the probability of a
-false positive is at most that of w + 1 full filters. A broker with settings that do not keep to it does not start.
+false positive is at most that of w + 1 full filters. A broker whose settings violate this does not start.
 
 MisuseError
 └── TrackingSettingsError    a setting that cannot work, with what to change
@@ -31,7 +31,7 @@ class TrackingSettingsError(MisuseError):
 
 @dataclass(slots=True, frozen=True)
 class MatchingBound:
-    """What theorem 1 promises of one phase."""
+    """The bound that theorem 1 gives for one phase."""
 
     phase: Phase
     filter_ms: float
@@ -55,42 +55,42 @@ class TrackingSettings:
     strategy: str = "bloom"
     """One of ``null``, ``exact`` and ``bloom``."""
     efpp: float = 1e-5
-    """The highest probability with which a history may claim a message that it never saw."""
+    """The highest probability with which a history may claim a message it never saw."""
     matching_set_max: int = 2
-    """The filters that may have to be asked for one message."""
+    """The most filters that may have to be asked for one message."""
     buffer_bytes: int = 10_000
-    """Memory of one history: its filter (and what is staged for it, if ``staged_max`` is 0), or its exact records."""
+    """Memory of one history: its filter (and staging area, if ``staged_max`` is 0), or its exact records."""
     shape: FilterShape | None = None
-    """The filters of all histories, as in Table 2; chosen from what is asked for if it is None."""
+    """The filter shape of all histories, as in Table 2; None to choose one that meets the other settings."""
     subscribers_checked: int = 1
-    """How many subscribers are asked for at a broker: so many times lower is the probability of each to be false."""
+    """How many subscribers are checked at a broker: the efpp is divided by this for each of them."""
     skew_tolerance_ms: int = 100
-    """Ts: how far timestamps of publishers may be from the broker's clock."""
+    """Ts: how far publishers' timestamps may be from the broker's clock."""
     jitter_ms: int = 200
-    """Tj: how much the time to get here may differ between messages, with the skew among brokers."""
+    """Tj: how much transit times may differ between messages, including the skew among brokers."""
     persist_ms: int = 1_000
     """Tp: how much may be lost in a crash."""
     keep_filling: bool = True
-    """Whether a filter that is stored before it is full goes on."""
+    """Whether a filter stored before it is full keeps being filled."""
     publish_rate_max: int = 5_000
-    """Messages per second of all publishers of a broker at peak."""
+    """Peak messages per second of all publishers of a broker."""
     delivery_rate_max: int = 5_000
-    """Deliveries per second of all subscribers of a broker at peak, of messages with one origin."""
+    """Peak deliveries per second to all subscribers of a broker, of messages with one origin."""
     per_subscriber: bool = False
     """Whether each subscriber has histories of its own, as in the paper."""
     staged_max: int = 512
-    """Identifiers that a history stages before it hashes them all at once; 0 for what its buffer has room for.
+    """Identifiers that a history stages before it hashes them all at once; 0 for as many as its buffer has room for.
 
-    The more, the quicker: 0.4 µs for each with the hundred or so that fit the paper's buffers, 0.2 with 512.
+    More is quicker: 0.4 µs each with the hundred or so that fit the paper's buffers, 0.2 with 512.
     """
     singletons_max: int = 64
-    """Old timestamps that a filter may list."""
+    """The most old timestamps a filter may list."""
     histories_max: int = 4_096
-    """Histories in memory; the one that was quiet for longest is sealed when there are more."""
+    """The most histories in memory; beyond that, the one quiet for longest is sealed."""
     waiting_bytes_max: int = 16 * 1024 * 1024
-    """What may wait to be stored; filters beyond that are dropped, and leave a gap record."""
+    """The most bytes that may wait to be stored; filters beyond that are dropped, and leave a gap record."""
     filters_kept_max: int = 200_000
-    """Stored filters that the broker can still be asked for; the oldest are given up."""
+    """The most stored filters the broker can still be asked for; beyond that, the oldest are given up."""
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
@@ -120,11 +120,11 @@ class TrackingSettings:
 
     @property
     def records_per_force(self) -> int:
-        """Messages that one history records between two times that it must be stored."""
+        """Messages that one history records between two forced stores."""
         return self.options(Phase.ROUTE).shape.n
 
     def options(self, phase: Phase) -> HistoryOptions:
-        """How the histories of a phase are made."""
+        """The options for histories of a phase."""
         is_bloom = self.strategy == "bloom"
         aggregated = phase is Phase.DELIVER and not self.per_subscriber
         shape = self._shape(phase) if is_bloom else exact_shape(self.buffer_bytes, has_subscribers=aggregated)
@@ -139,7 +139,7 @@ class TrackingSettings:
         )
 
     def bounds(self) -> list[MatchingBound]:
-        """What theorem 1 promises, phase by phase: for the log."""
+        """The bounds of theorem 1, phase by phase, for the log."""
         return [self._bound(phase) for phase in Phase] if self.strategy == "bloom" else []
 
     def _shape(self, phase: Phase) -> FilterShape:
@@ -169,15 +169,15 @@ class TrackingSettings:
             )
 
     def violated(self) -> MatchingBound | None:
-        """The first promise that is not good enough."""
+        """The first bound that misses the requested accuracy."""
         for bound in self.bounds():
-            # The last digits of a chosen shape are not worth refusing it.
+            # Do not refuse a chosen shape for its last digits.
             if bound.efpp > self._asked(bound.phase) * (1 + 1e-9):
                 return bound
         return None
 
     def _remedies(self) -> str:
-        """Changes of one setting each that would do."""
+        """Changes of a single setting that would be enough."""
         candidates: dict[str, list[int] | list[float]] = {
             "skew_tolerance_ms": [self.skew_tolerance_ms * share // 64 for share in range(63, -1, -1)],
             "jitter_ms": [self.jitter_ms * share // 64 for share in range(63, -1, -1)],
@@ -196,12 +196,12 @@ class TrackingSettings:
                 if self._works_with(name, value):
                     return f"change {name} from {getattr(self, name)} to {value:g}"
             except MisuseError:
-                # No filter at all can be made with it.
+                # No filter is possible with this value.
                 continue
         return None
 
     def _works_with(self, name: str, value: float) -> bool:
-        # A copy that was not checked: the check is what is asked for.
+        # An unchecked copy: the check is done here.
         other = copy(self)
         object.__setattr__(other, name, value)
         return other.violated() is None

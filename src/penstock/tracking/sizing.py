@@ -1,4 +1,4 @@
-"""How accurate a filter of some size is, and how large one must be to be accurate ([Tracking] sections 4.1 and 5.1)."""
+"""Relates the size of a filter to its accuracy, both ways ([Tracking] sections 4.1 and 5.1)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.tracking.hashing import HASHES_MAX
 __all__ = ["BITS_MAX", "TABLE_2", "FilterShape", "choose_shape", "efpp", "fpp", "fpp_for_efpp"]
 
 BITS_MAX: Final = 2**31
-"""Largest m: indices are made by a multiplication in 64 bits."""
+"""Largest m: indices are computed by a multiplication in 64 bits."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -43,12 +43,12 @@ class FilterShape:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the bits."""
+        """Size of the bits in bytes."""
         return self.m // 8
 
     @property
     def bytes_per_key(self) -> float:
-        """What a key costs in a full filter."""
+        """Bytes per key in a full filter."""
         return self.size_bytes / self.n
 
 
@@ -73,12 +73,12 @@ def fpp(m: int, n: int, k: int) -> float:
 
 
 def efpp(fpp: float, matching_set: int) -> float:
-    """Formula (2): the expected false positive probability when so many filters are asked."""
+    """Formula (2): the expected false positive probability when this many filters are asked."""
     return -expm1(matching_set * log1p(-fpp)) if fpp < 1 else float(matching_set > 0)
 
 
 def fpp_for_efpp(efpp: float, matching_set: int) -> float:
-    """The inverse of formula (2): what one filter may have."""
+    """The inverse of formula (2): the false positive probability one filter may have."""
     if not 0 < efpp < 1:
         raise MisuseError(f"efpp {efpp} is not between 0 and 1")
     if matching_set <= 0:
@@ -89,7 +89,7 @@ def fpp_for_efpp(efpp: float, matching_set: int) -> float:
 def choose_shape(efpp: float, *, size_bytes_max: int, matching_set: int = 2, k_max: int = 16) -> FilterShape:
     """The filter with the most keys that fits these bytes and gives this accuracy.
 
-    Its m is a power of two: that makes filters of different brokers alike. More than 16 hashes gain next to nothing.
+    Its m is a power of two, so that filters of different brokers are alike. More than 16 hashes gain next to nothing.
     """
     if size_bytes_max < 1:
         raise MisuseError(f"{size_bytes_max} bytes hold no filter")
@@ -102,7 +102,7 @@ def choose_shape(efpp: float, *, size_bytes_max: int, matching_set: int = 2, k_m
 
 
 def _capacity(m: int, k: int, allowed: float) -> int:
-    """The most keys with which the false positive probability is within what is allowed."""
+    """The most keys for which the false positive probability stays within the allowed one."""
     n = floor(log1p(-(allowed ** (1 / k))) / (k * log1p(-1 / m)))
     # The two formulas differ in their last digits.
     while n and fpp(m, n, k) > allowed:

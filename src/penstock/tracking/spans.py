@@ -1,8 +1,8 @@
-"""Which timestamps a filter was given: its range R and its singletons S, bounded ([Tracking] sections 3.1 and 4.3).
+"""The time index of a filter: range R and singletons S of its timestamps, bounded ([Tracking] sections 3.1 and 4.3).
 
-Deviation from the paper: a singleton is a span of timestamps that begins as one. Neighbouring milliseconds grow
-together, so that a stretch of old messages costs one singleton; and a late history, which has singletons only, joins
-those that lie closest when there are too many.
+Deviation from the paper: a singleton is a span that begins as one timestamp. Adjacent milliseconds merge, so that a
+stretch of old messages costs one singleton; a late history, which has singletons only, joins the closest ones when
+there are too many.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ class TimeIndex:
 
     def __init__(self, range_: Span | None = None, singletons: Iterable[Span] = ()) -> None:
         self.range = range_
-        """R: first and last timestamp, or None while there was none."""
+        """R: first and last timestamp, or None if there is none yet."""
         self.singletons = tuple(singletons)
-        """S: disjoint, in order."""
+        """S: disjoint spans, in order."""
 
     def __repr__(self) -> str:
         return f"TimeIndex({self.range}, {self.singletons})"
 
     def widen(self, first_ms: int, last_ms: int) -> None:
-        """Let R include these timestamps."""
+        """Extend R to include these timestamps."""
         assert first_ms <= last_ms, f"span {first_ms} to {last_ms} is empty"
         self.range = (first_ms, last_ms) if self.range is None else _hull(self.range, (first_ms, last_ms))
 
     def add_singletons(self, timestamps_ms: Iterable[int], singletons_max: int) -> bool:
-        """Let S include these timestamps, unless it had too many spans then."""
+        """Add these timestamps to S unless that makes too many spans; returns whether it did."""
         united = united_spans([*self.singletons, *((each, each) for each in timestamps_ms)])
         if len(united) > singletons_max:
             return False
@@ -44,7 +44,7 @@ class TimeIndex:
         return True
 
     def join_singletons(self, timestamps_ms: Iterable[int], singletons_max: int) -> None:
-        """Let S include these timestamps, joining the spans that lie closest if there are too many."""
+        """Add these timestamps to S, joining the closest spans if there are too many."""
         united = united_spans([*self.singletons, *((each, each) for each in timestamps_ms)])
         self.singletons = _joined(united, singletons_max)
 
@@ -59,14 +59,14 @@ class TimeIndex:
         return (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
 
     def union(self, other: TimeIndex, singletons_max: int) -> TimeIndex:
-        """The index of two filters that were united."""
+        """The index of the union of two filters."""
         ranges = [each for each in (self.range, other.range) if each is not None]
         range_ = None if not ranges else (min(first for first, _ in ranges), max(last for _, last in ranges))
         return TimeIndex(range_, _joined(united_spans([*self.singletons, *other.singletons]), singletons_max))
 
 
 def united_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """The same timestamps as disjoint spans in order; neighbouring milliseconds grow together."""
+    """These timestamps as disjoint spans, in order; adjacent milliseconds are merged."""
     united: list[Span] = []
     for first, last in sorted(spans):
         if united and first <= united[-1][1] + 1:
@@ -77,7 +77,7 @@ def united_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def _joined(spans: tuple[Span, ...], spans_max: int) -> tuple[Span, ...]:
-    """No more spans than allowed: the widest gaps stay."""
+    """Joins spans until there are no more than allowed; the widest gaps stay."""
     if len(spans) <= spans_max:
         return spans
     gaps = sorted(range(1, len(spans)), key=lambda place: spans[place - 1][1] - spans[place][0])

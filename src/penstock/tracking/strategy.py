@@ -1,11 +1,11 @@
 """The tracking strategies behind one interface: ``null``, ``exact`` and ``bloom`` ([Tracking] sections 3.2 and 5).
 
-A broker records per batch, in three phases; what is to be stored comes out as named values, which the broker makes
-durable when it can and confirms. The data path never waits for that: when too much waits, filters are dropped, and a
-gap record says which timestamps they had.
+A broker records per batch, in three phases; the strategy hands out named values, which the broker makes durable when it
+can and then confirms. The data path never waits for that: when too much is waiting, filters are dropped, and a gap
+record says which timestamps they had.
 
-What is stored, by name: ``mark`` (up to when all is stored), ``since/filter`` (since when), ``filter/<key>#<id>``,
-``gap/<reason>/<key>``.
+Names of stored values: ``mark`` (everything is stored up to then), ``since/filter`` (filters are known since then),
+``filter/<key>#<id>``, ``gap/<reason>/<key>``.
 """
 
 from __future__ import annotations
@@ -35,60 +35,60 @@ class Matching:
     stored: list[FilterHeader] = field(default_factory=list)
     """Filters that must be loaded first."""
     gaps: list[GapRecord] = field(default_factory=list)
-    """Why a no is worth nothing."""
+    """Gaps that make a "no" meaningless."""
     is_known: bool = True
-    """Whether the history reaches back so far at all."""
+    """Whether the history reaches back that far at all."""
 
 
 class Tracking(Protocol):
-    """What a broker asks of its strategy."""
+    """The strategy, as a broker uses it."""
 
     kind: str
     is_due: bool
-    """Whether something is to be taken now."""
+    """Whether there is something to take now."""
 
     def is_old(self, message_id: bytes) -> bool:
-        """Whether a message that comes by is so old that a crash must be told of it at once."""
+        """Whether a message is so old that the mark on disk must be lowered at once, in case of a crash."""
 
     def expect(self, *, now_ms: int) -> None:
-        """Something has happened that will be recorded in a moment: it is to be stored as if it had been now."""
+        """Start the persistence interval now, for an event that will be recorded in a moment."""
 
     def record_published(self, ids: bytes, *, now_ms: int) -> None:
-        """Local publishers have published these messages, 16 bytes each."""
+        """Record messages that local publishers published, 16 bytes each."""
 
     def record_routed(self, origin: int, ids: bytes, *, now_ms: int) -> None:
-        """Messages that were published at a broker have come by."""
+        """Record messages from an origin that passed through this broker."""
 
     def record_delivered(self, origin: int, ids: bytes, subscribers: Sequence[int], *, now_ms: int) -> None:
-        """Messages go to subscribers: one key (`hashing.subscriber_key`) for each id; an id may come many times."""
+        """Record deliveries: one subscriber's key (`hashing.subscriber_key`) per id; an id may occur many times."""
 
     def next_deadline(self) -> int | None:
-        """When it wants to be woken."""
+        """When ``on_deadline`` is due next."""
 
     def on_deadline(self, *, now_ms: int) -> None:
-        """It is that time."""
+        """Do everything that is due now."""
 
     def stop(self, *, now_ms: int) -> None:
-        """The broker stops in order: everything is handed out, and nothing will be recorded any more."""
+        """Hand out everything for a clean shutdown; nothing may be recorded after it."""
 
     def take(self) -> list[Keep]:
-        """What is to be made durable, in this order."""
+        """The values to make durable, in this order."""
 
     def on_kept(self, values: Sequence[Keep]) -> None:
-        """These values, as they were taken, are durable."""
+        """Confirms that these values, as they were taken, are durable."""
 
     def matching(self, key: HistoryKey, timestamp_ms: int, *, now_ms: int) -> Matching:
         """Where to look for a message of this time in one history."""
 
     def waiting_value(self, name: str) -> bytes | None:
-        """A value that was handed out and is not known to be durable: the store may not have it yet."""
+        """A value handed out but not confirmed as durable: the store may not have it yet."""
 
     def status(self) -> dict[str, object]:
         """Figures for the operator."""
 
 
 class NullTracking:
-    """Records nothing, and knows nothing."""
+    """Records nothing and knows nothing."""
 
     kind = "null"
 
@@ -96,54 +96,54 @@ class NullTracking:
         self._taken = self.is_due = False
 
     def is_old(self, message_id: bytes) -> bool:  # noqa: ARG002
-        """No."""
+        """Always false."""
         return False
 
     def expect(self, *, now_ms: int) -> None:
-        """Nothing happens."""
+        """Does nothing."""
 
     def record_published(self, ids: bytes, *, now_ms: int) -> None:
-        """Nothing happens."""
+        """Does nothing."""
 
     def record_routed(self, origin: int, ids: bytes, *, now_ms: int) -> None:
-        """Nothing happens."""
+        """Does nothing."""
 
     def record_delivered(self, origin: int, ids: bytes, subscribers: Sequence[int], *, now_ms: int) -> None:
-        """Nothing happens."""
+        """Does nothing."""
 
     def next_deadline(self) -> int | None:
         """Never."""
         return None
 
     def on_deadline(self, *, now_ms: int) -> None:
-        """Nothing happens."""
+        """Does nothing."""
 
     def stop(self, *, now_ms: int) -> None:
-        """Nothing happens."""
+        """Does nothing."""
 
     def take(self) -> list[Keep]:
-        """Once: the mark of an earlier life goes, so that a later one does not think that all was recorded."""
+        """Deletes the mark of an earlier run, once, so that a later run does not assume that all was recorded."""
         taken, self._taken = self._taken, True
         return [] if taken else [Keep(MARK, None)]
 
     def on_kept(self, values: Sequence[Keep]) -> None:
-        """Nothing happens."""
+        """Does nothing."""
 
     def matching(self, key: HistoryKey, timestamp_ms: int, *, now_ms: int) -> Matching:  # noqa: ARG002
-        """Unknown, at any time."""
+        """Unknown for any time."""
         return Matching(is_known=False)
 
     def waiting_value(self, name: str) -> bytes | None:  # noqa: ARG002
-        """None waits."""
+        """Always None."""
         return None
 
     def status(self) -> dict[str, object]:
-        """Only that it is off."""
+        """Only the name of the strategy."""
         return {"strategy": self.kind}
 
 
 def delivery_key(origin: int, subscriber: int) -> HistoryKey:
-    """The paper's Hb,s: the history of one subscriber, for which its key stands."""
+    """The paper's Hb,s: the history of one subscriber, identified by its key."""
     return HistoryKey(Phase.DELIVER, origin, f"{subscriber:016x}")
 
 

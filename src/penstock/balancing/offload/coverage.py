@@ -1,7 +1,7 @@
-"""Who covers whom while subscribers move: this broker's covering set, and what the partner's covers.
+"""Tracks covering while subscribers move: this broker's covering set, and what the partner's covers.
 
-[PADRES] sections 2 and 5: only members of the covering set reduce the input of a broker when they go; what the
-partner's covering set covers adds nothing to its input. Both change with every step.
+[PADRES] sections 2 and 5: only members of the covering set reduce the input of a broker when they leave;
+interests that the partner's covering set covers add nothing to its input. Both sets change with every step.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Coverage:
 
     @property
     def members(self) -> npt.NDArray[np.bool_]:
-        """Which interests are in the covering set of this broker; found out when it is first asked for."""
+        """Which interests are in this broker's covering set; computed on first use."""
         if self._own is None:
             self._own = CoveringSet()
             for place, interest in enumerate(self._interests):
@@ -48,7 +48,7 @@ class Coverage:
         return self._members
 
     def leave(self, place: int) -> None:
-        """Nobody at this broker has the interest any more: what it covered takes its place."""
+        """Drop an interest that no subscriber here has any more; the interests it covered take its place."""
         self._gone[place] = None
         if self._own is not None:
             changes = [self._own.remove(selector) for selector in self._interests[place].selectors]
@@ -56,7 +56,7 @@ class Coverage:
                 self._find_members()
 
     def arrive(self, place: int) -> bool:
-        """The partner gets subscribers with this interest; whether that covers more of what is here."""
+        """Give the partner an interest; returns whether it now covers more of the interests here."""
         arrived = self._interests[place].conjunctions
         for conjunction in arrived:
             self._partner.add_conjunctions(self._numbers, (conjunction,))

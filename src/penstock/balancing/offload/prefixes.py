@@ -1,7 +1,7 @@
-"""Moves candidates in a fixed order, those of least traffic first, until it is enough ([PADRES] section 5.2).
+"""Moves candidates in a fixed order, least traffic first, until enough have moved ([PADRES] section 5.2).
 
 The order is by output bandwidth and then by what an interest would add to the partner's input. As it does not change,
-the loads after the first one, the first two and so on are computed at once, and the decision is where to stop.
+the loads after one move, two moves and so on are computed at once, and only where to stop is left to decide.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _prefixes(work: Offload, candidates: npt.NDArray[np.int64]) -> _Prefixes:
     bits = press.bits[:, order]
     empty = np.zeros((len(press.css), 1), np.uint64)
     arrived = np.bitwise_or.accumulate(np.concatenate((work.css[:, None], bits), axis=1), axis=1)
-    # What is wanted here by those that are no candidates, and by those behind each place in the order.
+    # Publications wanted here by interests that are no candidates, and by those behind each place in the order.
     is_candidate = np.zeros(len(work.left), np.bool_)
     is_candidate[order] = True
     staying = press.wanted(work.stays | (work.present & ~is_candidate))

@@ -1,1 +1,1 @@
-"""What a broker does for those who connect: lets them in, takes their messages, answers their questions."""
+"""Serves the peers that connect to a broker: admits them, accepts their messages, answers their questions."""

@@ -1,7 +1,8 @@
-"""Reading logs between two ticks, for clients that want to read the same again: batch jobs and archives.
+"""Reads logs between two ticks, for clients that need repeatable reads: batch jobs and archives.
 
-A client asks its host, the host asks the pubend up its tree, the answer comes down the same way. A request is small and
-an answer bounded; whoever gets none in time asks again. Nothing here holds a log: what was trimmed is said to be lost.
+A client asks its host, the host asks the pubend up its tree, the answer comes down the same path. A request is small
+and an answer bounded; whoever gets none in time asks again. Nothing here holds a log: what was trimmed is reported as
+lost.
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ from penstock.selectors.selector import EVERYTHING, Selector
 __all__ = ["LogDesk"]
 
 _ANSWER_MS: Final = 15_000
-"""For so long an answer is expected; who still wants it has asked again by then."""
+"""How long an answer is expected; a client that still wants it has asked again by then."""
 _SURVEY_MS: Final = 2_000
-"""Pubends that have not answered by then are out of reach."""
+"""Pubends that have not answered within this time count as out of reach."""
 _PENDING_MAX: Final = 16
-"""Requests of one connection that may be under way."""
+"""Most pending requests of one connection."""
 _CLIENT_PENDING_MAX: Final = 256
-"""The same of one client, by its name: a job reads with many connections at a time."""
+"""Most pending requests of one client, by its name: a job reads with many connections at a time."""
 
 
 @dataclass(slots=True, frozen=True)
 class _Reading:
-    """A request of a client."""
+    """A client's request to read a log."""
 
     connection: int
     frame: ReadRequest
@@ -58,7 +59,7 @@ class _Reading:
 
 @dataclass(slots=True)
 class _Survey:
-    """A client that wants to know of all pubends."""
+    """A client's request for the spans of all pubends' logs."""
 
     connection: int
     number: int
@@ -78,7 +79,7 @@ class LogDesk:
         self._rooms, self._logs, self._refuse = rooms, logs, refuse
         self._ways = Ways(rooms, logs, self._hear)
         self._serving = LogServing(logs, send=self._answer)
-        # Answers to the questions of an earlier life must not be taken for answers to ours.
+        # Answers to questions of an earlier life must not match ours.
         self._last = rooms.filters.incarnation << 20
         self._readings: dict[int, _Reading] = {}
         self._surveys: dict[int, _Survey] = {}
@@ -86,13 +87,13 @@ class LogDesk:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How often what happened."""
+        """Event counters."""
         return self._serving.counts
 
     # --- clients ask
 
     def on_read_request(self, peer: Peer, frame: ReadRequest, *, now_ms: int) -> None:
-        """A client asks for a part of a log."""
+        """Sends a client's request for a part of a log to its pubend."""
         assert peer.guest is not None
         problem, selector = self._problem(peer, peer.guest, frame)
         if problem:
@@ -109,7 +110,7 @@ class LogDesk:
         )
 
     def on_survey_request(self, peer: Peer, frame: SurveyRequest, *, now_ms: int) -> None:
-        """A client asks what there is."""
+        """Asks all pubends for the spans of their logs, for a client."""
         assert peer.guest is not None
         if peer.guest.rule.subscribe is None:
             self._refuse(peer, "read", frame.number, f"client {peer.guest.client} may not subscribe")
@@ -120,7 +121,7 @@ class LogDesk:
         pubends = list(self._rooms.topology.guaranteed())
         self._last += 1
         number = self._last
-        # Those that no way leads to need not be waited for.
+        # No need to wait for those without a path.
         away = [each for each in pubends if not self._ways.leads_to(each)]
         asked = [each for each in pubends if each not in away]
         end_ms = now_ms + _SURVEY_MS
@@ -131,7 +132,7 @@ class LogDesk:
         self._settle(number)
 
     def _problem(self, peer: Peer, guest: Guest, frame: ReadRequest) -> tuple[str, str]:
-        """Why a client cannot read, or nothing and what it may see of what it asked for."""
+        """Returns why a client cannot read, or an empty string and the selector narrowed to what it may see."""
         if guest.rule.subscribe is None:
             return f"client {guest.client} may not subscribe", ""
         if frame.first > frame.last:
@@ -150,14 +151,14 @@ class LogDesk:
             return str(error), ""
 
     def _same(self, connection: int, frame: ReadRequest) -> int | None:
-        """The number of a request that a client repeats: a late answer to the first one will do."""
+        """The number of the same request, if the client repeats one: a late answer to the first will do."""
         for number, each in self._readings.items():
             if each.connection == connection and each.frame == frame:
                 return number
         return None
 
     def _too_many(self, peer: Peer) -> str:
-        """Why a client may not ask for more at present; empty if it may."""
+        """Says why a client may not ask for more at present; empty if it may."""
         asking = [each.connection for each in self._readings.values()]
         asking += [each.connection for each in self._surveys.values()]
         if asking.count(peer.connection) >= _PENDING_MAX:
@@ -170,7 +171,7 @@ class LogDesk:
     # --- frames of neighbours, and of this broker itself
 
     def on_request(self, frame: LogRequest) -> None:
-        """A host asks."""
+        """Serves a host's request, or forwards it."""
         if frame.first > frame.last:
             raise ProtocolError(f"a request for the log of {frame.pubend} names no range")
         if frame.pubend in self._logs:
@@ -179,7 +180,7 @@ class LogDesk:
             self._ways.up(frame.pubend, frame)
 
     def on_span(self, frame: LogSpan) -> None:
-        """A pubend says what there is."""
+        """Takes the span of a pubend's log for a survey, or forwards it."""
         if frame.host != self._name:
             self._ways.down(frame.pubend, frame.host, frame)
             return
@@ -190,7 +191,7 @@ class LogDesk:
             self._settle(frame.number)
 
     def on_answer(self, frame: LogAnswer) -> None:
-        """A pubend has read; the answer goes on to who asked."""
+        """Passes a pubend's answer on to the client or host that asked."""
         if frame.host != self._name:
             child = self._ways.child(frame.pubend, frame.host)
             if child is not None:
@@ -209,22 +210,22 @@ class LogDesk:
     # --- the shell, time
 
     def on_read(self, number: int, messages: list[tuple[int, bytes]], last: int, damaged: TickRange | None) -> bool:
-        """A read of a log has ended; False if it was for somebody else."""
+        """Takes a read of a log that has ended; returns False if it was for somebody else."""
         return self._serving.on_read(number, messages, last, damaged)
 
     def take_effects(self) -> list[ReadLog]:
-        """What the shell must read."""
+        """Returns the reads for the shell."""
         return self._serving.take_effects()
 
     def next_deadline(self) -> int | None:
-        """When somebody has waited for long enough."""
+        """When the next request times out."""
         if not self._surveys and not self._readings:
             return None
         wishes = [each.end_ms for each in self._surveys.values()] + [each.end_ms for each in self._readings.values()]
         return min(wishes, default=None)
 
     def on_deadline(self, *, now_ms: int) -> None:
-        """Surveys are answered without those who did not answer."""
+        """Drops requests that timed out, and answers surveys without the missing pubends."""
         for number in [number for number, each in self._readings.items() if each.end_ms <= now_ms]:
             del self._readings[number]
         for number, survey in list(self._surveys.items()):
@@ -232,7 +233,7 @@ class LogDesk:
                 self._settle(number, is_over=True)
 
     def forget(self, connection: int) -> None:
-        """A client is gone."""
+        """Forgets the requests of a client that is gone."""
         self._readings = {number: each for number, each in self._readings.items() if each.connection != connection}
         self._surveys = {number: each for number, each in self._surveys.items() if each.connection != connection}
 
@@ -256,7 +257,7 @@ class LogDesk:
             self._ways.down(frame.pubend, frame.host, frame)
 
     def _hear(self, frame: ControlFrame) -> None:
-        """What this broker says to itself."""
+        """Handles frames from this broker to itself."""
         if isinstance(frame, LogRequest):
             self.on_request(frame)
         elif isinstance(frame, LogSpan):

@@ -1,9 +1,9 @@
-"""Connections whose other end has not proved who it is: limited in number, and answered slowly when they guess.
+"""Limits connections that have not authenticated: in number, and in how quickly they can guess tokens.
 
-When there are too many, the oldest goes: whoever means well says hello at once. The first refusal of an address is
-answered at once, each further one later than the last, so that tokens cannot be tried out quickly. Whoever proves who
-it is gets in at once, whatever others at its address do. A refused connection that waits for its answer counts as a
-stranger like any other, and nothing is kept of its frames.
+When there are too many, the oldest is closed: an honest peer says hello at once. The first refusal of an address is
+sent at once, each further one later than the last, so that tokens cannot be tried out quickly. A peer that
+authenticates is admitted at once, whatever others at its address do. A refused connection that waits for its answer
+counts as a stranger like any other, and its frames are not kept.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["FORGET_MS", "REFUSAL_MS", "REFUSAL_MS_MAX", "SOURCES_MAX", "Stranger
 REFUSAL_MS: Final = 100
 """How long the second refusal of an address waits; each further one waits twice as long."""
 REFUSAL_MS_MAX: Final = 3_000
-"""How long a refusal waits at most."""
+"""The longest that a refusal waits."""
 FORGET_MS: Final = 60_000
-"""An address that was not refused for so long has a clean slate."""
+"""An address that was not refused for this long has a clean slate."""
 SOURCES_MAX: Final = 1_024
-"""Addresses whose refusals are counted; the one refused longest ago is forgotten for a new one."""
+"""Most addresses whose refusals are counted; a new one replaces the one refused longest ago."""
 
 
 @dataclass(slots=True)
@@ -34,18 +34,18 @@ class _Refusals:
     count: int = 0
     last_ms: int = 0
     free_ms: int = 0
-    """When the last answer is due: answers to one address queue up, however many connections it has."""
+    """When the last refusal is due: refusals of one address queue up, however many connections it has."""
 
 
 class Strangers:
-    """The strangers of one broker, oldest first, and the addresses whose hellos were refused lately."""
+    """The strangers of one broker, oldest first, and the addresses that were refused recently."""
 
     def __init__(self, settings: BrokerSettings) -> None:
         self._settings = settings
         self._peers: dict[int, Peer] = {}
         self.due = Due(self.next_deadline)
         self._due: dict[int, tuple[int, str]] = {}
-        """When a refused connection gets its answer, and the answer."""
+        """When each refused connection gets its answer, and the answer."""
         self._sources: dict[str, _Refusals] = {}
 
     def __len__(self) -> int:
@@ -55,7 +55,7 @@ class Strangers:
         return peer.connection in self._peers
 
     def enter(self, peer: Peer) -> list[Farewell]:
-        """Somebody has connected; answers with those that have to go for it."""
+        """Adds a new connection; returns those that must be closed to make room."""
         self._peers[peer.connection] = peer
         limit = self._settings.strangers_max
         if len(self._peers) <= limit:
@@ -64,12 +64,12 @@ class Strangers:
         return [Farewell(oldest, "full", f"more than {limit:,} connections have not said who they are")]
 
     def leave(self, peer: Peer) -> None:
-        """It has proved who it is, or is gone."""
+        """The peer has authenticated or disconnected."""
         self._peers.pop(peer.connection, None)
         self._due.pop(peer.connection, None)
 
     def refuse(self, peer: Peer, problem: str, *, now_ms: int) -> list[Farewell]:
-        """Its hello was no good; answers with the connection if it is to end at once."""
+        """Refuses a peer's hello; returns the connection if it must be closed at once."""
         due_ms = self._due_ms(source_of(peer.source), now_ms)
         if due_ms <= now_ms or peer not in self:
             return [Farewell(peer, "refused", problem)]
@@ -78,13 +78,13 @@ class Strangers:
         return []
 
     def on_heartbeat(self, peer: Peer) -> None:
-        """Somebody says that it is alive: a stranger has to say who it is, and nothing else."""
-        # Who waits for its refusal may be an honest client, and goes on as usual.
+        """Rejects a heartbeat from a stranger, which has to say who it is, and nothing else."""
+        # A peer that waits for its refusal may be an honest client, which behaves as usual.
         if peer.kind is PeerKind.STRANGER and not self.is_refused(peer):
             raise ProtocolError("Heartbeat from a stranger")
 
     def is_refused(self, peer: Peer) -> bool:
-        """Whether it waits for its refusal: what it says meanwhile does not matter."""
+        """Whether a peer waits for its refusal: what it says meanwhile does not matter."""
         return peer.connection in self._due
 
     def next_deadline(self) -> int | None:
@@ -92,7 +92,7 @@ class Strangers:
         return min([due_ms for due_ms, _ in self._due.values()]) if self._due else None
 
     def on_deadline(self, *, now_ms: int) -> list[Farewell]:
-        """The connections whose refusals are due."""
+        """Returns the connections whose refusals are due."""
         due = [number for number, (due_ms, _) in self._due.items() if due_ms <= now_ms]
         return [Farewell(self._peers[number], "refused", self._due[number][1]) for number in due]
 
@@ -102,7 +102,7 @@ class Strangers:
         longest_ms = min(REFUSAL_MS_MAX, self._settings.handshake_ms // 2)
         wait_ms = min(REFUSAL_MS << min(refusals.count - 1, 16), longest_ms) if refusals.count else 0
         due_ms = min(max(now_ms, refusals.free_ms) + wait_ms, now_ms + longest_ms)
-        # At the end of the dictionary: its first is the one refused longest ago.
+        # Inserted last, so that the first entry is the one refused longest ago.
         self._sources[source] = _Refusals(refusals.count + 1, now_ms, due_ms)
         if len(self._sources) > SOURCES_MAX:
             del self._sources[next(iter(self._sources))]
@@ -110,7 +110,7 @@ class Strangers:
 
 
 def source_of(address: str) -> str:
-    """Whom an address stands for: of IPv6, the network of 64 bits, of which one host has all addresses."""
+    """The address that refusals count for: for IPv6 its /64 network, since one host owns all addresses in it."""
     try:
         found = ip_address(address)
     except ValueError:

@@ -1,7 +1,7 @@
-"""What a client is shown of a broker's status: figures, but no names of others, unless its rule allows that.
+"""Shows clients a broker's status: figures, but no names of other clients, unless their rule allows that.
 
-Names of clients, and selectors by which one could tell who they are, stand in lists; of durable subscriptions a client
-sees its own and those that its rule shares.
+Names of clients, and selectors that would give them away, stand in lists, which are left out; a client sees its own
+durable subscriptions and those that its rule shares.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ __all__ = ["View"]
 
 
 class View:
-    """Answers the clients of one broker that ask how it is."""
+    """Answers the status requests of one broker's clients."""
 
     def __init__(self, rooms: Rooms, figures: Figures, guaranteed: Guaranteed) -> None:
         self._settings, self._connections = rooms.settings, rooms.connections
         self._figures, self._guaranteed = figures, guaranteed
 
     def on_request(self, peer: Peer, frame: StatusRequest, _now_ms: int) -> None:
-        """A client asks; as long as it does not read the answer, it gets the same one again."""
+        """Answers a client; repeats the same answer as long as the client does not read it."""
         assert peer.guest is not None
         unread = peer.outbox.newest_control
         status = unread.status if isinstance(unread, StatusReply) else msgspec.json.encode(self.of(peer.guest))
@@ -37,7 +37,7 @@ class View:
     def of(self, guest: Guest) -> BrokerStatus:
         """The status as one client may see it."""
         status = self._figures.status()
-        # Where nobody has to prove a name, whoever asks could be anybody.
+        # Without authentication the client could be anybody, so nothing is hidden.
         if self._settings.access.is_open or guest.rule.status:
             return status
         status.guaranteed = self._guaranteed.status(

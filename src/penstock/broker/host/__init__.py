@@ -1,1 +1,1 @@
-"""What a broker does for its own subscribers: streams without gaps, positions, and where subscriptions begin."""
+"""Serves a broker's own subscribers: streams without gaps, positions, and where subscriptions begin."""

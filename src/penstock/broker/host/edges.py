@@ -1,8 +1,8 @@
 """Guaranteed delivery to this broker's own clients: an edge per pubend, subscriptions that begin, deliveries in order.
 
 A subscription begins on a pubend when the pubend has confirmed the version of the filter that includes it: at the tick
-that the pubend named, or at the position that the client stated. What is delivered lies below the doubt horizon of the
-stream it comes by; so it is in order and complete, whatever happened on the way.
+that the pubend named, or at the position that the client stated. Only what lies below the doubt horizon of its stream
+is delivered; so deliveries are in order and complete, whatever happened on the way.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Edges"]
 
 _CHUNK_BYTES_MAX: Final = 64 * 1024
 _PENDING_MAX: Final = 100_000
-"""Messages that are counted as pending for one durable subscription and pubend; more are not told apart."""
+"""Most messages that are counted as pending for one durable subscription and pubend."""
 _PAUSE_MS: Final = 100
 """How long a catch-up waits for clients that do not read."""
 
@@ -52,18 +52,18 @@ class Edges:
         self.edges: dict[str, Edge] = {}
         self.subscriptions: dict[int, HostSubscription] = {}
         self.durables: dict[tuple[int, int], HostSubscription] = {}
-        """Those that are durable, by connection and the client's number."""
+        """Durable subscriptions, by connection and the client's number."""
         self._paused_ms: int | None = None
         self.due = Due(self.next_deadline)
         self.sampling = Due(self.next_sample)
-        """When to look how far a doubt horizon has come."""
+        """When to measure how far a doubt horizon has come."""
         self._is_spent = False
-        """Whether catch-ups have more to deliver than fits one turn."""
+        """Whether catch-ups have more to deliver than fits into one turn."""
         self._groups: dict[str, NackGroup] = {}
         self._chunk_bytes = min(_CHUNK_BYTES_MAX, self._settings.client_outbox_bytes // 8)
-        """What a catch-up delivers before it looks again whether its members have read what they got."""
+        """How much a catch-up delivers before it checks again whether its members have read what they got."""
         self._troubled: dict[str, Edge] = {}
-        """Edges that have gaps, or had when they were last looked at."""
+        """Edges that have gaps, or had some when last checked."""
         self.counts = {
             "edge_deliveries": 0,
             "nacks_sent": 0,
@@ -78,7 +78,7 @@ class Edges:
     # --- subscriptions
 
     def subscribe(self, subscription: HostSubscription, *, now_ms: int) -> list[Wish]:
-        """A client's subscription: it begins now where its version is confirmed, elsewhere later."""
+        """Adds a client's subscription: it begins now where its version is confirmed, elsewhere later."""
         wishes: list[Wish] = []
         self.subscriptions[subscription.key] = subscription
         if subscription.durable:
@@ -90,7 +90,7 @@ class Edges:
         return wishes
 
     def unsubscribe(self, key: int) -> None:
-        """A subscription is gone; without any, the host has no business with any pubend."""
+        """Removes a subscription; after the last one, the host drops all edges."""
         gone = self.subscriptions.pop(key, None)
         if gone is not None:
             self.durables.pop((gone.connection, gone.number), None)
@@ -118,7 +118,7 @@ class Edges:
         return [*begun, Doubt(pubend)]
 
     def _group_of(self, pubend: str) -> NackGroup:
-        """The NACK windows of the streams that come by the same neighbour."""
+        """The group of NACK windows of all streams that come through the same neighbour."""
         parent = self._router.place_in(pubend).parent or ""
         return self._groups.setdefault(parent, NackGroup())
 
@@ -144,9 +144,9 @@ class Edges:
     def on_taken(
         self, durable: str, ownership: int, by: Claimant | None = None
     ) -> tuple[list[HostSubscription], list[HostSubscription]]:
-        """A durable name has another owner, or none; answers with those that end by it, and with those above it.
+        """A durable name has a new owner, or none; returns the subscriptions that end, and those with a higher claim.
 
-        A client that comes later ends those only whose name it may have: its own claim may still be denied elsewhere.
+        A client that claims the name later ends only those whose name it may use: its claim may be denied elsewhere.
         """
         may_have = self._settings.access.may_have
         named = [
@@ -160,7 +160,7 @@ class Edges:
     # --- knowledge
 
     def hear(self, knowledge: Knowledge) -> Doubt | None:
-        """Knowledge of a pubend: delivers what it makes deliverable; answers with what may be in doubt."""
+        """Takes knowledge of a pubend and delivers what it makes deliverable; returns what may be in doubt."""
         edge = self.edges.get(knowledge.pubend)
         if edge is None:
             return None
@@ -169,7 +169,7 @@ class Edges:
             self._lose(edge, knowledge)
         ticks, bodies = edge.learn(knowledge, version)
         if ticks:
-            # Usually just what has come, so its attributes are known.
+            # Usually exactly the messages that have come, whose attributes are already decoded.
             came = knowledge.ticks
             is_same = len(ticks) == len(came) and ticks[0] == came[0] and ticks[-1] == came[-1]
             attributes = knowledge.attributes if is_same else [decode_attributes(body) for body in bodies]
@@ -189,7 +189,7 @@ class Edges:
         self._serve(edge)
 
     def _serve(self, edge: Edge) -> None:
-        """Delivers what catch-ups have, as fast as their members read; they end where they meet the shared stream."""
+        """Delivers what catch-ups have, as fast as their members read; ends those that have met the shared stream."""
         effort_left = TURN_EFFORT_MAX
         for catch_up in edge.catch_ups:
             ready = catch_up.ready
@@ -203,7 +203,7 @@ class Edges:
                     effort_left -= effort_with(catch_up.effort, body)
                 self._deliver_behind(edge, catch_up, ticks, bodies)
         if effort_left <= 0:
-            # The rest at once, but others are heard in between.
+            # Continues at once, but lets others have a turn in between.
             self._is_spent = True
             self._paused_ms = 0
             self.due.by(0)
@@ -222,18 +222,18 @@ class Edges:
         self._deliver(edge, ticks, bodies, attributes, catch_up)
 
     def _version_of(self, knowledge: Knowledge) -> int:
-        """The version of this host's filter by which knowledge was narrowed."""
+        """The version of this host's filter that narrowed the knowledge."""
         if knowledge.versions is None or knowledge.kind is KnowledgeKind.LOST:
             return COMPLETE
         incarnation, version = knowledge.versions.get(self._settings.name, (-1, -1))
-        # Of an earlier life only data can be believed; there is no later one.
+        # From an earlier life only data can be believed, not silence; there is no later life.
         if incarnation == self._filters.incarnation and version >= self.edges[knowledge.pubend].version:
             return version
         self.counts["old_silence_doubted"] += 1
         return version if incarnation == self._filters.incarnation else -1
 
     def _lose(self, edge: Edge, knowledge: Knowledge) -> None:
-        """Ticks that nobody will ever know: the clients concerned are told, and the stream goes on."""
+        """Tells the affected clients of ticks that nobody will ever know; the stream then continues."""
         if lost := edge.stream.unknown(knowledge.first, knowledge.last):
             self._tell_lost(edge, lost, [key for key in self.subscriptions if edge.later.get(key, 0) <= knowledge.last])
         for catch_up in edge.catch_ups:
@@ -283,13 +283,13 @@ class Edges:
     # --- doubt
 
     def lift(self, floor_ms: int) -> list[Wish]:
-        """The least NACK window of catch-ups, while a token allows bulk recovery; 0 for none."""
+        """Sets the least NACK window of catch-ups, while a token allows bulk recovery; 0 for none."""
         for edge in self.edges.values():
             edge.lift(floor_ms)
         return [Doubt(edge.pubend) for edge in self.edges.values() if floor_ms and edge.catch_ups]
 
     def questions(self, pubend: str, *, now_ms: int) -> list[Nack]:
-        """What to ask, as something is in doubt that has not been asked for lately."""
+        """Returns NACKs for ticks that are in doubt and were not requested recently."""
         edge = self.edges[pubend]
         asking = edge.questions(now_ms=now_ms, may_ask=self._may_ask)
         due_ms = edge.next_deadline()
@@ -310,33 +310,33 @@ class Edges:
         return not catch_up.ready and self._has_room(catch_up)
 
     def _has_room(self, catch_up: CatchUp) -> bool:
-        """Not while some member has not read what it has been sent: its outbox would overflow."""
+        """Whether all members have read enough of what they were sent: otherwise an outbox would overflow."""
         peers, limit = self._connections.peers, self._settings.client_outbox_bytes // 2
         for key in catch_up.members:
             peer = peers.get(self.subscriptions[key].connection)
             if peer is not None and peer.outbox.data_bytes > limit:
                 self.counts["catch_ups_paused"] += 1
                 if self._paused_ms is None:
-                    # At once: whoever comes by then sets the time.
+                    # Due at once: ``rest`` then sets the time.
                     self._paused_ms = 0
                     self.due.by(0)
                 return False
         return True
 
     def next_deadline(self) -> int | None:
-        """When to ask again, or to start a catch-up."""
+        """When to repeat NACKs, or to start or resume a catch-up."""
         if not self._troubled and self._paused_ms is None:
             return None
         wishes = [edge.next_deadline() for edge in self._troubled.values()]
         return min([each for each in [*wishes, self._paused_ms] if each is not None], default=None)
 
     def next_sample(self) -> int | None:
-        """When to look how far a doubt horizon has come."""
+        """When to measure how far a doubt horizon has come."""
         wishes = [edge.control.next_deadline() for edge in self.edges.values()]
         return min([each for each in wishes if each is not None], default=None)
 
     def to_wake(self, *, now_ms: int) -> list[str]:
-        """The pubends whose streams are to be woken, and then ``rest``."""
+        """The pubends whose streams must be woken with ``wake``; call ``rest`` after that."""
         paused = self._paused_ms is not None and now_ms >= self._paused_ms
         if paused:
             self._paused_ms = None
@@ -345,22 +345,22 @@ class Edges:
         return [pubend for pubend, due_ms in wishes if due_ms is not None and due_ms <= now_ms]
 
     def wake(self, pubend: str, *, now_ms: int) -> Doubt:
-        """Starts catch-ups, goes on with those that waited, and asks again."""
+        """Starts catch-ups, continues those that waited, and returns a doubt so that NACKs are repeated."""
         edge = self.edges[pubend]
         edge.start_catch_up(now_ms=now_ms, selector_of=lambda key: self.subscriptions[key].selector)
         self._serve(edge)
         return Doubt(pubend)
 
     def rest(self, *, now_ms: int) -> None:
-        """All that were due have been woken: when to look again at those whose clients do not read."""
-        # Only of a new pause: else whoever wakes the broker often would put it off for ever.
+        """Sets when to check paused catch-ups again, after all that were due have been woken."""
+        # Only for a new pause: otherwise frequent wake-ups would postpone it for ever.
         if self._paused_ms == 0:
             self._paused_ms = now_ms + (1 if self._is_spent else _PAUSE_MS)
             self.due.by(self._paused_ms)
             self._is_spent = False
 
     def check_invariants(self) -> None:
-        """Fails if an edge is not sound, or speaks of subscriptions that are gone."""
+        """Fails if an edge is not sound, or refers to subscriptions that are gone."""
         for edge in self.edges.values():
             edge.check_invariants()
             assert edge.later.keys() <= self.subscriptions.keys()

@@ -1,9 +1,9 @@
-"""Where subscriptions may begin, asked of the pubends: for stated positions, replays, and durable names.
+"""Asks pubends where subscriptions may begin: for stated positions, replays, and durable names.
 
-A host asks each pubend once the path includes the subscription, again until it is answered, and then lets it begin. Who
-claims a durable name that somebody holds with a higher number claims it anew with a number above that, at all pubends:
-the latest to come wins everywhere. Requests to forget a name are gathered here as well, until all pubends have answered
-or it took too long.
+A host asks each pubend once the path includes the subscription, repeats the question until it is answered, and then
+lets the subscription begin. A claim to a durable name that is held with a higher number is repeated with a number above
+that, at all pubends: the latest claim wins everywhere. Requests to forget a name are gathered here as well, until all
+pubends have answered or the request times out.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ __all__ = ["Forgetting", "Opening", "Openings"]
 _RETRY_MS: Final = 500
 _FORGET_MS: Final = 3_000
 _CLAIMS_MAX: Final = 8
-"""How often a name is claimed anew before its holder is taken to be there to stay."""
+"""How often a claim is raised before the holder of the name counts as permanent."""
 _DENIED_MAX: Final = 10_000
 _NOBODY_ASKED: Final = -1
-"""In place of a connection: this broker withdraws a claim by itself."""
+"""Used in place of a connection when this broker withdraws a claim by itself."""
 _NUMBER_MAX: Final = 2**61
-"""Nobody honest holds a name with a number above this."""
+"""No honest claim has a number above this."""
 
 
 @dataclass(slots=True)
 class Opening:
-    """A question that a pubend has not answered."""
+    """A question that a pubend has not answered yet."""
 
     subscription: HostSubscription
     pubend: str
@@ -44,7 +44,7 @@ class Opening:
 
 @dataclass(slots=True)
 class Forgetting:
-    """A request of a client to forget a name."""
+    """A client's request to forget a name."""
 
     connection: int
     number: int
@@ -52,13 +52,13 @@ class Forgetting:
     by: Claimant
     end_ms: int
     due_ms: int
-    """When those who have not answered are asked again."""
+    """When pubends that have not answered are asked again."""
     pending: dict[str, None] = field(default_factory=dict)
     existed: bool = False
     problem: str = ""
-    """Why a pubend did not forget it."""
+    """Why a pubend did not forget the name."""
     ownership: int = 0
-    """If not 0: only if it is held by this claim."""
+    """If not 0: forget the name only if this claim holds it."""
 
 
 class Openings:
@@ -68,23 +68,23 @@ class Openings:
         self, host: str, claims: Claims, *, incarnation: int, send: Callable[[str, ControlFrame], None]
     ) -> None:
         self._host, self._claims, self._send = host, claims, send
-        # Answers to the questions of an earlier life must not be taken for answers to ours.
+        # Answers to questions of an earlier life must not match ours.
         self._last = incarnation << 20
         self._openings: dict[int, Opening] = {}
         """By ticket, in the order in which they are due."""
         self._tickets: dict[int, dict[str, int]] = {}
-        """By subscription and pubend."""
+        """Tickets of open questions, by subscription and pubend."""
         self._denied: dict[int, Opening] = {}
-        """Questions for subscriptions that were refused meanwhile, since a name in them is another client's."""
+        """Open questions of subscriptions that were refused because the name belongs to another client."""
         self._forgettings: dict[int, Forgetting] = {}
         self.due = Due(self.next_deadline)
         self.done: list[Forgetting] = []
-        """Requests to forget that have been answered, or waited for long enough."""
+        """Requests to forget that were answered or timed out."""
 
     # --- where to begin
 
     def ask(self, subscription: HostSubscription, pubend: str, *, now_ms: int) -> None:
-        """Asks where a subscription may begin on a pubend, unless that was asked already."""
+        """Asks where a subscription may begin on a pubend, unless that question is open."""
         tickets = self._tickets.setdefault(subscription.key, {})
         if pubend in tickets:
             return
@@ -97,17 +97,17 @@ class Openings:
     def answer(
         self, frame: StreamOpened, *, is_leaving: Callable[[HostSubscription], bool], now_ms: int
     ) -> Opening | None:
-        """A pubend has answered; answers with the opening that is settled by it, if one is.
+        """Takes a pubend's answer; returns the opening that it settles, if any.
 
-        For a client that is leaving nothing is claimed anew: the broker where it goes has the name by now. If it stays
-        after all, that is asked again.
+        Claims of a client that is leaving are not raised: the broker it moves to has the name by now. If the client
+        stays after all, the question is repeated.
         """
         opening = self._openings.get(frame.ticket)
         if opening is None or opening.pubend != frame.pubend:
             return None
         subscription = opening.subscription
         if subscription.durable and frame.claimed != subscription.ownership and not frame.problem:
-            # To a claim that we have raised since: it is asked anew in its time.
+            # It answers a claim that we have raised since, for which the question is repeated when due.
             return None
         if frame.held and is_leaving(subscription):
             return None
@@ -119,14 +119,14 @@ class Openings:
         return opening
 
     def _raise(self, subscription: HostSubscription, held: int, now_ms: int) -> None:
-        """Claims a name with a number above that of its holder, at all pubends: we are later."""
+        """Claims a name with a number above its holder's, at all pubends: the later claim wins."""
         subscription.ownership = self._claims.next(above=held)
         for pubend in list(subscription.opened):
             self.ask(subscription, pubend, now_ms=now_ms)
         self._ask_again(list(self._tickets.get(subscription.key, {}).values()), now_ms)
 
     def leave(self, key: int) -> None:
-        """A subscription is gone."""
+        """Drops the questions of a subscription that is gone."""
         for ticket in self._tickets.pop(key, {}).values():
             opening = self._openings.pop(ticket)
             if opening.subscription.is_denied:
@@ -134,12 +134,12 @@ class Openings:
                 if len(self._denied) > _DENIED_MAX:
                     del self._denied[next(iter(self._denied))]
 
-    # --- names that are another client's at some pubends
+    # --- names that belong to another client at some pubends
 
     def withdraw_if_denied(self, subscription: HostSubscription, frame: StreamOpened, *, now_ms: int) -> None:
-        """Gives names back that were free, if a pubend says that they belong to another client.
+        """Withdraws claims to new names if some pubend says that the name belongs to another client.
 
-        Else a client that is only ever refused would have the name where its owner has not come yet.
+        Otherwise a refused client would own the name at pubends that its owner has not reached yet.
         """
         if frame.is_new:
             subscription.fresh[frame.pubend] = None
@@ -150,7 +150,7 @@ class Openings:
                 self._withdraw(subscription, pubend, now_ms)
 
     def on_late(self, frame: StreamOpened, *, now_ms: int) -> None:
-        """An answer that nobody waits for any more: what it grants to somebody who was denied elsewhere goes back."""
+        """Takes an answer that nobody waits for any more: withdraws what it grants if the name was denied elsewhere."""
         opening = self._denied.pop(frame.ticket, None)
         if opening is not None and opening.pubend == frame.pubend:
             self.withdraw_if_denied(opening.subscription, frame, now_ms=now_ms)
@@ -164,7 +164,7 @@ class Openings:
     # --- forgetting
 
     def forgetting(self, connection: int, client: str) -> int:
-        """How many requests to forget names are under way, of a connection and of the client that proved this name."""
+        """How many requests to forget names are pending, from a connection or from the client with this proven name."""
         return sum(
             each.connection == connection or (client != "" and each.by.client == client)
             for each in self._forgettings.values()
@@ -202,7 +202,7 @@ class Openings:
     # --- time
 
     def next_deadline(self) -> int | None:
-        """When to ask again, or to give up."""
+        """When to repeat a question, or to give up."""
         if not self._openings and not self._forgettings:
             return None
         wishes = [each.due_ms for each in islice(self._openings.values(), 1)]
@@ -210,7 +210,7 @@ class Openings:
         return min(wishes, default=None)
 
     def on_deadline(self, *, now_ms: int) -> None:
-        """Asks again what was not answered."""
+        """Repeats unanswered questions, and gives up on those that timed out."""
         due = takewhile(lambda each: each[1].due_ms <= now_ms, self._openings.items())
         self._ask_again([ticket for ticket, _ in due], now_ms)
         for ticket, request in list(self._forgettings.items()):
@@ -251,7 +251,7 @@ class Openings:
         )
 
     def _postpone(self, ticket: int, now_ms: int) -> None:
-        # To the end, where those are that are due last.
+        # To the end, as the order is that of the deadlines.
         opening = self._openings.pop(ticket)
         opening.due_ms = now_ms + _RETRY_MS
         self._openings[ticket] = opening

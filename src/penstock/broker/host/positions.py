@@ -1,8 +1,8 @@
-"""How far this host's clients are: what they are told of the streams, what they acknowledge, what is kept for them.
+"""The positions of this host's clients: what they are told of the streams, what they acknowledge, what is kept.
 
 About once a second every client hears, in order with its deliveries, up to which tick each stream has been sent to it,
-and acknowledges that. So positions move with silence, too. A client that vanishes keeps its positions for a grace
-period, in which it can come back and go on; here it is recognised, and counts where it goes on.
+and acknowledges that. So positions move with silence, too. The positions of a client that vanishes are kept for a grace
+period, in which it can come back and resume; if it is recognised here, its resumed positions replace the kept ones.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class _Ghost:
     account: Account
     until_ms: int
     client: bytes
-    """By which it is recognised; empty if it is not."""
+    """The identity that recognises it; empty if it cannot be recognised."""
     positions: dict[str, int]
     numbers: dict[int, None]
-    """Its subscriptions with which it has not gone on here."""
+    """Its subscriptions that it has not resumed here."""
     unknown: int
-    """How many of its positions are of pubends that nobody here has heard of."""
+    """How many of its positions are of pubends that this broker does not know."""
 
 
 class ClientPositions:
@@ -46,21 +46,21 @@ class ClientPositions:
         self._accounts, self._topology = rooms.accounts, rooms.topology
         self._edges = edges
         self._ghosts: deque[_Ghost] = deque()
-        """Those who vanished, the first first."""
+        """Clients that vanished, oldest first."""
         self._recognised: dict[bytes, list[_Ghost]] = {}
-        """Those of them that will be recognised when they come back."""
+        """Vanished clients that will be recognised when they come back, by identity."""
         self._moved: dict[str, dict[str, tuple[int, int]]] = {}
 
     @staticmethod
     def hold(guest: Guest, positions: Mapping[str, int]) -> None:
-        """A subscription of the client begins at these ticks: nothing from there on may go before it has it."""
+        """Holds messages from these ticks on, where a subscription begins, until the client has them."""
         for pubend, tick in positions.items():
             guest.acknowledged[pubend] = min(tick, guest.acknowledged.get(pubend, tick))
 
     def let_go(self, guest: Guest) -> None:
-        """A subscription of the client has ended: nothing is held any more that was held for it alone.
+        """Releases what was held only for a subscription of the client that has ended.
 
-        Where a pubend is known, the client goes on acknowledging it. Of one that is not, it will never hear.
+        The client keeps acknowledging a pubend that is known. It will never hear of one that is not.
         """
         hosted, own = self._edges.subscriptions, guest.subscriptions
         if all(hosted[each.key].durable for each in own.values() if each.key in hosted):
@@ -74,13 +74,13 @@ class ClientPositions:
                     del guest.acknowledged[pubend]
 
     def begin(self, peer: Peer, subscription: HostSubscription) -> None:
-        """A subscription has begun on some pubends: the client is told in order with its deliveries.
+        """Tells a client where its subscription has begun, in order with its deliveries.
 
-        What was said of all subscriptions before that was not meant for this one, but may still be on its way.
+        Earlier announcements for all subscriptions did not include this one, but may still be on their way.
         """
         assert peer.guest is not None
         if not subscription.durable:
-            # Not what it began before, and has acknowledged since.
+            # Not the pubends announced before, which it may have acknowledged since.
             starts = subscription.starts.items()
             self.hold(peer.guest, {each: tick for each, tick in starts if each not in subscription.announced})
         for pubend, tick in subscription.starts.items():
@@ -94,7 +94,7 @@ class ClientPositions:
                 self._acknowledge_durable(subscription, self._edges.edges[pubend], subscription.early.pop(pubend))
 
     def acknowledge(self, peer: Peer, frame: Acknowledge) -> None:
-        """A client has everything below these ticks."""
+        """Takes a client's acknowledgement of everything below these ticks."""
         assert peer.guest is not None
         names = dict(self._pubends.numbered())
         subscription = peer.guest.subscriptions.get(frame.number)
@@ -104,20 +104,20 @@ class ClientPositions:
             edge = self._edges.edges.get(pubend)
             if frame.number < 0:
                 if edge is not None:
-                    # Nobody can have more than there is.
+                    # No client can have more than was delivered.
                     peer.guest.acknowledged[pubend] = min(tick, edge.stream.horizon)
             elif hosted is not None and hosted.durable and pubend:
                 if edge is not None and pubend in hosted.opened:
                     self._acknowledge_durable(hosted, edge, tick)
                 else:
-                    # Until the pubend has given it the name, the position may be somebody else's. The client will not
-                    # say it again, so it is kept until then.
+                    # Until the pubend has granted the name, the position may be another client's. This one will not
+                    # repeat its acknowledgement, so it is kept until then.
                     hosted.early[pubend] = max(tick, hosted.early.get(pubend, 0))
 
     def _acknowledge_durable(self, hosted: HostSubscription, edge: Edge, tick: int) -> None:
         pubend = edge.pubend
-        # Nobody can have more than was sent: by this broker, or by another one before the subscription began here,
-        # which may be ahead of all that has come here yet.
+        # No client can have more than was sent: by this broker, or by another one before the subscription began here,
+        # which may have been ahead of this broker.
         tick = min(tick, max(edge.stream.horizon, hosted.starts.get(pubend, 0)))
         if tick > hosted.acknowledged.get(pubend, -1):
             hosted.acknowledged[pubend] = tick
@@ -127,23 +127,23 @@ class ClientPositions:
             self._moved.setdefault(pubend, {})[hosted.durable] = (hosted.ownership, tick)
 
     def remark(self) -> None:
-        """Counts all durable subscriptions as moved: what was reported of them may have been lost."""
+        """Marks all durable subscriptions as moved: earlier reports may have been lost."""
         for hosted in self._edges.subscriptions.values():
             if hosted.durable:
-                # Also where nothing was acknowledged yet: who does not own the name any more learns it from the answer.
+                # Also where nothing was acknowledged yet: the answer tells whether the name was lost to another owner.
                 for pubend, tick in (dict.fromkeys(hosted.opened, 0) | hosted.acknowledged).items():
                     self._moved.setdefault(pubend, {})[hosted.durable] = (hosted.ownership, tick)
 
     def take_moved(self) -> dict[str, dict[str, tuple[int, int]]]:
-        """The durable subscriptions that have moved: by pubend and name, ownership and tick."""
+        """Returns the durable subscriptions that have moved: by pubend and name, ownership and tick."""
         moved, self._moved = self._moved, {}
         return moved
 
     def leave(self, guest: Guest, *, is_complete: bool, now_ms: int) -> None:
-        """A client has vanished: it may come back.
+        """Keeps the positions of a client that has vanished, as it may come back.
 
         If this broker knows the overlay completely, pubends that it does not know do not exist. Else their positions
-        are kept, too, and count for the client until they are forgotten.
+        are kept, too, and count towards the client's quota until they are forgotten.
         """
         acknowledged = guest.acknowledged
         unknown = {pubend for pubend in acknowledged if not self._knows(pubend)}
@@ -162,7 +162,7 @@ class ClientPositions:
             self._recognised.setdefault(client, []).append(ghost)
 
     def go_on(self, guest: Guest, number: int) -> None:
-        """A client has come back for a subscription; with the last, what it holds itself need not be kept for it."""
+        """A client has resumed a subscription; after the last one, positions that it holds itself are dropped."""
         for ghost in list(self._recognised.get(guest.publisher_id, ())):
             ghost.numbers.pop(number, None)
             if not ghost.numbers:
@@ -196,14 +196,14 @@ class ClientPositions:
                         self._connections.carry(peer_behind, frame)
 
     def tell_to(self, peer: Peer) -> None:
-        """Tells one client that: it is about to move, and takes its positions with it."""
+        """Tells one client how far each stream has been sent: it is about to move, and takes its positions with it."""
         for edge in self._edges.edges.values():
             numbers = self._behind(edge).get(peer.connection, b"")
             present = edge.stream.heard + 1
             self._connections.carry(peer, Horizons(edge.number, edge.stream.horizon, numbers, present=present))
 
     def of_host(self, *, now_ms: int) -> Iterator[tuple[str, int]]:
-        """Each pubend with the tick below which all clients have everything."""
+        """Yields each pubend with the tick below which all clients have everything."""
         while self._ghosts and self._ghosts[0].until_ms <= now_ms:
             self._forget(self._ghosts[0])
         known = [peer.guest.acknowledged for peer in self._connections.peers.values() if peer.guest and _listens(peer)]
@@ -224,7 +224,7 @@ class ClientPositions:
         return pubend in self._edges.edges or self._topology.is_guaranteed(pubend)
 
     def _behind(self, edge: Edge) -> dict[int, bytes]:
-        """The subscriptions for which the shared stream is not, by connection."""
+        """The numbers of subscriptions that the shared stream does not serve, by connection."""
         keys = [key for key, tick in edge.later.items() if tick == NEVER]
         return self._by_connection(keys) if keys else {}
 

@@ -1,9 +1,9 @@
-"""When is a subscription in force? When every broker on the way from every pubend knows of it.
+"""Decides when a subscription is in force: when every broker on the path from every pubend knows of it.
 
 After a change of its filter a host sends a probe up each pubend's tree. Control frames keep their order on a link, and
-the change was flooded before the probe: whoever passes the probe on has the change. The pubend answers with its tick,
-down the tree: from there on the path includes the change. A subscription that a wider one covers changes nothing, but
-has to wait for the wider one all the same. A pubend that does not answer in time is reported as pending.
+the change was flooded before the probe: every broker that forwards the probe has the change. The pubend answers with
+its tick, down the tree: from that tick on the path includes the change. A subscription that a wider one covers changes
+nothing, but has to wait for the wider one all the same. A pubend that does not answer in time is reported as pending.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.broker.due import Due
 __all__ = ["Readiness", "Waiting"]
 
 _RETRY_MS = 500
-"""A probe that was not answered is sent again, because links and routes may have changed."""
+"""How long until an unanswered probe is repeated, because links and routes may have changed."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -31,18 +31,18 @@ class Waiting:
 
 
 class Readiness:
-    """Which version of this broker's filter each pubend has confirmed, and who waits for that."""
+    """The version of this broker's filter that each pubend has confirmed, and the subscriptions waiting for it."""
 
     def __init__(self, *, wait_ms: int) -> None:
         self._wait_ms = wait_ms
         self._confirmed: dict[str, int] = {}
         self._starts: dict[str, int] = {}
         self._waiting: deque[Waiting] = deque()
-        """In the order in which they came, which is also that of their versions and of their deadlines."""
+        """In order of arrival, which is also the order of their versions and deadlines."""
         self._retry_ms: int | None = None
         self.due = Due(self.next_deadline)
         self._needed = -1
-        """The version that some subscription needs, also one that is in force as far as it goes."""
+        """The version that subscriptions need, including those already confirmed with some pubends pending."""
 
     @property
     def is_waiting(self) -> bool:
@@ -50,7 +50,7 @@ class Readiness:
         return bool(self._waiting)
 
     def wait(self, connection: int, number: int, version: int, *, now_ms: int) -> None:
-        """A subscription needs this version of the filter."""
+        """Adds a subscription that waits for this version of the filter."""
         self._waiting.append(Waiting(connection, number, version, now_ms + self._wait_ms))
         self._needed = version
         if self._retry_ms is None:
@@ -58,7 +58,7 @@ class Readiness:
         self.due.by(now_ms + min(self._wait_ms, _RETRY_MS))
 
     def need(self, version: int) -> None:
-        """Something that nobody waits for needs this version of the filter."""
+        """Notes that this version of the filter is needed, though no client waits for it."""
         self._needed = max(self._needed, version)
 
     def confirm(self, pubend: str, version: int, tick: int) -> None:
@@ -72,20 +72,20 @@ class Readiness:
         return self._starts.get(pubend, 0)
 
     def drop(self, connection: int, number: int | None = None) -> None:
-        """A client has gone, or one of its subscriptions."""
+        """Drops a client that is gone, or one of its subscriptions."""
         self._waiting = deque(
             each for each in self._waiting if each.connection != connection or number not in {None, each.number}
         )
 
     def unconfirmed(self, pubends: list[str]) -> list[tuple[str, int]]:
-        """The pubends to be probed, with the version they are asked for."""
+        """The pubends to be probed, with the version to confirm."""
         needed = self._needed
         return [(pubend, needed) for pubend in pubends if self._confirmed.get(pubend, -1) < needed]
 
     def take_ready(
         self, pubends: list[str], *, now_ms: int, has_begun: Callable[[Waiting], bool] = lambda _: True
     ) -> list[tuple[Waiting, tuple[str, ...]]]:
-        """The subscriptions that need not wait any longer, each with the pubends that are pending."""
+        """Returns the subscriptions that need not wait any longer, each with the pubends that are pending."""
         ready: list[tuple[Waiting, tuple[str, ...]]] = []
         kept: list[Waiting] = []
         confirmed = [self._confirmed.get(pubend, -1) for pubend in pubends]
@@ -111,11 +111,11 @@ class Readiness:
         return min(wishes, default=None)
 
     def rest(self) -> None:
-        """Everybody has confirmed everything: nothing has to be tried again until something changes."""
+        """Stops retrying until something changes: all pubends have confirmed everything."""
         self._retry_ms = None
 
     def stir(self, *, now_ms: int) -> None:
-        """Pubends or paths have changed: some may have to be probed."""
+        """Resumes retrying: pubends or paths have changed, and some may have to be probed."""
         if self._retry_ms is None and self._needed >= 0:
             self._retry_ms = now_ms + _RETRY_MS
             self.due.by(self._retry_ms)

@@ -1,8 +1,8 @@
 """The subscriptions of this broker's own clients, and the deliveries to them.
 
-For each message the index names the subscriptions; these are gathered by connection, so that a client with many
-matching subscriptions gets the message once, with their numbers. Clients whose numbers agree share one frame: a
-fan-out to five hundred subscribers encodes one message once.
+For each message the index finds the matching subscriptions; these are gathered by connection, so that a client with
+many of them gets the message once, with their numbers. Clients whose numbers agree share one frame: a fan-out to five
+hundred subscribers encodes one message once.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ __all__ = ["Subscribers", "is_reserved"]
 
 _NUMBERS_BYTES_MAX: Final = 4 * 65_535
 _BULK: Final = 96
-"""From so many matches on, arrays gather them faster than a dictionary does."""
+"""From this many matches on, arrays gather them faster than a dictionary does."""
 _TIMED_EVERY: Final = 16
 _NOBODY: Final = np.zeros(0, np.uint32)
 _GONE: Final = -(2**62)
-"""The connection of subscriptions whose client has left; mechanisms have numbers below zero, but not so far."""
+"""The connection of subscriptions whose client has left; far below the negative numbers of mechanisms."""
 
 
 class Subscribers:
     """The subscriptions of all clients, numbered here, each with its connection and the client's own number."""
 
     def __init__(self, stopwatch: Callable[[], int] | None = None) -> None:
-        """A stopwatch counts nanoseconds, and times matching now and then; there is none where time is modelled."""
+        """The stopwatch counts nanoseconds, and times matching now and then; None where time is simulated."""
         self._index = MatchIndex()
         self._system = MatchIndex()
-        """Those that select by reserved attributes: only they see the system's own publications."""
+        """Subscriptions by reserved attributes: only they see the system's own publications."""
         self._free: list[int] = []
         self._next = 0
         self._connection_of: npt.NDArray[np.int64] = np.zeros(64, np.int64)
@@ -46,18 +46,18 @@ class Subscribers:
         self._connections: list[int] = []
         self._numbers: list[bytes] = []
         self.sampler: Callable[[Attributes, Ids, int], None] | None = None
-        """Is told of every publication, the subscriptions that want it and its size, while somebody samples."""
+        """While sampling, is called with every publication, the subscriptions that want it, and its size."""
         self._stopwatch = stopwatch
         self._gone = 0
-        """How many subscriptions are silenced, and not removed yet."""
+        """How many subscriptions are silenced but not removed yet."""
         self.matched = self.timed = self.timed_ns = 0
-        """Publications looked up, those of them that were timed, and how long these took."""
+        """Publications matched, how many of them were timed, and how long these took."""
 
     def __len__(self) -> int:
         return self._next - len(self._free)
 
     def add(self, connection: int, number: int, selector: Selector) -> int:
-        """Adds a subscription; answers with the key that removes it."""
+        """Adds a subscription; returns the key that removes it."""
         if self._free:
             key = self._free.pop()
         else:
@@ -106,9 +106,9 @@ class Subscribers:
         later: Mapping[int, int] | None = None,
         members: Mapping[int, int] | None = None,
     ) -> list[tuple[Deliver, list[int]]]:
-        """The frames for a message, each with the connections that get it.
+        """Returns the frames for a message, each with the connections that get it.
 
-        Not for subscriptions that begin later than its tick; with members, only for those, from their ticks on.
+        Skips subscriptions that begin later than its tick; with members, serves only those, from their ticks on.
         """
         found = self._system.find(attributes) if system else self._looked_up(attributes)
         if self.sampler is not None and not system and members is None:
@@ -138,7 +138,7 @@ class Subscribers:
 
     @property
     def ordinary(self) -> int:
-        """Subscriptions that want what applications publish."""
+        """The number of subscriptions that want what applications publish."""
         return len(self._index)
 
     def _looked_up(self, attributes: Attributes) -> Matches:
@@ -159,7 +159,7 @@ class Subscribers:
         assert self._gone == self._connections.count(_GONE)
 
     def _fitting(self, gathered: list[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-        """The same, with no more numbers at once than a frame can name."""
+        """Splits the numbers of a connection where they are more than a frame can name."""
         for connection, numbers in gathered:
             if len(numbers) <= _NUMBERS_BYTES_MAX:
                 yield connection, numbers

@@ -1,4 +1,4 @@
-"""What a host wants of the rest of its broker: values, which whoever composes the broker carries out in their order."""
+"""The requests of a host to the rest of its broker: values, carried out in order by the part that composes it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Doubt(NamedTuple):
 
 
 class OpenAt(NamedTuple):
-    """A pubend must be asked where a subscription may begin."""
+    """Ask a pubend where a subscription may begin."""
 
     subscription: HostSubscription
     pubend: str
 
 
 class Begun(NamedTuple):
-    """A subscription has begun on another pubend, of which its client must be told."""
+    """A subscription has begun on another pubend: tell its client."""
 
     subscription: HostSubscription
 

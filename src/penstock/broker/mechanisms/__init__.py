@@ -1,1 +1,1 @@
-"""What the papers add to a broker: congestion control, balancing, tracking, rate limits and the token."""
+"""The mechanisms that the papers add to a broker: congestion control, balancing, tracking, rate limits, the token."""

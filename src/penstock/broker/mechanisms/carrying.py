@@ -1,4 +1,4 @@
-"""The mechanisms of one broker: who hears of what, and what becomes of their answers."""
+"""Runs the mechanisms of one broker: passes stimuli to them, and carries out their answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Mechanisms"]
 
 
 class Mechanisms:
-    """Brings stimuli to mechanisms, and carries out their answers."""
+    """Passes stimuli to mechanisms, and carries out their answers."""
 
     def __init__(
         self,
@@ -35,17 +35,17 @@ class Mechanisms:
     ) -> None:
         self._rooms, self._guaranteed, self._say_to, self._flood = rooms, guaranteed, say_to, flood
         self._selected: dict[str, tuple[int, int, Selector]] = {}
-        """By mechanism: key and connection of its subscription, and what it selects."""
+        """By mechanism: key, connection and selector of its subscription."""
         self._by_name: dict[str, Mechanism] = {}
         self._system_ids = MessageIdSource(publisher=0, broker=rooms.settings.number)
         for mechanism in mechanisms:
             self.add(mechanism)
 
     def add(self, mechanism: Mechanism) -> HostChange | None:
-        """One more, unless it is there; answers with what must be flooded of the filter, if that changed."""
+        """Adds a mechanism, unless it is there; returns the change of the filter to flood, if any."""
         if mechanism.name in self._by_name:
             return None
-        # Connections of mechanisms are numbered downwards from -1: no shell ever sees them.
+        # Mechanisms get connection numbers from -1 downwards, which no shell ever sees.
         connection = -1 - len(self._by_name)
         self._by_name[mechanism.name] = mechanism
         if mechanism.selector is None:
@@ -63,14 +63,14 @@ class Mechanisms:
             self._carry_out(mechanism, mechanism.on_neighbour(name, up=up, now_ms=now_ms), now_ms)
 
     def on_message(self, peer: Peer, frame: MechanismMessage, now_ms: int) -> None:
-        """The same mechanism at a neighbour said something."""
+        """Passes a neighbour's control message to the mechanism that it names."""
         mechanism = self._by_name.get(frame.mechanism)
         # A neighbour may run mechanisms that we do not.
         if mechanism is not None:
             self._carry_out(mechanism, mechanism.on_message(peer.name, frame.payload, now_ms=now_ms), now_ms)
 
     def hear(self, *, now_ms: int) -> None:
-        """Publications that mechanisms selected have arrived."""
+        """Passes received publications to the mechanisms that selected them."""
         mechanisms = list(self._by_name.values())
         heard = self._rooms.router.heard
         while heard:
@@ -79,31 +79,31 @@ class Mechanisms:
             try:
                 answers = mechanism.on_publication(decode_attributes(body), body, now_ms=now_ms)
             except PenstockError as error:
-                # Made by any broker or client, and only passed on by the neighbour that it came from.
+                # Made by any broker or client; the neighbour only forwarded it.
                 self._rooms.connections.record("malformed-publication", mechanism=mechanism.name, reason=str(error))
                 continue
             self._carry_out(mechanism, answers, now_ms)
 
     def next_deadline(self) -> int | None:
-        """When one of them wants to be woken."""
+        """When the first of the mechanisms wants to be woken."""
         if not self._by_name:
             return None
         wishes = [each.next_deadline() for each in self._by_name.values()]
         return min([each for each in wishes if each is not None], default=None)
 
     def on_deadline(self, *, now_ms: int) -> None:
-        """Wakes those whose time it is."""
+        """Wakes the mechanisms that are due."""
         for mechanism in self._by_name.values():
             due_ms = mechanism.next_deadline()
             if due_ms is not None and now_ms >= due_ms:
                 self._carry_out(mechanism, mechanism.on_deadline(now_ms=now_ms), now_ms)
 
     def status(self) -> dict[str, dict[str, object]]:
-        """The figures of each that has any."""
+        """The figures of each mechanism that has any."""
         return {name: figures for name, each in self._by_name.items() if (figures := each.status())}
 
     def carry_out(self, name: str, answers: list[Answer], *, now_ms: int) -> None:
-        """What a mechanism answers to what the broker itself told it."""
+        """Carries out a mechanism's answers to a call that the broker made directly."""
         self._carry_out(self._by_name[name], answers, now_ms)
 
     def _carry_out(self, mechanism: Mechanism, answers: list[Answer], now_ms: int) -> None:
@@ -123,7 +123,7 @@ class Mechanisms:
                 rooms.connections.record(answer.event, **dict(answer.fields))
 
     def _select(self, mechanism: Mechanism, selector: Selector) -> None:
-        """Another selector instead of the one that a mechanism had; the new one is in force before the old one goes."""
+        """Replaces the selector of a mechanism; the new one is in force before the old one goes."""
         assert all(map(is_reserved, selector.conjunctions)), f"{mechanism.name} selects outside of the reserved space"
         rooms = self._rooms
         key, connection, former = self._selected[mechanism.name]

@@ -1,9 +1,9 @@
 """Congestion control in one broker: queries down the trees, alerts up, and the rates of its own pubends.
 
-[Gryphon] section 3, as spec'd by decision record 8. As pubend a broker asks (DCQ) and shapes what is published; as
-host it measures its doubt horizons and alerts (UCA); in between it passes queries on and consolidates alerts. Both
-kinds of message overtake data on every link. Deviation: the pubend's own broker consolidates the alerts of its children
-as the others do, so that one alert per query reaches the pubend whatever the tree looks like.
+[Gryphon] section 3, as specified in decision record 8. As pubend a broker sends queries (DCQ) and shapes what is
+published; as host it measures its doubt horizons and raises alerts (UCA); in between it forwards queries and
+consolidates alerts. Both kinds of message overtake data on every link. Deviation: the pubend's own broker consolidates
+the alerts of its children as the others do, so that one alert per query reaches the pubend in any tree.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.protocol.stream_frames import CongestionAlert, CongestionQuery
 __all__ = ["Congestion"]
 
 _WINDOW_S: Final = 0.5
-"""Of what may be published in so much time, publishers may have some on its way."""
+"""How much publishers may have in flight: what the rate allows in this time."""
 
 Figure: TypeAlias = float | int | str | bool | None
 
@@ -39,17 +39,17 @@ class Congestion:
         self._topology = rooms.topology
         self._logs, self._edges, self._carrier = logs, edges, carrier
         self.controls = {name: PubendControl(self._settings.congestion, now_ms=0) for name in logs}
-        """What limits each pubend of this broker."""
+        """The rate control of each pubend of this broker."""
         self._consolidations: dict[str, UcaConsolidation] = {}
         self._limited: dict[str, None] = {}
         self._now_ms = 0
         self.due = Due(self.next_deadline)
         self._told: dict[str, tuple[float, int]] = {}
-        """By pubend: the rate and number of publishers that those who wait were told last."""
+        """By pubend: the rate and number of publishers last told to those that wait."""
         self.counts = {"dcqs_sent": 0, "dcqs_passed": 0, "ucas_raised": 0, "ucas_passed": 0, "ucas_heard": 0}
 
     def tune(self, *, now_ms: int) -> None:
-        """The operator has changed parameters."""
+        """Applies changed parameters."""
         settings = self._settings.congestion
         for control in self.controls.values():
             control.tune(settings, now_ms=now_ms)
@@ -64,12 +64,12 @@ class Congestion:
     # --- frames of neighbours
 
     def on_query(self, frame: CongestionQuery, *, now_ms: int) -> None:
-        """A pubend asks who is congested."""
+        """Handles a pubend's query for congested hosts."""
         self.counts["dcqs_passed"] += 1
         self._spread(frame, now_ms)
 
     def on_alert(self, frame: CongestionAlert, *, now_ms: int) -> None:
-        """Somebody below is congested."""
+        """Handles an alert from a congested host downstream."""
         if self._topology.is_guaranteed(frame.pubend):
             uca = Uca(frame.seq, frame.min_nonrec, frame.min_rec, frame.lag_ms, frame.host)
             self._alert(frame.pubend, uca, now_ms)
@@ -77,14 +77,14 @@ class Congestion:
     # --- time
 
     def next_deadline(self) -> int | None:
-        """When to ask who is congested; when to look how far horizons have come, ``Edges`` knows."""
+        """When to send the next query; ``Edges`` knows when to measure horizons."""
         if not self._settings.congestion.pdcc:
             return None
         wishes = [control.next_deadline() for control in self.controls.values()]
         return min([each for each in wishes if each is not None], default=None)
 
     def on_deadline(self, *, now_ms: int) -> None:
-        """Looks, asks, and adapts rates."""
+        """Measures horizons, sends queries, and adapts rates."""
         self._now_ms = now_ms
         for edge in self._edges.edges.values():
             edge.control.on_deadline(edge.stream.horizon, edge.stream.ignored_ticks, now_ms=now_ms)
@@ -98,7 +98,7 @@ class Congestion:
     # --- figures
 
     def status(self) -> CongestionStatus:
-        """The rates of pubends, and how the streams of this host move."""
+        """The rates of pubends, and the progress of this host's streams."""
         now_ms = self._now_ms
         return CongestionStatus(
             {pubend: _rate_status(control, now_ms) for pubend, control in self.controls.items()},
@@ -114,10 +114,10 @@ class Congestion:
         )
 
     def limit(self, pubend: str, publishers: int) -> HeldBack:
-        """What publishers are told that have to wait for the rate of a pubend; the same as long as little changes."""
+        """The notice for publishers that have to wait for a pubend's rate; unchanged as long as little changes."""
         rate = self.controls[pubend].rate_msg_s
         if rate is None:
-            # What waits may go on at once.
+            # No limit: what waits may go at once.
             return HeldBack("")
         told = self._told.get(pubend)
         if told is None or not 0.8 <= rate / told[0] <= 1.25 or told[1] != publishers:
@@ -139,7 +139,7 @@ class Congestion:
     # --- inside
 
     def _spread(self, frame: CongestionQuery, now_ms: int) -> None:
-        """Passes a query on, and answers it for this broker's own clients."""
+        """Forwards a query, and answers it for this broker's own clients."""
         for child in self._carrier.children(frame.pubend):
             self._connections.say(child, frame)
         edge = self._edges.edges.get(frame.pubend)
@@ -168,7 +168,7 @@ class Congestion:
             self._connections.say(parent, alert)
 
     def _on_rates(self) -> None:
-        """Rates may have changed: a limited pubend speaks of silence more often, and the operator is told."""
+        """Applies changed rates: a limited pubend announces silence more often, and the operator is told."""
         for pubend, control in self.controls.items():
             self._logs[pubend].speak_every(control.silence_ms(self._settings.silence_ms))
             is_limited = control.rate_msg_s is not None

@@ -1,8 +1,8 @@
-"""Empties a broker of its clients before it stops: they move to others by the machinery of balancing.
+"""Moves all clients off a broker before it stops, by the migration that balancing uses.
 
-A few are asked at a time, each to go to the target that has the fewest clients; who could not go there is asked to go
-to the next one. Nobody is let in meanwhile. Who publishes or is pinned stays, and so does who cannot go anywhere; the
-operator is told of them, and decides.
+A few clients are asked at a time, each to move to the target with the fewest clients; a client that fails to is asked
+to move to the next one. No new clients are admitted meanwhile. Clients that publish, are pinned or can move nowhere
+stay; the operator is told of them, and decides.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from penstock.protocol.status import DrainStatus
 __all__ = ["Draining", "Target"]
 
 _AT_ONCE_MAX: Final = 50
-"""Clients that are on their way at a time."""
+"""Most clients that are moving at a time."""
 _TRIES_MAX: Final = 3
-"""How often a client is asked before it is one that stays."""
+"""How often a client is asked before it counts as staying."""
 _PAUSE_MS: Final = 500
-"""How long it rests before it is asked again, and how often it is looked who is there."""
+"""How long until a client is asked again, and how often clients are checked."""
 _SHOWN_MAX: Final = 20
-"""Clients that stay of which the reason is told."""
+"""Most staying clients whose reasons are shown."""
 
 
 class Target(NamedTuple):
@@ -37,21 +37,21 @@ class Target(NamedTuple):
     broker: str
     address: str
     clients: int = 0
-    """How many it has."""
+    """How many clients it has."""
 
 
 @dataclass(slots=True)
 class _Asked:
-    """What became of one client."""
+    """The attempts to move one client."""
 
     tries: int = 0
     reason: str = ""
-    """Why it has not gone so far."""
+    """Why the last attempt failed."""
     due_ms: int = 0
 
 
 class Draining:
-    """Whether a broker is being emptied, and how far that is."""
+    """The drain of one broker, if it is on, and its progress."""
 
     def __init__(self, rooms: Rooms, migrations: Migrations) -> None:
         self._settings, self._connections, self._migrations = rooms.settings, rooms.connections, migrations
@@ -59,7 +59,7 @@ class Draining:
         self._targets: dict[str, Target] = {}
         self._asked: dict[int, _Asked] = {}
         self._sessions: dict[int, tuple[int, str]] = {}
-        """Connection and target of those that are on their way: each has a session of its own."""
+        """Connection and target of each moving client, by session: each has its own."""
         self._last_session = 0
         self._due_ms: int | None = None
         self.due = Due(self.next_deadline)
@@ -67,11 +67,11 @@ class Draining:
 
     @property
     def is_on(self) -> bool:
-        """Whether nobody is let in, and all are asked to go."""
+        """Whether new clients are refused, and all are asked to move."""
         return bool(self._targets)
 
     def start(self, targets: Sequence[Target], *, now_ms: int) -> None:
-        """Ask all clients to go to these; raises ``MisuseError`` if that is nowhere."""
+        """Asks all clients to move to these targets; raises ``MisuseError`` if none is another broker."""
         others = [target for target in targets if target.broker != self._settings.name]
         if not others:
             raise MisuseError(f"there is no other broker that could take the clients of {self._settings.name}")
@@ -82,22 +82,22 @@ class Draining:
         self.on_deadline(now_ms=now_ms)
 
     def stop(self) -> None:
-        """Let clients in again, and ask no more of them to go."""
+        """Admits clients again, and asks no more of them to move."""
         self._targets, self._asked, self._due_ms = {}, {}, None
 
-    # --- what becomes of those that were asked
+    # --- outcomes of moves
 
     def arrived(self, session: int, client: str) -> None:
-        """Somebody has come: not by this."""
+        """Ignores arrivals: a drain moves clients away only."""
 
     def left(self, session: int, client: str) -> None:  # noqa: ARG002 - the session tells who it is
-        """A client has gone."""
+        """A client has moved."""
         if (asked := self._sessions.pop(session, None)) is not None:
             self._asked.pop(asked[0], None)
             self.left_count += 1
 
     def failed(self, session: int, client: str, reason: str) -> None:
-        """A client has stayed."""
+        """A client has not moved."""
         connection, broker = self._sessions.pop(session, (0, ""))
         if (asked := self._asked.get(connection)) is not None and broker in self._targets:
             asked.reason = f"{client}: {reason}"
@@ -107,11 +107,11 @@ class Draining:
     # --- time
 
     def next_deadline(self) -> int | None:
-        """When to look who is there."""
+        """When to check the clients again."""
         return self._due_ms
 
     def on_deadline(self, *, now_ms: int) -> None:
-        """Asks those who have not been asked, or not often enough."""
+        """Asks clients that were not asked yet, or not often enough."""
         if not self.is_on or (self._due_ms is not None and now_ms < self._due_ms):
             return
         self._due_ms = now_ms + _PAUSE_MS
@@ -129,7 +129,7 @@ class Draining:
         asked = self._asked.get(connection) or _Asked()
         if self._migrations.obstacle(connection) or asked.tries >= _TRIES_MAX or now_ms < asked.due_ms:
             return
-        # Another one each time: the fewest clients first, and of equals the first one named.
+        # A different target each time: the one with the fewest clients first, or the first one named.
         choice = sorted(self._targets.values(), key=lambda target: target.clients)
         target = choice[asked.tries % len(choice)]
         self._last_session += 1
@@ -149,7 +149,7 @@ class Draining:
     # --- for the operator
 
     def status(self) -> DrainStatus:
-        """How far it is; done if everybody has gone that can."""
+        """The progress of the drain; done if every client that can move has moved."""
         staying: Counter[str] = Counter()
         reasons: list[str] = []
         going = 0

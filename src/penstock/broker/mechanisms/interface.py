@@ -1,8 +1,8 @@
-"""How the mechanisms plug into a broker: one small interface, so that adding one touches no shell.
+"""The interface by which mechanisms plug into a broker: small, so that adding one touches no shell.
 
-A mechanism is a plain object. It hears of neighbours, of its own control messages from them, and of publications that
+A mechanism is a plain object. It is told of neighbours, of its own control messages from them, and of publications that
 it selected; it owns its deadlines; it answers with values. Balancing, rate limiting and the token come in through here.
-Congestion control and tracking do not: they look at every message, and are built into its way.
+Congestion control and tracking do not: they look at every message, and are built into its path.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Tell:
 
 @dataclass(slots=True, frozen=True)
 class PublishSystem:
-    """Publish a message of the reserved space, best effort, to whoever selects it."""
+    """Publish a message of the reserved space, best effort, to all that select it."""
 
     message: Message
 
 
 @dataclass(slots=True, frozen=True)
 class Select:
-    """From now on, hear of publications of the reserved space that this selects, and of no others."""
+    """From now on, get the publications of the reserved space that this selects, and no others."""
 
     selector: Selector
 
@@ -44,27 +44,27 @@ Answer: TypeAlias = Tell | PublishSystem | Record | Operate | Select
 
 
 class Mechanism(Protocol):
-    """What a broker asks of each of its mechanisms."""
+    """The methods that a broker calls on each of its mechanisms."""
 
     name: str
     """Unique among the mechanisms of a broker; addresses its control messages."""
     selector: Selector | None
-    """The publications it wants to hear of, from anywhere in the overlay; None for none."""
+    """The publications it wants, from anywhere in the overlay; None for none."""
 
     def on_neighbour(self, neighbour: str, *, up: bool, now_ms: int) -> list[Answer]:
         """A link came up or went down."""
 
     def on_message(self, neighbour: str, payload: bytes, *, now_ms: int) -> list[Answer]:
-        """The same mechanism at a neighbour said something."""
+        """A message has come from the same mechanism at a neighbour."""
 
     def on_publication(self, attributes: Attributes, body: bytes, *, now_ms: int) -> list[Answer]:
         """A publication that it selected has arrived."""
 
     def next_deadline(self) -> int | None:
-        """When it wants to be woken."""
+        """When the mechanism wants to be woken."""
 
     def on_deadline(self, *, now_ms: int) -> list[Answer]:
-        """It is that time."""
+        """The deadline was reached."""
 
     def status(self) -> dict[str, object]:
         """Figures for the operator."""

@@ -1,8 +1,8 @@
-"""One limit on all that is published in the overlay: a broker's part in it ([Ajil], decision record 11).
+"""A broker's part in one limit on all that is published in the overlay ([Ajil], decision record 11).
 
 Every broker that hosts publishers is a node. A group is the value of an attribute, a channel is one publisher in one
 group. A broker sees its own publishers only: it reports its share of a group, and shares are summed. Reports,
-announcements and policies are publications of the reserved space, which no limit touches.
+announcements and policies are publications of the reserved space, which no limit applies to.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from penstock.selectors.selector import Selector
 __all__ = ["GROUPS_MAX", "OTHER_GROUPS", "Limiter"]
 
 GROUPS_MAX: Final = 10_000
-"""Groups that a broker tells apart; messages of all others are of one group."""
+"""Most groups that a broker tells apart; messages of all others count as one group."""
 OTHER_GROUPS: Final = "(others)"
 _CHANNELS_MAX: Final = 10_000
-"""Publishers and groups that are told apart: all are looked through in one turn when an epoch ends."""
+"""Most channels that are told apart: all are gone through in one turn when an epoch ends."""
 _SENDER_GROUPS_MAX: Final = 1_000
-"""Groups of one publisher that are told apart; its messages of all others are of one group."""
+"""Most groups of one publisher that are told apart; its messages of all others count as one group."""
 _KNOWN_MAX: Final = 90_000
-"""Groups that a broker ever told apart, or heard of; below the bound of what it can number."""
+"""Most groups that a broker ever told apart or heard of; less than it can number."""
 _CLASS: Final = "AJIL"
 _STEPS: Final = 10
-"""Times in an epoch at which what waits may go on."""
+"""How many times in an epoch waiting messages may be admitted."""
 _REACT_PART: Final = 0.2
-"""When this part of the next epoch has passed, the reports on the last one have arrived."""
+"""The part of the next epoch after which the reports on the last one have arrived."""
 _ENTRIES_MAX: Final = 50
-"""Groups in one report."""
+"""Most groups in one report."""
 _QUIET_EPOCHS_MAX: Final = 250
-"""A group, or a channel, in which nothing was sent for so long is forgotten; longer than a report lives by default."""
+"""A group or channel without traffic for this long is forgotten; longer than a report lives by default."""
 
 
 class Limiter:
-    """Counts what publishers of one broker send, and says how much each may send in each group."""
+    """Counts what the publishers of one broker send, and decides how much each may send in each group."""
 
     name = "ajil"
 
@@ -55,11 +55,11 @@ class Limiter:
         self.selector: Selector | None = Selector.parse(f"$class = '{_CLASS}'")
         self._attribute = settings.attribute
         self._node = AjilNode(broker, settings.aup, rng=rng, shares=True)
-        # First of all: when no more groups can be numbered, it is the one that is left.
+        # Numbered first: when no more groups can be numbered, this one is left.
         self._node.monitor.groups.number(OTHER_GROUPS)
         self._tally = Tally(self._node, shares=True)
         self._places: dict[str, dict[str, int]] = {}
-        """By publisher and group."""
+        """The place of each channel, by publisher and group."""
         self._allowances: dict[int, Allowance] = {}
         self._budget = Allowance()
         self._began_ms: int | None = None
@@ -67,14 +67,14 @@ class Limiter:
         self._react_ms: int | None = None
         self._seen: Observation | None = None
         self._owed: dict[int, int] = {}
-        """By place, messages that wait."""
+        """The number of waiting messages, by place."""
         self._held: dict[int, None] = {}
-        """Places where something had to wait in this epoch: what waits for it at the publisher is not seen here."""
+        """Places where something had to wait in this epoch: the publisher's own backlog behind it is not seen here."""
         self._slowed: dict[tuple[str, str], None] = {}
         self._set_quotas(Allowance.change)
         self.counts = {"reports_sent": 0, "reports_heard": 0, "malformed": 0, "held": 0}
 
-    # --- what the intake asks
+    # --- for the intake
 
     @property
     def is_active(self) -> bool:
@@ -82,14 +82,14 @@ class Limiter:
         return self._node.aup.is_limited
 
     def want(self, sender: str, bodies: Sequence[bytes], decoded: Sequence[Attributes]) -> None:
-        """A publisher has brought messages."""
+        """Counts messages that a publisher wants to send."""
         for body, attributes in zip(bodies, decoded, strict=True):
             _, place = self._channel(sender, attributes)
             self._tally.wanted(place, len(body))
             self._owed[place] = self._owed.get(place, 0) + 1
 
     def admit(self, sender: str, bodies: Sequence[bytes], decoded: Sequence[Attributes], *, now_ms: int) -> int:
-        """How many of a publisher's messages, from the first on, may go on now; they are counted as sent."""
+        """Returns how many of a publisher's messages, from the first on, may go now, and counts them as sent."""
         self._follow(now_ms)
         part = self._part(now_ms)
         for number, (body, attributes) in enumerate(zip(bodies, decoded, strict=True)):
@@ -104,16 +104,16 @@ class Limiter:
         return len(bodies)
 
     def hold(self, sender: str, decoded: Iterable[Attributes]) -> None:
-        """Messages of a publisher have to wait."""
+        """Notes that messages of a publisher have to wait."""
         self._held |= {self._channel(sender, attributes)[1]: None for attributes in decoded}
 
     def next_ms(self, *, now_ms: int) -> int:
-        """When what waits may go on."""
+        """When waiting messages may be tried again."""
         step_ms = max(self._node.aup.epoch_ms // _STEPS, 1)
         return min(now_ms + step_ms, self._end_ms if self._end_ms is not None and self._end_ms > now_ms else now_ms + 1)
 
     def reason(self, sender: str, attributes: Attributes) -> tuple[str, float]:
-        """Why a publisher has to wait with such a message, and how many bytes per second it may send."""
+        """Says why a publisher has to wait with such a message, and how many bytes per second it may send."""
         (group, place), aup = self._channel(sender, attributes), self._node.aup
         seconds, to_keep = aup.epoch_ms / 1000, f"the limit of {aup.describe()}"
         if aup.mode == "hard":
@@ -125,11 +125,11 @@ class Limiter:
             if quota_s < inf:
                 slow = f"group {group!r} is slowed down to about {amount_text(quota_s, unit)} for this publisher"
                 return f"{slow}, to keep {to_keep}", quota_s if unit is Unit.BYTES else inf
-        # What waits may go on at once.
+        # No limit: what waits may go at once.
         return "", inf
 
     def leave(self, sender: str) -> None:
-        """A publisher is gone."""
+        """Closes the channels of a publisher that is gone."""
         for place in self._places.pop(sender, {}).values():
             self._close(place)
 
@@ -141,7 +141,7 @@ class Limiter:
         return self._node.aup
 
     def apply(self, settings: LimitSettings) -> bool:
-        """The operator has said something; False if a newer policy is in force."""
+        """Applies the operator's policy; returns False if a newer one is in force."""
         self._attribute = settings.attribute
         is_new = self._node.adopt(settings.aup)
         if is_new:
@@ -151,15 +151,15 @@ class Limiter:
     # --- as a mechanism
 
     def on_neighbour(self, neighbour: str, *, up: bool, now_ms: int) -> list[Answer]:  # noqa: ARG002
-        """A link came up: whoever has a newer policy behind it says so."""
+        """Announces the policy version on a new link, so that a node with a newer policy answers."""
         return self._publish([Report(self._node.name, self._node.aup.version, ())]) if up else []
 
     def on_message(self, neighbour: str, payload: bytes, *, now_ms: int) -> list[Answer]:  # noqa: ARG002
-        """Nothing is said to neighbours only."""
+        """Ignores control messages: Ajil uses only publications."""
         return []
 
     def on_publication(self, attributes: Attributes, body: bytes, *, now_ms: int) -> list[Answer]:  # noqa: ARG002
-        """Another node has said something."""
+        """Handles a report, announcement or policy of another node."""
         try:
             _, message = decode_message(body)
             heard = decode(message.payload)
@@ -176,7 +176,7 @@ class Limiter:
         return [Record("limit-changed", (("policy", self.aup.describe()), ("version", self.aup.version)))]
 
     def next_deadline(self) -> int | None:
-        """When an epoch ends, or the reports on it have arrived."""
+        """When the epoch ends, or the reports on the last one have arrived."""
         if self._node.aup.version == 0 and not self.is_active:
             return None
         if self._end_ms is None:
@@ -200,7 +200,7 @@ class Limiter:
         return answers
 
     def status(self) -> dict[str, object]:
-        """The policy, the estimate, who is slowed down, and what was counted."""
+        """The policy, the estimate, the slowed publishers, and the counters."""
         aup, node = self._node.aup, self._node
         seconds = aup.epoch_ms / 1000
         return {
@@ -228,14 +228,14 @@ class Limiter:
     def _start_epoch(self, now_ms: int) -> None:
         length_ms = self._node.aup.epoch_ms
         self._began_ms = now_ms
-        # At whole multiples of its length, like all other brokers; a clock that was set makes no strange epochs.
+        # At whole multiples of its length, like all other brokers; bounded, in case the clock was set.
         self._end_ms = now_ms + min(max(length_ms - now_ms % length_ms, length_ms // 2), length_ms)
         self._react_ms = now_ms + int(_REACT_PART * length_ms) if self._seen is not None else None
         carries = self._node.aup.mode != "hard"
         self._set_quotas(lambda allowance, *quotas: allowance.start(*quotas, carries=carries))
 
     def _follow(self, now_ms: int) -> None:
-        """A clock that went back takes the epoch with it: nobody waits until it is as late again."""
+        """Moves the epoch back with a clock that was set back: nobody waits until the clock has caught up."""
         if self._began_ms is None or self._end_ms is None or now_ms >= self._began_ms:
             return
         back_ms = self._began_ms - now_ms
@@ -261,7 +261,7 @@ class Limiter:
         return self._publish(said)
 
     def _reports(self, reported: Indices) -> list[ControlMessage]:
-        """The reports on these groups: more than one where names are so long that they do not fit one."""
+        """The reports on these groups: several if long names do not fit into one."""
         report = self._tally.report(reported)
         if report is None or fits(report):
             return [] if report is None else [report]
@@ -273,7 +273,7 @@ class Limiter:
         return [PublishSystem(Message.system({"$class": _CLASS}, encode(each))) for each in said]
 
     def _news(self) -> list[Answer]:
-        """Who is slowed down, and who is not any more, for the operator."""
+        """Records for the operator which publishers are newly slowed down, and which no longer are."""
         slowed = {(each.channel.sender, each.channel.group): None for each in self._node.slowed()}
         news: list[Answer] = [
             Record("publisher-slowed", (("publisher", sender), ("group", group), ("limit", self.aup.describe())))
@@ -300,7 +300,7 @@ class Limiter:
         return group if len(self._tally) < GROUPS_MAX and len(known) < _KNOWN_MAX else OTHER_GROUPS
 
     def _channel(self, sender: str, attributes: Attributes) -> tuple[str, int]:
-        """The group for which a message of a publisher counts, and the place of that channel."""
+        """The group that a publisher's message counts for, and the place of that channel."""
         group, own = self.group_of(attributes), self._places.setdefault(sender, {})
         if group not in own and (len(own) >= _SENDER_GROUPS_MAX or len(self._allowances) >= _CHANNELS_MAX):
             group = OTHER_GROUPS
@@ -341,5 +341,5 @@ class Limiter:
 
 
 def _coarse(rate_s: float) -> float:
-    """A rate in steps of a quarter, so that who is told it is not told again whenever little has changed."""
+    """Rounds a rate to steps of a quarter, so that publishers are not told again of every small change."""
     return rate_s if rate_s in (0.0, inf) else 1.25 ** round(log(rate_s, 1.25))

@@ -1,8 +1,8 @@
-"""What has happened to messages at this broker and is not recorded yet ([Tracking] section 3.2).
+"""Buffers what has happened to messages at this broker until it is recorded ([Tracking] section 3.2).
 
 Noting is on the path of every message, where nothing that it needs is in the processor's caches: so it only keeps
-identifiers, and to which connections messages went. Whose those are is found out for many at once, at the latest when
-that changes.
+identifiers, and the connections that messages went to. Subscribers are looked up for many messages at once, at the
+latest when connections or subscriptions change.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from penstock.tracking.hashing import subscriber_key
 __all__ = ["Notes"]
 
 _GROUPS_MAX: Final = 65_536
-"""Groups of subscriptions whose subscribers are known by heart."""
+"""Most groups of subscriptions whose subscribers are cached."""
 
 
 class Notes:
-    """Identifiers one behind the other: never messages, which may be large."""
+    """Concatenated identifiers, never messages, which may be large."""
 
     def __init__(self) -> None:
         self.published, self.delivered = bytearray(), bytearray()
         self.routed: dict[str, bytearray] = {}
-        """By neighbour."""
+        """Identifiers of messages from neighbours, by neighbour."""
         self._numbers: list[bytes] = []
         self._connections: list[int] = []
-        """Of each that was delivered the numbers of its subscriptions, and the connection it went to."""
+        """For each delivered message, the numbers of its subscriptions, and the connection it went to."""
         self.settled, self._keys = bytearray(), array("Q")
-        """Deliveries of which it is known to whom they went: the subscriber's key for each."""
+        """Deliveries whose subscriber was looked up, with the subscriber's key of each."""
         self._clients: dict[int, tuple[int]] = {}
         """Keys of the clients' names, by connection."""
         self._plain: dict[int, tuple[int]] = {}
-        """The same, of those that have no durable subscriptions."""
+        """Keys of the names of clients without durable subscriptions, by connection."""
         self._durables: dict[tuple[int, bytes], int] = {}
         """Keys of durable names, by connection and the client's number of the subscription."""
         self._groups: dict[tuple[int, bytes], tuple[int, ...]] = {}
-        """Keys of those who get a message, by connection and the numbers of its subscriptions; made when needed."""
+        """Cached keys of a message's subscribers, by connection and the numbers of its subscriptions."""
 
     # --- on the path of messages
 
     def publish(self, bodies: Sequence[bytes]) -> None:
-        """Messages of local publishers are on their way."""
+        """Notes messages of local publishers."""
         for body in bodies:
             self.published += body[:MESSAGE_ID_BYTES]
 
     def route(self, bodies: Sequence[bytes], neighbour: str) -> int:
-        """Messages have come by; how many of this neighbour there are now."""
+        """Notes messages from a neighbour; returns how many of this neighbour's are noted now."""
         routed = self.routed.get(neighbour)
         if routed is None:
             routed = self.routed[neighbour] = bytearray()
@@ -61,17 +61,17 @@ class Notes:
         return len(routed) // MESSAGE_ID_BYTES
 
     def deliver(self, body: bytes, numbers: bytes, connections: Sequence[int]) -> None:
-        """A message goes to clients."""
+        """Notes the delivery of a message to clients."""
         message_id = body[:MESSAGE_ID_BYTES]
         for connection in connections:
             self.delivered += message_id
             self._numbers.append(numbers)
             self._connections.append(connection)
 
-    # --- who is who
+    # --- clients and subscriptions
 
     def connect(self, connection: int, client: str) -> None:
-        """A client was let in."""
+        """A client was admitted."""
         self._settle()
         self._clients[connection] = self._plain[connection] = (subscriber_key(client),)
 
@@ -82,38 +82,38 @@ class Notes:
         self._plain.pop(connection, None)
 
     def attach(self, connection: int, number: int, durable: str | None) -> None:
-        """A subscription has begun: under a durable name, or that of the client."""
+        """A subscription has begun: under a durable name, or the client's own."""
         self._settle()
         if durable is not None:
             self._durables[connection, number.to_bytes(4)] = subscriber_key(durable)
             self._plain.pop(connection, None)
 
     def detach(self, connection: int, number: int) -> None:
-        """A subscription is over."""
+        """A subscription has ended."""
         self._settle()
         self._durables.pop((connection, number.to_bytes(4)), None)
 
     # --- what is to be recorded
 
     def take_published(self) -> bytes:
-        """What was published."""
+        """Takes the identifiers of published messages."""
         taken, self.published = bytes(self.published), bytearray()
         return taken
 
     def take_routed(self) -> dict[str, bytearray]:
-        """What came by, by neighbour."""
+        """Takes the identifiers of messages from neighbours, by neighbour."""
         taken, self.routed = self.routed, {}
         return taken
 
     def take_delivered(self) -> tuple[bytes, array[int]]:
-        """What was delivered, and the subscriber's key of each."""
+        """Takes the identifiers of delivered messages, and the subscriber's key of each."""
         self._resolve()
         taken = bytes(self.settled), self._keys
         self.settled, self._keys = bytearray(), array("Q")
         return taken
 
     def _settle(self) -> None:
-        """Who is who will change: what was delivered went to those who were there."""
+        """Looks up the subscribers of noted deliveries, before connections or subscriptions change."""
         self._resolve()
         self._groups = {}
 
@@ -129,7 +129,7 @@ class Notes:
         self.delivered, self._numbers, self._connections = bytearray(), [], []
 
     def _group(self, connection: int, numbers: bytes) -> tuple[int, ...]:
-        """The subscribers of one client that get a message: durable subscriptions, and the client for all others."""
+        """The subscribers that get a message on one connection: durable names, and the client's own for all others."""
         own = self._clients.get(connection)
         if own is None:
             # A mechanism of the broker itself.

@@ -1,4 +1,4 @@
-"""What an operator may want of a running broker, as values, and who carries it out."""
+"""The operations that an operator may request of a running broker, as values, and their execution."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ __all__ = ["Drain", "Operation", "Operator", "Pin", "Unpin"]
 
 @dataclass(slots=True, frozen=True)
 class Drain:
-    """Have all clients go to these brokers, and let nobody in; without any, let clients in again."""
+    """Move all clients to these brokers and admit no new ones; without any targets, admit clients again."""
 
     targets: tuple[Target, ...]
 
 
 @dataclass(slots=True, frozen=True)
 class Pin:
-    """Let a client stay where it is, whoever balances load."""
+    """Keep a client where it is, despite load balancing."""
 
     client: str
 
 
 @dataclass(slots=True, frozen=True)
 class Unpin:
-    """Let it be moved again."""
+    """Allow a client to be moved again."""
 
     client: str
 
@@ -46,11 +46,11 @@ class Operator:
 
     @property
     def is_draining(self) -> bool:
-        """Whether nobody is to be let in."""
+        """Whether new clients are refused."""
         return self._draining.is_on
 
     def carry_out(self, operation: Operation, *, now_ms: int) -> None:
-        """Do it; raises ``MisuseError`` if that cannot be."""
+        """Carries out an operation; raises ``MisuseError`` if it is impossible."""
         match operation:
             case Pin(client):
                 self._migrations.pin(client)
@@ -63,15 +63,15 @@ class Operator:
 
     @property
     def due(self) -> Due:
-        """When to go on with what takes its time."""
+        """When to continue a drain."""
         return self._draining.due
 
     def on_deadline(self, *, now_ms: int) -> None:
-        """Goes on with it."""
+        """Continues a drain."""
         self._draining.on_deadline(now_ms=now_ms)
 
     def status(self) -> MigrationStatus:
-        """Who moves, who stays, and how far a drain is."""
+        """The moves and pinned clients, and the progress of a drain."""
         status = self._migrations.status()
         status.drain = self._draining.status()
         return status

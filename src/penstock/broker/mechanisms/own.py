@@ -1,4 +1,4 @@
-"""The mechanisms that a broker has of itself, as its settings say: balancing, the token, and the limit on traffic."""
+"""The mechanisms that a broker's settings turn on: balancing, the token, and the limit on traffic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["OwnMechanisms"]
 
 
 class OwnMechanisms(Mechanisms):
-    """Balancing, token and limit, and the mechanisms that were given besides."""
+    """Balancing, token and limit, plus the mechanisms given by the caller."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class OwnMechanisms(Mechanisms):
         super().__init__(rooms, (*own, *given), guaranteed, say_to=neighbourhood.say_to, flood=neighbourhood.flood)
 
     def tune(self, *, now_ms: int) -> None:
-        """Settings have changed."""
+        """Applies changed settings."""
         self.carry_out("token", self._token.tune(now_ms=now_ms), now_ms=now_ms)
         limit = self._rooms.settings.limit
         if limit is not None:
@@ -55,6 +55,6 @@ class OwnMechanisms(Mechanisms):
         self.carry_out("token", self._token.on_operated(fence, now_ms=now_ms), now_ms=now_ms)
 
     def measured(self, figures: HostFigures, *, now_ms: int) -> None:
-        """What the machine is like."""
+        """The shell has measured the machine."""
         if self.balancing is not None:
             self.balancing.measured(figures, now_ms=now_ms)

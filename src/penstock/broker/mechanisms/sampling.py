@@ -1,7 +1,7 @@
-"""PRESS at a broker: while a session runs, every publication is held against all interests ([PADRES] section 4.1).
+"""PRESS at a broker: while a session runs, every publication is matched against all interests ([PADRES] section 4.1).
 
-The partner's covering set is subscribed to locally: it is in an index of its own, and nobody is told. When nobody
-samples, the way of a message has one comparison more, and nothing else.
+The partner's covering set is subscribed to locally: it has its own index, and no other broker is told. When not
+sampling, a message costs one more comparison, and nothing else.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from penstock.selectors.selector import Selector
 __all__ = ["Sampling"]
 
 _FRAME_BYTES: Final = 23
-"""What a delivery takes besides the body, for one subscription."""
+"""The bytes of a delivery besides the body, for one subscription."""
 
 
 class _Gathered:
-    """The clients that have one interest."""
+    """The clients that share one interest."""
 
     __slots__ = ("column", "movable", "selectors", "stays")
 
@@ -41,7 +41,7 @@ class _Gathered:
 
 
 class Sampling:
-    """One profile in the making."""
+    """Records one profile."""
 
     def __init__(self, subscribers: Subscribers, connections: Connections, migrations: Migrations) -> None:
         self._subscribers, self._connections, self._migrations = subscribers, connections, migrations
@@ -57,7 +57,7 @@ class Sampling:
         return self._press.is_full
 
     def begin(self, covering: Sequence[Selector], samples_max: int, may_go: MayGo) -> None:
-        """Record from now on."""
+        """Starts recording."""
         self._covering = MatchIndex()
         for number, selector in enumerate(covering):
             self._covering.add(number, selector)
@@ -67,13 +67,13 @@ class Sampling:
         self._subscribers.sampler = self._record
 
     def end(self) -> Profile:
-        """What was recorded; nobody samples any more."""
+        """Stops recording and returns the profile."""
         self._subscribers.sampler = None
         mean = self._bytes / self._press.taken if self._press.taken else 0.0
         return Profile(self._interests, self._press, mean)
 
     def _record(self, attributes: Attributes, keys: Ids, size: int) -> None:
-        # Subscriptions that came since have no column: they are not there to be moved yet.
+        # Newer subscriptions have no column: they cannot be moved in this session.
         columns = self._column_of[keys[keys < len(self._column_of)]]
         self._press.record(columns[columns >= 0], is_covered=bool(self._covering.find(attributes)))
         self._bytes += size + _FRAME_BYTES
@@ -81,7 +81,7 @@ class Sampling:
             self._subscribers.sampler = None
 
     def _gather(self, may_go: MayGo) -> None:
-        """One column for each set of subscriptions that some client has."""
+        """Makes one column for each distinct set of a client's subscriptions."""
         gathered: dict[tuple[str, ...], _Gathered] = {}
         column_of: dict[int, int] = {}
         for peer in self._connections.peers.values():

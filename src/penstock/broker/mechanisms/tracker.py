@@ -1,13 +1,13 @@
 """Records where messages of this broker came from and went to, batch by batch ([Tracking] section 3.2).
 
-Published: a local publisher's messages, when they are durable (best effort: at once). Routed: whatever comes by, also
-in answer to a NACK. Delivered: what is handed to clients, whose subscriber is the name of their durable subscription,
-or their own; whether it got over the last connection only they know. Identifiers are gathered for a moment, since many
-cost little more than one. What is to be stored goes with the broker's commits, filters that are full with the next
-mark: one sync for each persistence interval. Delivery never waits for it.
+Published: a local publisher's messages, when they are durable (best effort: at once). Routed: messages from neighbours,
+also in answer to a NACK. Delivered: messages sent to clients, recorded under the name of the durable subscription or
+the client; only the client knows whether they crossed the last connection. Identifiers are gathered for a moment, since
+many cost little more than one. Records are stored with the broker's commits, full filters with the next mark: one sync
+for each persistence interval. Delivery never waits for it.
 
 Deviation: an attachment is stored in the commit of the turn in which it takes effect, not before. If the broker crashes
-in between, the gap of the crash covers what the subscriber may have got.
+in between, the gap of the crash covers what the subscriber may have received.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ _LINK: Final = "link/"
 _NOTES_MAX: Final = 4_096
 _NOTES_BYTES_MAX: Final = _NOTES_MAX * MESSAGE_ID_BYTES
 _GATHER_MS: Final = 250
-"""What has happened is recorded when it is so much, or after so long: one by one it would cost five times as much."""
+"""Events are recorded when there are this many, or after this long: one by one they would cost five times as much."""
 _COMMITS_MAX: Final = 64
-"""With so many commits on their way the disk cannot follow: what is to be stored waits; what is too much is a gap."""
+"""With this many commits pending the disk cannot keep up: records wait, and what is too much becomes a gap."""
 _ORIGINS_MAX: Final = 4_096
-"""Origins of which it is known by which neighbours their messages come; ids may name any number of them."""
+"""Most origins whose upstream neighbours are remembered; identifiers may name any number of origins."""
 _ROW: Final = np.dtype([("publisher", ">u4"), ("origin", ">u4"), ("rest", f"V{MESSAGE_ID_BYTES - 8}")])
-"""An identifier as a row of numpy."""
+"""An identifier as a numpy row."""
 
 
 @dataclass(slots=True)
 class _Upstream:
-    """By which neighbours the messages of one origin came."""
+    """The neighbours that sent us messages of one origin."""
 
     since_ms: int
-    """Since when it is known."""
+    """The time since when they are known."""
     neighbours: dict[str, int] = field(default_factory=dict)
-    """With the time when the last one came."""
+    """By neighbour, the time of the last message."""
 
 
 class Tracker:
-    """What one broker records."""
+    """Records the messages of one broker."""
 
     def __init__(self, settings: BrokerSettings, kept: Mapping[str, bytes]) -> None:
         self._settings, self._kept = settings, dict(kept)
@@ -68,21 +68,21 @@ class Tracker:
         """Whether anything is recorded."""
         self.attachments, self.aliases = AttachmentMap(), AliasBook()
         self.notes = Notes()
-        """What has happened and is not recorded yet."""
+        """Events that are not recorded yet."""
         self._hurries = False
-        """Whether that must be recorded in this turn."""
+        """Whether the notes must be recorded in this turn."""
         self._noted_ms = 0
-        """When the first of these was noted."""
+        """When the first of the notes was made."""
         self._is_gathering = False
         self.due = Due(self.next_deadline)
-        """Whether that was in an earlier turn."""
+        """``_is_gathering``: whether ``_noted_ms`` is set, because notes wait to be recorded."""
         self._attached: dict[tuple[int, int], int] = {}
         self._outgoing: dict[str, Keep] = {}
-        """What is to be stored and is not of histories; of each name only the last, so the maps are its bound."""
+        """Records to be stored, other than histories; only the last of each name, so that the maps bound it."""
         self._on_their_way: deque[tuple[int, list[Keep]]] = deque()
         self._upstream: dict[int, _Upstream] = {}
         self._links: dict[str, int] = {}
-        """Neighbours that there were, with the time when the link was last known to be up."""
+        """Present and former neighbours, with the time when the link was last known to be up."""
         self._connected: dict[str, None] = {}
         self.damaged: list[str] = []
         """Records of earlier lives that cannot be read."""
@@ -90,11 +90,11 @@ class Tracker:
         """When this life began."""
         self._now_ms = 0
         self._forgot_upstream_ms = 0
-        """Origins that came later than this have come by the neighbours that are known, and no others."""
+        """For origins first seen after this time, all upstream neighbours are known."""
         self._is_stopped = False
 
     def begin_turn(self, *, now_ms: int) -> None:
-        """A stimulus has come: this is its time."""
+        """Sets the time of a new stimulus; the first one starts tracking."""
         self._now_ms = now_ms
         if self.started_ms is None:
             self._begin(now_ms)
@@ -106,15 +106,15 @@ class Tracker:
         if isinstance(self.tracking, Recorder):
             self.damaged, keeps = recover(self._kept, self.tracking, self.attachments, self.aliases, now_ms=now_ms)
             self._put(keeps)
-            # How long the links of an earlier life lasted nobody knows: until now, at the latest.
+            # Nobody knows how long the links of an earlier life lasted: until now, at the latest.
             self._links = {name[len(_LINK) :]: now_ms for name in self._kept if name.startswith(_LINK)} | self._links
         elif self._kept:
-            # A later life that records again must not take the time between for one in which nothing happened.
+            # A later life that records again must not believe that nothing happened in between.
             self._put(self.tracking.take())
         self._kept = {}
 
     def answerer(self) -> Answerer:
-        """Answers questions about messages from what was recorded."""
+        """Makes an answerer of questions about messages, from what was recorded."""
         self._record()
         tracking = self._settings.tracking
         return Answerer(
@@ -130,16 +130,16 @@ class Tracker:
     # --- what happens in a turn
 
     def note_routed(self, bodies: Sequence[bytes], neighbour: str) -> None:
-        """Messages have come by."""
+        """Notes messages that came from a neighbour."""
         noted = self.notes.route(bodies, neighbour)
         if noted >= _NOTES_MAX or self.tracking.is_old(bodies[0]):
-            # An answer to a NACK: a crash must know how far back it reaches before others have gone on.
+            # Old messages in answer to a NACK: recorded at once, to know how far back the gap of a crash reaches.
             self._hurries = True
 
     # --- links
 
     def on_neighbour(self, name: str, *, up: bool) -> None:
-        """A link came up or went down: it is from now on, or was until now."""
+        """A link came up or went down now."""
         self._links[name] = self._now_ms
         if up:
             self._connected[name] = None
@@ -149,12 +149,12 @@ class Tracker:
             self._put([Keep(f"{_LINK}{name}", encode_record(SinceRecord(self._now_ms)))])
 
     def neighbours_since(self, timestamp_ms: int) -> list[str]:
-        """The neighbours with which there was a link at any time since then."""
+        """The neighbours that had a link with this broker at any time since then."""
         slack_ms = self._settings.tracking.late_ms
         return [name for name, ms in self._links.items() if name in self._connected or ms + slack_ms >= timestamp_ms]
 
     def upstream_since(self, origin: int, timestamp_ms: int) -> list[str]:
-        """The neighbours by which messages of an origin came since then; none if that is not known for so long."""
+        """The neighbours that sent messages of an origin since then; empty if that is not known that far back."""
         self._record()
         upstream = self._upstream.get(origin)
         slack_ms = self._settings.tracking.late_ms
@@ -165,7 +165,7 @@ class Tracker:
     # --- who is attached
 
     def connect(self, connection: int, client: str) -> None:
-        """A client was let in."""
+        """A client was admitted."""
         if self.is_on:
             self.notes.connect(connection, client)
 
@@ -187,7 +187,7 @@ class Tracker:
             self._put(self.attachments.begin(attached, starts))
 
     def detach(self, connection: int, number: int) -> None:
-        """A subscription is over."""
+        """A subscription has ended."""
         attached = self._attached.pop((connection, number), None)
         if attached is not None:
             self.notes.detach(connection, number)
@@ -200,7 +200,7 @@ class Tracker:
     # --- the end of a turn, and time
 
     def finish(self, commits: Commits) -> None:
-        """Records what has happened, if it is worth it, and puts what is to be stored into the commit of the turn."""
+        """Records the notes if there are enough, and adds what is to be stored to the turn's commit."""
         notes = self.notes
         if notes.published or notes.delivered or notes.routed or notes.settled:
             if not self._is_gathering:
@@ -215,7 +215,7 @@ class Tracker:
             self._hand_out(commits)
 
     def _hand_out(self, commits: Commits) -> None:
-        # At the end there is no later turn for what waits.
+        # After the stop there is no later turn.
         if commits.waiting >= _COMMITS_MAX and not self._is_stopped:
             return
         keeps = self.tracking.take()
@@ -226,7 +226,7 @@ class Tracker:
         self._on_their_way.append((commit, keeps))
 
     def on_committed(self, number: int) -> None:
-        """Commits are durable."""
+        """Commits up to this number are durable."""
         while self._on_their_way and self._on_their_way[0][0] <= number:
             self.tracking.on_kept(self._on_their_way.popleft()[1])
 
@@ -239,23 +239,23 @@ class Tracker:
         return gathered_ms if due_ms is None else min(due_ms, gathered_ms)
 
     def on_deadline(self) -> None:
-        """Hands out what is to be stored."""
+        """Records the notes, and marks what is to be stored, if they are due."""
         due_ms = self.tracking.next_deadline()
         is_due = due_ms is not None and due_ms <= self._now_ms
         if is_due or (self._is_gathering and self._now_ms >= self._noted_ms + _GATHER_MS):
-            # Before the mark that says that everything so far is stored.
+            # Before the mark, which says that everything so far is stored.
             self._record()
         if is_due:
             self.tracking.on_deadline(now_ms=self._now_ms)
             self.due.ask()
 
     def retire(self, names: Sequence[str]) -> None:
-        """Filters with these names are kept elsewhere: they may be given up, oldest first."""
+        """Filters with these names are stored elsewhere: they may be dropped, oldest first."""
         if isinstance(self.tracking, Recorder):
             self.tracking.retire(frozenset(names))
 
     def stop(self) -> None:
-        """An orderly end: nothing is lost that the last commit holds."""
+        """Stops in an orderly way: nothing is lost that the last commit holds."""
         if self.is_on and not self._is_stopped:
             self._record()
             for attached in self._attached.values():
@@ -301,7 +301,7 @@ class Tracker:
             tracking.record_delivered(origin, ids, keys, now_ms=now_ms)
 
     def _miss(self, published: bytes) -> None:
-        """The histories have ended, and messages became durable after that: the gap of a crash says so."""
+        """Records messages that became durable after the histories ended as a gap, like that of a crash."""
         if published and isinstance(self.tracking, Recorder):
             times = [each.timestamp_ms for each in _ids(published)]
             record = GapRecord(((min(times), max(times)),), "stop")
@@ -323,13 +323,13 @@ class Tracker:
 
 
 def _ids(joined: bytes) -> Iterator[MessageId]:
-    """Identifiers that are one behind the other."""
+    """Splits concatenated identifiers."""
     for place in range(0, len(joined), MESSAGE_ID_BYTES):
         yield MessageId.from_bytes(joined[place : place + MESSAGE_ID_BYTES])
 
 
 def _by_origin(joined: bytes, keys: Sequence[int] = ()) -> Iterator[tuple[int, bytes, Sequence[int]]]:
-    """Identifiers that are one behind the other, with the keys beside them, for each broker that they name."""
+    """Groups concatenated identifiers, with their keys, by the broker that they name as origin."""
     if not joined:
         return
     rows = np.frombuffer(joined, dtype=_ROW)

@@ -1,1 +1,1 @@
-"""What a broker knows of the overlay and tells its neighbours: links, trees, and filters of all hosts."""
+"""A broker's view of the overlay, shared with its neighbours: links, trees, and filters of all hosts."""

@@ -1,13 +1,13 @@
-"""What the clients of every broker want, known to every broker: which brokers must get this message?
+"""The filters of all brokers, known to every broker: they tell which brokers must get a message.
 
 Each broker (a *host* of subscribers) sums up what its clients want in a covering set, numbers its changes, and floods
-them. On each link the updates of all hosts are one ordered, acknowledged sequence; a neighbour that (re)appears gets
-the filters whole. Filters belong to hosts and not to links, so a new route needs no new filters: only the question
-which hosts lie behind which link is answered anew (decision record 3).
+them. On each link the updates of all hosts are one ordered, acknowledged sequence; a neighbour that (re)connects gets
+the filters whole. Filters belong to hosts and not to links, so a new route needs no new filters: only which hosts lie
+behind which link is computed again (decision record 3).
 
-A large change is put into force in steps, so that no turn has to do all of it: first what was added, then the new
-version counts, then what was removed leaves the index. At every moment the index has all that the version in force
-wants; some of what another version wants may be there, too, which costs messages that nobody has a use for.
+A large change is put into force in steps, so that no turn has to do all of it: additions enter the index, then the new
+version counts, then removals leave the index. At every moment the index has all that the version in force wants; it may
+also have something that only another version wants, which costs some useless messages.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from penstock.selectors.selector import Selector
 __all__ = ["FILTER_WEIGHT_MAX", "Filters", "HostChange", "filter_weight"]
 
 _TEXTS_PER_UPDATE: Final = 500
-"""Conjunctions in one frame; a larger change is sent in parts, and applied when it is complete."""
+"""Most conjunctions in one frame; a larger change is sent in parts, and applied when it is complete."""
 _TEXTS_PER_UPDATE_MAX: Final = 1_000
-"""Conjunctions in a frame of a neighbour: all of them are read in one turn."""
+"""Most conjunctions accepted in a neighbour's frame: all of them are parsed in one turn."""
 _INCARNATION_MAX: Final = 2**61
 FILTER_WEIGHT_MAX: Final = 128 * 1024 * 1024
-"""What the filter of a host may weigh: a million conjunctions of seventy characters."""
+"""The most that the filter of a host may weigh: a million conjunctions of seventy characters."""
 _TEXT_WEIGHT: Final = 64
 _CHARS_PER_UPDATE: Final = 32 * 1024
-"""Characters in one frame: it is read in one turn, at some milliseconds per selector of 3 KB."""
+"""Most characters in one frame: it is parsed in one turn, at some milliseconds per selector of 3 KB."""
 _STEP: Final = 128
-"""Conjunctions that are put into the index or taken out of it in one step; a long one counts as several."""
+"""Conjunctions that enter or leave the index in one step; a long one counts as several."""
 _CHARS_PER_UNIT: Final = 64
 
 
 @dataclass(slots=True)
 class _Host:
-    """What is known of one host's filter."""
+    """The filter of one host, as known here."""
 
     number: int
     incarnation: int
     version: int
     entries: dict[str, int] = field(default_factory=dict)
-    """The entry of the index for each conjunction, by its text."""
+    """The index entry of each conjunction, by its text."""
     weight: int = 0
-    """Of all of them."""
+    """The weight of all conjunctions together."""
 
     @property
     def is_known(self) -> bool:
@@ -93,13 +93,13 @@ class HostChange:
 
 @dataclass(slots=True)
 class _Adoption:
-    """A change on its way into the index."""
+    """A change that is being put into the index."""
 
     change: HostChange
     adding: deque[str]
-    """What is not in the index yet; the new version counts when nothing is left."""
+    """Additions that are not in the index yet; the new version counts when none is left."""
     removing: dict[str, None] = field(default_factory=dict)
-    """What the new version does not want, and is still in the index."""
+    """Conjunctions that the new version does not want and that are still in the index."""
 
 
 def _in_parts(texts: list[tuple[str, bool]]) -> Iterator[list[tuple[str, bool]]]:
@@ -121,7 +121,7 @@ class Filters:
         self._name = name
         self._step = step
         self.incarnation = incarnation
-        """The life of this broker, as others know it."""
+        """The incarnation of this broker that others know."""
         self._wanted = CoveringSet()
         self.version = 0
         """The version of this broker's own filter."""
@@ -130,24 +130,24 @@ class Filters:
         self._free_entries: list[int] = []
         self._free_numbers: list[int] = []
         self.forgotten: dict[str, None] = {}
-        """Hosts whose filters were given up, and that have not been told whole since."""
+        """Hosts whose filters were dropped and that have not been received whole since."""
         self._entries = 0
         self.hosts_version = 0
-        """Grows when a host gets a number; masks made before are stale."""
+        """Incremented when a host gets or loses its number; masks made before are stale."""
         self.stamp = 0
-        """Grows with every change of another host's filter; versions taken before are stale."""
+        """Incremented with every change of another host's filter; versions taken before are stale."""
         self._adoptions: dict[str, _Adoption] = {}
         """Changes that take several steps, by host, oldest first."""
 
     # --- this broker's own clients
 
     def want(self, selector: Selector) -> HostChange | None:
-        """A client wants something; answers with what must be flooded, if the sum changed."""
+        """Adds a client's selector; returns what must be flooded, if the covering set changed."""
         change = self._wanted.add(selector)
         return self._next(change.entered, change.left)
 
     def unwant(self, selectors: Iterable[Selector]) -> HostChange | None:
-        """Clients do not want these any more; answers with what must be flooded, if the sum changed."""
+        """Removes selectors of clients; returns what must be flooded, if the covering set changed."""
         entered: dict[Conjunction, None] = {}
         left: dict[Conjunction, None] = {}
         for selector in selectors:
@@ -159,12 +159,12 @@ class Filters:
         return self._next(tuple(entered), tuple(left))
 
     def let_go(self, conjunctions: Sequence[Conjunction]) -> HostChange | None:
-        """The same for conjunctions of selectors: those of a large selector may leave by and by."""
+        """Removes conjunctions of selectors, as ``unwant`` does: those of a large selector may leave gradually."""
         change = self._wanted.remove_all(conjunctions)
         return self._next(change.entered, change.left)
 
     def covering(self, is_left_out: Callable[[Conjunction], bool], count_max: int) -> Iterator[str]:
-        """The covering set of what this broker's clients want, as texts; without some, and no more than so many."""
+        """The covering set of this broker, as texts; without those left out, and at most this many."""
         return islice((str(each) for each in self._wanted if not is_left_out(each)), count_max)
 
     def _next(self, entered: tuple[Conjunction, ...], left: tuple[Conjunction, ...]) -> HostChange | None:
@@ -177,7 +177,7 @@ class Filters:
     # --- all hosts
 
     def whole(self) -> list[HostChange]:
-        """Every filter known, for a neighbour that has just arrived."""
+        """Every known filter, for a neighbour that has just connected."""
         return [self._own()] + [
             HostChange(name, host.incarnation, host.version, -1, self._wanted_by(name, host), ())
             for name, host in self._hosts.items()
@@ -191,7 +191,7 @@ class Filters:
         return tuple(text for text in host.entries if text not in adoption.removing)
 
     def read_ahead(self, update: FilterUpdate) -> None:
-        """Reads the selectors in a part of a change: whether they can be read must be known before any is in force."""
+        """Parses the selectors in a part of a change, so that errors are found before any of them is in force."""
         texts = len(update.added) + len(update.removed)
         chars = sum(map(len, update.added)) + sum(map(len, update.removed))
         if texts > _TEXTS_PER_UPDATE_MAX or (texts > 1 and chars > _CHARS_PER_UPDATE):
@@ -202,18 +202,18 @@ class Filters:
         _parsed(update.host, [text for text in update.added if text not in known])
 
     def is_changing(self, host: str) -> bool:
-        """Whether a change of a host's filter takes more steps; another one has to wait for that."""
+        """Whether a change of a host's filter needs more steps; the host's next change has to wait for it."""
         return host in self._adoptions
 
     @property
     def has_steps(self) -> bool:
-        """Whether any change takes more steps."""
+        """Whether any change needs more steps."""
         return bool(self._adoptions)
 
     def learn(self, change: HostChange) -> HostChange | None:
-        """A neighbour passed on a complete change that was read ahead; answers with what must be flooded further.
+        """Begins a complete change from a neighbour that was read ahead; returns what must be flooded further.
 
-        That is nothing if the change is old, or takes more steps: then ``step`` answers with it.
+        That is nothing if the change is old, or needs more steps: then ``step`` returns it.
         """
         assert change.host not in self._adoptions, "changes of one host come into force one after the other"
         if change.host == self._name:
@@ -222,7 +222,7 @@ class Filters:
         if host is not None and (change.incarnation, change.version) <= (host.incarnation, host.version):
             return None
         if host is None and change.base >= 0 and change.host in self.forgotten:
-            # A neighbour has not heard yet that this host is gone for good.
+            # The neighbour has not heard yet that this host is gone for good.
             return None
         if change.base >= 0 and (host is None or (host.incarnation, host.version) != (change.incarnation, change.base)):
             raise ProtocolError(f"filter of {change.host} jumps from an unknown version to {change.version}")
@@ -240,7 +240,7 @@ class Filters:
         return self._advance(adoption, host, len(some))
 
     def step(self) -> HostChange | None:
-        """Goes on with the oldest change that takes more steps; answers with it if its version counts from now on."""
+        """Continues the oldest change that needs more steps; returns it if its version counts from now on."""
         name, adoption = next(iter(self._adoptions.items()))
         host = self._hosts[name]
         some = _parsed(name, _taken(adoption.adding, self._step))
@@ -259,13 +259,13 @@ class Filters:
         return host
 
     def _advance(self, adoption: _Adoption, host: _Host, added: int) -> HostChange | None:
-        """Lets the version count when all of it is in the index, and takes out what it does not want."""
+        """Puts the version in force once all of it is in the index, then removes what it does not want."""
         if adoption.adding:
             return None
         change = adoption.change
         news = None
         if (host.incarnation, host.version) != (change.incarnation, change.version):
-            # Additions before removals: there is no moment in which something that is wanted is not in the index.
+            # Additions before removals, so that whatever is wanted is in the index at every moment.
             host.incarnation, host.version = change.incarnation, change.version
             self.stamp += 1
             adoption.removing = self._superfluous(host, change)
@@ -287,7 +287,7 @@ class Filters:
         return {text: None for text in host.entries if text not in wanted}
 
     def forget(self, name: str) -> None:
-        """A host is gone for good: its filter, too."""
+        """Drops the filter of a host that is gone for good."""
         host = self._hosts.pop(name, None)
         if host is None:
             return
@@ -301,11 +301,11 @@ class Filters:
         self.stamp += 1
 
     def _contradict(self, change: HostChange) -> HostChange | None:
-        """Somebody still spreads what we wanted in an earlier life, with a later clock: begin a later life."""
+        """Starts a later incarnation if somebody still spreads our filter of an earlier life that had a later clock."""
         if (change.incarnation, change.version) <= (self.incarnation, self.version):
             return None
         if change.incarnation >= _INCARNATION_MAX:
-            # Nothing later can be; nobody whose clock is right gets there.
+            # No later incarnation is possible; nobody whose clock is right gets there.
             return None
         self.incarnation = change.incarnation + 1
         return self._own()
@@ -327,7 +327,7 @@ class Filters:
         return mask
 
     def interested(self, hosts: Iterable[str]) -> tuple[int, dict[str, tuple[int, int]]]:
-        """The bitmap of those of the hosts that want anything, and the versions of their filters that are in force."""
+        """The bitmap of those hosts that want anything, and the versions of their filters that are in force."""
         mask, versions = 0, {}
         for name in hosts:
             host = self._hosts.get(name)
@@ -338,7 +338,7 @@ class Filters:
 
     @property
     def effort(self) -> int:
-        """How many operations it may take to find out who wants a message, beside what the index finds."""
+        """How many operations matching a message may take, besides what the index answers."""
         return self._index.effort
 
     def hosts_wanting(self, attributes: Attributes) -> int:
@@ -372,7 +372,7 @@ class Filters:
 
 
 def _taken(texts: deque[str], room: int) -> list[str]:
-    """Takes out what fits one step; one text at least, if there is any."""
+    """Takes as many texts as fit into one step; at least one, if there is any."""
     taken: list[str] = []
     while texts and room > 0:
         taken.append(texts.popleft())
@@ -381,12 +381,12 @@ def _taken(texts: deque[str], room: int) -> list[str]:
 
 
 def filter_weight(texts: Iterable[str]) -> int:
-    """What conjunctions take in memory as texts, about: short ones cost more than their characters."""
+    """About how much memory conjunctions take as texts: short ones cost more than their characters."""
     return sum(len(text) + _TEXT_WEIGHT for text in texts)
 
 
 def _parsed(host: str, texts: Iterable[str]) -> dict[str, Selector]:
-    """The selectors of these texts, all of them before any is put into force."""
+    """Parses all texts before any selector is put into force."""
     try:
         return {text: Selector.parse(text) for text in texts}
     except SelectorError as error:

@@ -1,10 +1,11 @@
-"""Which brokers there are and how they are linked: every broker floods its own links, all see the same graph.
+"""The graph of brokers and links: every broker floods its own links, so all see the same graph.
 
 A link counts when both its ends say that it is up, so a broker that died takes its links with it as soon as its
-neighbours notice. What a broker says carries its incarnation and a sequence number; older words never replace newer.
+neighbours notice. A link state carries its broker's incarnation and a sequence number; an older one never replaces a
+newer one.
 
-If the members of the overlay are known, old words about a broker that is none do not make it one: it counts only while
-it can be reached, which is so before all brokers have heard of it, or of its removal.
+If the members of the overlay are known, an old link state does not make its broker a member: a non-member counts only
+while it can be reached, which it is until all brokers have heard that it was added or removed.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from penstock.protocol.frames import LinkState
 __all__ = ["BROKERS_MAX", "PUBENDS_MAX", "Graph", "Topology"]
 
 BROKERS_MAX: Final = 10_000
-"""Brokers that one overlay may have; link states of more are ignored."""
+"""Most brokers that one overlay may have; link states of further ones are ignored."""
 PUBENDS_MAX: Final = 10_000
-"""Pubends that one overlay may have; link states that bring more are ignored."""
+"""Most pubends that one overlay may have; link states that bring more are ignored."""
 
 _INCARNATION_MAX: Final = 2**61
 
@@ -27,7 +28,7 @@ Graph = dict[str, tuple[str, ...]]
 
 
 class Topology:
-    """One broker's copy of what all brokers say about their links."""
+    """One broker's copy of the link states of all brokers."""
 
     def __init__(
         self,
@@ -49,26 +50,26 @@ class Topology:
         self._origins: dict[str, str] = {}
         self._guaranteed: dict[str, None] | None = None
         self.version = 0
-        """Grows with every change; what was derived from an older version is stale."""
+        """Incremented with every change; what was derived from an older version is stale."""
         self._announce()
 
     @property
     def states(self) -> list[LinkState]:
-        """All that is known, for a neighbour that has just arrived."""
+        """All known link states, for a neighbour that has just connected."""
         return list(self._states.values())
 
     def neighbour_up(self, name: str) -> LinkState:
-        """A link came up; answers with what must be flooded."""
+        """A link came up; returns what must be flooded."""
         self._neighbours[name] = None
         return self._announce()
 
     def neighbour_down(self, name: str) -> LinkState:
-        """A link went down; answers with what must be flooded."""
+        """A link went down; returns what must be flooded."""
         self._neighbours.pop(name, None)
         return self._announce()
 
     def learn(self, state: LinkState) -> LinkState | None:
-        """A neighbour passed on a link state; answers with what must be flooded further, if anything."""
+        """Learns a link state from a neighbour; returns what must be flooded further, if anything."""
         if state.origin == self._name:
             return self._contradict(state)
         known = self._states.get(state.origin)
@@ -83,17 +84,17 @@ class Topology:
         return state
 
     def _count(self, state: LinkState) -> int:
-        """How many pubends there are with these of a broker."""
+        """How many pubends the overlay would have with this link state."""
         others = sum(len(each.pubends) for each in self._states.values() if each.origin != state.origin)
         return others + len(state.pubends)
 
     def restrict(self, members: tuple[str, ...]) -> None:
-        """These are the brokers of the overlay; none if that is not known."""
+        """Sets the members of the overlay; empty if they are not known."""
         self._members = frozenset(members)
         self._changed()
 
     def forget(self, name: str) -> None:
-        """A broker is no member any more, and cannot be reached."""
+        """Forgets a broker that is no member any more and cannot be reached."""
         assert name != self._name
         self._states.pop(name, None)
         self._changed()
@@ -128,7 +129,7 @@ class Topology:
         }
 
     def origin_of(self, pubend: str) -> str | None:
-        """The broker that hosts a pubend; a name with a leading $ is the system stream of the broker so named."""
+        """The broker that hosts a pubend; ``$name`` is the system stream of broker ``name``."""
         if pubend.startswith("$"):
             return pubend[1:] if pubend[1:] in self.graph() else None
         if not self._origins:
@@ -180,14 +181,14 @@ class Topology:
         return state
 
     def _contradict(self, state: LinkState) -> LinkState | None:
-        """Somebody still spreads what we said in an earlier life: say something newer."""
+        """Announces a newer link state if somebody still spreads one of our earlier life."""
         mine = self._states[self._name]
         if _age(state) <= _age(mine):
             return None
         if state.incarnation >= _INCARNATION_MAX:
-            # Nothing later can be; nobody whose clock is right gets there.
+            # No later incarnation is possible; nobody whose clock is right gets there.
             return None
-        # A later life, not just a later word: others may have heard words of the earlier life that we have not.
+        # A later incarnation, not just a later number: others may have link states of the earlier life that we lack.
         self._incarnation, self._sequence = state.incarnation + 1, 0
         return self._announce()
 

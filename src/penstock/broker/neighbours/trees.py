@@ -1,7 +1,7 @@
-"""The spanning tree of each pubend: the way its messages take through any connected graph.
+"""Computes the spanning tree of each pubend: the paths its messages take through any connected graph.
 
 All brokers compute the same tree from the same graph: shortest paths from the broker that hosts the pubend. Among
-several equally short ways the pubend's own name decides, so that equal paths are shared between pubends.
+equally short paths the pubend's own name decides, so that pubends spread over them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Branches:
     """Whether the tree includes this broker."""
 
     def towards(self, broker: str) -> str | None:
-        """The child behind which a broker is."""
+        """The child through which a broker is reached."""
         return next((child for child, brokers in self.below.items() if broker in brokers), None)
 
 
 def branches(graph: Graph, origin: str, pubend: str, place: str) -> Branches:
-    """The place of a broker in the tree of a pubend."""
+    """Computes the place of a broker in the tree of a pubend."""
     parents = _parents(graph, origin, pubend)
     if place not in parents:
         return Branches(None, {}, reached=False)
@@ -68,7 +68,7 @@ def _prefers(pubend: str, node: str, candidate: str, parent: str | None) -> bool
 
 
 def _lot(pubend: str, node: str, parent: str) -> tuple[int, str]:
-    # Not a checksum: those of similar names are similar, and would send similar pubends the same way.
+    # Not a checksum: similar names have similar ones, and similar pubends would take the same path.
     return int.from_bytes(blake2b(f"{pubend}|{node}|{parent}".encode(), digest_size=8).digest()), parent
 
 

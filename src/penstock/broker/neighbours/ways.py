@@ -1,4 +1,4 @@
-"""The ways of questions and answers along a pubend's tree: up to the pubend, down to the host that asked."""
+"""Sends questions and answers along a pubend's tree: up to the pubend, down to the host that asked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Ways"]
 
 
 class Ways:
-    """Sends what is said about a pubend one step further; what this broker says to itself, it hears at once."""
+    """Sends frames about a pubend one hop further; frames from this broker to itself are handled at once."""
 
     def __init__(self, rooms: Rooms, own: Container[str], hear: Callable[[ControlFrame], None]) -> None:
         self._name = rooms.settings.name
@@ -20,18 +20,18 @@ class Ways:
         self._own, self._hear = own, hear
 
     def up(self, pubend: str, frame: ControlFrame) -> None:
-        """Towards the pubend; what has no way at the moment is lost, and asked for again by who needs it."""
+        """Sends a frame towards the pubend; without a path it is lost, and whoever needs the answer asks again."""
         if pubend in self._own:
             self._hear(frame)
         elif (parent := self._parent(pubend)) is not None:
             self._connections.say(parent, frame)
 
     def leads_to(self, pubend: str) -> bool:
-        """Whether there is a way to the pubend at the moment, as far as this broker knows."""
+        """Whether there is a path to the pubend at the moment, as far as this broker knows."""
         return pubend in self._own or self._parent(pubend) is not None
 
     def down(self, pubend: str, host: str, frame: ControlFrame) -> None:
-        """Towards a host; as well as it goes, too."""
+        """Sends a frame towards a host; without a path it is lost."""
         if host == self._name:
             self._hear(frame)
         elif (child := self.child(pubend, host)) is not None:

@@ -1,1 +1,1 @@
-"""The pubends of a broker: their logs and ticks, who may begin where, and what may be trimmed."""
+"""The pubends of a broker: their logs and ticks, where subscriptions may begin, and what may be trimmed."""

@@ -1,8 +1,8 @@
-"""Positions on their way up, and what pubends make of them: which messages need not be kept any longer.
+"""Collects positions on their way up, and decides at the pubend which messages need not be kept any longer.
 
-Hosts say how far their clients are; each broker passes the last word of every host on, about once a second. The pubend
-keeps that last word: a host that is absent holds what it has not confirmed, until it lapses. The log keeps more than
-that for replay, by age or size, and less only at its maximum size, where a policy decides.
+Hosts report how far their clients are; each broker forwards the latest report of every host, about once a second. The
+pubend keeps that report: an absent host holds what it has not confirmed, until it lapses. The log keeps more than that
+for replay, by age or size, and less only at its maximum size, where a policy decides.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from penstock.protocol.status import PubendStatus
 __all__ = ["Finality"]
 
 _TRIM_MS: Final = 1_000
-"""How often logs are looked at."""
+"""How often logs are checked."""
 _BATCHES_MAX: Final = 2_000
-"""Stored batches that go at a time: more than are added in the same time, and few enough to hold up nobody."""
+"""Stored batches trimmed at a time: more than are added meanwhile, and few enough to delay nobody."""
 _FORGET_MS: Final = 24 * 3_600_000
-"""A publisher that was silent for so long is not expected to repeat itself any more."""
+"""A publisher that was silent for this long is not expected to resend messages any more."""
 _LAPSE: Final = 8
-"""When the oldest is given up, an eighth of the maximum is: not a little at every message."""
+"""When the oldest is dropped, it is an eighth of the maximum at once, and not a little at every message."""
 
 
 @dataclass(slots=True)
 class _Word:
-    """What a host said last."""
+    """The latest report of a host."""
 
     tick: int
     heard_ms: int
 
 
 class Finality:
-    """Positions that pass through a broker, or end at its pubends."""
+    """The positions that pass through a broker, or end at its pubends."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Finality:
         self._connections = connections
         self._logs, self._registers = logs, registers
         self._hosts: dict[str, dict[str, _Word]] = {name: {} for name in logs}
-        """What the hosts of this broker's own pubends have said."""
+        """The latest report of each host, by pubend of this broker."""
         self._passing: dict[str, dict[str, tuple[int, bool]]] = {}
         self._started_ms: int | None = None
         self._trim_ms = 0
@@ -63,34 +63,34 @@ class Finality:
     # --- reports
 
     def report(self, pubend: str, host: str, tick: int, *, is_settled: bool, now_ms: int) -> None:
-        """A host has everything below a tick; one that has just started may not know all its clients yet."""
+        """Takes a host's report that it has everything below a tick; unsettled if some clients may still come back."""
         hosts, log = self._hosts.get(pubend), self._logs.get(pubend)
         if hosts is None or log is None:
             self._passing.setdefault(pubend, {})[host] = (tick, is_settled)
             return
-        # The tick may fall: a client has come back that is further behind.
+        # The tick may fall: a client that is further behind may have come back.
         tick = min(tick, log.last_tick + 1)
         if not is_settled:
-            # Clients of the host's former life may still come back. They are as far as it said then; if this pubend
-            # has not heard that, because it was restarted too, they may be anywhere.
+            # Clients of the host's former life may still come back. They are as far as it reported then; if this
+            # pubend does not know that, because it was restarted too, they may be anywhere.
             before = hosts.get(host)
             tick = min(tick, log.trimmed_below if before is None else before.tick)
         hosts[host] = _Word(tick, now_ms)
 
     def on_positions(self, frame: Positions, *, now_ms: int) -> None:
-        """Positions from further down a tree."""
+        """Takes positions reported from further down a tree."""
         for host, tick, is_settled in frame.hosts:
             self.report(frame.pubend, host, tick, is_settled=is_settled, now_ms=now_ms)
 
     def take_passing(self) -> dict[str, dict[str, tuple[int, bool]]]:
-        """The positions to be passed on: by pubend, then by host."""
+        """Returns the positions to be forwarded: by pubend, then by host."""
         passing, self._passing = self._passing, {}
         return passing
 
     # --- trimming
 
     def trims(self, *, now_ms: int) -> list[Change]:
-        """What must be changed in the logs, if it is time to look."""
+        """Returns what must be trimmed from the logs, if it is time to check."""
         if self._started_ms is None:
             self._started_ms = now_ms
         if now_ms < self._trim_ms:
@@ -130,17 +130,17 @@ class Finality:
         settings, hosts = self._settings, self._hosts[log.name]
         assert self._started_ms is not None
         for host, word in list(hosts.items()):
-            # A report later: whoever was lost right before the host's next word has its full time, too.
+            # Plus one report: a client lost right before the host's next report gets its full grace, too.
             if now_ms - word.heard_ms > settings.grace_ms + settings.report_ms:
                 del hosts[host]
                 self.counts["hosts_lapsed"] += 1
                 self._connections.record("host-lapsed", pubend=log.name, host=host, tick=word.tick)
-        # After a start nobody has reported yet: that must not look as if nobody cared.
+        # After a start nobody has reported yet: that must not look as if there were no hosts.
         is_heard = now_ms - self._started_ms >= settings.grace_ms
         final = min((word.tick for word in hosts.values()), default=log.promised + 1) if is_heard else 0
         furthest = self._registers[log.name].lowest()
         if furthest is not None:
-            # One that has lapsed holds what is left for it: it may be on its way back.
+            # A lapsed subscription still holds what is left for it: it may be on its way back.
             final = min(final, max(furthest[1], log.trimmed_below))
         kept = min(tick_at(max(0, log.stream_ms(now_ms) - settings.retain_ms)), log.tick_keeping(settings.retain_bytes))
         if log.size_bytes >= settings.retain_bytes_max:

@@ -1,8 +1,8 @@
-"""Holds messages back before they get a tick, at the rate that a pubend is allowed ([Gryphon] section 4).
+"""Holds messages back before they get a tick, to keep a pubend to its allowed rate ([Gryphon] section 4).
 
 The paper withholds acknowledgements; here a message that has a tick is logged and acknowledged like any other, and the
-others wait before it, in the order in which they came. What waits is bounded by the credit of its publishers, who are
-told to send less at a time while their pubend is limited.
+others wait for their tick in the order in which they came. The backlog is bounded by the credit of its publishers, who
+are told to send less at a time while their pubend is limited.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["Gate", "Held"]
 
 Decoded = list[dict[str, AttributeValue]]
 Admit = Callable[[str, bytes, Publish, Decoded], int]
-"""Gives messages their ticks; answers with the commit with which they are durable, 0 if they are."""
+"""Gives messages their ticks; returns the commit that makes them durable, 0 if they already are."""
 
 
 @dataclass(slots=True)
 class Held:
-    """A batch of one publisher, as far as it waits."""
+    """The part of a publisher's batch that is still waiting."""
 
     batch: Batch
     connection: int
@@ -44,7 +44,7 @@ class Gate:
         self._waiting: dict[str, deque[Held]] = {}
 
     def offer(self, held: Held, *, now_ms: int) -> int | None:
-        """Lets a batch in, behind those that wait: the commit of all of it, or None if some of it has to wait."""
+        """Admits a batch after those that wait; returns its commit, or None if some of it has to wait."""
         waiting = self._waiting.get(held.pubend)
         if not waiting:
             commit = self._let_in(held, now_ms)
@@ -57,7 +57,7 @@ class Gate:
         return None
 
     def release(self, *, now_ms: int) -> list[tuple[Held, int]]:
-        """What may go on by now: the batches of which nothing waits any more, with their commits."""
+        """Admits what the rates allow by now; returns the batches that are complete, with their commits."""
         released = []
         for pubend in list(self._waiting):
             waiting = self._waiting[pubend]
@@ -71,28 +71,28 @@ class Gate:
         return released
 
     def leave(self, connection: int) -> None:
-        """A publisher is gone: what it has sent and was never acknowledged, it sends again when it comes back."""
+        """Drops the backlog of a publisher that is gone: it resends what was not acknowledged when it comes back."""
         for pubend, waiting in list(self._waiting.items()):
             self._waiting[pubend] = kept = deque(each for each in waiting if each.connection != connection)
             if not kept:
                 del self._waiting[pubend]
 
     def next_deadline(self, *, now_ms: int) -> int | None:
-        """When the next message may go on."""
+        """When the next message may be admitted."""
         return min([self._controls[each].next_ms(now_ms=now_ms) for each in self._waiting], default=None)
 
     def remind(self) -> None:
-        """Whoever decides on rates is told where somebody waits: at a low rate nobody may knock for long."""
+        """Tells rate control which pubends have a backlog: at a low rate, no new message may say so for long."""
         for pubend in self._waiting:
             self._controls[pubend].pdcc.on_held_back()
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody waits."""
+        """Whether nothing waits."""
         return not self._waiting
 
     def waiting(self) -> dict[str, dict[int, None]]:
-        """Who waits, by pubend."""
+        """The connections with messages that wait, by pubend."""
         return {pubend: {each.connection: None for each in waiting} for pubend, waiting in self._waiting.items()}
 
     def waiting_messages(self, pubend: str) -> int:
@@ -100,7 +100,7 @@ class Gate:
         return sum(len(each.bodies) for each in self._waiting.get(pubend, ()))
 
     def _let_in(self, held: Held, now_ms: int) -> int:
-        """Gives ticks to as much of a batch as may have some; the commit of that."""
+        """Gives ticks to as much of a batch as the rate allows; returns the commit of that part."""
         count = self._controls[held.pubend].admit(len(held.bodies), now_ms=now_ms)
         if not count:
             return 0

@@ -1,4 +1,4 @@
-"""Reads pubends' logs for those who asked: one read at a time and pubend, of bounded size, in the order of ticks."""
+"""Reads pubends' logs to answer NACKs: one read at a time per pubend, of bounded size, in the order of ticks."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from penstock.selectors.effort import TURN_EFFORT_MAX
 __all__ = ["LogReader"]
 
 _READ_BYTES: Final = 512 * 1024
-"""With less, a subscriber that is far behind spends its time waiting for commits between reads (make bench)."""
+"""Bytes per read: with less, a subscriber that is far behind mostly waits for commits between reads (make bench)."""
 _READ_BYTES_MIN: Final = 4 * 1024
 _MESSAGE_BYTES: Final = 100
-"""A message is taken to be as small as that when reads are measured by the effort of matching what they bring."""
+"""The small size assumed for a message when the effort of matching bounds a read."""
 
 
 @dataclass(slots=True)
 class _Reading:
-    """What is to be read of one pubend."""
+    """The pending reads of one pubend."""
 
     wanted: TickRanges = field(default_factory=TickRanges)
     under_way: ReadLog | None = None
@@ -38,22 +38,22 @@ class LogReader:
         self.reads = 0
 
     def bound(self, effort: int) -> None:
-        """Reads no more at a time than can be matched in one turn, given the effort for one message."""
+        """Limits reads to what can be matched in one turn, given the effort for one message."""
         self._bytes_max = min(_READ_BYTES, max(_READ_BYTES_MIN, _MESSAGE_BYTES * TURN_EFFORT_MAX // (effort + 1)))
 
     def want(self, pubend: str, first: int, last: int) -> None:
-        """Somebody asked for these ticks."""
+        """Queues a request for these ticks."""
         reading = self._readings.setdefault(pubend, _Reading())
         reading.wanted.add(first, last)
         self._begin(pubend, reading)
 
     def take_effects(self) -> list[ReadLog]:
-        """What the shell must read."""
+        """Returns the reads for the shell."""
         effects, self._effects = self._effects, []
         return effects
 
     def on_read(self, number: int, last: int) -> ReadLog | None:
-        """A read has ended, complete up to a tick; answers with what was asked, None if nobody asked."""
+        """A read has ended, complete up to a tick; returns the request, or None if the read was not ours."""
         read = self._by_number.pop(number, None)
         if read is None:
             return None

@@ -1,7 +1,7 @@
 """Reads the logs of this broker's pubends for clients anywhere in the overlay that ask for ranges of ticks.
 
-Every request is answered on its own, with as much as one bounded read finds, and the one who asked goes on from there:
-nothing has to be remembered between two requests, and what gets lost on the way is simply asked for again.
+Every request is answered on its own, with as much as one bounded read finds, and the client continues from there:
+nothing has to be remembered between two requests, and what gets lost on the way is simply requested again.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from penstock.selectors.selector import EVERYTHING, Selector
 __all__ = ["READ_BYTES_MAX", "LogServing"]
 
 READ_BYTES_MAX: Final = 1024 * 1024
-"""What is read at once, at most; the frame of the answer must hold it."""
+"""Most bytes read at once; the frame of the answer must hold them."""
 _WAITING_MAX: Final = 1_000
 _READS_MAX: Final = 2
-"""Reads under way: one for the disk, while the other one is answered."""
+"""Most reads under way: one on the disk, while the other one is answered."""
 _FIRST_NUMBER: Final = 1 << 62
-"""Far from the numbers of the reads for subscribers."""
+"""Far above the numbers of the reads for subscribers."""
 
 
 class LogServing:
@@ -39,13 +39,13 @@ class LogServing:
         self._waiting: deque[LogRequest] = deque()
         self._under_way: dict[int, tuple[LogRequest, ReadLog]] = {}
         self._keys: set[tuple[str, int]] = set()
-        """Host and number of all requests that wait or are under way."""
+        """Host and number of all requests that are queued or under way."""
         self._last = _FIRST_NUMBER
         self._effects: list[ReadLog] = []
         self.counts = Counter(log_requests=0, log_requests_dropped=0, log_rows_read=0, log_rows_sent=0)
 
     def ask(self, frame: LogRequest) -> None:
-        """A host asks; who waits for too long, or is one too many, asks again, which makes no second request."""
+        """Queues a host's request; drops it if it repeats a pending one, or if the queue is full: hosts ask again."""
         self.counts["log_requests"] += 1
         log = self._logs[frame.pubend]
         if not frame.bytes_max:
@@ -58,17 +58,17 @@ class LogServing:
             self._begin()
 
     def take_effects(self) -> list[ReadLog]:
-        """What the shell must read."""
+        """Returns the reads for the shell."""
         effects, self._effects = self._effects, []
         return effects
 
     def on_read(self, number: int, messages: list[tuple[int, bytes]], last: int, damaged: TickRange | None) -> bool:
-        """A read has ended; False if it was none of ours."""
+        """Answers a request whose read has ended; returns False if the read was not ours."""
         frame, read = self._under_way.pop(number, (None, None))
         if frame is None or read is None:
             return False
-        # What was trimmed while the read was under way must not look like silence. What was promised meanwhile was not
-        # read: a message may be there.
+        # What was trimmed during the read must not look like silence. What was promised meanwhile was not read:
+        # a message may be there.
         first, last = max(frame.first, self._logs[frame.pubend].trimmed_below), min(last, read.last)
         first = min(first, frame.last + 1)
         lost = [(frame.first, first - 1)] if first > frame.first else []
@@ -78,7 +78,7 @@ class LogServing:
         kept = [each for each in messages if first <= each[0] <= last]
         found, looked_at = _matching(frame.selector, kept)
         if looked_at < len(kept):
-            # The rest is for the next request: looking through all of it would keep everybody waiting.
+            # Leaves the rest to the next request: testing all of it would keep everybody waiting.
             last = kept[looked_at][0] - 1
             lost = [each for each in lost if each[1] <= last]
         self.counts["log_rows_read"] += looked_at
@@ -92,7 +92,7 @@ class LogServing:
             log = self._logs[frame.pubend]
             first, last = max(frame.first, log.trimmed_below), min(frame.last, log.promised)
             if first > last:
-                # All of it was trimmed, or all of it is yet to come.
+                # The whole range was trimmed, or is yet to come.
                 trimmed = min(frame.last, log.trimmed_below - 1)
                 lost = ((frame.first, trimmed),) if trimmed >= frame.first else ()
                 self._answer(frame, max(trimmed, frame.first - 1), [], lost)
@@ -112,7 +112,7 @@ class LogServing:
 
 
 def _matching(text: str, messages: list[tuple[int, bytes]]) -> tuple[list[tuple[int, bytes]], int]:
-    """Those of the first messages that match, and how many were looked at: at least one, if there is one."""
+    """Returns the matching ones of the first messages, and how many were tested: at least one, if there is one."""
     if text == str(EVERYTHING):
         return messages, len(messages)
     test, effort = _test(text)
@@ -128,10 +128,10 @@ def _matching(text: str, messages: list[tuple[int, bytes]]) -> tuple[list[tuple[
 
 
 def _test(text: str) -> tuple[Evaluation, int]:
-    """The test of a message, and its effort."""
+    """Returns the test of a message, and its effort."""
     try:
         condition = Selector.parse(text).condition
     except SelectorError:
-        # The host has parsed it before: a neighbour that sends something else gets nothing.
+        # The host has already parsed the selector: a neighbour that sends a bad one gets nothing.
         return lambda _attributes: False, 1
     return compile_condition(condition), effort_of(condition)

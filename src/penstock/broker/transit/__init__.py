@@ -1,1 +1,1 @@
-"""What a broker does between others: passes messages, knowledge and doubt along the trees of pubends."""
+"""The work of a broker between others: forwards messages, knowledge and NACKs along the trees of pubends."""

@@ -1,8 +1,8 @@
-"""Knowledge on its way down the trees, and NACKs on their way up ([Gryphon] section 2; decision record 5).
+"""Carries knowledge down the trees, and NACKs up ([Gryphon] section 2; decision record 5).
 
-Knowledge from the parent goes to all children with somebody behind them who wants anything, narrowed to what they want:
-what is left out becomes silence, of the versions of the filters by which it was left out. Knowledge from anybody else
-is dropped: it came by a former way, and is asked for again, or it is a lie. So routes may disagree for a while without
+Knowledge from the parent goes to all children with interested hosts behind them, narrowed to what they want: what is
+left out becomes silence, tagged with the versions of the filters that left it out. Knowledge from anybody else is
+dropped: it took a former path, and is requested again, or it is forged. So routes may disagree for a while without
 loops. A NACK is answered from the cache as far as it goes; the rest goes further up, and the answer comes back to those
 who asked.
 """
@@ -28,14 +28,14 @@ from penstock.streams.knowledge import Knowledge, Versions
 __all__ = ["SELF", "Carrier"]
 
 SELF: Final = ""
-"""In place of a child's name: this broker itself asked."""
+"""Used in place of a child's name when this broker itself asks."""
 _ANSWER_BYTES: Final = 32 * 1024
-"""Data in one answer: control must not wait for long behind it on a slow link."""
+"""Most data in one answer: control must not wait for long behind it on a slow link."""
 
 
 @dataclass(slots=True, frozen=True)
 class _Child:
-    """A neighbour further down a tree, with those behind it that want anything."""
+    """A neighbour further down a tree, with the interested hosts behind it."""
 
     peer: Peer
     mask: int
@@ -43,7 +43,7 @@ class _Child:
 
 
 class Carrier:
-    """Passes knowledge and NACKs of guaranteed pubends on."""
+    """Forwards knowledge and NACKs of guaranteed pubends."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Carrier:
     # --- knowledge
 
     def on_message(self, peer: Peer, frame: KnowledgeMessage, *, now_ms: int) -> Knowledge | None:
-        """A neighbour tells what it knows of a pubend; answers with what this broker's own streams hear of it."""
+        """Forwards a neighbour's knowledge of a pubend; returns it for this broker's own streams, unless dropped."""
         pubend = frame.pubend
         if not self._topology.is_guaranteed(pubend) or self._topology.origin_of(pubend) == self._settings.name:
             self.counts["knowledge_off_tree"] += 1
@@ -92,11 +92,11 @@ class Carrier:
                 raise ProtocolError(f"knowledge of {pubend} was narrowed by more than {LINKS_MAX:,} filters")
             self._heard[key] = versions
         if self._router.place_in(pubend).parent != peer.name:
-            # A lie, or from before the way changed. Silence would be believed for ever: it is asked for again.
+            # Forged, or sent before the path changed. False silence would be believed for ever: better to ask again.
             self.counts["knowledge_off_tree"] += 1
             return None
         knowledge = Knowledge(pubend, frame.first, frame.last, frame.ticks, frame.bodies, versions, frame.kind)
-        # Malformed bodies are found here, before anybody keeps them.
+        # Decodes the bodies, so that malformed ones are found before anybody keeps them.
         _ = knowledge.attributes
         if frame.bodies and self._tracker.is_on:
             self._tracker.note_routed(frame.bodies, peer.name)
@@ -104,7 +104,7 @@ class Carrier:
         return knowledge
 
     def tell(self, knowledge: Knowledge, *, now_ms: int) -> None:
-        """Spreads knowledge: to this broker's cache, and the neighbours whom it concerns."""
+        """Passes knowledge to this broker's cache, and to the neighbours it concerns."""
         pubend = knowledge.pubend
         children = self._children_in(pubend) if self._connections.links else []
         if self._is_worth_keeping(knowledge, children):
@@ -122,12 +122,12 @@ class Carrier:
     @staticmethod
     def _is_worth_keeping(knowledge: Knowledge, children: list[_Child]) -> bool:
         if knowledge.versions is None:
-            # The pubend's own: what was read from the log can be read from there again.
+            # From our own pubend: what was read from the log can be read again.
             return knowledge.kind is KnowledgeKind.LIVE
         return bool(children) and knowledge.kind is not KnowledgeKind.LOST
 
     def answer(self, child: str, knowledge: Knowledge, host: str = "") -> None:
-        """Tells a neighbour what it asked for; whoever else asked hears it elsewhere, or is gone."""
+        """Sends a neighbour what it asked for, if it is still linked; this broker itself hears answers elsewhere."""
         peer = self._connections.links.get(child)
         if peer is None:
             return
@@ -145,10 +145,10 @@ class Carrier:
     # --- NACKs
 
     def on_nack(self, child: str, nack: Nack, *, now_ms: int) -> tuple[list[Knowledge], list[TickRange]]:
-        """Somebody does not know some ticks: answers a neighbour with what is known, asks for the rest further up.
+        """Handles a request for unknown ticks: answers a neighbour from the cache, and asks upstream for the rest.
 
-        What is known goes back to the caller if this broker itself asked; so do the ticks that must be looked up here,
-        in the log of its own pubend.
+        If this broker itself asked, returns what is known. Also returns the ticks that must be looked up in the log of
+        its own pubend.
         """
         self.counts["nacks_heard"] += 1
         pubend = nack.pubend
@@ -175,7 +175,7 @@ class Carrier:
         return known, []
 
     def asked(self, pubend: str, child: str, gap: TickRange, *, now_ms: int) -> list[TickRange]:
-        """Remembers who asked; answers with what has not been asked for lately."""
+        """Remembers who asked; returns what has not been requested recently."""
         book = self._books.get(pubend)
         if book is None:
             book = self._books[pubend] = NackBook()
@@ -201,7 +201,7 @@ class Carrier:
     # --- time, links, figures
 
     def next_deadline(self) -> int | None:
-        """When silence has waited long enough for data to go with."""
+        """When silence has waited long enough to be sent without data."""
         return self._flush_ms
 
     def on_deadline(self, *, now_ms: int) -> None:
@@ -217,7 +217,7 @@ class Carrier:
                 self._send_one(peer, lane, narrowed)
 
     def forget(self, peer: Peer) -> None:
-        """A connection is gone, and with it what was said and asked on it."""
+        """Forgets a connection that is gone, and what was said and asked on it."""
         self._lanes.pop(peer.connection, None)
         for key in [key for key in self._silent if key[0] == peer.connection]:
             del self._silent[key]
@@ -228,24 +228,24 @@ class Carrier:
                 book.leave(peer.name)
 
     def children(self, pubend: str) -> list[Peer]:
-        """The neighbours further down a pubend's tree with somebody behind them who wants anything."""
+        """The neighbours further down a pubend's tree with interested hosts behind them."""
         return [each.peer for each in self._children_in(pubend)]
 
     def pubends(self) -> list[str]:
-        """The pubends of which something is kept."""
+        """The pubends with a cache or pending NACKs."""
         return [*self._caches, *(each for each in self._books if each not in self._caches)]
 
     def forget_pubend(self, pubend: str) -> None:
-        """A pubend is no longer in the overlay."""
+        """Drops the state of a pubend that is no longer in the overlay."""
         self._caches.pop(pubend, None)
         self._books.pop(pubend, None)
 
     def cached_bytes(self) -> int:
-        """What the caches hold."""
+        """The bytes held in all caches."""
         return sum(cache.size_bytes for cache in self._caches.values())
 
     def check_invariants(self) -> None:
-        """Fails if a cache is."""
+        """Fails if a cache is inconsistent."""
         for cache in self._caches.values():
             cache.check_invariants()
 
@@ -253,7 +253,7 @@ class Carrier:
 
     @property
     def _silence_ms(self) -> int:
-        """For so long silence may wait for data: a host that few messages are for must not seem to lag."""
+        """How long silence may wait for data: a host that wants few messages must not seem to lag."""
         return min(self._settings.silence_ms, max(self._settings.congestion.alert_lag_ms // 2, 10))
 
     def _pass_on(self, knowledge: Knowledge, children: list[_Child], now_ms: int) -> None:
@@ -275,7 +275,7 @@ class Carrier:
                 continue
             key = tuple(chosen)
             if key in frames and not lane.has_silence and lane.says_nothing_new(versions):
-                # Whoever gets the same gets the same frame, which is encoded once.
+                # Children that get the same content share one frame, which is encoded once.
                 self._carry(child.peer, frames[key])
                 continue
             is_plain = not lane.has_silence and lane.says_nothing_new(versions)
@@ -311,7 +311,7 @@ class Carrier:
         return lane
 
     def _versions_for(self, knowledge: Knowledge, child: _Child) -> Versions:
-        """The minimum of what the knowledge was narrowed by before, and is narrowed by here."""
+        """The older, for each host, of the filter versions used upstream and here."""
         if knowledge.versions is None:
             return child.versions
         key = (knowledge.pubend, child.peer.connection)
@@ -323,7 +323,7 @@ class Carrier:
         return versions
 
     def _children_in(self, pubend: str) -> list[_Child]:
-        """The links further down the tree with somebody behind them who wants anything."""
+        """The links further down the tree with interested hosts behind them."""
         stamp = (self._topology.version, self._filters.stamp, self._connections.links_version)
         if stamp != self._stamp:
             self._stamp = stamp

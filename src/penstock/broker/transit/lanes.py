@@ -1,8 +1,8 @@
-"""What one neighbour is told of one pubend on one connection: silence that waits, and versions as they change.
+"""Tracks what one neighbour was told of one pubend on one connection: silence still to send, and filter versions.
 
 Silence is relative to a filter (decision record 5): every knowledge message is understood together with the versions
-of the filters, by host, that it was narrowed by. Only changes of these are sent, so a lane remembers what was said; and
-what could not be sent was not said.
+of the filters, by host, that it was narrowed by. Only changes of these versions are sent, so a lane remembers what it
+has sent; a dropped frame does not count as sent.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Lane:
 
     @property
     def has_silence(self) -> bool:
-        """Whether silence waits for a message to go with."""
+        """Whether silence waits to be sent with a message."""
         return self._silent is not None
 
     def wait(self, silence: Knowledge) -> Knowledge | None:
-        """Keeps silence for later; answers with what must be sent before, if the two do not fit together."""
+        """Keeps silence for later; returns the earlier silence to send first if the two cannot be merged."""
         before = self._silent
         if before is not None and before.last + 1 == silence.first and _same(before.versions, silence.versions):
             self._silent = Knowledge(self.pubend, before.first, silence.last, versions=silence.versions)
@@ -45,7 +45,7 @@ class Lane:
         return before
 
     def join(self, following: Knowledge) -> list[Knowledge]:
-        """What to send now: the silence that waited and what follows, together if they fit."""
+        """Returns what to send now: the silence that waited and what follows, merged if possible."""
         before, self._silent = self._silent, None
         if before is None:
             return [following]
@@ -62,7 +62,7 @@ class Lane:
         return [before, following]
 
     def take_silence(self) -> Knowledge | None:
-        """The silence that waited."""
+        """Takes out the silence that waited, if any."""
         silent, self._silent = self._silent, None
         return silent
 
@@ -71,14 +71,14 @@ class Lane:
         return not self._is_new and _same(self._told, versions)
 
     def frame(self, narrowed: Knowledge) -> KnowledgeMessage:
-        """The message for the neighbour; ``sent`` must follow if it went out."""
+        """Makes the message for the neighbour; call ``sent`` or ``dropped`` afterwards."""
         told, versions = self._told, narrowed.versions
         assert versions is not None, "a neighbour must know by which filters knowledge was narrowed"
         changes: list[tuple[str, int, int]] = []
         self._saying = None
         if self._is_new or not _same(told, versions):
             changes = [(host, *each) for host, each in versions.items() if self._is_new or told.get(host) != each]
-            # Of a host that lies behind another link now, this link's silence says nothing any more.
+            # Silence on this link no longer says anything about hosts that now lie behind another one.
             changes += [(host, *_VOID) for host in told if host not in versions]
             self._saying = versions
         return KnowledgeMessage(
@@ -93,18 +93,18 @@ class Lane:
         )
 
     def sent(self) -> None:
-        """The last frame is on its way: what it said is known to the neighbour."""
+        """The last frame was sent: the neighbour knows the versions in it."""
         self._is_new = False
         if self._saying is not None:
             self._told, self._saying = self._saying, None
 
     def dropped(self) -> None:
-        """The last frame could not be sent: what it would have said must be said again."""
+        """The last frame was dropped: the versions in it must be sent again."""
         self._saying = None
 
 
 def heard_versions(before: Versions, frame: KnowledgeMessage) -> Versions:
-    """The versions that go with a message, given those that went with the one before it on the connection."""
+    """Returns the versions that go with a message, given those of the previous one on the connection."""
     if not frame.versions and not frame.is_whole:
         return before
     versions = {} if frame.is_whole else dict(before)
@@ -117,5 +117,5 @@ def heard_versions(before: Versions, frame: KnowledgeMessage) -> Versions:
 
 
 def _same(one: Versions | None, other: Versions | None) -> bool:
-    # Most of the time it is the same object, and there may be a thousand hosts in it.
+    # Usually the same object, and it may have a thousand hosts.
     return one is other or one == other

@@ -1,7 +1,7 @@
-"""Messages on their way: to this broker's own subscribers, and down the tree to the neighbours that need them.
+"""Routes messages to this broker's own subscribers, and down the tree to the neighbours that need them.
 
-For each message the filters name, as a bitmap, the brokers whose clients want it; each child in the pubend's tree has
-the bitmap of the brokers behind it. A message goes to the children whose bitmaps meet it: two operations on integers.
+For each message the filters give the brokers whose clients want it, as a bitmap; each child in the pubend's tree has
+the bitmap of the brokers behind it. A message goes to the children whose bitmaps intersect it: two integer operations.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _UNREACHED = Branches(None, {}, reached=False)
 
 
 class Router:
-    """Carries messages onwards."""
+    """Delivers and forwards messages."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class Router:
         self._stamp = (-1, -1, -1)
         self._is_full = False
         self.heard: deque[tuple[int, bytes]] = deque()
-        """Messages for mechanisms, whose connections have numbers below zero."""
+        """Messages for mechanisms, whose connections have negative numbers."""
         self.bytes_out = 0
-        """Bytes of messages for clients, so far."""
+        """Bytes of messages sent to clients so far."""
         self.counts = {
             "published": 0,
             "forwarded": 0,
@@ -72,22 +72,22 @@ class Router:
         if found is None:
             origin = self._topology.origin_of(pubend)
             if origin is None:
-                # Not remembered: there is no end to the names that nobody has.
+                # Not cached: unknown names are unlimited.
                 return _UNREACHED
             found = self._branches[pubend] = branches(self._topology.graph(), origin, pubend, self._name)
         return found
 
     def is_from_host(self, neighbour: str, pubend: str, host: str) -> bool:
-        """Whether a host may be speaking to a pubend by this neighbour: it lies behind it in the pubend's tree.
+        """Whether a host's frame to a pubend may come from this neighbour: it leads to the host in the pubend's tree.
 
-        What comes another way is a lie, or from before the way changed: whoever it was asks or reports again.
+        A frame on another path is forged, or was sent before the path changed: then its sender repeats it.
         """
         found = host in self.place_in(pubend).below.get(neighbour, ())
         self.counts["off_path"] += not found
         return found
 
     def is_from_pubend(self, neighbour: str, pubend: str) -> bool:
-        """Whether a pubend may be speaking by this neighbour: it is the one towards it; see above."""
+        """Whether a pubend's frame may come from this neighbour: it is the one towards the pubend."""
         found = self.place_in(pubend).parent == neighbour
         self.counts["off_path"] += not found
         return found
@@ -95,14 +95,14 @@ class Router:
     def publish(
         self, pubend: str, bodies: list[bytes], decoded: list[dict[str, AttributeValue]], *, now_ms: int
     ) -> None:
-        """New messages of one of this broker's own streams."""
+        """Sends new messages of one of this broker's own streams."""
         self.counts["published"] += len(bodies)
         if self._tracker.is_on and not pubend.startswith("$"):
             self._tracker.notes.publish(bodies)
         self._carry(pubend, self._pubends.next_ticks(pubend, len(bodies), now_ms=now_ms), bodies, decoded)
 
     def forward(self, frame: Forward, neighbour: str) -> None:
-        """Messages from a neighbour, which must be the one towards the pubend."""
+        """Forwards messages from a neighbour, which must be the one towards the pubend."""
         if self.place_in(frame.pubend).parent != neighbour:
             self.counts["off_tree"] += len(frame.bodies)
             return
@@ -112,11 +112,11 @@ class Router:
         self._pubends.remember(lambda name: self._topology.origin_of(name) is not None)
         ticks, bodies = frame.ticks, frame.bodies
         if fresh < len(ticks):
-            # After a change of path both ways may carry the same messages for a moment.
+            # After a change of path both paths may carry the same messages for a moment.
             self.counts["repeated"] += len(ticks) - fresh
             ticks, bodies = ticks[len(ticks) - fresh :], bodies[len(bodies) - fresh :]
         if ticks:
-            # Malformed bodies are found here, before anybody notes identifiers that they do not have.
+            # Decoded first, so that identifiers of malformed bodies are not recorded.
             decoded = [decode_attributes(body) for body in bodies]
             if self._tracker.is_on and not frame.pubend.startswith("$"):
                 self._tracker.note_routed(bodies, neighbour)
@@ -145,7 +145,7 @@ class Router:
                 self.deliver(frame, connections)
 
     def deliver(self, frame: Deliver, connections: list[int]) -> None:
-        """Hands a message to clients, and to mechanisms."""
+        """Delivers a message to clients and mechanisms."""
         if self._tracker.is_on:
             self._tracker.notes.deliver(frame.body, frame.numbers, connections)
         clients = [connection for connection in connections if connection >= 0]
@@ -175,7 +175,7 @@ class Router:
                 frame = frames[chosen] = Forward(
                     pubend, [ticks[place] for place in chosen], [bodies[place] for place in chosen]
                 )
-            # What mechanisms publish goes ahead of data, so that how busy links are does not keep it back.
+            # Messages of mechanisms go ahead of data, so that busy links do not delay them.
             if pubend.startswith("$"):
                 self._connections.carry_first(peer, frame)
                 self.counts["system_forwarded"] += len(chosen)
@@ -195,7 +195,7 @@ class Router:
         return found
 
     def introduce(self, pubend: str, *, is_guaranteed: bool) -> int | None:
-        """This broker's number for a pubend; clients are told what it stands for. None if there are no more numbers."""
+        """Returns this broker's number for a pubend, and tells clients of a new one. None if all numbers are in use."""
         number, is_new = self._pubends.number_of(pubend, is_guaranteed=is_guaranteed)
         if number is None:
             if not self._is_full:

@@ -1,4 +1,4 @@
-"""``penstock lab``: the papers' experiments, listed, run, and reported on in one page."""
+"""``penstock lab``: lists and runs the papers' experiments, and reports on them in one page."""
 
 from __future__ import annotations
 

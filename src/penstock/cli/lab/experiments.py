@@ -88,7 +88,7 @@ def run(
 
 
 def _check_writable(path: Path, what: str) -> None:
-    """Look before a long run whether its outcome can be kept."""
+    """Check before a long run that its result can be written."""
     folder = path.parent
     while not folder.exists():
         folder = folder.parent

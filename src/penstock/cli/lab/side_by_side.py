@@ -1,7 +1,7 @@
-"""Runs the experiments of a quick report side by side, as many at a time as there are processors.
+"""Runs the experiments of a quick report in parallel, as many at a time as there are processors.
 
-Each is a ``penstock lab report`` of its own: so Ctrl-C reaches all of them, and each ends with the processes that
-it has started. What they find is in the folder of results then.
+Each is a ``penstock lab report`` process of its own, so Ctrl-C reaches all of them, and each ends the processes that
+it has started. Their findings end up in the folder of results.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def run_side_by_side(
     command: Sequence[str] = COMMAND,
     jobs: int | None = None,
 ) -> dict[str, str]:
-    """Run these experiments, and tell of each when it is done; answers with those that failed, and what they said."""
+    """Run these experiments, call ``on_done`` after each, and return the output of those that failed, by name."""
     work = _Work(folder, on_done, command)
     with ThreadPoolExecutor(jobs or processors()) as pool:
         try:
@@ -45,7 +45,7 @@ def run_side_by_side(
 
 
 class _Work:
-    """What all threads share: the processes that run, and whether there are to be more."""
+    """State that all threads share: the running processes, and whether to start more."""
 
     def __init__(self, folder: Path, on_done: Callable[[str], None], command: Sequence[str]) -> None:
         self._folder, self._on_done, self._command = folder, on_done, command
@@ -54,7 +54,7 @@ class _Work:
         self._is_stopping = False
 
     def run(self, name: str) -> str:
-        """Run one to its end; answers with what it said if it failed."""
+        """Run one experiment to its end; return its output if it failed."""
         process = self._started(name)
         if process is None:
             return ""
@@ -68,7 +68,7 @@ class _Work:
         return said.strip() or f"ended with {process.returncode}" if process.returncode else ""
 
     def stop(self) -> None:
-        """Begin nothing any more, and end what runs."""
+        """Start no more processes, and end the running ones."""
         with self._lock:
             self._is_stopping = True
         _end(self._running)
@@ -89,7 +89,7 @@ class _Work:
 
 
 def _end(processes: Sequence[subprocess.Popen[str]]) -> None:
-    """Ctrl-C at a terminal has reached them as well; whoever was interrupted in another way passes it on."""
+    """Interrupt all processes, since only a Ctrl-C at a terminal reaches them by itself; kill those that do not end."""
     for process in processes:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)

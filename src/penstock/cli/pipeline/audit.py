@@ -1,4 +1,4 @@
-"""``penstock pipeline audit``: proves that subscribers received what they should have, or says what they did not."""
+"""``penstock pipeline audit``: proves that subscribers received what they should have, or lists what they did not."""
 
 from __future__ import annotations
 

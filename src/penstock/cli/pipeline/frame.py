@@ -1,7 +1,7 @@
-"""The frame of every command of ``penstock pipeline``: Spark's options, the session with its progress, the summary.
+"""Gives all ``penstock pipeline`` commands the same frame: Spark's options, a session with progress, a summary.
 
-A new job is two files: the job in ``penstock.pipeline``, which takes a session and a reporter and answers with a
-summary, and its command here, which ``commands`` lists::
+A new job is two files: the job in ``penstock.pipeline``, which takes a session and a reporter and returns a
+summary, and its command here, which the package lists::
 
     @on_spark("penstock count")
     def count(lake: Lake, *, as_json: AsJson = False, session: SessionSettings) -> None:
@@ -39,21 +39,21 @@ Master: TypeAlias = Annotated[
 Command: TypeAlias = Callable[..., None]
 
 _SESSION: Final = "session"
-"""The argument by which a command is told where Spark runs."""
+"""The argument of a command that receives the settings of Spark."""
 
 
 class Summary(Protocol):
-    """What a job has to tell in the end, to programs and to people."""
+    """The result of a job, for programs and for people."""
 
     def to_json(self) -> str:
-        """All of it."""
+        """The whole summary."""
 
     def lines(self) -> Sequence[str]:
-        """What a person wants to know."""
+        """The summary for people."""
 
 
 def on_spark(app_name: str) -> Callable[[Command], Command]:
-    """Give a command the options of Spark, which it gets as one argument ``session``; clusters show ``app_name``."""
+    """Give a command the options of Spark, passed as one argument ``session``; clusters show ``app_name``."""
 
     def made(command: Command) -> Command:
         options = _parameters(_settings)
@@ -64,7 +64,7 @@ def on_spark(app_name: str) -> Callable[[Command], Command]:
             settings = _settings(**{name: given.pop(name) for name in options})
             command(**given, session=replace(settings, app_name=app_name))
 
-        # What typer makes options of.
+        # Typer makes its options from this signature.
         shown = Signature([*own.values(), *options.values()])
         run.__signature__ = shown  # type: ignore[attr-defined]
         run.__annotations__ = {name: each.annotation for name, each in shown.parameters.items()}
@@ -93,7 +93,7 @@ def _settings(
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
-    """Parameters by name, with their annotations as objects and not as texts."""
+    """Parameters by name, with their annotations resolved from text to objects."""
     hints = get_type_hints(function, include_extras=True)
     return {
         name: parameter.replace(annotation=hints[name]) for name, parameter in signature(function).parameters.items()
@@ -102,7 +102,7 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
 
 @contextmanager
 def at_work(session: SessionSettings) -> Iterator[tuple[SparkSession, ProgressReporter]]:
-    """Spark, and a reporter that shows how far a job is."""
+    """Start Spark, and a reporter that shows the progress of a job."""
     with ProgressReporter() as reporter:
         reporter.stage(f"starting Spark on {session.master}")
         with using_session(session) as spark:

@@ -1,4 +1,4 @@
-"""``penstock pipeline check`` and ``retain``: look after the files of a lake, without Spark."""
+"""``penstock pipeline check`` and ``retain``: check the files of a lake and delete old ones, without Spark."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check(
     aside: Annotated[bool, typer.Option("--set-aside", help="Move files that cannot be read to `_aside`.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """See that all files of a lake can be read, and are of versions that are known here."""
+    """Check that all files of a lake are readable and of known versions."""
     from penstock.pipeline.lake import check_lake, files_at, set_aside
 
     cares = check_lake(lake)
@@ -67,7 +67,7 @@ def retain(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete old days of a lake; traces say from then on that they do not know, and never no."""
+    """Delete old days of a lake; traces of those days then answer "unknown", never "no"."""
     from penstock.pipeline.lake.retention import retain_days
 
     before: date = datetime.now(UTC).date() - timedelta(days=days)

@@ -1,4 +1,4 @@
-"""``penstock pipeline sweep``: an experiment over a grid of parameters and many seeds, as Spark tasks."""
+"""``penstock pipeline sweep``: runs an experiment over a grid of parameters and many seeds, as Spark tasks."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _columns(result: SweepResult) -> dict[str, str]:
 
 
 def _rows(result: SweepResult, metrics: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Metric by metric, so that the cells stand below each other."""
+    """Rows of the table, metric by metric, so that the cells of a metric are next to each other."""
     for name in metrics or list(dict.fromkeys(metric for cell in result.cells for metric in cell.metrics)):
         for cell in result.cells:
             if name in cell.metrics:

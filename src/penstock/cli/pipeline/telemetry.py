@@ -1,4 +1,4 @@
-"""``penstock pipeline telemetry``: what brokers measured over time, as tables, a summary and one page."""
+"""``penstock pipeline telemetry``: reports what brokers measured over time, as tables, a summary and one page."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def telemetry(
     as_json: AsJson = False,
     session: SessionSettings,
 ) -> None:
-    """What brokers measured in a time: rates, lags, queues, episodes of congestion and of mechanisms; one page."""
+    """Report what brokers measured: rates, lags, queues, and episodes of congestion and of mechanisms, on one page."""
     check_requirements()
     from penstock.pipeline.lake import check_whole
     from penstock.pipeline.lake.files import files_at

@@ -1,4 +1,4 @@
-"""``penstock pipeline trace``: the ways of many messages at once, from what brokers have shipped ([Tracking] 3.3)."""
+"""``penstock pipeline trace``: traces many messages at once, from what brokers have shipped ([Tracking] 3.3)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def trace(
     as_json: AsJson = False,
     session: SessionSettings,
 ) -> None:
-    """Trace many messages at once: origin, way and receivers of each, as a live trace would tell."""
+    """Trace many messages at once: origin, path and receivers of each, as a live trace would show them."""
     check_requirements()
     from penstock.pipeline.lake import table_files
     from penstock.pipeline.trace import TraceOptions, run_trace

@@ -1,8 +1,8 @@
-"""The story of ``penstock demo``: real processes, a crowd of subscribers, one chapter for each mechanism, a verdict.
+"""Tells the story of ``penstock demo``: real processes, a crowd of subscribers, a chapter per mechanism, a verdict.
 
-From the inside out: ``settings`` and ``market`` (what is played), ``plan`` (the overlay file), ``crowd`` (publishers
+From the inside out: ``settings`` and ``market`` (the workload), ``plan`` (the overlay file), ``crowd`` (publishers
 and subscribers), ``sampling`` (rates over time), ``stage`` (what chapters work with), the chapters (``spreading``,
-``links``, ``limit``, ``token``, ``trace``, ``spark``), ``judging`` and ``telling`` (all of it in order); ``narrator``
+``links``, ``limit``, ``token``, ``trace``, ``spark``), ``telling`` (all of it in order, and the verdict); ``narrator``
 and ``page`` show it.
 """
 

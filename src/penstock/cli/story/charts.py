@@ -1,4 +1,4 @@
-"""Small line charts as SVG text, with the chapters marked: nothing is loaded, and nothing but a browser is needed."""
+"""Draws small line charts as SVG text, with the chapters marked; they load nothing, and need only a browser."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 __all__ = ["COLOURS", "Chart", "Span", "nice_step", "rates", "svg"]
 
 COLOURS: Final = ("#4477aa", "#cc6677", "#228833", "#bb8800")
-"""Told apart also by those who see fewer colours."""
+"""Distinguishable for colour-blind readers, too."""
 _WIDTH, _HEIGHT = 900, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 30, 40
 _TICKS: Final = 4
@@ -21,7 +21,7 @@ _LEGEND_PX: Final = 110
 
 @dataclass(slots=True, frozen=True)
 class Span:
-    """A chapter on the axis of time."""
+    """A chapter on the time axis."""
 
     label: str
     begun_s: float
@@ -35,12 +35,12 @@ class Chart:
     title: str
     unit: str
     series: Mapping[str, Sequence[tuple[float, float]]]
-    """By name, points of time and value."""
+    """Points of time and value, by name."""
     spans: Sequence[Span] = ()
 
 
 def rates(points: Sequence[tuple[float, float]], window: int = 4) -> list[tuple[float, float]]:
-    """Counts as rates per second, each over some samples.
+    """Turn counts into rates per second, each over ``window`` samples.
 
     >>> rates([(0.0, 0), (1.0, 10), (2.0, 30)], window=1)
     [(1.0, 10.0), (2.0, 20.0)]
@@ -54,7 +54,7 @@ def rates(points: Sequence[tuple[float, float]], window: int = 4) -> list[tuple[
 
 
 def nice_step(highest: float, ticks: int = _TICKS) -> float:
-    """The distance of marks on an axis, so that they are round numbers and at least some.
+    """The distance between marks on an axis: a round number that gives a few marks, at most ``ticks``.
 
     >>> nice_step(95), nice_step(2300), nice_step(0)
     (25.0, 1000.0, 0.25)
@@ -83,7 +83,7 @@ def svg(chart: Chart) -> str:
 
 @dataclass(slots=True, frozen=True)
 class _Frame:
-    """From time and value to places on the page."""
+    """Maps time and value to places on the page."""
 
     last_s: float
     top: float
@@ -122,7 +122,7 @@ def _axes(frame: _Frame, step: float) -> Iterator[str]:
 def _lines(chart: Chart, frame: _Frame) -> Iterator[str]:
     for number, (name, line) in enumerate(chart.series.items()):
         colour = COLOURS[number % len(COLOURS)]
-        # A gap in the samples is a straight line: it says when somebody looked, not that nothing happened.
+        # A gap in the samples shows as a straight line: nobody looked then, which is not to say that nothing happened.
         places = " ".join(f"{frame.x(at_s):.1f},{frame.y(value):.1f}" for at_s, value in line)
         if sum(1 for _ in pairwise(line)):
             yield f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{places}"/>'

@@ -1,7 +1,7 @@
-"""Everybody outside the brokers: publishers, subscribers, and the ledger of what each has sent and got.
+"""Runs the publishers and subscribers, and keeps the ledger of what each has sent and received.
 
-After its last quote each publisher sends a mark, which every subscriber asks for as well. Messages of a publisher
-arrive in order: with the mark a subscriber knows that whatever came before it has arrived, or never will.
+After its last quote each publisher sends a mark, to which every subscriber subscribes as well. Messages of a publisher
+arrive in order: once a subscriber has the mark, every earlier message has arrived, or never will.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from penstock.sim.workloads.quotes import Publication
 __all__ = ["Connect", "Crowd", "Member", "Publisher"]
 
 Connect: TypeAlias = Callable[[str, str], Client]
-"""Makes a client of an address and a name, not connected yet."""
+"""Makes a client, not connected yet, from an address and a name."""
 _BEAT_S: Final = 0.05
-"""Between two batches of a publisher."""
+"""Time between two batches of a publisher."""
 _LATE_S_MAX: Final = 0.25
-"""A publisher that was kept waiting makes up for so much at most."""
+"""The most time that a delayed publisher makes up for."""
 _AT_ONCE: Final = 20
-"""Subscribers that join at a time."""
+"""Subscribers that join at the same time."""
 
 
 @dataclass(slots=True)
 class Member:
-    """One subscriber and what it got."""
+    """One subscriber and what it received."""
 
     name: str
     selector: str
@@ -52,18 +52,18 @@ class Member:
 
     @property
     def broker(self) -> str:
-        """Where it is at the moment."""
+        """The broker it is connected to now."""
         return self.client.broker if self.client is not None else ""
 
     async def join(self, client: Client) -> None:
-        """Subscribe, and wait until that is in force."""
+        """Subscribe, and wait until the subscription is in force."""
         durable = self.name if self.is_durable else ""
         self.client = client
         self.subscription = client.subscribe(with_mark(self.selector), durable=durable)
         await self.subscription.ready()
 
     def on_batch(self, batch: Sequence[Received]) -> None:
-        """Note what has come, and how long it took."""
+        """Record received messages and their latencies."""
         now_ns = time.time_ns()
         for received in batch:
             self.ids.append(received.id.to_bytes())
@@ -77,7 +77,7 @@ class Member:
 
 
 class Publisher:
-    """Publishes one feed, no faster than the broker takes it over."""
+    """Publishes one feed, no faster than the broker acknowledges it."""
 
     def __init__(self, feed: Feed, client: Client, quotes: Iterator[Publication], sent: list[SentMessage]) -> None:
         self.feed: Final = feed
@@ -86,7 +86,7 @@ class Publisher:
 
     @property
     def published(self) -> int:
-        """Messages that the broker has taken over."""
+        """Messages that the broker has acknowledged."""
         return self.client.counters.acknowledged
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -99,7 +99,7 @@ class Publisher:
             due_s += count / self.feed.rate
             for quote in islice(self._quotes, count):
                 await self._publish(quote)
-            # What is not acknowledged yet holds the next ones up: so a limit on the broker is one on the feed.
+            # Pending acknowledgements hold up the next messages: so a limit at the broker also limits the feed.
             await self.client.flush()
             await asyncio.sleep(_BEAT_S)
         await self._publish({MARK: self.feed.name})
@@ -112,7 +112,7 @@ class Publisher:
 
 
 class Crowd:
-    """All of them, and what they have done so far."""
+    """All publishers and subscribers, and what they have done so far."""
 
     def __init__(self, market: Market, *, durable: int) -> None:
         self.market: Final = market
@@ -123,11 +123,11 @@ class Crowd:
         self.publishers: list[Publisher] = []
         self.sent: list[SentMessage] = []
         self.delivered_by: Counter[str] = Counter()
-        """By broker, the deliveries to those who were there at the time."""
+        """Deliveries by broker: the one where the subscriber was at the time."""
 
     @property
     def published(self) -> int:
-        """Messages that the brokers have taken over."""
+        """Messages that the brokers have acknowledged."""
         return sum(each.published for each in self.publishers)
 
     @property
@@ -150,14 +150,14 @@ class Crowd:
         return Counter(each.broker for each in self.members if each.broker)
 
     async def join(self, stack: AsyncExitStack, url: str, *, connect: Connect) -> None:
-        """All subscribers join one broker, some at a time."""
+        """Connect all subscribers to one broker, some at a time."""
         for first in range(0, len(self.members), _AT_ONCE):
             some = self.members[first : first + _AT_ONCE]
             clients = [await stack.enter_async_context(connect(url, each.name)) for each in some]
             await asyncio.gather(*(each.join(client) for each, client in zip(some, clients, strict=True)))
 
     async def hire(self, stack: AsyncExitStack, url: str, *, connect: Connect) -> None:
-        """The publishers come."""
+        """Connect the publishers."""
         for feed in self.market.feeds:
             client = await stack.enter_async_context(connect(url, f"feed-{feed.name}"))
             self.publishers.append(Publisher(feed, client, self.market.quotes(feed), self.sent))

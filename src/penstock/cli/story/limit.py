@@ -1,4 +1,4 @@
-"""Chapter 3: a limit on all that is published is set low for a while, and lifted ([Ajil])."""
+"""Chapter 3: a low limit on all publishing is set for a while, and lifted ([Ajil])."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = ["LimitError", "limit"]
 _SHARE: Final = 0.5
 """The limit, as a share of what is published."""
 _HELD: Final = 1.15
-"""So much above the limit counts as held: reactions come an epoch late."""
+"""A rate up to this multiple of the limit counts as held: reactions come an epoch late."""
 _RECOVERED: Final = 0.8
 _AUTHOR: Final = "demo"
 
 
 class LimitError(PenstockError):
-    """The broker did not take the limit."""
+    """The broker did not accept the limit."""
 
 
 async def limit(stage: Stage, told: Told) -> None:
-    """Set it, watch, lift it."""
+    """Set the limit, watch the rates, and lift it."""
     feeds = [each.name for each in stage.crowd.market.feeds]
     usual, before = stage.published_rate(), {name: stage.feed_rate(name) for name in feeds}
     bound = max(usual * _SHARE, 1.0)
@@ -56,14 +56,14 @@ async def limit(stage: Stage, told: Told) -> None:
 
 
 async def _set(stage: Stage, **changes: Any) -> Aup:
-    """As ``penstock limit set`` does, at the broker of the publishers; the others hear of it."""
+    """Set the limit as ``penstock limit set`` does, at the publishers' broker; the other brokers hear of it."""
     return await asyncio.to_thread(_change, stage, changes)
 
 
 def _change(stage: Stage, changes: dict[str, Any]) -> Aup:
     overlay = load_overlay(stage.file)
     places = [overlay.brokers[PUBLISHING]]
-    # At once and by everybody who is above its part: with four publishers there are no averages to hide in.
+    # Every feed above its share reacts at once: with four publishers there are no averages to hide in.
     aup = current(overlay, ask_all(overlay, places, "GET", "/limit", {})).successor(_AUTHOR, **changes)
     told = {"aup": msgspec.json.encode(aup).decode()}
     (answer,) = ask_all(overlay, places, "POST", "/limit", told)

@@ -13,7 +13,7 @@ from penstock.lab.links.overlays import Link
 __all__ = ["links"]
 
 _NARROW: Final = 0.25
-"""The share of what a link carries that is left of it."""
+"""The bandwidth of the throttled link, as a share of what it carried."""
 _BYTES_S_MIN: Final = 2_000.0
 _FALLEN: Final = 0.7
 _SLOWED: Final = 0.9
@@ -25,10 +25,10 @@ _BEHIND: Final = ("sb3", "sb4")
 
 
 async def links(stage: Stage, told: Told) -> None:
-    """Throttle, then cut."""
+    """Throttle one link, then cut another."""
     throttled = await _throttle(stage, told)
     told.as_expected = await _cut(stage, told) and throttled
-    # Publishers may still be slowed down for the sake of those who catch up: the next chapter begins when they are not.
+    # Publishers may still be slowed down while hosts catch up; the next chapter begins when they are not.
     await stage.until(lambda: stage.published_rate() > _STEADY * stage.settings.rate, stage.settings.harm_s)
 
 
@@ -43,7 +43,7 @@ async def _throttle(stage: Stage, told: Told) -> bool:
     )
     fell = await stage.until(lambda: stage.delivered_rate(host) < _FALLEN * usual, harm_s)
     await stage.view()
-    # Congestion control reacts to what the host tells, some seconds later; a short story may not see it.
+    # Congestion control reacts to the reports of the host, some seconds later; a short story may not see it.
     await stage.until(lambda: stage.published_rate() < _SLOWED * published, harm_s - stage.settings.view_s)
     low, slowed = stage.delivered_rate(host), stage.published_rate()
     stage.say(told, f"{host} delivers {low:,.0f}/s instead of {usual:,.0f}/s")
@@ -80,7 +80,7 @@ async def _cut(stage: Stage, told: Told) -> bool:
 
 
 async def _carried_bytes_s(stage: Stage, link: Link) -> float:
-    """What the link carries towards the second broker, per second, over a while."""
+    """Bytes per second that the link carries towards its second broker, measured for a while."""
     begun_s, begun = stage.clock(), await asyncio.to_thread(stage.overlay.passed_bytes, link)
     await stage.view(1.0)
     passed = await asyncio.to_thread(stage.overlay.passed_bytes, link) - begun

@@ -1,10 +1,9 @@
-"""What is published and asked for: a made-up stock market of four feeds, and selectors about its symbols ([PADRES] 5).
+"""Makes up the workload: a stock market of four feeds, and selectors about its symbols ([PADRES] 5).
 
-The feeds publish at different rates, so that a limit has somebody to spare. Of the paper's six templates of selectors
-only those with a symbol are used: subscribers who want the whole market would be a tenth of all traffic each, and a
-few of them moved would already balance the brokers. A feed quotes one symbol after the other, each from any day: in
-every second each has its share of the traffic, so that within seconds there are loads to go by. Everything follows from
-the seed.
+The feeds publish at different rates, so that a limit can spare some. Of the paper's six templates of selectors only
+those with a symbol are used: subscribers to the whole market would each be a tenth of all traffic, and moving a few of
+them would already balance the brokers. A feed quotes one symbol after the other, each from any day: every second each
+symbol has its share of the traffic, so that loads are known within seconds. Everything follows from the seed.
 """
 
 from __future__ import annotations
@@ -27,26 +26,26 @@ from penstock.sim.workloads.quotes import Publication
 __all__ = ["FEED", "FILLING", "MARK", "PUBENDS", "SENT_AT", "Feed", "Market", "with_mark"]
 
 FEED: Final = "feed"
-"""The attribute that says which feed a quote is of: the groups of the limit."""
+"""The attribute that names the feed of a quote; feeds are the groups of the limit."""
 MARK: Final = "demo_mark"
-"""The attribute of the last message of each publisher, which everybody asks for as well."""
+"""The attribute of the last message of each publisher, to which every subscriber subscribes as well."""
 PUBENDS: Final = ("pb1.a", "pb1.b")
 SENT_AT: Final = struct.Struct(">Q")
 FILLING: Final = bytes(range(100 - SENT_AT.size))
-"""What follows the time in every payload, so that damage shows."""
+"""Filler after the timestamp in every payload, so that damage shows."""
 _SHARES: Final = {"gold": 0.4, "silver": 0.3, "bronze": 0.2, "iron": 0.1}
 _DAYS: Final = 250
 _SYMBOLS: Final = 20
 _QUOTES: Final = 5_000
 _PROBED: Final = 300
-"""Quotes by which the traffic to come is estimated."""
+"""Quotes sampled to estimate the traffic."""
 _FRAME_BYTES: Final = 24
-"""What a delivered message takes besides its body, about."""
+"""Approximate size of a delivered message beside its body."""
 
 
 @dataclass(slots=True, frozen=True)
 class Feed:
-    """One publisher."""
+    """The feed of one publisher."""
 
     name: str
     pubend: str
@@ -65,12 +64,12 @@ class Market:
         self._rate = rate
 
     def quotes(self, feed: Feed) -> Iterator[Publication]:
-        """The quotes of a feed, for ever."""
+        """An endless stream of the quotes of a feed."""
         own = self._rounds()[self.feeds.index(feed) :: len(self.feeds)]
         return ({**quote, FEED: feed.name} for quote in cycle(chain.from_iterable(own)))
 
     def delivered_bytes_s(self) -> float:
-        """Bytes per second to all subscribers together, estimated: by which the power of brokers is chosen."""
+        """Estimated bytes per second to all subscribers together, from which the power of brokers is chosen."""
         quotes = self._workload.sample(_PROBED)
         fits = [compile_condition(parse(text)) for text in self.selectors]
         total = 0
@@ -88,7 +87,7 @@ class Market:
 
 
 def with_mark(selector: str) -> str:
-    """The selector of a subscriber that wants the marks as well."""
+    """Extend a selector to match the marks as well."""
     return f"({selector}) OR {MARK} IS NOT NULL"
 
 

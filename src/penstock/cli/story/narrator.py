@@ -1,6 +1,6 @@
 """Tells the story while it happens: live figures below the text on a terminal, plain lines elsewhere.
 
-Everything goes to standard error; standard output has the verdict only.
+Everything goes to standard error; standard output gets only the verdict.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INDENT: Final = 3
 
 
 class Narrator:
-    """Speaks to people; a context manager, so that the terminal is as it was afterwards."""
+    """Talks to people; a context manager, so that the terminal is restored afterwards."""
 
     def __init__(self, console: RichConsole) -> None:
         self._console = console
@@ -49,22 +49,22 @@ class Narrator:
             self._live = None
 
     def chapter(self, number: int, title: str, about: str) -> None:
-        """The next chapter begins."""
+        """Announce the next chapter."""
         self.show(Text(f"\n{number}. {title}", style="bold cyan"))
         self.show(Text(about, style="dim"))
 
     def say(self, text: str) -> None:
-        """Something has happened."""
-        # Whoever reads lines elsewhere than on a terminal wants each whole.
+        """Report an event."""
+        # Outside a terminal, each line should stay whole.
         is_narrow = self._console.is_terminal
         self.show(Padding(Text(text), (0, 0, 0, _INDENT), expand=False) if is_narrow else Text(" " * _INDENT + text))
 
     def show(self, what: RenderableType) -> None:
-        """Print something; text is broken between words on a terminal, and nowhere else."""
+        """Print something; text wraps between words on a terminal, and nowhere else."""
         self._console.print(what, soft_wrap=isinstance(what, Text) and not self._console.is_terminal)
 
     def figures(self, sample: Sample, *, published: float, delivered: float) -> None:
-        """How things are now."""
+        """Show the current figures; outside a terminal, only now and then."""
         before, self._last = self._last, sample
         if self._live is not None:
             self._live.update(figures_table(sample, published=published, delivered=delivered), refresh=True)
@@ -73,19 +73,19 @@ class Narrator:
             self.say(figures_line(sample, published=published, delivered=delivered))
 
     def clear(self) -> None:
-        """Show no figures any more."""
+        """Stop showing figures."""
         if self._live is not None:
             self._live.update("", refresh=True)
 
 
 def figures_line(sample: Sample, *, published: float, delivered: float) -> str:
-    """Rates and places in one line."""
+    """Rates and clients per broker, in one line."""
     clients = "  ".join(f"{name} {count}" for name, count in _places(sample.clients).items())
     return f"{sample.at_s:5.1f} s | published {published:5,.0f}/s | delivered {delivered:6,.0f}/s | clients {clients}"
 
 
 def figures_table(sample: Sample, *, published: float, delivered: float) -> RenderableType:
-    """The same for a terminal, with bars."""
+    """Rates and clients per broker for a terminal, with bars."""
     rates = Text(f"{sample.at_s:5.1f} s   published {published:,.0f}/s   delivered {delivered:,.0f}/s", style="bold")
     table = Table.grid(padding=(0, 2))
     total = max(sum(sample.clients.values()), 1)

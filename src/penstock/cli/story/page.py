@@ -1,4 +1,4 @@
-"""The story on one page of HTML, in one file: the verdict, charts with chapters marked, what each showed."""
+"""Writes the story as one self-contained HTML page: the verdict, charts with chapters marked, what each showed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ publishers > pb1 -+- ib1 -+- sb1   power 4   < all subscribers join here
 
 
 def story_page(outcome: Outcome) -> str:
-    """The page."""
+    """The page about one run."""
     body = [
         "<h1>Penstock: one run of the demo</h1>",
         f"<p>{escape(_ABOUT)}</p>",

@@ -1,4 +1,4 @@
-"""The overlay of the story: one broker for publishers, two in between, four of different power for subscribers.
+"""Plans the overlay of the story: a broker for publishers, two in between, four of different power for subscribers.
 
 ::
 
@@ -38,12 +38,12 @@ PUBLISHING: Final = "pb1"
 POWERS: Final = {"sb1": 4, "sb2": 3, "sb3": 2, "sb4": 1}
 HOSTS: Final = tuple(POWERS)
 JOINED: Final = "sb1"
-"""Where all subscribers join."""
+"""The broker that all subscribers join."""
 THROTTLED: Final[Link] = ("ib1", "sb1")
 CUT: Final[Link] = ("pb1", "ib2")
 _LINKS: Final = (("pb1", "ib1"), CUT, THROTTLED, ("ib1", "sb2"), ("ib2", "sb3"), ("ib2", "sb4"))
 _BUSY: Final = 0.75
-"""How busy the first host is with all subscribers: much, but not so much that it refuses to do anything else."""
+"""Load of the first host with all subscribers: high, but not so high that it refuses to do anything else."""
 _RETAIN_MS: Final = 3_600_000
 
 
@@ -52,11 +52,11 @@ class StoryPlan(OverlayPlan):
     """Brokers and links, with tables for the mechanisms."""
 
     tables: Mapping[str, Mapping[str, int | float | str | bool]] = field(default_factory=dict)
-    """By name, what else is in the file."""
+    """Further tables of the file, by name."""
 
     def toml(self, ports: Mapping[str, int]) -> str:
         """The overlay file."""
-        # Not super(): a dataclass with slots is another class than the one that was written down.
+        # Not super(): a dataclass with slots is a different class from the one defined here.
         lines = [OverlayPlan.toml(self, ports).rstrip("\n")]
         for name, values in self.tables.items():
             lines += [f"[{name}]", *(f"{key} = {_literal(value)}" for key, value in values.items())]
@@ -64,12 +64,12 @@ class StoryPlan(OverlayPlan):
 
 
 def can_ship() -> bool:
-    """Whether there is what it takes to write a lake."""
+    """Whether pyarrow is installed, which brokers need to write a lake."""
     return find_spec("pyarrow") is not None
 
 
 def story_plan(settings: StorySettings, delivered_bytes_s: float, *, ship: bool = True) -> StoryPlan:
-    """The overlay, for a crowd to which about so many bytes per second are delivered."""
+    """The overlay for a crowd that receives about ``delivered_bytes_s``."""
     pubends = {PUBLISHING: PUBENDS, "ib1": (), "ib2": (), **dict.fromkeys(HOSTS, ())}
     tables: dict[str, Mapping[str, int | float | str | bool]] = {
         "congestion": {"profile": "swift", "increase_min_msg_s": settings.least_increase},
@@ -96,7 +96,7 @@ def story_plan(settings: StorySettings, delivered_bytes_s: float, *, ship: bool 
 def _own_balancing(name: str, unit: float) -> Mapping[str, int | str | bool]:
     if name not in POWERS:
         return {"is_on": False}
-    # One cluster, whatever links there are: clusters balance each other more slowly than a demo lasts.
+    # One cluster, whatever the links: balancing between clusters takes longer than a demo lasts.
     return {"cluster": "demo", "role": "edge", "output_bandwidth": max(1, round(unit * POWERS[name]))}
 
 

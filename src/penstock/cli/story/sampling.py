@@ -1,4 +1,4 @@
-"""Counts over time, looked at from outside: what was published and delivered, and who is where."""
+"""Samples counts over time from outside the brokers: what was published and delivered, and who is where."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ _SAMPLES_MAX: Final = 20_000
 
 @dataclass(slots=True, frozen=True)
 class Sample:
-    """Counts since the beginning, at one moment."""
+    """Counts since the start, at one moment."""
 
     at_s: float
     published: int
     delivered: int
     delivered_by: Mapping[str, int]
-    """By broker."""
+    """Deliveries by broker."""
     published_by: Mapping[str, int]
-    """By feed."""
+    """Published messages by feed."""
     clients: Mapping[str, int]
     """Subscribers by broker, at this moment."""
 
 
 Read = Callable[[Sample], int]
-"""Which count of a sample is meant."""
+"""Picks one count from a sample."""
 
 
 class Sampler:
-    """Takes samples, and says rates."""
+    """Takes samples, and computes rates from them."""
 
     def __init__(self, crowd: Crowd, *, every_s: float = 0.5, clock: Callable[[], float] = time.monotonic) -> None:
         self._crowd, self._every_s, self._clock = crowd, every_s, clock
@@ -45,11 +45,11 @@ class Sampler:
 
     @property
     def now_s(self) -> float:
-        """Time since the beginning."""
+        """Time since the start."""
         return self._clock() - self._begun_s
 
     def take(self) -> Sample:
-        """Count now."""
+        """Take a sample now."""
         crowd = self._crowd
         sample = Sample(
             self.now_s,
@@ -63,14 +63,14 @@ class Sampler:
         return sample
 
     async def run(self, on_sample: Callable[[], None]) -> NoReturn:
-        """Take samples now and then, and say so."""
+        """Take samples regularly, and call ``on_sample`` after each."""
         while True:
             self.take()
             on_sample()
             await asyncio.sleep(self._every_s)
 
     def rate(self, read: Read, window_s: float) -> float:
-        """Of a count, how much it grew per second over the last so many seconds."""
+        """How much a count grew per second, over the last ``window_s``."""
         if not self.samples:
             return 0.0
         last = self.samples[-1]

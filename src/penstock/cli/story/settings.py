@@ -1,4 +1,4 @@
-"""How large, how fast and how patient the story is: two paces, and what tests make of them."""
+"""Sets how large, how fast and how patient the story is: two paces, which tests adapt."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ __all__ = ["FAST", "FULL", "StorySettings"]
 
 @dataclass(slots=True, frozen=True)
 class StorySettings:
-    """One pace; the limits of chapters change what is told, never the verdict."""
+    """One pace; the time limits of chapters affect what is told, never the verdict."""
 
     subscribers: int = 200
     durable: int = 20
-    """So many of them are durable: those are the ones that an audit judges."""
+    """How many subscribers are durable: the ones that an audit judges."""
     rate: float = 120.0
     """Messages per second of all publishers together."""
     seed: int = 0
     spreading_s: float = 35.0
     """The longest wait until balancing has spread the subscribers."""
     harm_s: float = 12.0
-    """The longest wait until a harm, or a limit, shows in the rates; and until it is gone."""
+    """The longest wait until a disturbance, or a limit, shows in the rates; and until its effect is gone."""
     view_s: float = 4.0
-    """How long something is left as it is, to be seen."""
+    """How long a state is kept, so that people can see it."""
     window_s: float = 2.0
-    """What rates are averaged over."""
+    """The window over which rates are averaged."""
     sample_s: float = 0.5
-    """Between two samples of them."""
+    """Time between two samples."""
     token_s: float = 25.0
     """The longest wait for every broker to have the token once."""
     ship_interval_ms: int = 4_000
@@ -35,18 +35,18 @@ class StorySettings:
     ship_turn_ms: int = 400
     """Budget of one shipment (Δop)."""
     smoothing_ms: int = 3_000
-    """What balancing averages loads over."""
+    """The window over which balancing averages loads."""
     detection_ms: int = 500
-    """Between two looks of balancing at these loads."""
+    """Time between two checks of the loads by balancing."""
     persist_ms: int = 1_000
-    """Between two times that a broker stores what it has on record, and can ship from then on."""
+    """Time between two stores of a broker's records; only stored records can be shipped."""
     least_increase: float = 1.0
-    """The least step, in messages per second, by which pubends that had to slow down become faster again."""
+    """The smallest step, in messages per second, by which slowed pubends speed up again."""
     traced: int = 1_000
-    """Messages that are traced in bulk."""
+    """Messages traced in bulk."""
     with_spark: bool = True
     rehearsed: tuple[tuple[str, ...], ...] = (("archive",), ("trace", "audit"))
-    """What Spark does once before it counts, if there is time: works, one after the other, of steps side by side."""
+    """What Spark rehearses if there is time: pieces of work, one after the other, each of parallel steps."""
 
 
 FULL: Final = StorySettings()
@@ -64,7 +64,7 @@ FAST: Final = StorySettings(
     detection_ms=250,
     persist_ms=300,
     least_increase=12.0,
-    # For more there is no time: what it spares would come after the story.
+    # There is no time to rehearse more: the story would be over first.
     rehearsed=(("archive",),),
 )
 """As short as it can be: everything that ``FULL`` shows, with less time to look at it."""

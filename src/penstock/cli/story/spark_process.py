@@ -1,7 +1,6 @@
-"""The process that works on Spark for the story: started before there is work, ended whatever happens.
+"""Runs the worker process that uses Spark for the story: starts it before there is work, ends it whatever happens.
 
-Spark takes seconds to start. They pass while the chapters before it are told, and the work is handed over when it is
-known.
+Spark takes seconds to start. It does so during the earlier chapters, and work is handed over once it is known.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ _JAVA: Final = {
     "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+IgnoreUnrecognizedVMOptions "
     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 }
-"""For jobs of seconds: code is not worth being compiled twice, nor memory being collected by several threads, nor each
-of thousands of classes of Spark being checked, which came with it."""
+"""For jobs of seconds, these do not pay off: compiling code twice, collecting garbage in several threads, and verifying
+each of thousands of Spark's own classes."""
 _STEP_S_MAX: Final = 600.0
 _END_S_MAX: Final = 20.0
 _END_POLL_S: Final = 0.05
@@ -35,7 +34,7 @@ _LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class SparkProcess:
-    """One worker, which leads a group of its own; leave this context, and it is gone with its Java."""
+    """One worker, which leads a process group of its own; leaving the context ends it and its Java."""
 
     def __init__(self, command: Sequence[str] = _COMMAND) -> None:
         self._command = command
@@ -51,7 +50,7 @@ class SparkProcess:
             await _ended(self._process)
 
     async def start(self) -> asyncio.subprocess.Process:
-        """Let it get ready for work, unless it is at it."""
+        """Start the worker, unless it was started before."""
         if self._process is None:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -67,13 +66,13 @@ class SparkProcess:
         """Hand over work, which the worker does when it is ready."""
         process = await self.start()
         assert process.stdin is not None
-        # Who has ended already says so by the end of its lines.
+        # If the worker has ended already, the end of its output shows that.
         with suppress(ConnectionError):
             process.stdin.write(msgspec.json.encode(work) + b"\n")
             await process.stdin.drain()
 
     async def findings(self) -> AsyncGenerator[Finding, None]:
-        """What the worker says of its work, line by line; there is no more of it."""
+        """Yield the findings of the worker as they come; no more work can be handed over."""
         process = await self.start()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -90,7 +89,7 @@ class SparkProcess:
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:
-    """End the worker in order if it runs; then whatever is left of its group, its Java above all."""
+    """End the worker in order if it runs; then kill the rest of its group, above all its Java."""
     if process.stdin is not None:
         process.stdin.close()
     if process.returncode is None:
@@ -98,12 +97,12 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
             process.terminate()
         with suppress(TimeoutError):
             async with asyncio.timeout(_END_S_MAX):
-                # Not `wait`: it waits for the pipe as well, which Java may hold on to for as long as it lives.
+                # Not `wait`: it also waits for the pipe, which Java may keep open as long as it lives.
                 while process.returncode is None:
                     await asyncio.sleep(_END_POLL_S)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
-    # To its end, so that the pipe is closed while there is somebody to do it.
+    # Read to the end, so that the pipe is closed while the event loop still runs.
     if process.stdout is not None:
         await process.stdout.read()

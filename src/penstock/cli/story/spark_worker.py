@@ -1,9 +1,9 @@
-"""The Spark part of the story, in a process of its own: archive, bulk trace, audit, in one session.
+"""Does the story's work on Spark in a process of its own: archive, bulk trace and audit, in one session.
 
-A process, so that it can be ended at any time with its Java. What it is to do comes on standard input, a line of JSON
-for each work, when Spark has started or long before; what each step has found goes to standard output, a line of JSON
-each. Java is slow at whatever it does for the first time: so all steps are rehearsed while the story is told, with less
-right to the processors than the story has. What a rehearsal has archived is archived; the rest of it is forgotten.
+A process can be ended at any time together with its Java. Work arrives on standard input, one line of JSON each, when
+Spark has started or long before; findings go to standard output, one line of JSON per step. Java is slow at whatever
+it does for the first time, so all steps are rehearsed while the story is told, at a lower priority. What a rehearsal
+archives stays archived; its other results are dropped.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ __all__ = ["Finding", "Inbox", "Work", "main"]
 _SMALL: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.adaptive.enabled": "false",
-    # Hundreds of files of some kilobytes are few tasks then.
+    # Packs hundreds of files of some kilobytes into few tasks.
     "spark.sql.files.openCostInBytes": "65536",
 }
-"""For tables of some thousand rows: what Spark does to be fast on large ones takes longer than the work."""
+"""For tables of some thousand rows: Spark's optimisations for large ones take longer than the work."""
 _NICE: Final = 10
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What is to be done."""
+    """A piece of work."""
 
     brokers: str
     """Addresses, separated by commas."""
     lake: str
     out: str
-    """Where traces go."""
+    """The folder for traces."""
     ids: list[str]
     first_ms: int
     end_ms: int
     steps: list[str]
-    """Of ``archive``, ``trace`` and ``audit`` those that are to be done, side by side."""
+    """Which of ``archive``, ``trace`` and ``audit`` to do, in parallel."""
     slack_ms: int = 300
     is_rehearsal: bool = False
-    """Whether it is done for the sake of being quicker the next time, and not at all if other work waits."""
+    """Whether it only warms up Spark; it is skipped if other work is waiting."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What one step has found."""
+    """The result of one step."""
 
     step: str
     """``session``, ``archive``, ``trace``, ``audit``, or ``error``."""
@@ -68,20 +68,20 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Inbox:
-    """Lines of work as they come, read by a thread of its own: so that it is known what waits."""
+    """Queues work as it arrives; a thread reads it, so that the worker knows what is waiting."""
 
     def __init__(self) -> None:
         self._waiting: deque[Work | None] = deque()
         self._change = threading.Condition()
 
     def put(self, work: Work | None) -> None:
-        """One more; None when no more comes."""
+        """Add work; None means that no more comes."""
         with self._change:
             self._waiting.append(work)
             self._change.notify()
 
     def take(self) -> Work | None:
-        """The next one that is worth doing: rehearsals are not, once what they are for has come."""
+        """Take the next work worth doing: a rehearsal is not, once real work or the end is waiting."""
         with self._change:
             while True:
                 while not self._waiting:
@@ -97,18 +97,18 @@ class Inbox:
         """Read standard input to its end."""
         for line in sys.stdin.buffer:
             self.put(msgspec.json.decode(line, type=Work))
-        # At its end whoever started this has said everything, or has gone.
+        # At its end the parent has handed over everything, or is gone.
         self.put(None)
 
 
 def main() -> None:
-    """Do the work, and end with 0; or with 1 when something could not be done."""
+    """Do the work, and exit with 0, or with 1 if some of it failed."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    # A group of its own: Ctrl-C at the terminal is for whoever started this, and ends it in order. No session of its
-    # own: to the kernel that is somebody else, with a right to half of the machine however modest it is.
+    # A group of its own: Ctrl-C at the terminal is for the parent, which ends this process in order. No session of its
+    # own: the scheduler would grant a separate session half of the machine, whatever its niceness.
     os.setpgid(0, 0)
     os.nice(_NICE)
-    # Py4J logs what a batch failed of, with a trace; we tell it in one line.
+    # Py4J logs why a batch failed, with a traceback; we report it in one line.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
         _run()
@@ -132,7 +132,7 @@ def _run() -> None:
 
 
 def _rehearsed(spark: Any, work: Work) -> int:
-    """The rows that were archived; when something fails, the same work tells of it when it counts."""
+    """Rehearse, and return the number of rows archived; a failure is left for the real work to report."""
     from pyspark.errors import PySparkException
 
     try:
@@ -142,19 +142,19 @@ def _rehearsed(spark: Any, work: Work) -> int:
 
 
 def _done(spark: Any, work: Work) -> list[Finding]:
-    """All steps of a work side by side: planning, which takes longest here, keeps one core busy at most."""
+    """Do all steps of a work in parallel: planning, which takes longest here, keeps at most one core busy."""
     steps = {"archive": _archive, "trace": _trace, "audit": _audit}
     pool = ThreadPoolExecutor(len(steps))
     try:
         futures = [pool.submit(_timed, steps[each], spark, work) for each in work.steps]
         return [each.result() for each in futures]
     finally:
-        # Who is told to end does not wait for the rest: it fails when Spark stops.
+        # When told to end, do not wait for the other steps: they fail when Spark stops.
         pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _with_rehearsed(found: Finding, rows: int) -> Finding:
-    """What was archived in rehearsals counts."""
+    """Add the rows that rehearsals have archived."""
     if found.step != "archive" or not rows:
         return found
     lines = [*found.lines, f"{rows:,} rows had been archived before, while the story was told"]

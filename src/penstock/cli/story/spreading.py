@@ -1,4 +1,4 @@
-"""Chapter 1: everybody joins one broker, and balancing spreads them by the power of each ([PADRES])."""
+"""Chapter 1: all subscribers join one broker, and balancing spreads them by the power of brokers ([PADRES])."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from penstock.session.errors import ClientError
 __all__ = ["spread_of", "spreading"]
 
 _SPREAD_MAX: Final = 0.15
-"""Hosts whose loads differ by no more are taken for balanced: a little above what triggers a session."""
+"""The largest difference of loads that counts as balanced: a little above what triggers a session."""
 _ASK_S: Final = 0.5
 
 
 async def spreading(stage: Stage, told: Told) -> None:
-    """Watch them spread."""
+    """Watch the subscribers spread."""
     before, limit_s = stage.crowd.clients_by_broker(), stage.settings.spreading_s
     stage.say(told, f"all {before.total()} subscribers are at {JOINED}; powers: {_shown(POWERS)}")
     loads: dict[str, float] = {}
@@ -52,7 +52,7 @@ def spread_of(clients: Mapping[str, int], loads: Mapping[str, float]) -> bool:
 
 
 async def _ask(stage: Stage, loads: dict[str, float]) -> None:
-    """Ask the hosts how busy they are, again and again."""
+    """Poll the hosts for their loads."""
     async with AsyncExitStack() as stack:
         clients: dict[str, Client] = {}
         for name in HOSTS:

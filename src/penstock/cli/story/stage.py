@@ -1,4 +1,4 @@
-"""What chapters work with: brokers, crowd, rates and narrator; and how they wait: for a condition, with a limit."""
+"""Gives chapters what they work with: brokers, crowd, rates and narrator, and a way to wait for a condition."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Stage:
     clock: Callable[[], float] = time.monotonic
     """Seconds."""
     look_s: float = 0.1
-    """Between two looks at a condition."""
+    """Time between two checks of a condition."""
 
     @property
     def file(self) -> Path:
@@ -49,7 +49,7 @@ class Stage:
         return self.file.with_name("lake")
 
     def say(self, told: Told, text: str) -> None:
-        """Something has happened that belongs to the chapter."""
+        """Report an event of the chapter."""
         told.lines.append(text)
         self.narrator.say(text)
 
@@ -64,11 +64,11 @@ class Stage:
         return True
 
     async def view(self, seconds: float | None = None) -> None:
-        """Leave everything as it is for a while, to be seen."""
+        """Leave everything as it is for a while, so that people can see it."""
         await self.until(lambda: False, self.settings.view_s if seconds is None else seconds)
 
     def published_rate(self) -> float:
-        """Messages per second that the brokers take over."""
+        """Messages per second that the brokers acknowledge."""
         return self._rate(lambda sample: sample.published)
 
     def delivered_rate(self, *brokers: str) -> float:
@@ -78,7 +78,7 @@ class Stage:
         return self._rate(lambda sample: sum(sample.delivered_by.get(each, 0) for each in brokers))
 
     def feed_rate(self, feed: str) -> float:
-        """Messages per second of one feed that the brokers take over."""
+        """Messages per second of one feed that the brokers acknowledge."""
         return self._rate(lambda sample: sample.published_by.get(feed, 0))
 
     def _rate(self, read: Read) -> float:

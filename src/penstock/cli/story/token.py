@@ -1,4 +1,4 @@
-"""Chapter 4: a token walks over the brokers, and whoever has it ships its histories to the lake ([Token])."""
+"""Chapter 4: a token wanders between the brokers, and the one that has it ships its histories to the lake ([Token])."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["all_shipments", "overlapping", "shipped_since", "token"]
 
 _SHOWN: Final = 14
 _OVERLAP_MAX: Final = 0.05
-"""Exclusion is soft: two at once are to be rare, not impossible. A cut link makes a second token for a while."""
+"""Exclusion is soft: overlaps should be rare, not impossible. A cut link causes a second token for a while."""
 _NO_LAKE: Final = "nobody ships: pyarrow is not installed; install it with: pip install 'penstock[spark]'"
 
 
 async def token(stage: Stage, told: Told) -> None:
-    """Wait until everybody has shipped once more, and show who did when."""
+    """Wait until every broker has shipped once more, and show which did when."""
     if not can_ship():
         stage.say(told, _NO_LAKE)
         return
@@ -49,19 +49,19 @@ async def token(stage: Stage, told: Told) -> None:
 
 
 def all_shipments(stage: Stage) -> list[Shipment]:
-    """All so far, by what the logs of brokers say, in the order in which they began."""
+    """All shipments so far, from the logs of brokers, in the order in which they began."""
     overlay = stage.overlay
     found = [each for name in overlay.plan.pubends for each in shipments(overlay.brokers.log(name))]
     return sorted(found, key=lambda each: each.begun_ms)
 
 
 def shipped_since(stage: Stage, since_ms: float) -> set[str]:
-    """The brokers that have begun to ship since a time, and ended."""
+    """The brokers with a finished shipment that began since a time."""
     return {each.broker for each in all_shipments(stage) if each.begun_ms >= since_ms}
 
 
 def _overlap(found: Sequence[Shipment]) -> float:
-    """The share of the time in which two or more were at work."""
+    """The share of the time in which two or more brokers were shipping."""
     if not found:
         return 0.0
     spans = [(float(each.begun_ms), float(each.ended_ms)) for each in found]
@@ -69,5 +69,5 @@ def _overlap(found: Sequence[Shipment]) -> float:
 
 
 def overlapping(found: Sequence[Shipment]) -> int:
-    """How many began before the one before them had ended."""
+    """How many shipments began before the previous one had ended."""
     return sum(later.begun_ms < earlier.ended_ms for earlier, later in pairwise(found))

@@ -1,4 +1,4 @@
-"""Chapter 5: one message is traced while all runs: where it came from, its way, who has it ([Tracking])."""
+"""Chapter 5: one message is traced while everything runs: its origin, its path, its receivers ([Tracking])."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["receivers_in", "trace"]
 _AGE_MS: Final = 2_000
 """A message of this age has arrived everywhere, unless somebody is far behind."""
 _RECENT: Final = 400
-"""So many of the last messages are looked at for one that many have received, but not very many."""
+"""How many recent messages are searched for one with many receivers, but not too many."""
 _RECEIVERS_MAX: Final = 12
 _ANSWER_S: Final = 15.0
 _COLUMNS: Final = 110
 
 
 async def trace(stage: Stage, told: Told) -> None:
-    """Pick a message, ask, and compare with what subscribers know."""
+    """Pick a message, trace it, and compare the answer with what subscribers recorded."""
     sent = _picked(stage)
     if sent is None:
         stage.say(told, "no message is old enough to be traced")
@@ -54,13 +54,13 @@ async def trace(stage: Stage, told: Told) -> None:
 
 
 def receivers_in(stage: Stage, sent: SentMessage) -> set[str]:
-    """The subscribers that have a message, by what they have noted themselves."""
+    """The subscribers that have a message, according to their own records."""
     wanted = sent.id.to_bytes()
     return {each.name for each in stage.crowd.members if wanted in each.ids}
 
 
 def drawn(found: Trace) -> str:
-    """The tree as text."""
+    """The tree of a trace as text."""
     printer = RichConsole(width=_COLUMNS, highlight=False, color_system=None)
     with printer.capture() as capture:
         printer.print(shown_trace(found))
@@ -68,7 +68,7 @@ def drawn(found: Trace) -> str:
 
 
 def _picked(stage: Stage) -> SentMessage | None:
-    """Of the recent messages one with many receivers, but no more than a page has room for."""
+    """Pick a recent message with many receivers, but no more than a page has room for."""
     newest_ms = time.time() * 1_000 - _AGE_MS
     old = [each for each in stage.crowd.sent[-4 * _RECENT :] if each.id.timestamp_ms <= newest_ms][-_RECENT:]
     counts = dict.fromkeys((each.id.to_bytes() for each in old), 0)

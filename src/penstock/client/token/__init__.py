@@ -1,4 +1,4 @@
-"""The wandering token for applications: heavy chores of many programs, about one at a time, with no coordinator."""
+"""The wandering token for applications: many programs do heavy chores about one at a time, without a coordinator."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What carries the messages of a group between its members, and tells who they are; and the carrier of a member alone.
+"""Carriers, which deliver a group's messages between its members and know who they are; and one for a lone member.
 
-A carrier may lose, delay and repeat messages: the handshake is made for that ([Token] section 3).
+A carrier may lose, delay and repeat messages: the handshake is designed for that ([Token] section 3).
 """
 
 from __future__ import annotations
@@ -17,51 +17,51 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._:@\[\]-]{1,100}")
 
 
 class Receiver(Protocol):
-    """Whom a carrier tells what it hears."""
+    """Hears what a carrier brings."""
 
     def on_message(self, sender: str, payload: bytes) -> None:
-        """A member said something."""
+        """A member has sent a message."""
 
     def on_members(self, members: Sequence[str]) -> None:
-        """These are the members now."""
+        """The group has these members now."""
 
 
 class Carrier(Protocol):
-    """The way to the other members of one group."""
+    """Carries messages to and from the other members of one group."""
 
     name: str
-    """Of this member; unique in the group."""
+    """This member's name; unique in the group."""
 
     async def open(self, group: str, receiver: Receiver) -> None:
         """Join the group."""
 
     def send(self, to: str, payload: bytes) -> None:
-        """To one member, as well as it goes."""
+        """Send a message to one member, best effort."""
 
     async def close(self) -> None:
         """Leave the group."""
 
 
 class Alone:
-    """The carrier of a member that has joined nobody."""
+    """The carrier of a member that is alone in its group."""
 
     def __init__(self, name: str = "alone") -> None:
         self.name = checked_name(name, "member")
 
     async def open(self, group: str, receiver: Receiver) -> None:
-        """There is nobody to join."""
+        """Announce this member as the only one."""
         del group
         receiver.on_members([self.name])
 
     def send(self, to: str, payload: bytes) -> None:
-        """Nobody is there to hear it."""
+        """Do nothing: there are no other members."""
 
     async def close(self) -> None:
-        """Nobody is left."""
+        """Do nothing: there is nobody to leave."""
 
 
 def checked_name(name: str, what: str) -> str:
-    """The name of a group or a member, if it is one."""
+    """The name of a group or a member; raises ``MisuseError`` if it is invalid."""
     if not _NAME.fullmatch(name):
         raise MisuseError(f"{what} {name!r} is not 1 to 100 letters, digits, dots, dashes, underscores or colons")
     return name

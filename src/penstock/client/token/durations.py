@@ -20,7 +20,7 @@ _FORM: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 
 
 def duration_ms(value: str | float, what: str = "the duration") -> int:
-    """In milliseconds; raises ``MisuseError`` for what is none.
+    """Convert a duration to milliseconds; raises ``MisuseError`` if it is invalid.
 
     >>> duration_ms("10 min"), duration_ms("0.5 s"), duration_ms(4)
     (600000, 500, 4000)
@@ -32,7 +32,7 @@ def duration_ms(value: str | float, what: str = "the duration") -> int:
         ms = float(found[1]) * _UNITS_MS[found[2].lower()]
     else:
         ms = value * 1_000
-    # What is not a number is neither.
+    # NaN fails this check, too.
     if not 1 <= ms <= 400 * 86_400_000:
         raise MisuseError(f"{what} is {value!r}, must be 1 ms to 400 days")
     return round(ms)

@@ -1,4 +1,4 @@
-"""A program as a member of a group with a wandering token: waits for its turns, and counts ([Token] section 3)."""
+"""Membership of a program in a group with a wandering token: waits for its turns, and counts ([Token] section 3)."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ from penstock.token.tokens import Fence
 __all__ = ["TokenCounters", "TokenGroup"]
 
 _RETRY_MS_MIN: Final = 40
-"""Answers of other members are waited for at least so long."""
+"""How long to wait for answers of other members, at least."""
 
 
 @dataclass(slots=True, frozen=True)
 class TokenCounters:
-    """What one member has done and seen so far."""
+    """Counters of what one member has done and seen so far."""
 
     operations: int
     """Turns that were used."""
     idle: int
-    """Turns in which nothing waited to be done."""
+    """Turns in which there was nothing to do."""
     overlaps: int
-    """Tokens seen beside another one."""
+    """Surplus tokens seen while there was another one."""
     regenerations: int
-    """Tokens made here, since none came for too long."""
+    """Tokens created here because none had come for too long."""
     late: int
-    """Operations that took longer than they were said to."""
+    """Operations that took longer than announced by ``about``."""
     malformed: int
-    """Messages that were none."""
+    """Malformed messages."""
 
 
 class TokenGroup:
     """Membership in one group; use it with ``async with``, or ``open`` and ``close``.
 
-    ``every`` is the least time between two turns of a member, ``about`` what an operation takes. If the operations of
-    all members take longer than ``every`` (``k_load`` above 1), turns become rarer by themselves. A token is passed to
-    any other member, or with a ``view`` to one of so many times log2 N of them, chosen by chance.
+    ``every`` is the minimum time between two turns of a member, ``about`` how long an operation takes. If the
+    operations of all members together take longer than ``every`` (``k_load`` above 1), turns become rarer by
+    themselves. A token is passed to any other member; with a ``view``, to one of ``view`` · log2 N random members.
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class TokenGroup:
         self._idle = self._malformed = 0
         tell_after_fork(self)
 
-    # --- coming and going
+    # --- joining and leaving
 
     async def open(self) -> Self:
-        """Join."""
+        """Join the group."""
         if self._member is not None:
             raise MisuseError(f"a member of group {self.group} already")
         now_ms = self._clock.now_ms()
@@ -92,7 +92,7 @@ class TokenGroup:
             self._carrier.name,
             self._plan,
             life=now_ms,
-            # Here and not before: groups that were made before a fork must not take the same turns by chance.
+            # Seeded only here: copies of a group made before a fork must not make the same random choices.
             rng=self._rng or Random(SystemRandom().randrange(2**63)),
             now_ms=now_ms,
             retry_ms=retry_ms,
@@ -107,7 +107,7 @@ class TokenGroup:
         return self
 
     async def close(self) -> None:
-        """Leave; who still waits for a turn gets a ``ClientClosedError``."""
+        """Leave the group; callers that still wait for a turn get a ``ClientClosedError``."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -120,7 +120,7 @@ class TokenGroup:
             self._member = None
 
     def on_forked(self) -> None:
-        """This is the copy in a forked child, which is no member: the parent is."""
+        """In a forked child, stop being a member: the parent is."""
         self._member = self._timer = None
         self._waiting.clear()
 
@@ -136,7 +136,7 @@ class TokenGroup:
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[Fence, None]:
-        """Wait until it is this member's turn; the operation is what happens within.
+        """Wait until it is this member's turn; the body of ``async with`` is the operation.
 
         ::
 
@@ -151,12 +151,12 @@ class TokenGroup:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is a member now."""
+        """Whether this program is a member now."""
         return self._member is not None
 
     @property
     def counters(self) -> TokenCounters:
-        """What this member has done and seen so far."""
+        """Counters of what this member has done and seen so far."""
         counts = self._joined().counts
         return TokenCounters(
             counts["operations"] - self._idle,
@@ -168,13 +168,13 @@ class TokenGroup:
         )
 
     def status(self) -> dict[str, Any]:
-        """All figures: constants, load, counts."""
+        """All figures of the membership: constants, load, counters."""
         return {"group": self.group, "member": self._carrier.name, **self._joined().status()}
 
     # --- from the carrier
 
     def on_message(self, sender: str, payload: bytes) -> None:
-        """A member said something."""
+        """A member has sent a message."""
         if self._member is None:
             return
         try:
@@ -184,7 +184,7 @@ class TokenGroup:
             log("malformed", (("group", self.group), ("sender", sender), ("reason", str(error))))
 
     def on_members(self, members: Sequence[str]) -> None:
-        """These are the members now."""
+        """The group has these members now."""
         if self._member is not None:
             self._carry_out(self._member.set_members(members, now_ms=self._clock.now_ms()))
 
@@ -205,7 +205,7 @@ class TokenGroup:
             with suppress(ValueError):
                 self._waiting.remove(waiting)
             if waiting.done() and not waiting.cancelled():
-                # The turn came in the moment in which nobody wanted it any more.
+                # The turn came just when nobody wanted it any more.
                 self._done(waiting.result())
             raise
 
@@ -230,7 +230,7 @@ class TokenGroup:
                 waiting.set_result(fence)
                 return
         self._idle += 1
-        # Not from within the answer of the member itself.
+        # Later, not from within the member's own call.
         asyncio.get_running_loop().call_soon(self._done, fence)
 
     def _arm(self) -> None:

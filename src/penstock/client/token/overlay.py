@@ -1,8 +1,8 @@
-"""Members of a group that find each other through an overlay: each has a client, and they publish to each other.
+"""A carrier for members that find each other through an overlay: each has a client, and they publish to each other.
 
-Clients may not publish into the reserved space, so that these are ordinary publications, with attributes that access
-rules can speak of: ``token_group``, ``token_to`` (a member, or ``*`` for all) and ``token_from``. A best-effort pubend
-is enough. Members say every now and then that they are there; who has not for long is gone.
+Clients may not publish into the reserved space, so these are ordinary publications, with attributes that access rules
+can refer to: ``token_group``, ``token_to`` (a member, or ``*`` for all) and ``token_from``. A best-effort pubend is
+enough. Members say hello every now and then; a member that has been silent for too long counts as gone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["ThroughOverlay"]
 _EVERYBODY: Final = "*"
 _HELLO, _BYE = b"hello", b"bye"
 _MISSED: Final = 3.5
-"""Who has not said hello for so many times is gone."""
+"""A member that has missed this many hellos counts as gone."""
 _MEMBERS_MAX: Final = 100_000
 
 
@@ -39,10 +39,10 @@ class ThroughOverlay:
         self._tasks: list[asyncio.Task[None]] = []
         self._group = ""
         self.dropped = 0
-        """Messages that the client could not take at once."""
+        """Messages dropped because the client could not take them at once."""
 
     async def open(self, group: str, receiver: Receiver) -> None:
-        """Join the group: hear what is said to this member and to all, and say hello."""
+        """Join the group: subscribe to messages for this member and for all, and say hello."""
         self._group = checked_name(group, "group")
         selector = f"token_group = '{group}' AND (token_to = '{self.name}' OR token_to = '{_EVERYBODY}')"
         subscription = self._client.subscribe(selector)
@@ -58,11 +58,11 @@ class ThroughOverlay:
         try:
             self._client.publish_nowait(attributes, payload, pubend=self._pubend)
         except ClientError:
-            # Not connected, or no room: lost on the way, as far as the members are concerned.
+            # Not connected, or no room: to the members it is a message lost on the way.
             self.dropped += 1
 
     async def close(self) -> None:
-        """Say goodbye, and hear no more."""
+        """Say goodbye, and stop listening."""
         if self._tasks:
             self.send(_EVERYBODY, _BYE)
         for task in self._tasks:

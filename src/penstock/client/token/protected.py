@@ -1,4 +1,4 @@
-"""``@protected``: an asynchronous function that runs about one at a time in a whole group of programs."""
+"""``@protected`` makes an asynchronous function run about one at a time in a whole group of programs."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _fence: Final[ContextVar[Fence | None]] = ContextVar("penstock_fence", default=N
 
 
 def current_fence() -> Fence | None:
-    """The fencing number of the operation that this task is in; None outside of any."""
+    """The fencing number of the operation that the current task is in; None outside of operations."""
     return _fence.get()
 
 
 def protected(
     *, every: str | float, about: str | float, group: str = "", via: Carrier | None = None, variant: str = SWIFT
 ) -> Callable[[Callable[_Given, Awaitable[_Result]]], Protected[_Given, _Result]]:
-    """Makes an asynchronous function wait for its turn, about once every so often, about so long.
+    """Makes an asynchronous function wait for its turn; ``every`` and ``about`` are those of ``TokenGroup``.
 
-    Without a carrier (``via``) its member is alone until ``join`` names one. The group is named after the function if
-    nothing is said.
+    Without a carrier (``via``) the member is alone until ``join`` gives it one. Without a ``group`` name, the group is
+    named after the function.
 
     ::
 
@@ -66,21 +66,21 @@ class Protected(Generic[_Given, _Result]):
         carrier: Carrier | None,
     ) -> None:
         self._function, self._make, self._carrier = function, make, carrier
-        # Made at once, so that a wrong duration shows where it was written.
+        # Made at once, so that a wrong duration fails where it was written.
         self.group = make(carrier)
-        """Its membership."""
+        """The function's membership in its group."""
         self._opening: asyncio.Lock | None = None
         update_wrapper(self, function)
 
     def join(self, carrier: Carrier) -> None:
-        """Be a member of the group that this carrier leads to, from the next call on."""
+        """Join the group through this carrier, from the next call on."""
         if self.group.is_open:
             raise MisuseError(f"a member of group {self.group.group} already; close it before it joins elsewhere")
         self._carrier = carrier
         self.group = self._make(carrier)
 
     async def __call__(self, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
-        """Run it once, at the next turn."""
+        """Run the function once, at the next turn."""
         await self.open()
         async with self.group.turn() as fence:
             token = _fence.set(fence)
@@ -90,12 +90,12 @@ class Protected(Generic[_Given, _Result]):
                 _fence.reset(token)
 
     async def run(self, *args: _Given.args, **kwargs: _Given.kwargs) -> None:
-        """Run it at every turn, until this is cancelled."""
+        """Run the function at every turn, until cancelled."""
         while True:
             await self(*args, **kwargs)
 
     async def open(self) -> None:
-        """Become a member, if it is none; the first call does so as well."""
+        """Join the group, unless already a member; the first call does so as well."""
         if self._opening is None:
             self._opening = asyncio.Lock()
         async with self._opening:
@@ -103,15 +103,15 @@ class Protected(Generic[_Given, _Result]):
                 await self.group.open()
 
     async def close(self) -> None:
-        """Be a member no more; the next call joins anew."""
+        """Leave the group; the next call joins again."""
         await self.group.close()
         self.group, self._opening = self._make(self._carrier), None
 
     @property
     def counters(self) -> TokenCounters:
-        """What this member has done and seen so far."""
+        """Counters of what this member has done and seen so far."""
         return self.group.counters
 
     def status(self) -> dict[str, Any]:
-        """All figures of its membership."""
+        """All figures of the membership."""
         return self.group.status()

@@ -1,7 +1,8 @@
-"""Members of a group that know each other by a list of addresses, and speak UDP; with a shared key, if there is one.
+"""A carrier over UDP for members that know each other from a list of addresses; optionally with a shared key.
 
-A datagram is the group, the sender and the payload, and with a key a tag by which others of the group know that it is
-one of them (HMAC-SHA-256, cut to 16 bytes). Repeating an old datagram does no harm: the handshake is made for that.
+A datagram contains the group, the sender, the receiver and the payload; with a key, also a tag that proves to the group
+that it comes from a member (HMAC-SHA-256, cut to 16 bytes). A replayed datagram makes no second token, but it is not
+recognised: many of them can keep a member from its turns.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _decoder = msgspec.msgpack.Decoder(_Datagram)
 
 
 class OverUdp:
-    """A carrier between given peers; members are named by their addresses, which all of them must know them by."""
+    """A carrier between given peers; a member's name is its address, and all members must use the same one for it."""
 
     def __init__(self, own: str, peers: Iterable[str], *, key: bytes | str = b"") -> None:
         self.name = checked_name(own, "member")
@@ -46,10 +47,10 @@ class OverUdp:
         self._receiver: Receiver | None = None
         self._transport: asyncio.DatagramTransport | None = None
         self.refused = 0
-        """Datagrams that were none of this group."""
+        """Datagrams that do not belong to this group."""
 
     async def open(self, group: str, receiver: Receiver) -> None:
-        """Listen at the own address; raises ``ClientError`` if that cannot be had."""
+        """Listen at this member's address; raises ``ClientError`` if that is not possible."""
         self._group, self._receiver = checked_name(group, "group"), receiver
         loop = asyncio.get_running_loop()
         try:
@@ -59,21 +60,21 @@ class OverUdp:
         receiver.on_members([self.name, *self._peers])
 
     def send(self, to: str, payload: bytes) -> None:
-        """One datagram."""
+        """Send one datagram."""
         if self._transport is None or to not in self._peers:
             return
         data = _encoder.encode(_Datagram(self._group, self.name, to, payload))
         self._transport.sendto(data + self._tag(data), self._peers[to])
 
     async def close(self) -> None:
-        """Hear no more."""
+        """Stop listening."""
         if self._transport is not None:
             self._transport.close()
             self._transport = None
             await asyncio.sleep(0)
 
     def on_datagram(self, data: bytes) -> None:
-        """Something has come in: a message, or it is counted as refused."""
+        """Pass on the message in a datagram, or count the datagram as refused."""
         found = self._opened(data) if len(data) <= _DATAGRAM_BYTES_MAX else None
         if found is None or self._receiver is None:
             self.refused += 1
@@ -105,7 +106,7 @@ class _Endpoint(asyncio.DatagramProtocol):
         self._carrier.on_datagram(data)
 
     def error_received(self, exc: Exception) -> None:
-        # A peer that is down: what was said to it is lost.
+        # A peer is down: what was sent to it is lost.
         del exc
 
 

@@ -1,1 +1,1 @@
-"""Distributed rate limiting: the experiments of [Ajil], and those on what we added."""
+"""Distributed rate limiting: the experiments of [Ajil], and our own on our extensions."""

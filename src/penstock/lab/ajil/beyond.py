@@ -1,10 +1,11 @@
-"""Priorities and the hard limit, which the paper leaves to the future ([Ajil] section 7).
+"""Priorities and the hard limit, which the paper leaves to future work ([Ajil] section 7).
 
-Utility of a class of groups is what they sent of what they wanted, all together. With a fifth of the traffic exempt
-the others can have (600 - 150) / (750 - 150) = 75 % of what they want, and by as much more as the limit is exceeded.
-The mean of their groups' utilities is higher, since small groups are seldom among the top ones: it is given as well.
-Utility under a hard limit is what was sent of what was wanted and allowed. The hard limit is also run with 5 % of
-the announcements lost, for each receiver by itself, and 97 % of the limit given out.
+The utility of a class is the traffic its groups sent together, divided by the traffic they wanted to send. With a
+fifth of the traffic exempt, the others can send (600 - 150) / (750 - 150) = 75 % of what they want, plus whatever
+exceeds the limit. The mean of the groups' own utilities is higher, since small groups are seldom among the top ones; it
+is reported as well. Under a hard limit, utility is the share sent of the traffic that is both wanted and allowed. The
+hard limit is also run with 5 % of the announcements lost, independently at each receiver, and 97 % of the limit given
+out.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _SURGE: Final = (
     Parameter("surge", 350, "epochs of the surge", quick=60, minimum=20),
 )
 _START: Final = 5
-"""Epochs in which nodes announce themselves for the first time."""
+"""The first epochs, in which nodes announce themselves."""
 
 
 def _wave(context: Context, after: int = 0) -> Wave:
@@ -58,7 +59,7 @@ def _priority(context: Context) -> Mapping[str, float]:
 
 
 def _utility(run: Run, part: slice) -> float:
-    """What the groups of a class sent of what they wanted, all together."""
+    """The traffic that the groups of a class sent, as a share of what they wanted."""
     return float(run.group_sent[part].sum() / run.group_wanted[part].sum())
 
 
@@ -80,12 +81,12 @@ def _hard(context: Context) -> Mapping[str, float]:
 
 
 def _peak(run: Run) -> float:
-    """The highest epoch of all, over the limit; negative below."""
+    """The excess of the highest epoch over the limit; negative if below."""
     return float(run.traffic.max() - 1)
 
 
 def _possible(run: Run) -> float:
-    """What was sent of what was wanted and allowed, once everybody was known."""
+    """The share sent of the traffic both wanted and allowed, once all nodes were known."""
     return float((run.traffic[_START:] / np.minimum(run.wanted[_START:], 1.0)).mean())
 
 
@@ -100,7 +101,7 @@ def _draw_priority(figure: Figure, run: Run, exempt: int) -> None:
 
 
 def _possible_for_others(run: Run, exempt: int) -> float:
-    """What is left of the limit for groups that are not exempt, of what they want."""
+    """The share of their demand that the limit leaves to groups that are not exempt."""
     high, low = float(run.group_wanted[:exempt].sum()), float(run.group_wanted[exempt:].sum())
     return (LIMIT * len(run.surge) - high) / low
 

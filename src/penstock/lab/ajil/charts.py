@@ -1,7 +1,7 @@
 """Panels for the charts of the Ajil experiments, after figures 2 to 6 ([Ajil] section 5).
 
-The paper's figures are known to us by their captions and the text around them; what the text says of them in numbers is
-marked as published.
+We know the paper's figures only from their captions and the surrounding text; numbers from that text are marked as
+published.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RAW, AJIL, REPORTS, PUBLISHED = "#bbbbbb", "#4477aa", "#cc6677", "#117733"
 
 
 def traffic_panel(axes: Axes, run: Run, *, title: str, packet_bytes: int) -> None:
-    """Traffic with Ajil and without it, and the reports at the bottom."""
+    """Draw the traffic with and without Ajil, and the reports at the bottom."""
     axes.plot(run.wanted * LIMIT / _KB, color=RAW, linewidth=1.2, label="raw IP multicast")
     axes.plot(run.traffic * LIMIT / _KB, color=AJIL, linewidth=1.0, label="with Ajil")
     axes.plot(run.reports * packet_bytes / _KB, color=REPORTS, linewidth=0.8, label="reports")
@@ -35,11 +35,11 @@ def traffic_panel(axes: Axes, run: Run, *, title: str, packet_bytes: int) -> Non
 
 
 def difference_panel(axes: Axes, runs: Sequence[tuple[str, Floats]], *, title: str) -> None:
-    """How far the traffic is from the limit, over the surge."""
+    """Draw how far the traffic is from the limit during the surge."""
     for name, surge in runs:
         axes.plot(np.arange(len(surge)), surge * 100, linewidth=1.0, label=name)
     axes.axhline(0, color=PUBLISHED, linestyle="--", linewidth=1, label="the limit")
-    # Room for the legend above the curves; panels that share their axis have room for all.
+    # Leave room for the legend above the curves; panels with a shared axis make room for all their curves.
     values = np.concatenate([surge * 100 for _, surge in runs] + [line.get_ydata() for line in _shared_lines(axes)])
     low, high = float(values.min()), float(values.max())
     axes.set_ylim(low - 0.05 * (high - low), high + 0.4 * (high - low))
@@ -51,7 +51,7 @@ def _shared_lines(axes: Axes) -> list[Line2D]:
 
 
 def utility_panel(axes: Axes, run: Run, *, title: str) -> None:
-    """The utility of each channel and group, sorted."""
+    """Draw the utility of each channel and group, sorted."""
     for name, values in (("channels", run.channel_utility), ("groups", run.group_utility)):
         share = np.linspace(0, 100, len(values))
         label = f"{name} (variance {values.var():.2g})"
@@ -61,7 +61,7 @@ def utility_panel(axes: Axes, run: Run, *, title: str) -> None:
 
 
 def dress(axes: Axes, title: str, x: str, y: str) -> None:
-    """Title, labels, grid and legend."""
+    """Set title, labels, grid and legend."""
     axes.set_title(title, fontsize=9, loc="left")
     axes.set_xlabel(x, fontsize=8)
     axes.set_ylabel(y, fontsize=8)

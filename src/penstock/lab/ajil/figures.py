@@ -1,7 +1,7 @@
-"""Loads of the Ajil experiments, and the figures that are taken from a run ([Ajil] section 5).
+"""Loads of the Ajil experiments, and the figures computed from a run ([Ajil] section 5).
 
-Overshoot is the mean, over the epochs of the surge, of what is above the limit, as a share of the limit. A surge is
-settled when the mean of five epochs is within 2 % of the limit. Utility is what was sent of what was wanted.
+Overshoot is the mean excess over the limit in the epochs of the surge, as a share of the limit. A surge has settled
+when the mean of five epochs is at most 2 % over the limit. Utility is the traffic sent divided by the traffic wanted.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ COMMON: Final = (
 
 @dataclass(slots=True, frozen=True)
 class Wave:
-    """When the load is above the limit: epochs from, up to, and of the whole run."""
+    """The load over time: the surge lasts from epoch ``first`` up to ``last``, in a run of ``epochs``."""
 
     first: int = 350
     last: int = 700
     epochs: int = 1000
     peak: float = PEAK
     ramp: bool = False
-    """Whether the load grows to the peak from the first epoch to the last, instead of jumping."""
+    """Whether the load grows to the peak between ``first`` and ``last`` instead of jumping."""
 
     def load(self, epoch: int) -> float:
-        """What applications want to send in an epoch."""
+        """Bytes that applications want to send in an epoch."""
         if self.ramp:
             return BASE + (self.peak - BASE) * min(max(epoch - self.first, 0) / (self.last - self.first), 1.0)
         return self.peak if self.first <= epoch < self.last else BASE
@@ -70,50 +70,50 @@ class Wave:
 
 @dataclass(slots=True)
 class Run:
-    """What one run has shown."""
+    """The results of one run."""
 
     wave: Wave
     traffic: Floats
-    """Sent, as a share of the limit, by epoch."""
+    """Traffic sent in each epoch, as a share of the limit."""
     wanted: Floats
-    """The same of what was wanted."""
+    """Traffic wanted in each epoch, as a share of the limit."""
     reports: Floats
-    """Reports by epoch."""
+    """Number of reports in each epoch."""
     packets: float
-    """Sent in all."""
+    """Packets sent in the whole run."""
     channel_utility: Floats
-    """In the surge."""
+    """Utility of each channel in the surge."""
     group_sent: Floats
-    """In the surge, by group."""
+    """Bytes that each group sent in the surge."""
     group_wanted: Floats
-    """The same of what was wanted."""
+    """Bytes that each group wanted to send in the surge."""
     node_ms: float
-    """Processor time for each node and epoch."""
+    """Processor milliseconds per node and epoch."""
     world: AjilWorld = field(repr=False)
 
     @property
     def surge(self) -> Floats:
-        """What was sent above the limit in the epochs of the surge, as a share of it; negative below."""
+        """Excess over the limit in each epoch of the surge, as a share of the limit; negative if below."""
         return self.traffic[self.wave.first : self.wave.last] - 1
 
     @property
     def group_utility(self) -> Floats:
-        """In the surge, by group."""
+        """Utility of each group in the surge."""
         return self.group_sent / self.group_wanted
 
     @property
     def utility(self) -> Floats:
-        """By epoch."""
+        """Utility of each epoch."""
         return self.traffic / self.wanted
 
 
 def aup_of(**changes: float | str) -> Aup:
-    """The policy of the experiments, with changes."""
+    """The experiments' policy, with these fields changed."""
     return Aup(**{"limit_bytes_s": LIMIT, **changes})  # type: ignore[arg-type]
 
 
 def run_wave(shape: Shape, aup: Aup, wave: Wave, *, seed: int) -> Run:
-    """One run from beginning to end."""
+    """Simulate one run from beginning to end."""
     world = AjilWorld(shape, aup, seed=seed)
     sent, wanted = np.zeros(0), np.zeros(0)
     for epoch in range(wave.epochs):
@@ -141,7 +141,7 @@ def run_wave(shape: Shape, aup: Aup, wave: Wave, *, seed: int) -> Run:
 
 
 def over_seeds(context: Context, title: str, one: Callable[[int], Run]) -> list[Run]:
-    """A run of each seed."""
+    """Run once for each seed."""
     seeds = context.integer("seeds")
     context.reporter.stage(title, total=seeds)
     runs = []
@@ -157,17 +157,17 @@ def mean_of(runs: Sequence[Run], figure: Callable[[Run], float], digits: int = 5
 
 
 def overshoot(run: Run) -> float:
-    """What was above the limit in the surge, on average."""
+    """The mean excess over the limit in the surge."""
     return float(np.maximum(run.surge, 0).mean())
 
 
 def spread(values: Floats) -> float:
-    """The standard deviation."""
+    """The standard deviation of values."""
     return float(values.std())
 
 
 def settle_epochs(run: Run) -> float:
-    """From the start of the surge until it is settled; all of the surge if it never is."""
+    """Epochs from the start of the surge until it settles; the length of the surge if it never does."""
     surge = run.surge
     for epoch in range(len(surge) - _SETTLED_OVER + 1):
         if surge[epoch : epoch + _SETTLED_OVER].mean() <= _SETTLED:
@@ -176,7 +176,7 @@ def settle_epochs(run: Run) -> float:
 
 
 def recovery_epochs(run: Run, utility: float = 0.999) -> float:
-    """From the end of the surge until nearly everything that is wanted is sent again."""
+    """Epochs from the end of the surge until nearly all wanted traffic is sent again."""
     after = run.utility[run.wave.last :]
     found = np.flatnonzero(after < utility)
     return float(found[-1] + 1) if len(found) else 0.0

@@ -1,11 +1,11 @@
-"""How fewer reports make Ajil slower, and how it does with the groups of WebSphere ([Ajil] sections 5.1 and 5.4).
+"""How fewer reports slow Ajil down, and how it does with WebSphere's groups ([Ajil] sections 5.1 and 5.4).
 
-Figure 4. Ratios are of c = 0.001 over c = 0.01. Recovery is measured in a network of its own, of many nodes and large
-packets: where nodes see much of the traffic themselves, there is nothing to wait for.
+Figure 4. Ratios are of c = 0.001 over c = 0.01. Recovery is measured in a separate network with many nodes and large
+packets: nodes that see much of the traffic themselves need not wait for reports.
 
-A timeout shorter than the gap between two reports disables control altogether. There, and with 6,600 groups (a report
-on each in 165 epochs, at c = 0.01), it is ten expected gaps; and a surge comes when nodes have had four gaps to hear of
-all groups, as in a network that has run for a while.
+A timeout shorter than the gap between two reports disables control altogether. In the recovery runs, and with 6,600
+groups (one report on each in 165 epochs, at c = 0.01), the timeout is ten expected gaps. With 6,600 groups the surge
+starts after four gaps, so that nodes have heard of all groups, as in a network that has run for a while.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = ["AJIL_SCALE", "AJIL_STALENESS"]
 
 _FRACTIONS: Final = (0.01, 0.001)
 _GAPS: Final = 10
-"""Expected gaps between two reports on a group after which one times out, where reports are rare."""
+"""The timeout of reports where they are rare, in expected gaps between two reports on a group."""
 
 
 def _staleness(context: Context) -> Mapping[str, float]:

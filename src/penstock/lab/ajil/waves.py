@@ -1,7 +1,7 @@
 """A square surge and a ramp over the limit, with Ajil and without ([Ajil] section 5.2, figure 2).
 
-``first_epoch_overshoot`` is what the first epoch of the surge is over the limit: a soft limit cannot know it before.
-``utility_below_limit`` is the least of all epochs before the surge.
+``first_epoch_overshoot`` is the excess in the first epoch of the surge, which a soft limit cannot foresee.
+``utility_below_limit`` is the lowest utility of any epoch before the surge.
 """
 
 from __future__ import annotations

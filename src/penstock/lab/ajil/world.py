@@ -1,9 +1,9 @@
-"""Many Ajil nodes in groups that they joined at random, under a load that changes ([Ajil] section 5.1).
+"""A simulated network of many Ajil nodes in randomly joined groups, under a changing load ([Ajil] section 5.1).
 
-The nodes are those of production, one object each; around them everything is arrays. An epoch has three parts: nodes
+The nodes are the production ones, one object each; everything around them is arrays. An epoch has three parts: nodes
 send what they want within their quotas, report on what they saw, and react once the reports have arrived. Reports can
-get lost, for each receiver by itself. Each channel's demand is its weight times the load, with some noise: real
-applications do not send the same in every second, and without it nothing oscillates for long.
+get lost, independently at each receiver. Each channel's demand is its weight times the load, with some noise: real
+applications do not send the same amount every second, and without noise nothing oscillates for long.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["AjilWorld", "Shape", "Tape"]
 
 @dataclass(slots=True, frozen=True)
 class Shape:
-    """What the network looks like."""
+    """The size and properties of a network."""
 
     nodes: int = 100
     groups: int = 100
     members: int = 10
-    """Of a group, on average."""
+    """Members of a group, on average."""
     packet_bytes: int = 100
     noise: float = 0.1
     """Standard deviation of a channel's demand from epoch to epoch, as a share of its mean."""
@@ -38,7 +38,7 @@ class Shape:
 
 @dataclass(slots=True)
 class Tape:
-    """What was seen from outside, epoch by epoch; bytes per epoch."""
+    """Traffic and reports of each epoch, seen from outside; traffic in bytes."""
 
     sent: list[float] = field(default_factory=list)
     wanted: list[float] = field(default_factory=list)
@@ -71,7 +71,7 @@ class AjilWorld:
         self.sent_by_channel: Floats = np.zeros(len(weights))
         self.wanted_by_channel: Floats = np.zeros(len(weights))
         self.node_seconds = 0.0
-        """Processor time spent in nodes."""
+        """Processor time spent in nodes, in seconds."""
 
     def _join_groups(self) -> None:
         """Every node joins groups uniformly; every group has at least two members."""
@@ -85,12 +85,12 @@ class AjilWorld:
         self._sizes: Floats = sizes.astype(float)
 
     def forget_channels(self) -> None:
-        """From now on the channels are counted anew."""
+        """Reset the totals of all channels."""
         self.sent_by_channel[:] = 0
         self.wanted_by_channel[:] = 0
 
     def run(self, load_bytes: float) -> None:
-        """One epoch, in which applications want to send so much."""
+        """Run one epoch, in which applications want to send ``load_bytes``."""
         wanted = self._weights * load_bytes
         if self.shape.noise:
             wanted = wanted * self._rng.gamma(self.shape.noise**-2, self.shape.noise**2, size=len(wanted))

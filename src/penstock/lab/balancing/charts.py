@@ -1,4 +1,4 @@
-"""Charts of the balancing experiments: what figures 6, 7 and 8 of the paper show ([PADRES] section 6)."""
+"""Charts of the balancing experiments, after figures 6, 7 and 8 of the paper ([PADRES] section 6)."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _LABELS: Final = {
 
 
 def curves(axes: Axes, samples: Sequence[Sample], names: Sequence[str], value: Callable[[Sample, str], float]) -> None:
-    """One curve for each broker."""
+    """Draw one curve for each broker."""
     for place, name in enumerate(names):
         points = [(each.at_s, value(each, name)) for each in samples]
         axes.plot(*zip(*points, strict=True), label=name, color=_COLOURS[place % len(_COLOURS)], linewidth=1.1)
 
 
 def load_panel(axes: Axes, samples: Sequence[Sample], names: Sequence[str], metric: Metric, *, title: str) -> None:
-    """A metric of all brokers over time."""
+    """Draw a metric of all brokers over time."""
     curves(axes, samples, names, lambda sample, name: sample.loads[name].value(metric, delay_norm_s=1.0))
     dress(axes, title, "time (s)", _LABELS[metric])
 
 
 def overhead_panel(axes: Axes, samples: Sequence[Sample], *, title: str, window: int = 20) -> None:
-    """Messages of balancing as a share of all messages, over time."""
+    """Draw balancing messages as a share of all messages, over time."""
     points = []
     for before, after in zip(samples, samples[window:], strict=False):
         control, messages = after.control - before.control, after.messages - before.messages
@@ -48,7 +48,7 @@ def overhead_panel(axes: Axes, samples: Sequence[Sample], *, title: str, window:
 
 
 def estimates_panel(axes: Axes, estimates: Sequence[tuple[str, Estimate]], metric: Metric, *, title: str) -> None:
-    """Estimated against actual: on the diagonal, an estimate was exact."""
+    """Draw estimated against actual values; exact estimates lie on the diagonal."""
     for colour, label, is_offloader in ((_COLOURS[0], "offloading broker", True), (_COLOURS[1], "accepting", False)):
         points = [
             (each.estimated.value(metric, delay_norm_s=1.0), each.actual.value(metric, delay_norm_s=1.0))
@@ -63,7 +63,7 @@ def estimates_panel(axes: Axes, estimates: Sequence[tuple[str, Estimate]], metri
 
 
 def mark(axes: Axes, text: str, *, x: float | None = None, y: float | None = None) -> None:
-    """A published value: a dashed line across, or down."""
+    """Mark a published value with a dashed line across, or a dotted one down."""
     if y is not None:
         axes.axhline(y, color=_PUBLISHED, linestyle="--", linewidth=1, label=f"published: {text}")
     if x is not None:
@@ -72,7 +72,7 @@ def mark(axes: Axes, text: str, *, x: float | None = None, y: float | None = Non
 
 
 def dress(axes: Axes, title: str, x_label: str, y_label: str) -> None:
-    """Title, labels, grid and legend."""
+    """Set title, labels, grid and legend."""
     axes.set_title(title, fontsize=9, loc="left")
     axes.set_xlabel(x_label, fontsize=8)
     axes.set_ylabel(y_label, fontsize=8)
@@ -83,5 +83,5 @@ def dress(axes: Axes, title: str, x_label: str, y_label: str) -> None:
 
 
 def _legend(axes: Axes) -> None:
-    # Beside the panel, so that it never lies on a curve.
+    # Beside the panel, so that it never covers a curve.
     axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.3)

@@ -1,7 +1,7 @@
 """Balancing between clusters: four clusters in a chain, and two to eight ([PADRES] section 6.3, figure 8).
 
-The hardware of the edges is not in the text; the specification takes 500 MHz, 128 MB, 3 Mbps and twice that. Fewer
-subscribers that cost more stand for 2,000: utilisations and matching delays are the same.
+The paper does not give the edges' hardware; the specification assumes 500 MHz, 128 MB, 3 Mbps and twice that. Fewer,
+more expensive subscribers stand for 2,000: utilisations and matching delays are the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SOURCE: Final = "Cheung and Jacobsen, Middleware 2006, section 6.3"
 _EDGE: Final = Machine(500, 128, 3)
 _DRAIN_S: Final = 60
 _BEAT_S: Final = 1.0
-"""The long run is published on this beat; nothing in it is about single delays."""
+"""Publishers of the long run publish on this beat: that run does not measure single delays."""
 _CLUSTERS: Final = (2, 3, 4, 6, 8)
 
 
@@ -61,7 +61,7 @@ def _clusters_of(sample: Sample, plan: BalancingPlan) -> dict[str, Load]:
 
 
 def _settled_at(samples: Sequence[Sample], plan: BalancingPlan, trigger: float, first_s: float, last_s: float) -> float:
-    """From when on neighbouring clusters stay within the trigger; the end of the time if they never do."""
+    """The time from which neighbouring clusters stay within the trigger; ``last_s`` if they never do."""
     found, is_within, heads = first_s, True, list(plan.heads)
     for sample in samples:
         if first_s <= sample.at_s <= last_s:

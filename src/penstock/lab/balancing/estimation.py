@@ -1,9 +1,9 @@
-"""How right PRESS is: estimated against actual loads, and by the number of samples ([PADRES] section 6.2, figure 7).
+"""How accurate PRESS is: estimated against actual loads, and by the number of samples ([PADRES] section 6.2, figure 7).
 
 Figure 7a is drawn from the run of figures 6a to 6f. Figure 7b needs a run for each number of samples N: shorter ones
-with fewer subscribers that cost more, in a process beside the long run. Everybody joins the strongest broker there, and
-the load rises and falls twice. They may sample for two minutes, as 1,000 publications take longer than the usual half.
-What no estimate can know is left out: those after which the load changed before it was measured.
+with fewer, more expensive subscribers, in a process beside the long run. In these runs everybody joins the strongest
+broker, and the load rises and falls twice. Sampling may take two minutes, as 1,000 publications take longer than the
+default half minute. Estimates are left out if the load changed before it was measured: no estimate can foresee that.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ class SweepPoint:
 
 
 def error_at(point: SweepPoint) -> tuple[float, float]:
-    """The mean relative error of input utilisations estimated with so many samples, and its deviation."""
+    """Mean and standard deviation of the relative error of estimated input utilisations in one run."""
     joined_s = 10 + point.seconds / 4
     settings = BalancingSettings(samples_max=point.samples, sample_ms=_SAMPLE_MS)
-    # At the strongest broker: at the weakest all would pile up in so short a time, and what is worked off is no load.
+    # Join the strongest broker: in so short a time the weakest would build up a backlog, which distorts its load.
     plan = replace(local_plan(point.subscribers, joined_s), joined="B4")
     overlay = BalancingOverlay(plan, settings, seed=point.seed, scale=_FULL / point.subscribers)
     overlay.start()
     changes_ms = []
     for turn in range(_CHANGES):
-        # Half of the publishers double, and are as before again: there is always something new to estimate.
+        # Half of the publishers double their rate, then halve it again: there is always something new to estimate.
         first_s = point.seconds * (1 + turn / _CHANGES) / 2
         overlay.run_until(first_s)
         doubled = overlay.double_half()
@@ -79,7 +79,7 @@ def _run(context: Context) -> Mapping[str, float]:
     seconds = context.integer("sweep_seconds")
     chosen = _SAMPLES[: context.integer("sweep")]
     points = [SweepPoint(samples, context.seed, seconds) for samples in chosen]
-    # Spawned, not forked: what a fork inherits is no business of a run.
+    # Spawned, not forked: a run must not inherit our state.
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as pool:
         found = pool.map(error_at, points)

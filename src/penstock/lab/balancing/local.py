@@ -1,6 +1,6 @@
-"""Local load balancing: four edges of different power, everybody joins the weakest ([PADRES] section 6.2).
+"""Local load balancing: four edges of different power, all subscribers join the weakest ([PADRES] section 6.2).
 
-Figures 6a to 6f from one run. At three quarters of the run half of the publishers double.
+One run gives figures 6a to 6f. At three quarters of it, half of the publishers double their rate.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _HEAD: Final = Machine(2_000, 256, 10)
 _STEP_S: Final = 50
 _DRAIN_S: Final = 60
 _UNBALANCED: Final = BalancingSettings(detection_ms=1_000_000_000)
-"""Brokers measure and tell each other, but nobody ever looks whether that is balanced."""
+"""Brokers measure and exchange their loads, but never check whether they are balanced."""
 
 
 @dataclass(slots=True, frozen=True)
 class LocalRun:
-    """One run, and when what happened in it."""
+    """One run, and the times of its phases."""
 
     overlay: BalancingOverlay
     joined_s: float
@@ -52,7 +52,7 @@ class LocalRun:
 
 
 def local_plan(subscribers: int, joined_s: float) -> BalancingPlan:
-    """The overlay of section 6.2, whose subscribers have joined by then."""
+    """The overlay of section 6.2; all subscribers have joined by ``joined_s``."""
     return BalancingPlan(
         heads={"B0": _HEAD},
         edges={name: ("B0", _B1.times(power)) for name, power in (("B1", 1), ("B2", 2), ("B3", 4), ("B4", 10))},
@@ -63,10 +63,10 @@ def local_plan(subscribers: int, joined_s: float) -> BalancingPlan:
 
 
 def run_local(context: Context, settings: BalancingSettings | None = None) -> LocalRun:
-    """Let everybody join B1, change the load at three quarters, and watch."""
+    """Let all subscribers join B1, change the load at three quarters of the run, and take samples."""
     count, seconds = context.integer("subscribers"), context.integer("seconds")
     chosen = settings or BalancingSettings()
-    # What the paper gives for 4,000 s, in proportion for shorter runs.
+    # The paper's times for 4,000 s, in proportion for shorter runs.
     joined_s, changed_s = 10 + seconds / 4, seconds * 3 / 4
     overlay = BalancingOverlay(local_plan(count, joined_s), chosen, seed=context.seed, scale=2_000 / count)
     context.reporter.stage("local balancing", total=seconds // _STEP_S)
@@ -126,7 +126,7 @@ def _draw(figure: Figure, run: LocalRun) -> None:
     axes = next(panels)
     curves(axes, samples, names, lambda sample, name: max(sample.delay_ms[name], 0.1) / 1000)
     dress(axes, "Figure 6d", "time (s)", "delivery delay (s)")
-    # Set together: a scale of powers has no zero.
+    # Both go together: a logarithmic scale has no zero.
     axes.set_ylim(bottom=0.001)
     axes.set_yscale("log")
     axes = next(panels)

@@ -1,8 +1,8 @@
-"""What is measured in every balancing experiment: convergence, spread, delays, overhead, accuracy, returns.
+"""Metrics of all balancing experiments: convergence, spread, delays, overhead, accuracy, returns.
 
-Definitions of the specification: converged is the first time from which every metric difference stays within the
-trigger until the next change of load; an oscillation is a subscriber that moved back to a broker it had left, with no
-change of load in between; overhead and accuracy are fractions.
+Definitions from the specification: loads have converged at the first time from which every metric difference stays
+within the trigger until the next change of load; an oscillation is a subscriber that moved back to a broker it had
+left, with no change of load in between; overhead and accuracy are fractions.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ _NORM_S: Final = 0.1
 
 
 class Loaded(Protocol):
-    """How busy brokers are at one moment, simulated ones or real ones."""
+    """The loads of brokers, simulated or real, at one moment."""
 
     @property
     def at_s(self) -> float:
-        """When."""
+        """When the loads were sampled."""
 
     @property
     def loads(self) -> Mapping[str, Load]:
-        """By broker."""
+        """Loads by broker."""
 
 
 def spread(loads: Iterable[Load], metric: Metric) -> float:
-    """The largest difference between any two."""
+    """The largest difference of a metric between any two loads."""
     values = [load.value(metric, delay_norm_s=_NORM_S) for load in loads]
     return max(values) - min(values) if values else 0.0
 
 
 def spreads_at(samples: Sequence[Loaded], first_s: float, last_s: float) -> dict[Metric, float]:
-    """The mean spread of each metric in a time."""
+    """The mean spread of each metric between two times."""
     chosen = [each for each in samples if first_s <= each.at_s <= last_s]
     return {
         metric: sum(spread(each.loads.values(), metric) for each in chosen) / max(len(chosen), 1) for metric in Metric
@@ -60,7 +60,7 @@ def spreads_at(samples: Sequence[Loaded], first_s: float, last_s: float) -> dict
 
 
 def converged_at(samples: Sequence[Loaded], trigger: float, first_s: float, last_s: float) -> float:
-    """From when on, in a time, all differences stay within the trigger; its end if they never do."""
+    """The time from which all differences stay within the trigger until ``last_s``; ``last_s`` if they never do."""
     found, is_within = first_s, True
     for sample in samples:
         if first_s <= sample.at_s <= last_s:
@@ -72,7 +72,7 @@ def converged_at(samples: Sequence[Loaded], trigger: float, first_s: float, last
 
 
 def within_share(samples: Sequence[Loaded], trigger: float, first_s: float, last_s: float) -> float:
-    """The share of a time in which all differences are within the trigger."""
+    """The share of the time between two times in which all differences are within the trigger."""
     chosen = [
         max(spread(each.loads.values(), metric) for metric in Metric) <= trigger
         for each in samples
@@ -82,7 +82,7 @@ def within_share(samples: Sequence[Loaded], trigger: float, first_s: float, last
 
 
 def mean_delay_ms(samples: Sequence[Sample], first_s: float, last_s: float, broker: str = "") -> float:
-    """The mean delay of deliveries in a time: at one broker, or at all weighed by their subscribers."""
+    """The mean delivery delay between two times: at one broker, or at all, weighted by their subscribers."""
     total = count = 0.0
     for sample in samples:
         if first_s <= sample.at_s <= last_s:
@@ -94,7 +94,7 @@ def mean_delay_ms(samples: Sequence[Sample], first_s: float, last_s: float, brok
 
 
 def overhead(samples: Sequence[Sample], first_s: float, last_s: float) -> float:
-    """Messages of balancing as a fraction of all messages, in a time."""
+    """Balancing messages as a fraction of all messages between two times."""
     chosen = [each for each in samples if first_s <= each.at_s <= last_s]
     if len(chosen) < 2:
         return 0.0
@@ -104,7 +104,7 @@ def overhead(samples: Sequence[Sample], first_s: float, last_s: float) -> float:
 
 
 def accuracies(estimates: Iterable[Estimate], first_ms: float = 0) -> dict[Metric, float]:
-    """How right estimates were on the whole, by metric; of those made from some time on."""
+    """The mean accuracy of estimates by metric, for those checked from ``first_ms`` on."""
     chosen = [each for each in estimates if each.at_ms >= first_ms]
     return {
         metric: sum(
@@ -119,14 +119,14 @@ def accuracies(estimates: Iterable[Estimate], first_ms: float = 0) -> dict[Metri
 
 
 def undisturbed(estimates: Iterable[Estimate], changes_ms: Sequence[float]) -> list[Estimate]:
-    """Those after which no change of load came before the load was measured: no estimate could know of it."""
+    """Estimates whose load did not change before it was measured: no estimate could foresee that."""
     return [each for each in estimates if not any(each.made_ms < change_ms < each.at_ms for change_ms in changes_ms)]
 
 
 def oscillations(overlay: BalancingOverlay, changes_s: Sequence[float]) -> int:
-    """Subscribers that came back to a broker they had left, with no change of load in between.
+    """How often subscribers returned to a broker they had left, with no change of load in between.
 
-    The first of the changes is when the last subscriber has joined; until then load changes all the time.
+    The first of the changes is when the last subscriber has joined; until then the load changes all the time.
     """
     start_us = overlay.world.clock.now_us - overlay.world.elapsed_ms * 1_000
     trails = [[((at_us - start_us) / 1e6, broker) for at_us, broker in member.trail] for member in overlay.members]
@@ -134,7 +134,7 @@ def oscillations(overlay: BalancingOverlay, changes_s: Sequence[float]) -> int:
 
 
 def returns_in(trail: Sequence[tuple[float, str]], changes_s: Sequence[float]) -> int:
-    """How often somebody who arrived at these times came back within one time without changes."""
+    """How often a subscriber with this trail returned to a broker it had left, with no change of load in between."""
     found = 0
     left: dict[str, int] = {}
     for (_, former), (at_s, broker) in pairwise(trail):

@@ -1,7 +1,7 @@
-"""More edges, and other triggers: how delay falls, and how far apart brokers stay ([PADRES] figures 6g and 6h).
+"""How delay falls with more edges, and how the trigger decides how far apart loads stay ([PADRES] figures 6g and 6h).
 
-Each point is a run of its own, shorter than the paper's and with fewer subscribers that cost more, so that all points
-together take no longer than one of its runs; utilisations and matching delays are the same.
+Each point is a separate run, shorter than the paper's and with fewer, more expensive subscribers, so that all points
+together take no longer than one of the paper's runs; utilisations and matching delays are the same.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TRIGGERS: Final = (0.05, 0.1, 0.2, 0.3, 0.5)
 
 @dataclass(slots=True, frozen=True)
 class Point:
-    """A run of its own."""
+    """The setup of one run."""
 
     plan: BalancingPlan
     settings: BalancingSettings
@@ -57,18 +57,18 @@ class Point:
 
 @dataclass(slots=True, frozen=True)
 class Outcome:
-    """What came of it."""
+    """The result of one run."""
 
     delay_ms: float
-    """Mean delay of deliveries in the last fifth of the time."""
+    """Mean delivery delay in the last fifth of the time."""
     spreads: Mapping[Metric, float]
-    """How far apart edges were then."""
+    """How far apart the edges' loads were in the last fifth of the time."""
     counts: Mapping[str, int]
-    """What is counted over all points."""
+    """Counters that are summed over all points."""
 
 
 def outcome_of(point: Point) -> Outcome:
-    """One run to its end, drained."""
+    """Simulate one run to its end, and let it drain."""
     plan, seconds = point.plan, point.seconds
     overlay = BalancingOverlay(plan, point.settings, seed=point.seed, scale=_FULL / plan.subscribers)
     overlay.start()
@@ -83,7 +83,7 @@ def outcome_of(point: Point) -> Outcome:
 
 
 def counts_of(overlay: BalancingOverlay, changes_s: Sequence[float]) -> dict[str, int]:
-    """Sessions, moves, returns between changes of load, and what subscribers missed or got twice."""
+    """Sessions, moves, returns between changes of load, and messages lost, duplicated or reordered."""
     verdict = overlay.verdict()
     return {
         "sessions": overlay.counts("sessions"),
@@ -96,13 +96,13 @@ def counts_of(overlay: BalancingOverlay, changes_s: Sequence[float]) -> dict[str
 
 
 def outcomes(context: Context, points: Sequence[Point]) -> list[Outcome]:
-    """All of them, in their order, on as many processes as are wanted."""
+    """Run all points, on as many processes as configured; outcomes are in the order of the points."""
     processes = context.integer("processes")
     if processes == 1:
         return [_told(context, outcome_of(point)) for point in points]
-    # Spawned, not forked: what a fork inherits is no business of a run.
+    # Spawned, not forked: a run must not inherit our state.
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        # The largest first: begun last, it would keep one process busy long after the others are done.
+        # Largest first: started last, it would keep one process busy long after the others are done.
         order = sorted(range(len(points)), key=lambda place: -len(points[place].plan.edges))
         running = {pool.submit(outcome_of, points[place]): place for place in order}
         found = {running[each]: _told(context, each.result()) for each in as_completed(running)}
@@ -115,7 +115,7 @@ def _told(context: Context, outcome: Outcome) -> Outcome:
 
 
 def totals(found: Sequence[Outcome]) -> dict[str, int]:
-    """What is counted, over all points."""
+    """Sum the counters over all points."""
     return {name: sum(each.counts[name] for each in found) for name in found[0].counts}
 
 
@@ -143,7 +143,7 @@ def _run_threshold(context: Context) -> Mapping[str, float]:
     count, seconds = context.integer("subscribers"), context.integer("seconds")
     chosen = _TRIGGERS[: context.integer("triggers")]
     context.reporter.stage("triggers", total=len(chosen))
-    # Not faster than in the paper: what piles up at B1 would outlast a run of this length.
+    # Join no faster than in the paper: the backlog at B1 would outlast a run of this length.
     plan = local_plan(count, 10 + seconds * 2 / 3)
     settings = [BalancingSettings(local_ratio_trigger=each, local_delay_trigger=each) for each in chosen]
     found = outcomes(context, [Point(plan, each, context.seed, seconds) for each in settings])

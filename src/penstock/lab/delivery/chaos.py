@@ -1,7 +1,7 @@
-"""Guaranteed delivery under harm: overlays drawn by chance, crashed, cut and starved; laws judged from outside.
+"""Guaranteed delivery under harm: random overlays are crashed, cut and starved, and the laws judged from outside.
 
-One invocation is a small campaign: so many runs, each with a seed drawn from the experiment's. What the campaign does,
-and how its laws are judged, is in ``penstock.sim.delivery`` and ``penstock.sim.verdict``.
+One invocation is a small campaign of several runs, each with a seed drawn from the experiment's. The campaign is in
+``penstock.sim.delivery``, and the judging of its laws in ``penstock.sim.verdict``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["DELIVERY_CHAOS"]
 
 _MS_PER_HOUR: Final = 3_600_000
 _DIGEST_BYTES: Final = 6
-"""Few enough that the digest is a number which JSON carries exactly."""
+"""Few enough that JSON carries the digest exactly, as a number."""
 
 
 def _run(context: Context) -> Mapping[str, float]:
@@ -68,7 +68,7 @@ def _measured(runs: list[DeliveryRun], faults: Counter[str], probes_missed: int)
 
 
 def _draw(figure: Figure, faults: Counter[str]) -> None:
-    """How often each kind of fault was injected."""
+    """Draw how often each kind of fault was injected."""
     axes = figure.add_subplot()
     kinds = sorted(faults, key=lambda kind: (faults[kind], kind))
     axes.barh(kinds, [faults[kind] for kind in kinds], color="#4477aa")

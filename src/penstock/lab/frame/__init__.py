@@ -1,1 +1,1 @@
-"""The frame of all experiments: their parameters, how they are run and measured, and what a caller can get wrong."""
+"""The common frame of all experiments: parameters, running, measuring, and errors a caller can make."""

@@ -1,8 +1,8 @@
-"""What can be wrong with a request to the lab.
+"""Errors in a request to the lab.
 
 MisuseError
 ├── UnknownExperimentError   no experiment has that name
-└── ParameterError           an experiment has no such parameter, or not with such a value
+└── ParameterError           an experiment has no such parameter, or does not allow this value
 """
 
 from __future__ import annotations
@@ -17,4 +17,4 @@ class UnknownExperimentError(MisuseError):
 
 
 class ParameterError(MisuseError):
-    """An experiment has no such parameter, or it cannot have such a value."""
+    """An experiment has no such parameter, or does not allow this value."""

@@ -1,7 +1,8 @@
 """The frame of every experiment: declared parameters and published figures in, measured figures and a chart out.
 
-An experiment is a value with a function in it. All it needs it finds in its context: the seed and its generator, the
-parameters, a reporter for its progress, and a way to draw. The frame checks, runs and writes down.
+An experiment is a value that holds a function. Its context provides everything it needs: the seed and a random
+generator, the parameters, a progress reporter, and a way to draw. The frame checks the parameters, runs the experiment
+and records the result.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ Published: TypeAlias = Mapping[str, float | str]
 
 @dataclass(slots=True)
 class Context:
-    """What an experiment runs with."""
+    """Everything that an experiment runs with."""
 
     seed: int
     parameters: Mapping[str, ParameterValue]
     reporter: Reporter
     figure_path: Path
-    """Where its chart goes."""
+    """Where to save the chart."""
     rng: Random = field(init=False)
-    """The source of all its chance."""
+    """The source of all randomness."""
     drawn: Path | None = field(init=False, default=None)
-    """Where its chart is, once it was drawn."""
+    """Where the chart was saved; None before that."""
 
     def __post_init__(self) -> None:
         self.rng = Random(self.seed)
@@ -65,13 +66,13 @@ class Context:
         return value
 
     def figure(self, draw: Callable[[Figure], None]) -> None:
-        """Draw the chart and write it down; without matplotlib the measuring stands, and a note says what to do."""
+        """Draw and save the chart; without matplotlib, only note how to install it and keep the measurements."""
         try:
             from matplotlib.figure import Figure
         except ImportError:
             self.reporter.note("no chart: matplotlib is missing; install it with: pip install 'penstock[lab]'")
             return
-        # A figure without pyplot has no window, no global state, and draws by Agg.
+        # A figure made without pyplot has no window and no global state, and draws with Agg.
         figure = Figure(figsize=(9, 6), dpi=120, layout="constrained")
         draw(figure)
         try:
@@ -87,21 +88,21 @@ class Experiment:
     """One experiment of a paper, or one of our own."""
 
     name: str
-    """As in ``penstock lab run NAME``."""
+    """The name in ``penstock lab run NAME``."""
     summary: str
     """What it shows, in one line."""
     source: str
     """The paper and section, or the document, that its published figures come from."""
     parameters: tuple[Parameter, ...]
     published: Published
-    """What the source says, by the name of the metric."""
+    """The source's figures, by name of the metric."""
     run: Callable[[Context], Mapping[str, float]]
-    """Measures: the metrics by name, in the order in which a reader wants them."""
+    """Measures, and returns the metrics by name, in the order in which to show them."""
 
 
 @dataclass(slots=True, frozen=True)
 class Result:
-    """What a run of an experiment found."""
+    """The result of running an experiment."""
 
     experiment: str
     seed: int
@@ -111,7 +112,7 @@ class Result:
     figure: str | None
 
     def to_json(self) -> str:
-        """As JSON text, indented, fields in this order."""
+        """Serialise as indented JSON, with the fields in this order."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2).decode()
 
 

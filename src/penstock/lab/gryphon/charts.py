@@ -1,7 +1,7 @@
 """Panels for the charts of the congestion experiments, after the figures of the paper: rates, queues, windows, alerts.
 
-The paper's figures are known to us by their captions and the text around them; what the text says of them in numbers is
-marked as published.
+We know the paper's figures only from their captions and the surrounding text; numbers from that text are marked as
+published.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PUBLISHED: Final = "#117733"
 
 
 def rate_panel(axes: Axes, samples: Sequence[Sample], hosts: Sequence[str], *, title: str) -> None:
-    """Rates of pubends and of the subscribers of hosts, smoothed over five seconds."""
+    """Draw the rates of pubends and of the subscribers of hosts, smoothed over five seconds."""
     published = smoothed(rates(samples, lambda each: sum(each.published)))
     axes.plot(*zip(*published, strict=True), label="PB", color=_COLOURS["PB"], linewidth=1.6)
     for host in hosts:
@@ -35,7 +35,7 @@ def rate_panel(axes: Axes, samples: Sequence[Sample], hosts: Sequence[str], *, t
 
 
 def queue_panel(axes: Axes, samples: Sequence[Sample], links: Sequence[str], *, title: str) -> None:
-    """Bytes that wait for links, with the bound of a queue if it comes near."""
+    """Draw the bytes that wait for links, with the bound of a queue if one comes near it."""
     for link in links:
         axes.plot(
             [each.at_s for each in samples],
@@ -53,7 +53,7 @@ def queue_panel(axes: Axes, samples: Sequence[Sample], links: Sequence[str], *, 
 
 
 def window_panel(axes: Axes, samples: Sequence[Sample], host: str, *, title: str) -> None:
-    """The NACK windows of a host, one line for each pubend."""
+    """Draw the NACK windows of a host, one line for each pubend."""
     for place in range(len(samples[-1].windows_ms[host])):
         windows = [each.windows_ms[host][place] for each in samples]
         axes.step([each.at_s for each in samples], windows, where="post", label=f"pubend {place + 1}", linewidth=1.2)
@@ -62,7 +62,7 @@ def window_panel(axes: Axes, samples: Sequence[Sample], host: str, *, title: str
 
 
 def horizon_panel(axes: Axes, samples: Sequence[Sample], host: str, *, title: str) -> None:
-    """The mean doubt horizon rate of a host, and when it is recovering."""
+    """Draw the mean doubt horizon rate of a host, and when it is recovering."""
     points = [(each.at_s, sum(each.horizon_rates[host]) / len(each.horizon_rates[host])) for each in samples]
     axes.plot(*zip(*points, strict=True), label=f"{host}, mean of pubends", color=_COLOURS["SB1"], linewidth=1.4)
     recovering = [each.at_s for each in samples if each.recovering[host]]
@@ -73,7 +73,7 @@ def horizon_panel(axes: Axes, samples: Sequence[Sample], host: str, *, title: st
 
 
 def alerts_panel(axes: Axes, alerts: Sequence[Alert], *, title: str) -> None:
-    """The rates in the UCAs that a publisher-hosting broker received."""
+    """Draw the rates in the UCAs that a publisher-hosting broker received."""
     for label, colour, points in (
         ("UCA_nonrec", _COLOURS["SB1"], [(each.at_s, each.nonrec) for each in alerts if isfinite(each.nonrec)]),
         ("UCA_rec", _COLOURS["SB2"], [(each.at_s, each.rec) for each in alerts if isfinite(each.rec)]),
@@ -85,7 +85,7 @@ def alerts_panel(axes: Axes, alerts: Sequence[Alert], *, title: str) -> None:
 
 
 def mark(axes: Axes, text: str, *, x: float | None = None, y: float | None = None) -> None:
-    """A published value: a dashed line across, or down."""
+    """Mark a published value with a dashed line across, or down."""
     if y is not None:
         beyond = " (off the scale)" if y > axes.get_ylim()[1] else ""
         axes.axhline(y, color=_PUBLISHED, linestyle="--", linewidth=1, label=f"published: {text}{beyond}")
@@ -95,8 +95,8 @@ def mark(axes: Axes, text: str, *, x: float | None = None, y: float | None = Non
 
 
 def span(axes: Axes, first_s: float, last_s: float, text: str) -> None:
-    """A time in which something was different, with a word for it at the top."""
-    # Failures are followed by recoveries: told apart by their colours.
+    """Shade a period, with a label at the top."""
+    # Recoveries follow failures; colours tell them apart.
     colour = "#88ccee" if "recovers" in text else "#ddcc77"
     axes.axvspan(first_s, last_s, color=colour, alpha=0.25, linewidth=0)
     axes.text(
@@ -109,7 +109,7 @@ def _delivered_to(host: str, sample: Sample) -> float:
 
 
 def _dress(axes: Axes, title: str, label: str) -> None:
-    # Room above the curves, for the names of spans.
+    # Leave room above the curves for the labels of spans.
     bottom, top = axes.get_ylim()
     axes.set_ylim(bottom, top + 0.1 * (top - bottom))
     axes.set_title(title, fontsize=9, loc="left")
@@ -121,5 +121,5 @@ def _dress(axes: Axes, title: str, label: str) -> None:
 
 
 def _legend(axes: Axes) -> None:
-    # Beside the panel, so that it never lies on a curve.
+    # Beside the panel, so that it never covers a curve.
     axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.3)

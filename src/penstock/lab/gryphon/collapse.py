@@ -1,6 +1,6 @@
-"""Congestion collapse without control: a link that is too narrow, and a recovery that takes it all.
+"""Congestion collapse without control: a link that is too narrow, and a recovery that takes all bandwidth.
 
-[Gryphon] section 2, figures 2 to 4. Deviation: none of the mechanisms is on, but everything can be switched on.
+[Gryphon] section 2, figures 2 to 4. Deviation: all mechanisms are off, but can be switched on.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ __all__ = ["COLLAPSE_BANDWIDTH", "COLLAPSE_RECOVERY"]
 
 _WARM_S: Final = 20
 _END_S: Final = 10
-"""Rates at the end are those of so much time: a queue is full after 45 s, and it takes 85 s to get through it."""
+"""Time over which rates at the end are measured: a queue is full after 45 s, and takes 85 s to pass."""
 _RECOVERY_END_S: Final = 40
-"""The same of a recovery, where a thousand messages come at a time."""
+"""Time over which rates at the end of a recovery are measured: there, a thousand messages come at a time."""
 _NARROW_KB_S: Final = 60
 _TRUNK_KB_S: Final = 250
 
@@ -65,7 +65,7 @@ def _observe(context: Context, overlay: GryphonOverlay, seconds: int) -> None:
 
 
 def _figures(overlay: GryphonOverlay, window_s: int) -> dict[str, float]:
-    """Rates of the last so many seconds, and by how much the lag grew in each of them."""
+    """Rates of the last ``window_s`` seconds, and how much the lag grew per second."""
     end_s = overlay.now_s
     measured = {}
     for host in SIMPLE.topics:

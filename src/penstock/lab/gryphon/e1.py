@@ -1,6 +1,6 @@
 """E1: recovery after a link failure with congestion control, and the NACK window in it ([Gryphon] section 5).
 
-Figures 7 and 8; the second is from a run of its own with 500 KB/s, as in the paper.
+Figures 7 and 8; the second is from a separate run with 500 KB/s, as in the paper.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""E2: a bottleneck that changes: the publication rate follows it, and queues stay short ([Gryphon] section 5).
+"""E2: the publication rate follows a changing bottleneck, and queues stay short ([Gryphon] section 5).
 
 Figures 9 to 11. ``adapt_s`` runs from the change of the bandwidth until the smoothed rate is within a quarter of its
-mean over the rest of the phase, utilisation is that of what SB1's subscribers got after that.
+mean over the rest of the phase; utilisation is computed from what SB1's subscribers got after that.
 """
 
 from __future__ import annotations

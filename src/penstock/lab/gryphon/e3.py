@@ -1,7 +1,7 @@
 """E3: bottlenecks and a failure in different parts of a larger overlay ([Gryphon] section 5, figures 12 to 15).
 
-The topology is our reading of the text. Links carry only what somebody behind them wants: so the hundred topics of each
-host are spread over all 250, and together they want everything; the paper's links carried all messages.
+The topology is our reading of the text. The paper's links carried all messages; ours carry only what is wanted
+downstream. So the hundred topics of each host are spread over all 250, and together the hosts want everything.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COMPLEX: Final = GryphonPlan(
         for place, host in enumerate(_HOSTS)
     },
 )
-"""Figure 12."""
+"""The overlay of figure 12."""
 _WARM_S: Final = 20
 _MARGIN: Final = 0.5
 _DONE_S: Final = 1.0
@@ -62,7 +62,7 @@ def _run(context: Context) -> Mapping[str, float]:
     def rate(first_s: float, last_s: float) -> float:
         return round(mean_rate(samples, lambda each: sum(each.published), first_s=first_s, last_s=last_s), 1)
 
-    # Once it has adapted, and while only the bandwidth limits it.
+    # After the rate has adapted, and while only the bandwidth limits it.
     rate_limited = rate(found.limited_s + 20, found.up_s)
     context.figure(lambda figure: _draw(figure, found))
     return {

@@ -1,7 +1,7 @@
-"""E4: how long a recovery takes by what it demands, from 0.2 to 2 tick-seconds per second ([Gryphon] section 5).
+"""E4: how recovery time depends on the rate demanded, from 0.2 to 2 tick-seconds per second ([Gryphon] section 5).
 
-Figure 16. Each demand is a run of E1 with 500 KB/s. Runs differ from link-up on, when there is something to recover:
-what was before is simulated once in each of two processes, which are copied at that time.
+Figure 16. Each demand is a run of E1 with 500 KB/s. Runs differ only from link-up on, when there is something to
+recover: the time before is simulated once in each of two processes, which are then forked for each run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SUMMED: Final = ("lost", "duplicated", "reordered", "undelivered")
 
 @dataclass(slots=True, frozen=True)
 class _Trial:
-    """What all runs share."""
+    """Parameters shared by all runs."""
 
     settings: CongestionSettings
     seed: int
@@ -62,15 +62,15 @@ def _run(context: Context) -> Mapping[str, float]:
 
 
 def _outcomes(trial: _Trial, margins: tuple[float, ...], processes: int) -> Iterator[Mapping[str, float]]:
-    """What came of each demand, in their order."""
-    # Spawned, not forked: what a fork inherits (open files, threads of libraries) is no business of a run.
+    """The figures for each demand, in order."""
+    # Spawned, not forked: a run must not inherit open files or threads of libraries.
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=spawn, initializer=_prepare, initargs=(trial,)) as pool:
         yield from pool.map(_forked, margins)
 
 
 _PREPARED: Final[list[tuple[_Trial, GryphonOverlay]]] = []
-"""In a process of its own: an overlay in which SB2 has missed everything. Up to there all demands are the same."""
+"""In a worker process: an overlay whose SB2 has missed everything. Up to this point all runs are the same."""
 
 
 def _prepare(trial: _Trial) -> None:
@@ -80,7 +80,7 @@ def _prepare(trial: _Trial) -> None:
 
 
 def _forked(margin: float) -> Mapping[str, float]:
-    """What comes of a demand, in a copy of this process: the overlay here stays as it is, for the next."""
+    """Run one demand in a fork of this process, so that the overlay here stays unchanged for the next."""
     fork = multiprocessing.get_context("fork")
     here, there = fork.Pipe(duplex=False)
     trial, overlay = _PREPARED[0]

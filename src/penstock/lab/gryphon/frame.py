@@ -1,4 +1,4 @@
-"""What all experiments of the congestion control paper share: parameters, settings, and the figures of every run."""
+"""Common parts of the congestion control paper's experiments: parameters, settings, and figures of every run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["CONTROLLED", "SOURCE", "UNCONTROLLED", "closing_figures", "congestio
 SOURCE: Final = "[Gryphon], Pietzuch and Bhola, Congestion Control in a Reliable Scalable Message-Oriented Middleware"
 _SWITCH: Final = {"on": True, "off": False}
 _KEPT_UP_S: Final = 1.0
-"""A run whose hosts lag by less at its end has brought everything."""
+"""Hosts that lag by less at the end of a run should have received everything."""
 
 
 def _parameters(default: str) -> tuple[Parameter, ...]:
@@ -32,7 +32,7 @@ UNCONTROLLED: Final = _parameters("off")
 
 
 def congestion_settings(context: Context, **changes: Any) -> CongestionSettings:
-    """The settings that the parameters ask for, but for the changes."""
+    """The settings chosen by the parameters, with these changes."""
     switches = {name: _switch(name, context.text(name)) for name in ("pdcc", "sdcc")}
     return CongestionSettings.of_profile(context.text("profile"), **switches, **changes)
 
@@ -44,15 +44,15 @@ def _switch(name: str, text: str) -> bool:
 
 
 def overlay_for(context: Context, plan: GryphonPlan, **changes: Any) -> GryphonOverlay:
-    """An overlay with the settings that the parameters ask for, ready and under load."""
+    """An overlay with the settings chosen by the parameters, ready and under load."""
     return GryphonOverlay(plan, congestion_settings(context, **changes), seed=context.seed)
 
 
 def closing_figures(overlay: GryphonOverlay) -> Mapping[str, float]:
-    """What every run ends with: laws broken, the longest queue, and how far behind the slowest host is.
+    """Figures at the end of every run: laws broken, the longest queue, and how far behind the slowest host is.
 
-    What did not come by the end counts as lost where everything should have; where hosts lag, it may still come, and
-    is reported as undelivered. Lost in any case is what was left out while later messages came.
+    A message that has not arrived by the end counts as lost if hosts have kept up; if they lag, it may still arrive and
+    is only reported as undelivered. A message that was skipped while later ones arrived is always lost.
     """
     lag_s = overlay.lag_end_s
     found = overlay.delivered()

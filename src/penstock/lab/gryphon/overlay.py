@@ -1,11 +1,10 @@
 """The overlays of the congestion control paper, with its traffic, watched from outside ([Gryphon] sections 2 and 5).
 
 Brokers are the real ones, in virtual time. One publisher per pubend offers its share of the rate and waits while it is
-held back. Messages carry a payload of 100 bytes and take 360 bytes on a link between brokers, if they go alone; those
-that answer a NACK go many to a frame and take a tenth less. Each of 250 topics has two messages a second, and each
-subscriber one topic. Output queues hold 5 MB, as in the paper; of every stream a broker remembers the last ten seconds
-or so. Logs keep everything: whether messages are lost must not depend on how long a run is. Nothing is recorded for
-tracing.
+held back. Messages carry a payload of 100 bytes and take 360 bytes on a link between brokers, if sent alone; answers to
+NACKs are sent many to a frame and take a tenth less. Each of 250 topics has two messages a second, and each subscriber
+one topic. Output queues hold 5 MB, as in the paper; a broker caches about the last ten seconds of every stream. Logs
+keep everything: whether messages are lost must not depend on how long a run is. Tracking is off.
 """
 
 from __future__ import annotations
@@ -41,29 +40,29 @@ __all__ = [
 ]
 
 KB: Final = 1024
-"""The paper's are binary."""
+"""The paper's KB are binary."""
 OFFERED_MSG_S: Final = 500.0
-"""By all pubends together."""
+"""Offered to all pubends together."""
 WIRE_BYTES: Final = 360
 PAYLOAD_BYTES: Final = 100
 TOPICS: Final = 250
 QUEUE_BYTES: Final = 5 * KB * KB
 _PUBENDS: Final = 4
 _CACHE_BYTES: Final = 480 * KB
-"""What 1,250 messages take, which is ten seconds of a pubend."""
+"""The size of 1,250 messages, which are ten seconds of a pubend."""
 _RETAIN_MS: Final = 3_600_000
 _SAMPLE_MS: Final = 500
 _SETTLE_MS: Final = 2_000
 _SILENCE_MS: Final = 1_000
 _NARROWED_SILENCE_MS: Final = 100
-"""So long brokers in between keep silence back for messages to go with."""
+"""How long brokers in between hold silence back, to send it along with messages."""
 _TOPICS_PER_CLIENT: Final = 25
 _TICKS_PER_S: Final = 65_536_000
 
 
 @dataclass(slots=True, frozen=True)
 class GryphonPlan:
-    """What an overlay looks like; the publisher-hosting broker is the first one named."""
+    """The layout of an overlay; the publisher-hosting broker is the first one named."""
 
     links: tuple[tuple[str, str], ...]
     topics: Mapping[str, Sequence[int]]
@@ -71,9 +70,9 @@ class GryphonPlan:
     offered_msg_s: float = OFFERED_MSG_S
     pubends: int = _PUBENDS
     costs: Mapping[str, CostModel] = field(default_factory=dict)
-    """By broker: what input costs; nothing where it is not said."""
+    """By broker: the cost of its input; zero if not given."""
     window_bytes: int = 4 * KB * KB
-    """What may be under way or unread on a link: behind a busy host, the rest waits in the queue of the sender."""
+    """Bytes that may be in flight or unread on a link; if the host is busy, the rest waits in the sender's queue."""
 
     @property
     def publisher(self) -> str:
@@ -82,12 +81,12 @@ class GryphonPlan:
 
     @property
     def brokers(self) -> tuple[str, ...]:
-        """All, in the order in which the links name them."""
+        """All brokers, in the order in which the links name them."""
         return tuple(dict.fromkeys(name for pair in self.links for name in pair))
 
 
 SIMPLE: Final = GryphonPlan((("PB", "IB"), ("IB", "SB1"), ("IB", "SB2")), {"SB1": range(TOPICS), "SB2": range(TOPICS)})
-"""Figure 1."""
+"""The overlay of figure 1."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -101,7 +100,7 @@ class Alert:
 
 
 class GryphonOverlay:
-    """One overlay at work."""
+    """A simulated overlay at work."""
 
     def __init__(self, plan: GryphonPlan, settings: CongestionSettings, *, seed: int) -> None:
         self.plan = plan
@@ -121,7 +120,7 @@ class GryphonOverlay:
         self._lag_end_s: float | None = None
         self._published = dict.fromkeys(self.pubends, 0)
         is_ready = self.world.run_until_ready()
-        # Brokers that have not heard of all others confirm early: nobody must publish before all have.
+        # Brokers that do not know all others yet confirm early: publishing must wait until all do.
         self.world.run_for(_SETTLE_MS)
         assert is_ready, "an overlay without harm gets ready"
         for publisher in self.publishers:
@@ -139,7 +138,7 @@ class GryphonOverlay:
                 cache_bytes=_CACHE_BYTES,
                 retain_ms=_RETAIN_MS,
                 tracking=TrackingSettings(strategy="null"),
-                # Kept back for a second, silence would look like congestion to hosts that few messages are for.
+                # Held back for a second, silence would look like congestion to hosts that get few messages.
                 silence_ms=_SILENCE_MS if name == plan.publisher else _NARROWED_SILENCE_MS,
                 congestion=self._settings,
             ),
@@ -147,7 +146,7 @@ class GryphonOverlay:
         )
 
     def _add_link(self, pair: tuple[str, str]) -> NarrowLink:
-        # Whoever is further down dials: so the first of a pair is told what arrives from below.
+        # The downstream broker dials, so the first of a pair sees what arrives from downstream.
         watch = self._watch if pair[0] == self.plan.publisher else None
         return add_narrow_link(self.world, pair[1], pair[0], watch=watch, window_bytes=self.plan.window_bytes)
 
@@ -157,7 +156,7 @@ class GryphonOverlay:
         return PacedPublisher(client, pubend, messages, clock=self.world.clock, rng=Random(self._rng.getrandbits(48)))
 
     def _add_subscribers(self, host: str, topics: Sequence[int]) -> list[SimClient]:
-        """A few clients with many subscriptions each: as many subscribers would only cost time."""
+        """Add a few clients with many subscriptions each: a client for each would only cost time."""
         clients = []
         for start in range(0, len(topics), _TOPICS_PER_CLIENT):
             client = self.world.add_client(f"sub-{host}-{start}", host)
@@ -165,7 +164,7 @@ class GryphonOverlay:
             clients.append(client)
         return clients
 
-    # --- what happens to it
+    # --- events
 
     @property
     def now_s(self) -> float:
@@ -180,7 +179,7 @@ class GryphonOverlay:
             self.samples.append(self._sample())
 
     def throttle(self, near: str, far: str, kbytes_s: float | None) -> None:
-        """Give a link a bandwidth from now on."""
+        """Set the bandwidth of a link; None for no limit."""
         self.links[near, far].throttle(None if kbytes_s is None else round(kbytes_s * KB))
 
     def fail(self, near: str, far: str) -> None:
@@ -188,25 +187,25 @@ class GryphonOverlay:
         self.world.cut(near, far, loud=True)
 
     def mend(self, near: str, far: str) -> None:
-        """Let a link come back, and wait until it is connected."""
+        """Restore a link, and wait until it is connected."""
         self.world.heal(near, far)
         is_up = self.world.run_until(lambda: self.links[near, far].is_connected, limit_ms=20_000)
         assert is_up, f"the link {near}-{far} is dialled again"
         self.samples.append(self._sample())
 
     def tune(self, settings: CongestionSettings) -> None:
-        """Other settings of congestion control, at all brokers from now on."""
+        """Change the settings of congestion control at all brokers."""
         for broker in self.world.brokers.values():
             broker.apply(replace(broker.settings, congestion=settings))
 
     def stop(self) -> None:
-        """Publish nothing any more, and give what is on its way some time."""
+        """Stop publishing, and give messages in flight time to arrive."""
         self._lag_end_s = self.lag_end_s
         for publisher in self.publishers:
             publisher.stop()
         self.run(2)
 
-    # --- what is seen of it
+    # --- observations
 
     def lag_s(self, host: str) -> float:
         """How far the slowest edge stream of a host is behind its pubend."""
@@ -214,22 +213,22 @@ class GryphonOverlay:
 
     @property
     def lag_end_s(self) -> float:
-        """How far behind the slowest host is, or was when publishing ended: of silence each second nobody is told."""
+        """How far behind the slowest host is, or was when publishing ended: silence is announced too seldom to tell."""
         if self._lag_end_s is not None:
             return self._lag_end_s
         return max(self.lag_s(host) for host in self.plan.topics)
 
     def delivered(self) -> Delivered:
-        """What subscribers got, held against what was published."""
+        """Deliveries to subscribers, compared with what was published."""
         return delivered(self.publishers, [client for clients in self.subscribers.values() for client in clients])
 
     @property
     def queue_max_bytes(self) -> int:
-        """The most that ever waited in a queue between brokers."""
+        """The most bytes that ever waited in a queue between brokers."""
         return max(link.queued_max_bytes for link in self.links.values())
 
     def run_until(self, is_reached: Callable[[], bool], *, limit_s: float) -> bool:
-        """Let time pass until something is so, as seen twice a second, at most for so long; whether it is so."""
+        """Run until a condition holds, checked twice a second, for at most ``limit_s``; return whether it holds."""
         end_s = self.now_s + limit_s
         while not is_reached():
             if self.now_s >= end_s:

@@ -1,8 +1,8 @@
 """A recovery as in the paper's first experiment: IB-SB2 fails and comes back over a narrow PB-IB ([Gryphon] section 5).
 
 ``recovery_s`` runs from link-up until SB2's slowest edge stream is within a second of its pubend; a recovery that does
-not end within the observation counts as that long. ``restore_s`` is counted from there, until each pubend has published
-90 % of what it is offered for two seconds; again at most the observation.
+not end within the observation counts as that long. ``restore_s`` runs from then until each pubend has published 90 % of
+its offered rate for two seconds; again at most the observation.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _RESTORED: Final = 0.9
 
 @dataclass(slots=True)
 class Recovery:
-    """What happened, and when."""
+    """A recovery, with the times of its phases."""
 
     overlay: GryphonOverlay
     failed_s: float
     up_s: float
     done_s: float
-    """When it had recovered; when the observation ended if it had not."""
+    """When SB2 had recovered; the end of the observation if it had not."""
     is_done: bool
     end_s: float
 
     @property
     def recovery_s(self) -> float:
-        """How long it took."""
+        """How long the recovery took."""
         return self.done_s - self.up_s
 
 
@@ -51,7 +51,7 @@ def recover(
     limit_s: int,
     after_s: int,
 ) -> Recovery:
-    """Let SB2 miss something over a narrow trunk, and watch it recover for at most so long."""
+    """Cut SB2 off for a while, and watch it recover over a narrow trunk for at most ``limit_s``."""
     overlay = lose(settings, reporter, seed=seed, kbytes_s=kbytes_s, down_s=down_s)
     return regain(overlay, reporter, down_s=down_s, limit_s=limit_s, after_s=after_s)
 
@@ -59,7 +59,7 @@ def recover(
 def lose(
     settings: CongestionSettings, reporter: Reporter, *, seed: int, kbytes_s: float, down_s: int
 ) -> GryphonOverlay:
-    """An overlay whose SB2 has missed so much, and is still cut off."""
+    """Make an overlay whose SB2 has been cut off for ``down_s``, and still is."""
     overlay = GryphonOverlay(SIMPLE, settings, seed=seed)
     overlay.throttle("PB", "IB", kbytes_s)
     overlay.run(_WARM_S)
@@ -72,12 +72,12 @@ def lose(
 
 
 def regain(overlay: GryphonOverlay, reporter: Reporter, *, down_s: int, limit_s: int, after_s: int) -> Recovery:
-    """Let SB2 come back, and watch it recover for at most so long."""
+    """Reconnect SB2, and watch it recover for at most ``limit_s``."""
     failed_s = overlay.now_s - down_s
     overlay.mend("IB", "SB2")
     up_s = overlay.now_s
     reporter.stage("SB2 recovers")
-    # At link-up the stream may not have heard of what it missed yet: a second must pass before it can be done.
+    # At link-up the stream may not know yet what it missed, and look recovered: let a second pass first.
     overlay.run(1)
     is_done = overlay.run_until(lambda: overlay.lag_s("SB2") < _DONE_S, limit_s=limit_s - 1)
     done_s = overlay.now_s
@@ -92,7 +92,7 @@ def regain(overlay: GryphonOverlay, reporter: Reporter, *, down_s: int, limit_s:
 
 
 def recovery_figures(found: Recovery) -> dict[str, float]:
-    """The figures of such a run."""
+    """The figures of a recovery."""
     samples, up_s, done_s = found.overlay.samples, found.up_s, found.done_s
 
     def rate(first_s: float, last_s: float) -> float:
@@ -111,7 +111,7 @@ def recovery_figures(found: Recovery) -> dict[str, float]:
 
 
 def _restore_s(found: Recovery) -> float:
-    """Until the last pubend has its rate again."""
+    """Time from recovery until the last pubend has its rate back."""
     samples = between(found.overlay.samples, found.done_s - 2, found.end_s)
     wanted = _RESTORED * OFFERED_MSG_S / len(found.overlay.pubends)
     longest = 0.0
@@ -127,7 +127,7 @@ def _published_to(place: int, sample: Sample) -> float:
 
 
 def _window_figures(found: Recovery) -> dict[str, float]:
-    """The NACK windows of SB2: in the middle third of the recovery, and the largest of all."""
+    """The NACK windows of SB2: the mean in the middle third of the recovery, and the largest."""
     third_s = found.recovery_s / 3
     middle = between(found.overlay.samples, found.up_s + third_s, found.done_s - third_s)
     windows = [each.windows_ms["SB2"] for each in between(found.overlay.samples, found.up_s, found.done_s)]
@@ -138,7 +138,7 @@ def _window_figures(found: Recovery) -> dict[str, float]:
 
 
 def _min_share(found: Recovery) -> float:
-    """What the pubend that published least in the recovery published, as a share of the mean."""
+    """Messages of the pubend that published least in the recovery, as a share of the mean."""
     window = between(found.overlay.samples, found.up_s, found.done_s)
     counts = [last - first for first, last in zip(window[0].published, window[-1].published, strict=True)]
     return min(counts) / mean(counts) if any(counts) else 0.0

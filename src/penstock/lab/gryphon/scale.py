@@ -1,8 +1,8 @@
-"""Congestion control in large trees: 10, 100 and 1,000 subscriber-hosting brokers, one of them behind a narrow link.
+"""Congestion control in large trees: 10, 100 and 1,000 subscriber-hosting brokers, a tenth behind narrow links.
 
 [Gryphon] section 3.1 promises that alerts are consolidated, so that a pubend hears one per query however many hosts
-there are. Rates are small here, so that a thousand brokers fit a simulation: what counts is how many alerts arrive, and
-how long it takes to adapt at what depth.
+there are. Rates are small here, so that a thousand brokers fit into a simulation: what counts is how many alerts
+arrive, and how the time to adapt depends on depth.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["SCALE", "ScaledTree"]
 
 _SIZES: Final = (10, 100, 1_000)
 _CHILDREN: Final = 10
-"""Each broker in between has so many below it: so ten times as many hosts are one level more."""
+"""Brokers below each one in between: ten times as many hosts are one level more."""
 _RATE_MSG_S: Final = 8.0
 _WIRE_BYTES: Final = 360
 _NARROW: Final = 0.5
@@ -58,7 +58,7 @@ class ScaledTree:
     def __init__(self, hosts: int, settings: CongestionSettings, *, seed: int) -> None:
         self.world = World(seed, trace_lines=100)
         self.links: dict[str, NarrowLink] = {}
-        """By the broker below."""
+        """Links, by the broker below."""
         levels = _levels(hosts)
         self.depth = len(levels) - 1
         self._add_brokers(levels, settings)

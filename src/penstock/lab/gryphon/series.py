@@ -1,7 +1,7 @@
-"""Figures of a run over time, and what is read from them: rates, means, how long it takes to adapt.
+"""Samples of a run over time, and figures computed from them: rates, means, time to adapt.
 
-Rates are in messages per second over all pubends, unless it is said otherwise. What never happens counts as the whole
-time that was observed, so that every figure is finite: a recovery that is as long as the observation was none.
+Rates are in messages per second over all pubends, unless stated otherwise. An event that never happens counts as taking
+the whole observation, so that every figure is finite: if a recovery is as long as the observation, there was none.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ Point: TypeAlias = tuple[float, float]
 
 @dataclass(slots=True, frozen=True)
 class Sample:
-    """What an overlay looked like at one time."""
+    """The state of an overlay at one time."""
 
     at_s: float
     published: tuple[int, ...]
     """Messages that have become durable, by pubend."""
     allowed: tuple[float, ...]
-    """Rates that are allowed, by pubend; infinite without limit."""
+    """Allowed rates, by pubend; infinite without limit."""
     delivered: Mapping[str, int]
-    """Messages that the subscribers of each host have got."""
+    """Messages that subscribers have received, by host."""
     lag_s: Mapping[str, float]
     """By host: how far its slowest edge stream is behind."""
     queued_bytes: Mapping[str, int]
-    """By link."""
+    """Bytes waiting to be sent, by link; in live runs, by broker."""
     windows_ms: Mapping[str, tuple[int, ...]]
     """By host: the NACK windows of its streams."""
     horizon_rates: Mapping[str, tuple[float, ...]]
     """By host: the smoothed horizon rates of its streams."""
     recovering: Mapping[str, bool]
-    """By host: whether some stream of it is recovering."""
+    """By host: whether any of its streams is recovering."""
 
 
 def rates(samples: Sequence[Sample], count: Callable[[Sample], float]) -> list[Point]:
-    """How fast a count grew between two samples each, at the time of the later one."""
+    """How fast a count grew between consecutive samples, at the time of the later one."""
     return [
         (later.at_s, (count(later) - count(earlier)) / (later.at_s - earlier.at_s))
         for earlier, later in pairwise(samples)
@@ -50,7 +50,7 @@ def rates(samples: Sequence[Sample], count: Callable[[Sample], float]) -> list[P
 
 
 def smoothed(points: Sequence[Point], seconds: float = 5.0) -> list[Point]:
-    """Means over so many seconds before each point."""
+    """Means over the last ``seconds`` up to each point."""
     found: list[Point] = []
     start, total = 0, 0.0
     for place, (at_s, figure) in enumerate(points):
@@ -63,17 +63,17 @@ def smoothed(points: Sequence[Point], seconds: float = 5.0) -> list[Point]:
 
 
 def between(samples: Sequence[Sample], first_s: float, last_s: float) -> list[Sample]:
-    """The samples of some time, both ends included."""
+    """The samples between two times, both included."""
     return [each for each in samples if first_s <= each.at_s <= last_s]
 
 
 def mean(figures: Sequence[float]) -> float:
-    """The mean; 0 of none."""
+    """The mean; 0 if there are no figures."""
     return sum(figures) / len(figures) if figures else 0.0
 
 
 def mean_rate(samples: Sequence[Sample], count: Callable[[Sample], float], *, first_s: float, last_s: float) -> float:
-    """How fast a count grew over some time; 0 if there are not two samples of it."""
+    """How fast a count grew between two times; 0 if they have fewer than two samples."""
     window = between(samples, first_s, last_s)
     if len(window) < 2:
         return 0.0
@@ -81,7 +81,7 @@ def mean_rate(samples: Sequence[Sample], count: Callable[[Sample], float], *, fi
 
 
 def adapt_s(points: Sequence[Point], first_s: float, last_s: float) -> float:
-    """From a change until the smoothed rate is within a quarter of its mean over the rest; all of it if it never is."""
+    """Time from a change until the smoothed rate is within a quarter of its mean over the rest; all of it if never."""
     window = [each for each in smoothed(points) if first_s < each[0] <= last_s]
     total = sum(figure for _, figure in window)
     for place, (at_s, figure) in enumerate(window):
@@ -93,7 +93,7 @@ def adapt_s(points: Sequence[Point], first_s: float, last_s: float) -> float:
 
 
 def spearman(ones: Sequence[float], others: Sequence[float]) -> float:
-    """The rank correlation; equal figures share their mean rank; 0 if all of one side are equal."""
+    """Spearman's rank correlation; equal figures share their mean rank; 0 if all figures of one side are equal."""
     first, second = _ranks(ones), _ranks(others)
     middle = (len(first) - 1) / 2
     product = sum((a - middle) * (b - middle) for a, b in zip(first, second, strict=True))

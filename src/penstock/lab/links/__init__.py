@@ -1,1 +1,1 @@
-"""Links between real brokers that are as narrow, slow or broken as an experiment wants them."""
+"""Links between real brokers, as narrow, slow or broken as an experiment wants them."""

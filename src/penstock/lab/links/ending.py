@@ -1,4 +1,4 @@
-"""How an experiment with real processes ends early: in order, whoever asks for it, and with one clear error."""
+"""Ends an experiment with real processes early: in order, whatever signal asks for it, and with one clear error."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import Final
 __all__ = ["ending_in_order", "first_error"]
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
-"""Signals that ask for an end; who ignores one, as below nohup, has its reasons."""
+"""Signals that ask for an end; one that is ignored, as under nohup, stays ignored."""
 
 
 @contextmanager
 def ending_in_order() -> Iterator[None]:
-    """Within it SIGTERM and SIGHUP do what Ctrl-C does, and of several errors at once the first one is raised.
+    """Make SIGTERM and SIGHUP act like Ctrl-C within the block, and raise only the first of several errors.
 
-    So no process and no namespace is left behind, also when a terminal is closed. Only the main thread can ask for it.
+    So no process and no namespace is left behind, even when a terminal is closed. Signals are handled only if this is
+    called in the main thread.
     """
     is_main = threading.current_thread() is threading.main_thread()
     wanted = [each for each in _ENDING if is_main and signal.getsignal(each) is not signal.SIG_IGN]
@@ -33,13 +34,13 @@ def ending_in_order() -> Iterator[None]:
 
 
 def _interrupt(*_: object) -> None:
-    """Do what Ctrl-C does, also in a process of a script's background, which ignores Ctrl-C itself."""
+    """Act like Ctrl-C, even in a background process of a script, which ignores Ctrl-C itself."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         raise KeyboardInterrupt
     signal.raise_signal(signal.SIGINT)
 
 
 def first_error(group: ExceptionGroup[Exception]) -> Exception:
-    """What went wrong first: people want to read that, and not how the tasks were nested."""
+    """The first error in a group: people want to read that, not how the tasks were nested."""
     error = group.exceptions[0]
     return first_error(error) if isinstance(error, ExceptionGroup) else error

@@ -1,4 +1,4 @@
-"""Real brokers in network namespaces: the processes of a plan, each in its own, and the kernel's links in between."""
+"""Real brokers in network namespaces: one namespace for each process, and links of the kernel in between."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _POLL_S: Final = 0.05
 
 @dataclass(slots=True, frozen=True)
 class AddressedPlan(OverlayPlan):
-    """A plan whose brokers are at addresses beyond loopback, and therefore ask who is there."""
+    """A plan whose brokers have addresses beyond loopback, and therefore authenticate their peers."""
 
     within: OverlayPlan = field(default_factory=lambda: OverlayPlan({}))
-    """What the brokers are otherwise."""
+    """The plan without addresses and tokens."""
     addresses: Mapping[str, str] = field(default_factory=dict)
     clients: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Tokens by the names of clients."""
+    """Tokens by client name."""
     link_token: str = field(default="", repr=False)
 
     def toml(self, ports: Mapping[str, int]) -> str:
-        """The overlay file."""
+        """The text of the overlay file."""
         text = self.within.toml(ports)
         for name, address in self.addresses.items():
             text = text.replace(f"[brokers.{name}]\n", f'[brokers.{name}]\nhost = "{address}"\n')
@@ -68,7 +68,7 @@ class NamespacedOverlay:
                 clients=self._tokens,
                 link_token=secrets.token_hex(16),
             )
-            # Called with the file, --name and the name, of which the namespace is made.
+            # Called with the file, --name and the broker's name, on which the namespace's name is based.
             script = f'exec ip netns exec {spaces.namespace("")}"$3" "$0" -m penstock.live "$@"'
             command = ("sh", "-c", script, sys.executable)
             self._brokers = stack.enter_context(DemoOverlay(addressed, command=command))
@@ -81,7 +81,7 @@ class NamespacedOverlay:
         self._stack.close()
 
     def client(self, broker: str, name: str, settings: ClientSettings | None = None) -> Client:
-        """A client of a broker, not connected yet; its name is one of those that were announced."""
+        """Make a client of a broker, not connected yet; its name must be one of those given to the constructor."""
         url = f"penstock://{self._namespaces.address(broker)}:{self._brokers.port(broker)}"
         return connect(url, name=name, token=self._tokens[name], settings=settings)
 
@@ -98,7 +98,7 @@ class NamespacedOverlay:
         self._namespaces.restore(link)
 
     def passed_bytes(self, link: Link) -> int:
-        """Bytes that have left the first broker by the link."""
+        """Bytes that have left the first broker over the link."""
         return self._namespaces.passed_bytes(link)
 
     def check(self) -> None:

@@ -1,12 +1,12 @@
-"""Links of the kernel: a network namespace for each broker, a pair of virtual devices for each link, limited by ``tc``.
+"""Links in the kernel: a network namespace for each broker, a pair of virtual devices for each link, limited by ``tc``.
 
-It needs root, ``ip`` and ``tc``. Every broker has one address, on the loopback device of its namespace; neighbours
-reach it by their link, and this machine by a link of its own that is not limited. Each direction of a link leaves by a
-token bucket filter. A cut takes the device down: a silent one. All namespaces are removed at the end, whatever happens,
-and with them their devices and routes.
+This needs root, ``ip`` and ``tc``. Every broker has one address, on the loopback device of its namespace; neighbours
+reach it over their link, and this machine over a separate, unlimited link. A token bucket filter limits each direction
+of a link. A cut takes the device down, silently. All namespaces are removed at the end, whatever happens, along with
+their devices and routes.
 
-Sockets in these namespaces have small send buffers, so that a sender waits soon, as over a link of relays. A link holds
-as much as such a buffer: what it had to drop would cost TCP most of a narrow link, and that is no limit of bandwidth.
+Sockets in these namespaces have small send buffers, so that a sender soon waits, as with relays. A link holds as much
+as such a buffer: dropped packets would cost TCP most of a narrow link, and only bandwidth should be limited.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from penstock.model.errors import PenstockError
 __all__ = ["NamespaceError", "Namespaces", "why_no_namespaces"]
 
 _NETWORK: Final = "198.18"
-"""Set aside for measuring; nobody routes it."""
+"""Reserved for benchmarks; never routed."""
 _BROKERS_MAX: Final = 99
 _SEND_BYTES_MAX: Final = 32_768
 _SEND_BYTES: Final = f"4096 16384 {_SEND_BYTES_MAX}"
@@ -41,7 +41,7 @@ class NamespaceError(PenstockError):
 
 
 def why_no_namespaces() -> str:
-    """What stands against links of namespaces on this machine; empty if nothing does."""
+    """Why this machine cannot have links between namespaces; empty if it can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     if missing := [each for each in ("ip", "tc") if shutil.which(each) is None]:
@@ -97,9 +97,9 @@ class Namespaces:
         self.close()
 
     def close(self) -> None:
-        """Remove everything; also what a failure has left half made."""
+        """Remove everything, including what a failure has left half made."""
         for name in self._brokers:
-            # One that was not made, or is gone already, is no reason to leave the others behind.
+            # A namespace that was not made, or is gone already, is no reason to leave the others behind.
             with suppress(NamespaceError):
                 _ip("netns", "delete", self.namespace(name))
 
@@ -108,7 +108,7 @@ class Namespaces:
         return f"penstock-{self._mark}-{broker}"
 
     def address(self, broker: str) -> str:
-        """Where a broker is reached, by its neighbours and from this machine."""
+        """The address at which neighbours and this machine reach a broker."""
         return self._addresses[broker]
 
     def limit(self, link: tuple[str, str], *, there_bytes_s: float, back_bytes_s: float) -> None:
@@ -128,7 +128,7 @@ class Namespaces:
             self._bring_up(end)
 
     def passed_bytes(self, link: tuple[str, str]) -> int:
-        """Bytes that have left the first end of a link, with the headers of TCP and IP."""
+        """Bytes that have left the first end of a link, including the headers of TCP and IP."""
         end = self._ends[link][0]
         told = self._in(end.broker, "-s", "-j", "link", "show", "dev", end.device)
         return int(msgspec.json.decode(told)[0]["stats64"]["tx"]["bytes"])
@@ -163,7 +163,7 @@ class Namespaces:
     def _shape(self, end: _End, limits: LinkLimits, direction: str) -> None:
         rate, namespace = limits.rate(direction), self.namespace(end.broker)
         with suppress(NamespaceError):
-            # There may be no limit to be taken away. One that is changed in place has been seen to stop for good.
+            # There may be no limit to remove. A limit changed in place has been seen to stop a link for good.
             _run("tc", "-n", namespace, "qdisc", "delete", "dev", end.device, "root")
         if not rate:
             return
@@ -176,7 +176,7 @@ class Namespaces:
 
 
 def _unused_part() -> str:
-    """A network of 256 addresses of which this machine has none."""
+    """Find a network of 256 addresses that this machine does not use."""
     taken = set(re.findall(rf"{_NETWORK}\.(\d+)\.", _ip("-o", "-4", "address", "show").decode()))
     free = [number for number in range(256) if str(number) not in taken]
     if not free:

@@ -1,4 +1,4 @@
-"""Real brokers whose links an experiment has in its hand: the same questions to links of relays and of namespaces."""
+"""Real brokers whose links an experiment controls: one interface to links of relays and of namespaces."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ class LinkedOverlay(Protocol):
     """Brokers as processes, and their links."""
 
     def __enter__(self) -> Self:
-        """Start all."""
+        """Start all brokers and links."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End all."""
+        """End all brokers and links."""
 
     def client(self, broker: str, name: str, settings: ClientSettings | None = None) -> Client:
-        """A client of a broker, not connected yet."""
+        """Make a client of a broker, not connected yet."""
 
     def limit(self, link: Link, bytes_s: float) -> None:
         """Set the bandwidth of both directions of a link; 0 for no limit."""
 
     def cut(self, link: Link) -> None:
-        """Let nothing pass any more."""
+        """Let nothing pass through a link."""
 
     def restore(self, link: Link) -> None:
-        """Let it pass again."""
+        """Let a link carry messages again."""
 
     def passed_bytes(self, link: Link) -> int:
         """Bytes that the link has carried from the first broker to the second."""
@@ -52,7 +52,7 @@ class LinkedOverlay(Protocol):
 
 
 class RelayedOverlay:
-    """Brokers on loopback, with a relay process as each link; use it with ``with``."""
+    """Brokers on loopback, with a relay process for each link; use it with ``with``."""
 
     def __init__(self, plan: OverlayPlan, limits: LinkLimits | None = None) -> None:
         self.plan = plan
@@ -76,7 +76,7 @@ class RelayedOverlay:
         self._stack.close()
 
     def client(self, broker: str, name: str, settings: ClientSettings | None = None) -> Client:
-        """A client of a broker, not connected yet."""
+        """Make a client of a broker, not connected yet."""
         return connect(self.brokers.url(broker), name=name, settings=settings)
 
     def limit(self, link: Link, bytes_s: float) -> None:
@@ -84,11 +84,11 @@ class RelayedOverlay:
         self._links[link].limit(there_bytes_s=bytes_s, back_bytes_s=bytes_s)
 
     def cut(self, link: Link) -> None:
-        """Reset the link's connection, and let none be made."""
+        """Reset the link's connection, and let no new one be made."""
         self._links[link].cut()
 
     def restore(self, link: Link) -> None:
-        """Let connections be made."""
+        """Let connections be made again."""
         self._links[link].restore()
 
     def passed_bytes(self, link: Link) -> int:

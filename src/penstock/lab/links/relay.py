@@ -1,10 +1,10 @@
-"""A link in user space: a process that relays TCP connections from one port to another, no faster than the link is.
+"""A link in user space: a process that relays TCP connections from one port to another, no faster than allowed.
 
-It needs no privileges. Little is held between the two ends, in its own buffer and in those of the kernel, so that TCP
-lets the sender wait soon. Commands come as lines of JSON on standard input, each is answered by a line of figures on
-standard output; it ends when standard input does, so it does not outlive who started it.
+It needs no privileges. Its own buffer and those of the kernel hold little, so that TCP soon makes the sender wait.
+Commands come as lines of JSON on standard input, and each is answered by a line of figures on standard output. The
+relay ends when standard input does, so it does not outlive its parent.
 
-A cut is loud (connections are reset, new ones too) or silent (nothing passes, and nobody is told).
+A cut is loud (connections are reset, new ones too) or silent (nothing passes, and neither end is told).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ __all__ = ["Command", "Figures", "Relay", "RelayPlan", "main"]
 
 _HOST: Final = "127.0.0.1"
 _KERNEL_BYTES: Final = 4_096
-"""What each socket of the relay is asked to hold in the kernel; Linux takes it twice."""
+"""Kernel buffer requested for each socket of the relay; Linux doubles it."""
 _SEGMENT_BYTES: Final = 1_400
-"""On loopback a segment is 64 KiB, by which the other end's kernel sizes its buffer: that would hide megabytes."""
+"""Loopback's segments of 64 KiB would make the other end's kernel grow its buffer, and hide megabytes there."""
 _DIAL_S_MAX: Final = 5.0
 _NO_LINGER: Final = b"\x01\x00\x00\x00\x00\x00\x00\x00"
 
 
 class RelayPlan(msgspec.Struct, frozen=True):
-    """Where a relay listens, whom it dials, and how it begins."""
+    """Where a relay listens, where it dials, and its initial limits."""
 
     port: int
     target_port: int
@@ -43,15 +43,15 @@ class RelayPlan(msgspec.Struct, frozen=True):
 
 
 class Command(msgspec.Struct, frozen=True):
-    """What the relay is to do: take other limits, be cut or restored, or only tell its figures."""
+    """A command to the relay: change its limits, cut or restore it, or only report its figures."""
 
     limits: LinkLimits | None = None
     cut: str | None = None
-    """``loud``, ``silent``, or empty for restored."""
+    """``loud``, ``silent``, or empty to restore."""
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What the relay has done so far, and holds now, by direction."""
+    """Bytes that the relay has passed on and holds, by direction, and its connections."""
 
     passed_bytes: dict[str, int]
     held_bytes: dict[str, int]
@@ -61,7 +61,7 @@ class Figures(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True, eq=False)
 class _Half:
-    """One direction of a connection: where bytes come from, what is under way, where they go."""
+    """One direction of a connection: its source, the bytes in transit, and its sink."""
 
     direction: str
     source: socket.socket
@@ -92,13 +92,13 @@ class Relay:
 
     @property
     def figures(self) -> Figures:
-        """What it has done so far."""
+        """The relay's current figures."""
         held = {each: sum(half.pipe.held_bytes for half in self._of(each)) for each in DIRECTIONS}
         passed = {each: self._passed[each] + sum(h.pipe.passed_bytes for h in self._of(each)) for each in DIRECTIONS}
         return Figures(passed, held, len(self._halves) // 2, self._accepted)
 
     def obey(self, command: Command) -> None:
-        """Do what is asked."""
+        """Carry out a command."""
         if command.limits is not None:
             self._limit(command.limits)
         if command.cut is not None:
@@ -114,9 +114,9 @@ class Relay:
         self._listener.close()
 
     def turn(self, commands: int) -> bool:
-        """Wait for something to do, and do it; whether there is a command to read."""
+        """Wait for something to do, and do it; return whether there is a command to read."""
         now_s = time.monotonic()
-        # What there is to wait for changes all the time, and a link has few connections: made anew every turn.
+        # Made again every turn: the events to wait for change all the time, and a link has few connections.
         with DefaultSelector() as selector:
             selector.register(commands, EVENT_READ)
             if self._cut != "silent":
@@ -142,7 +142,7 @@ class Relay:
             half.pipe.delay_s = limits.delay_ms / 1_000
 
     def _register(self, selector: DefaultSelector, now_s: float) -> float | None:
-        """What to wait for, and how long at most."""
+        """Register the events to wait for, and return how long to wait at most."""
         if self._cut == "silent":
             return None
         events: dict[socket.socket, int] = {}
@@ -172,7 +172,7 @@ class Relay:
         try:
             far.connect((_HOST, self._target_port))
         except OSError:
-            # Whoever dialled sees what it would see without a relay: nobody is there.
+            # The dialling broker sees what it would see without a relay: nobody is there.
             far.close()
             _reset(near)
             return
@@ -234,7 +234,7 @@ class Relay:
 
 def main() -> None:
     """Run a relay by the plan in the first argument until standard input ends."""
-    # Who started it ends it; Ctrl-C at the terminal is meant for that one.
+    # The parent ends the relay; Ctrl-C at the terminal is meant for the parent.
     relay = Relay(msgspec.json.decode(sys.argv[1], type=RelayPlan))
     _answer(relay)
     commands, rest = sys.stdin.fileno(), b""

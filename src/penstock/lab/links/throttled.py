@@ -1,4 +1,4 @@
-"""A relay process and the hand on its switch: bandwidth, delay and cuts of one link on loopback, at run time."""
+"""Starts a relay process and controls bandwidth, delay and cuts of its link on loopback, at run time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LinkProcessError(PenstockError):
 
 
 class ThrottledLink:
-    """A relay from one port of loopback to another, as a process; use it with ``with``."""
+    """A relay process from one loopback port to another; use it with ``with``."""
 
     def __init__(self, port: int, target_port: int, limits: LinkLimits | None = None) -> None:
         self._plan = RelayPlan(port, target_port, limits or LinkLimits())
@@ -59,7 +59,7 @@ class ThrottledLink:
         back_bytes_s: float | None = None,
         delay_ms: float | None = None,
     ) -> None:
-        """Change what is given: bytes per second of a direction, 0 for no limit; delay of what comes from now on."""
+        """Change the given limits: bytes per second of a direction (0 for no limit), delay of bytes from now on."""
         now = self.limits
         self.limits = replace(
             now,
@@ -70,15 +70,15 @@ class ThrottledLink:
         self._say(Command(limits=self.limits))
 
     def cut(self, *, silent: bool = False) -> None:
-        """Reset all connections and all that are made; or let nothing pass, and nobody know."""
+        """Reset all connections, and new ones too; if silent, let nothing pass without telling either end."""
         self._say(Command(cut="silent" if silent else "loud"))
 
     def restore(self) -> None:
-        """Let bytes pass, and connections be made."""
+        """Let bytes pass and connections be made again."""
         self._say(Command(cut=""))
 
     def figures(self) -> Figures:
-        """What has passed so far, and what is held now."""
+        """Ask for bytes passed so far and held now, and connections."""
         return self._say(Command())
 
     def close(self) -> None:

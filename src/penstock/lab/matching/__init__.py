@@ -1,1 +1,1 @@
-"""Which subscriptions match a publication: how the cost grows with their number."""
+"""How the cost of matching a publication grows with the number of subscriptions."""

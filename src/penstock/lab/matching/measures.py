@@ -30,7 +30,7 @@ _NAIVE_TESTS_MAX = 500_000
 
 
 def parsed(texts: Iterable[str]) -> list[Selector]:
-    """The selectors of the texts; equal texts share one, as they do in a broker that caches what it parsed."""
+    """Parse selectors; equal texts share one, as in a broker, which caches parsed selectors."""
     known: dict[str, Selector] = {}
     selectors = []
     for text in texts:
@@ -48,7 +48,7 @@ def grow(index: MatchIndex, selectors: Sequence[Selector], size: int, *, links: 
 
 
 def find_us(index: MatchIndex, publications: Sequence[Attributes]) -> float:
-    """Microseconds to find which subscriptions match: the answer stands, as slices, but is not listed."""
+    """Microseconds to find the matching subscriptions, as slices, without listing their ids."""
     return best_us(index.find, publications)
 
 
@@ -59,7 +59,7 @@ def enumerate_us(index: MatchIndex, publications: Sequence[Attributes]) -> float
 
 
 def links_us(index: MatchIndex, publications: Sequence[Attributes]) -> float:
-    """Microseconds to learn which links want the publication."""
+    """Microseconds to find the links that want a publication."""
     return best_us(index.links, publications)
 
 
@@ -84,7 +84,7 @@ def naive_count(selectors: Sequence[Selector], publication: Attributes) -> int:
 
 
 def insert_and_remove_us(index: MatchIndex, selectors: Sequence[Selector], *, links: int) -> tuple[float, float]:
-    """Microseconds to add a further subscription to the index, and to remove it again; the index ends as it was."""
+    """Microseconds to add a further subscription to the index, and to remove it again; the index ends unchanged."""
     first = len(index)
     numbered = list(enumerate(selectors, start=first))
 

@@ -1,7 +1,7 @@
 """How matching scales: microseconds per publication among a hundred to a million subscriptions.
 
-The published figures are those of a prototype, a plain Python index with numpy on one core, that was written before
-the design was settled: to be met or beaten.
+The published figures are those of a prototype, a plain Python index with numpy on one core, written before the design
+was settled; they are to be met or beaten.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def scale_sizes(max_size: int) -> list[int]:
 
 
 def quote_workload(rng: Random, symbols: int, quotes: str) -> QuoteWorkload:
-    """The quote workload, made up or from a file."""
+    """The quote workload, synthetic or from a file."""
     return QuoteWorkload(rng, symbols, load_quotes(quotes) if quotes else None)
 
 
@@ -114,7 +114,7 @@ def _covering(context: Context, workload: QuoteWorkload) -> Iterator[tuple[str, 
         context.reporter.stage(f"covering set of {_COVERING_AT:,} subscriptions")
         texts = list(workload.subscriptions(_COVERING_AT))
         yield f"css_size_{_COVERING_AT}", measures.covering_size(measures.parsed(texts))
-        # One subscriber to everything covers all others: the more telling number is that without them.
+        # One subscriber to everything covers all others: the size without such subscribers tells more.
         others = [text for text in texts if text != _ROOT]
         yield f"css_size_without_root_{_COVERING_AT}", measures.covering_size(measures.parsed(others))
     if max_size >= _CHANGES_AT:
@@ -128,7 +128,7 @@ def _covering(context: Context, workload: QuoteWorkload) -> Iterator[tuple[str, 
 
 
 def _reading_order(metric: str) -> tuple[int, int]:
-    """By kind as declared, then by size."""
+    """Sort key: by kind in the declared order, then by size."""
     kind, _, size = metric.rpartition("_")
     return _KINDS.index(kind), int(size)
 

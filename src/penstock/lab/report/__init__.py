@@ -1,4 +1,4 @@
-"""The report: all experiments in one page, paper by paper, published beside measured, with bands and deviations."""
+"""The report: all experiments on one page, paper by paper, with published and measured figures, and deviations."""
 
 from __future__ import annotations
 

@@ -10,19 +10,19 @@ __all__ = ["Band", "at_least", "at_most", "between", "exactly"]
 
 @dataclass(slots=True, frozen=True)
 class Band:
-    """A lowest and a highest value, both allowed; none for no limit."""
+    """The lowest and the highest allowed value; None for no limit."""
 
     low: float | None = None
     high: float | None = None
     of: str = ""
-    """If there is one: the limits are multiples of this metric of the same run."""
+    """If set, the limits are multiples of this metric of the same run."""
 
     def __post_init__(self) -> None:
         assert self.low is not None or self.high is not None, "a band without limits says nothing"
         assert self.low is None or self.high is None or self.low <= self.high, "a band is upside down"
 
     def has(self, value: float, measured: Mapping[str, float]) -> bool | None:
-        """Whether a value lies within; None if the metric it is a multiple of was not measured."""
+        """Whether a value lies within the band; None if the metric that scales the limits was not measured."""
         unit = 1.0 if not self.of else measured.get(self.of)
         if unit is None:
             return None
@@ -30,12 +30,12 @@ class Band:
 
     @property
     def is_law(self) -> bool:
-        """Whether only one value is right: then that holds for runs of any size."""
+        """Whether only one value is allowed; this then holds for runs of any size."""
         return self.low == self.high
 
     @property
     def text(self) -> str:
-        """The band for people."""
+        """The band as text for people."""
         unit = f" × {self.of}" if self.of else ""
         if self.low is None:
             return f"≤ {_shown(self.high)}{unit}"

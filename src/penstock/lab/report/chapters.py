@@ -1,4 +1,4 @@
-"""The chapters of the report: which experiments belong to which paper, their bands, and where we differ from print."""
+"""The chapters of the report: which experiments belong to which paper, their bands, and where we deviate."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _MEBIBYTE: Final = 1024 * 1024
 
 @dataclass(slots=True, frozen=True)
 class Entry:
-    """One experiment of a chapter, with parameters of its own if need be."""
+    """One experiment of a chapter, with its own parameters if need be."""
 
     name: str
     bands: Mapping[str, Band] = field(default_factory=dict)
     settings: tuple[str, ...] = ()
     is_live: bool = False
-    """Whether it needs real processes and real time: then one run, and none in a quick report."""
+    """Whether it needs real processes and real time: it then runs once, and not in a quick report."""
     is_timed: bool = False
-    """Whether it measures nothing but time: runs side by side would only be in each other's way."""
+    """Whether it measures nothing but time: concurrent runs would disturb each other."""
 
     @property
     def key(self) -> str:
-        """Names its files; unique in the report."""
+        """The name of its files, unique in the report."""
         return "-".join([self.name, *(each.partition("=")[2] for each in self.settings)])
 
 
 @dataclass(slots=True, frozen=True)
 class Chapter:
-    """What belongs to one paper."""
+    """The experiments on one paper, or on one subject."""
 
     key: str
     title: str
@@ -136,7 +136,7 @@ _GRYPHON: Final = Chapter(
 )
 
 _POWERS: Final = {2: 2, 3: 4, 4: 10}
-"""By how much other brokers of ``balancing-local`` are stronger than B1."""
+"""How many times stronger than B1 the other brokers of ``balancing-local`` are."""
 _PADRES: Final = Chapter(
     "balancing",
     "Load balancing",
@@ -334,4 +334,4 @@ _TOKEN: Final = Chapter(
 )
 
 CHAPTERS: Final = (_GROUND, _GRYPHON, _PADRES, _TRACKING, _AJIL, _TOKEN)
-"""In the order in which a reader should meet them."""
+"""Chapters, in the order in which to read them."""

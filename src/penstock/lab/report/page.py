@@ -1,4 +1,4 @@
-"""One HTML page of everything that was found, in one file: charts are inside, nothing is loaded from anywhere."""
+"""Renders all findings as one self-contained HTML page: charts are embedded, and nothing is loaded from elsewhere."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ nav li { margin: .15rem 0; } summary { cursor: pointer; }
 
 
 def report_page(chapters: Sequence[Chapter], findings: Mapping[str, Finding], *, title: str, words: str) -> str:
-    """The page: ``findings`` by the keys of the entries; entries without one are named as not measured."""
+    """Render the page; ``findings`` are by entry key, and entries without one are shown as not measured."""
     body = [
         f"<h1>{escape(title)}</h1>",
         f"<p>{escape(words)}</p>",

@@ -1,4 +1,4 @@
-"""Operations at once: random access beside the wandering token, by load ([Token] section 5, figure 2)."""
+"""Operations at once: random access compared with the wandering token, by load ([Token] section 5, figure 2)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["TOKEN_CONCURRENCY"]
 
 _START_UNITS: Final = 5_000
-"""What happens before is the start: all components time out together that had no token by then."""
+"""End of the start-up, in which all components that have had no token time out together."""
 _BARS: Final = 8
 
 

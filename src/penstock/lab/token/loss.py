@@ -1,7 +1,7 @@
-"""What follows the loss of all tokens: how long it takes, and how many operate at once ([Token] section 5, figure 4).
+"""How a group recovers when all tokens are lost: how long, and how many operate at once ([Token] section 5, figure 4).
 
 A loss: after 6,000 units and up to a Δmin more, all tokens vanish, and no component remembers earlier losses. It is
-over at the first instant with exactly one token, if there was never none during the last Δmin.
+over at the first instant with exactly one token, if there was at least one all through the last Δmin.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ __all__ = ["TOKEN_LOSS"]
 _BEFORE_UNITS: Final = 6_000
 _LIMIT_UNITS: Final = 5_000_000
 _LONG: Final = 5
-"""Intervals of so many Δmin may mean starvation, as the paper says."""
+"""Intervals of more than this many Δmin may mean starvation, as the paper says."""
 _SHARES: Final = 512
 
 
 @dataclass(slots=True)
 class _Transients:
     units: list[float] = field(default_factory=list)
-    """How long each took."""
+    """How long each loss took."""
     shares: np.ndarray = field(default_factory=lambda: np.zeros(_SHARES))
-    """Time by operations at once, of all together."""
+    """Time by the number of operations at once, over all losses."""
     long: int = 0
     intervals: int = 0
 
@@ -56,7 +56,7 @@ def _measured(context: Context, size: int, constants: Constants) -> _Transients:
         stable_ms = walk.run_until_stable(_LIMIT_UNITS * UNIT_MS)
         assert stable_ms is not None, f"not stable after {_LIMIT_UNITS:,} units"
         found.units.append((stable_ms - lost_ms) / UNIT_MS)
-        # What was under way when its token vanished is not of the transient.
+        # Operations in progress when their token vanished are not part of the transient.
         shares = concurrency(walk.log.op_ms[before:], constants.op_ms, first_ms=lost_ms, last_ms=stable_ms)
         found.shares[: min(len(shares), _SHARES)] += shares[:_SHARES]
         gaps = intervals(walk.log.op_at, walk.log.op_ms, first_ms=lost_ms)

@@ -1,8 +1,8 @@
-"""Groups of a thousand to a hundred thousand, with constants that grow with them ([Token] sections 1, 3 and 7).
+"""The token in groups of 1,000 to 100,000, with constants that grow with them ([Token] sections 1, 3 and 7).
 
 The paper claims that the algorithm is fully scalable, and that members need to know no more than O(log N) others. So
-hand-overs per operation have to stay the same whatever the size is, and with views of 2 · log2 N members as with full
-ones. A loss is stabilised within a number of Δmax that does not grow either.
+hand-overs per operation must be the same for all sizes, and with views of 2 · log2 N members as with full ones. The
+number of Δmax to stabilise after a loss must not grow either.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ __all__ = ["TOKEN_SCALE", "known_by"]
 
 _SIZES: Final = (1_000, 10_000, 100_000)
 _WARM: Final = 2
-"""Rounds of Δmin before anything is counted."""
+"""Warm-up rounds of Δmin, which do not count."""
 _FULL, _PARTIAL = "full", "partial"
 
 
 @dataclass(slots=True, frozen=True)
 class _Found:
     handovers: float
-    """Per operation."""
+    """Hand-overs per operation."""
     interval: float
-    """Between operations of a component, in Δmin."""
+    """Mean time between operations of a component, in Δmin."""
     multi: float
     stable: float
-    """After a loss, in Δmax."""
+    """Time to stabilise after a loss, in Δmax."""
 
 
 def known_by(size: int, factor: float, rng: Random) -> Sequence[Sequence[int]]:
-    """Whom each of so many components knows: factor · log2 N of the others, by chance."""
+    """Draw the view of each component: factor · log2 N random others."""
     wanted = sample_size(size, factor)
     chance = np.random.default_rng(rng.getrandbits(64))
     views = chance.integers(0, size - 1, size=(size, wanted))
-    # Nobody knows itself; somebody known twice among so few of so many hardly matters.
+    # Nobody knows itself; a duplicate among so few of so many hardly matters.
     return [[int(each) + (each >= own) for each in row] for own, row in enumerate(views)]
 
 

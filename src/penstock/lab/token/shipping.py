@@ -1,7 +1,7 @@
-"""Five broker processes ship to one lake when the token is with them, and the holder is killed.
+"""Five broker processes ship to one lake when they hold the token, and the holder is killed.
 
-Messages are published at the first broker, which is never killed. What is looked at from outside: the log lines of
-operations, and the files of the lake. Each published message must be there once, and no batch twice.
+Messages are published at the first broker, which is never killed. The outcome is judged from outside, by the log
+lines of operations and the files of the lake: each published message must be there once, and no batch twice.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Shipment:
 
 @dataclass(slots=True, frozen=True)
 class _Plan(OverlayPlan):
-    """With a lake, a token, and exact records of all that is published."""
+    """An overlay with a lake, a token, and exact records of all published messages."""
 
     interval_ms: int = 3_000
     turn_ms: int = 200
@@ -56,13 +56,13 @@ class _Plan(OverlayPlan):
     def toml(self, ports: Mapping[str, int]) -> str:
         ship = [f"interval_ms = {self.interval_ms}", f"turn_ms = {self.turn_ms}"]
         more = ["[ship]", 'lake = "lake"', 'when = "token"', *ship, "[tracking]", 'strategy = "exact"']
-        # A slotted dataclass is made anew by its decorator, so that super() without arguments is not at hand.
+        # Not super(): a dataclass with slots is a copy, and super() would refer to the original class.
         return OverlayPlan.toml(self, ports) + "\n".join(more) + "\n"
 
 
 @dataclass(slots=True)
 class _Story:
-    """What happened, as the driver knows it."""
+    """The events of a run, as the driver saw them."""
 
     published: list[MessageId] = field(default_factory=list)
     killed_ms: list[float] = field(default_factory=list)
@@ -71,12 +71,12 @@ class _Story:
 
 
 def shipments(log: str) -> list[Shipment]:
-    """The operations that a broker's log tells of."""
+    """The operations in a broker's log."""
     return [Shipment(broker, int(begun), int(ended)) for broker, begun, ended in _OPERATED.findall(log)]
 
 
 def judge_lake(lake: Path, published: Sequence[MessageId]) -> tuple[int, int]:
-    """How many of these messages are not in the lake, and how many rows are there twice."""
+    """How many of these messages are missing from the lake, and how many of its rows are duplicates."""
     try:
         import pyarrow.parquet as pq
     except ImportError:
@@ -92,7 +92,7 @@ def judge_lake(lake: Path, published: Sequence[MessageId]) -> tuple[int, int]:
             )
         for row in rows if table == "records" and broker == "broker=b0" else ():
             if row["history"].startswith("publish"):
-                # A block that grows is shipped again with all that it has; the newest counts.
+                # A growing block is shipped again in full; the newest version counts.
                 key, version = (broker, row["history"], row["filter_id"]), (row["generation"], row["sequence"])
                 if key not in blocks or blocks[key][0] < version:
                     blocks[key] = (version, [])
@@ -152,7 +152,7 @@ async def _play(context: Context, overlay: DemoOverlay, story: _Story, *, max_s:
         publishing.cancel()
         with suppress(asyncio.CancelledError):
             await publishing
-        # What was recorded last is stored within a second, and shipped at the turn after that.
+        # The last records are stored within a second, and shipped at the turn after that.
         await asyncio.sleep(2.0)
         await _shipped_since(overlay, names[:1], _now_ms(), max_s=20 * max_s)
 
@@ -164,7 +164,7 @@ async def _publish(publisher: Client, story: _Story) -> None:
 
 
 async def _shipped_since(overlay: DemoOverlay, names: Sequence[str], since_ms: float, *, max_s: float) -> None:
-    """Waits until these brokers, or any if none is named, have begun to ship after a time."""
+    """Wait until these brokers, or any one if none is named, have begun to ship after a time."""
     give_up_s = time.monotonic() + max_s
     while True:
         recent = {
@@ -181,7 +181,7 @@ async def _shipped_since(overlay: DemoOverlay, names: Sequence[str], since_ms: f
 
 
 async def _holder(overlay: DemoOverlay, names: Sequence[str], *, max_s: float) -> str:
-    """One of these brokers, as soon as the token is with it."""
+    """Wait until one of these brokers holds the token, and return its name."""
     async with AsyncExitStack() as stack, asyncio.timeout(max_s):
         clients = {name: await stack.enter_async_context(connect(overlay.url(name))) for name in names}
         while True:
@@ -202,7 +202,7 @@ def _measured(names: Sequence[str], found: Sequence[Shipment], story: _Story, in
         later.begun_ms - earlier.begun_ms
         for name in names
         for earlier, later in pairwise([each for each in found if each.broker == name])
-        # What a kill is in between of is counted as a delay, not as an interval.
+        # Time with a kill in between counts as a delay, not as an interval.
         if not any(earlier.begun_ms <= at_ms <= later.begun_ms for at_ms in story.killed_ms)
     ]
     delays = [min(each.begun_ms for each in found if each.begun_ms > at_ms) - at_ms for at_ms in story.killed_ms]

@@ -1,8 +1,8 @@
 """The case study of section 6: a video at 650 KB/s for receivers that share a circuit of 200 MB/s ([Token] section 6).
 
-Each receiver fetches what it can while it is enabled: 4 s of the whole circuit, or of its share if others fetch at the
-same time. It plays from its buffer from the first fetch on, and stalls while the buffer is empty. The paper argues with
-intervals only; here the receivers are played through.
+Each receiver fetches as much as it can while it is enabled: 4 s of the whole circuit, or of its share if others fetch
+at the same time. It plays from its buffer from the first fetch on, and stalls while the buffer is empty. The paper
+argues with intervals only; here playing is simulated.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class _Found:
     at: NDArray[np.int64]
     begins_ms: NDArray[np.int64]
     mb: NDArray[np.float64]
-    """What each operation fetched."""
+    """Megabytes that each operation fetched."""
     gaps_ms: NDArray[np.int64]
     shares: NDArray[np.float64]
 
 
 def fetched_mb(begins_ms: NDArray[np.int64], op_ms: int, *, circuit_mb_s: float) -> NDArray[np.float64]:
-    """What each operation fetches, if those at the same time share the circuit equally."""
+    """Megabytes that each operation fetches, if concurrent ones share the circuit equally."""
     edges = np.unique(np.concatenate([begins_ms, begins_ms + op_ms]))
     running = np.searchsorted(begins_ms, edges[:-1], side="right") - np.searchsorted(
         begins_ms + op_ms, edges[:-1], side="right"

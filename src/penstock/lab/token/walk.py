@@ -1,10 +1,10 @@
 """A lean simulation of wandering tokens: the walkers that brokers run, and nothing around them ([Token] section 5).
 
 As in the paper, passing a token takes no time, one unit is Δskip of table 1, and all components begin at once with one
-token among them. Ends of holds and timeouts are the only events. Timeouts move with every visit, so that each
-component has one event for its next one, which is put back when its time has not come.
+token among them. Ends of holds and timeouts are the only events. Every visit postpones the timeout of a component, so
+each component has a single timer event, which is put back if it fires too early.
 
-Below it are the sizes and parameters that the simulated experiments share.
+The module also has the sizes and parameters that the simulated experiments share.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ _TIMER, _HOLD = 0, 1
 
 @dataclass(slots=True)
 class WalkLog:
-    """What happened, in the order of time."""
+    """The events of a walk, in the order of time."""
 
     op_ms: list[int] = field(default_factory=list)
     """When each operation began."""
     op_at: list[int] = field(default_factory=list)
-    """The component of each."""
+    """The component of each operation."""
     visits: int = 0
-    """Hand-overs."""
+    """The number of hand-overs."""
     discarded: int = 0
     generated: int = 0
     emptied_ms: int = -1
-    """When tokens came into a world without any, for the last time; -1 if there was always one."""
+    """When a token was last made while there was none; -1 if there was always one."""
 
 
 class Walk:
-    """So many components and their tokens, in virtual time."""
+    """A group of components and their tokens, in virtual time."""
 
     def __init__(
         self,
@@ -82,27 +82,27 @@ class Walk:
         self.now_ms = 0
         self.population = 1
         self._lives = 0
-        # A hold of an earlier life, before all tokens were lost, ends nothing any more.
+        # Time, kind, component and life: the end of a hold from before a loss of all tokens is ignored.
         self._events: list[tuple[int, int, int, int]] = []
         for number in range(size):
             heappush(self._events, (constants.max_ms, _TIMER, number, 0))
         self._arrive(rng.randrange(size), Token(0, "first"))
 
     def run_until(self, end_ms: int) -> None:
-        """Goes on until a time."""
+        """Run until a time."""
         events = self._events
         while events[0][0] < end_ms:
             self._step(*heappop(events))
         self.now_ms = end_ms
 
     def run_until_stable(self, limit_ms: int) -> int | None:
-        """Goes on until there is exactly one token, and was never none in the last Δmin; when that is, or None."""
+        """Run until there is one token, and was at least one all through the last Δmin; return that time, or None."""
         events, log, min_ms = self._events, self.log, self.constants.min_ms
         while True:
             next_ms = min(events[0][0], limit_ms)
             if self.population == 1:
                 stable_ms = max(log.emptied_ms + min_ms, self.now_ms)
-                # With the time of the next event as well: it may be the very one that makes another token.
+                # Also at the time of the next event: it may be the very one that makes another token.
                 if stable_ms <= next_ms:
                     self.now_ms = stable_ms
                     return stable_ms
@@ -111,7 +111,7 @@ class Walk:
             self._step(*heappop(events))
 
     def lose_all(self) -> None:
-        """All tokens vanish, and components forget what they have learnt of losses."""
+        """Remove all tokens, and let components forget what they have learnt from losses."""
         for walker in self.walkers:
             walker.lose(now_ms=self.now_ms)
         self._lives += 1
@@ -165,7 +165,7 @@ class Walk:
             self._hold(walker, visit, number, self.now_ms)
 
     def _hold(self, walker: Walker, visit: Visit, number: int, at_ms: int) -> bool:
-        """Whether a visit is a stay: its end is the next event of the token."""
+        """Note a visit, and schedule its end unless the token is discarded; return whether it stays."""
         if visit is Visit.DISCARD:
             self.log.discarded += 1
             self.population -= 1
@@ -178,7 +178,7 @@ class Walk:
 
 
 def constants_of(context: Context, *, growth: float | None = None) -> Constants:
-    """Table 1, for the variant that was asked for; one unit is a second."""
+    """The constants of table 1, for the chosen variant; one unit is a second."""
     variant = context.text("variant")
     if variant not in VARIANTS:
         raise ParameterError(f"parameter variant: {variant!r} is neither {' nor '.join(VARIANTS)}")
@@ -187,7 +187,7 @@ def constants_of(context: Context, *, growth: float | None = None) -> Constants:
 
 
 def walked(context: Context, size: int) -> Walk:
-    """A whole run."""
+    """Simulate a whole run."""
     walk = Walk(size, constants_of(context), Random(context.rng.getrandbits(64)))
     walk.run_until(context.integer("units") * UNIT_MS)
     return walk

@@ -1,8 +1,8 @@
-"""Traces in a simulated overlay with faults, against what the simulator itself saw ([Tracking] section 3.3).
+"""Traces in a simulated overlay with faults, compared with what the simulator itself saw ([Tracking] section 3.3).
 
-The truth is gathered outside of what is examined: bodies that arrive at brokers over links, the disks of pubends, what
-clients received and what they asked for. Harm: brokers crash or stop for a while, links are cut, disks are slow, and
-records of tracking on disk become unreadable.
+The truth is gathered outside the code under test: from bodies that arrive at brokers over links, the disks of pubends,
+and what clients received and asked for. Harm: brokers crash or stop for a while, links are cut, disks are slow, and
+tracking records on disk become unreadable.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _PAUSES_MS: Final = (50, 500, 2_000)
 _ANSWER_MS: Final = 60_000
 _LASTS_MS: Final = (200, 3_000, 15_000)
 _PUBENDS: Final = 3
-"""One broker of so many has a pubend."""
+"""One in this many brokers has a publisher."""
 _DAMAGED_MAX: Final = 5
-"""Records of tracking that one blow makes unreadable."""
+"""The most tracking records that one blow makes unreadable."""
 
 
 class Tracer(SimClient):
@@ -47,12 +47,12 @@ class Tracer(SimClient):
         super().__init__(name, world.surroundings, place=broker, overlay=world.broker(broker).settings.overlay)
         self._world = world
         self.answer: Trace | None = None
-        """The last one."""
+        """The last trace."""
         self.refusal = ""
         world.admit(self, LinkOptions())
 
     def ask(self, message_id: MessageId) -> Trace | None:
-        """The way of a message, or None with a refusal; virtual time passes."""
+        """Trace a message, or return None with a refusal; virtual time passes."""
         self.answer, self.refusal = None, ""
         self.session.ask(lambda number: TraceRequest(number, message_id.to_bytes()), now_ms=self.clock.now_ms)
         self._shell.pump()
@@ -60,7 +60,7 @@ class Tracer(SimClient):
         return self.answer
 
     def on_answer(self, answer: Answer) -> None:
-        """A broker has told the way of a message, or why it does not."""
+        """Take a broker's trace of a message, or its refusal."""
         if isinstance(answer, TraceReply):
             self.answer = read_trace(answer.trace)
         elif isinstance(answer, Refused):
@@ -68,7 +68,7 @@ class Tracer(SimClient):
 
 
 class TracingCampaign:
-    """An overlay by chance, with a market and harm; then traces of some of its messages."""
+    """A random overlay with traffic and harm, and then traces of some of its messages."""
 
     def __init__(
         self,
@@ -79,12 +79,12 @@ class TracingCampaign:
         on_round: Callable[[], None] = lambda: None,
         on_traced: Callable[[TracingVerdict], None] = lambda _: None,
     ) -> None:
-        """With these settings of all brokers; whoever wants to hear of progress is told of rounds and of traces."""
+        """Make the overlay, with these settings for all brokers; callbacks report the progress of rounds and traces."""
         self._on_round, self._on_traced = on_round, on_traced
         self._bodies: dict[bytes, bytes] = {}
         self._was_at: dict[bytes, dict[str, None]] = {}
         self._answers: list[BrokerAnswer] = []
-        """Of single brokers, to the question that is asked now."""
+        """Answers of single brokers to the current question."""
         self.world = World(seed, make_broker=partial(_Watched, self._was_at, self._answers))
         self._chance = self.world.faults
         names = broker_names(brokers)
@@ -108,7 +108,7 @@ class TracingCampaign:
         self._blows = (self._crash, self._stop, self._cut, self._slow_disk, self._damage)
 
     def run(self, *, messages: int, blows: int, traces: int) -> TracingVerdict:
-        """Trade and harm, heal, trace."""
+        """Publish under harm, heal, and trace."""
         self.world.run_until_ready(limit_ms=60_000)
         rounds = max(blows, 1)
         for number in range(rounds):
@@ -182,7 +182,7 @@ class TracingCampaign:
         verdict = TracingVerdict()
         known = sorted(self._was_at)
         for key in self._chance.sample(known, min(traces, len(known))):
-            # Not more in a second than a broker allows.
+            # No more traces in a second than a broker allows.
             self.world.run_for(25)
             self._ask(key, got.get(key, []), verdict)
             self._on_traced(verdict)
@@ -205,7 +205,7 @@ class TracingCampaign:
 
 
 class _Watched(Broker):
-    """A broker of which it is seen which messages arrive, and what others answer it."""
+    """A broker that records which messages arrive, and what other brokers answer it."""
 
     def __init__(
         self, was_at: dict[bytes, dict[str, None]], answers: list[BrokerAnswer], *given: Any, **named: Any
@@ -214,9 +214,9 @@ class _Watched(Broker):
         self._was_at, self._answers = was_at, answers
 
     def receive(self, connection: int, frames: list[Frame], *, now_ms: int) -> list[Effect]:
-        """Frames have arrived."""
+        """Handle frames, and record the messages and answers in them."""
         effects = super().receive(connection, frames, now_ms=now_ms)
-        # One that broke a rule, or was told goodbye, was not listened to any more.
+        # A peer that broke a rule, or was sent a goodbye, is no longer listened to.
         if connection in self._connections.peers:
             for frame in frames:
                 if isinstance(frame, KnowledgeMessage | Forward):

@@ -1,11 +1,13 @@
-"""What tracking stores for a message: bytes kept and written, by configuration ([Tracking] section 5, figures 4, 5).
+"""Bytes that tracking keeps and writes for a message, by configuration ([Tracking] section 5, figures 4, 5).
 
 A real recorder takes 5,000 messages a second of virtual time into its publisher history, and everything it hands out is
-weighed: headers, checksums, names and marks included. Kept is what is left when every value has replaced the one of the
-same name; written is all that went out. Keep-filling leaves nothing but full filters, and writes each of them again and
-again until it is full: the shorter Tp and the larger the filter, the more. What a store adds of its own is not in it.
+weighed: headers, checksums, names and marks included. "Kept" is what is left when every value has replaced the one of
+the same name; "written" is everything handed out. Keep-filling leaves only full filters, and writes each of them again
+and again until it is full: the shorter Tp and the larger the filter, the more often. A store's own overhead is not
+included.
 
-Compressed is zstd, value by value, if pyarrow is installed, and otherwise gzip as in the paper; metrics are named so.
+Values are compressed one by one, with zstd if pyarrow is installed, and otherwise with gzip as in the paper; the names
+of metrics say which.
 """
 
 from __future__ import annotations
@@ -49,17 +51,17 @@ _Compress = Callable[[bytes], int]
 
 @dataclass(slots=True)
 class Weighed:
-    """What a recorder handed out."""
+    """Sizes of the values that a recorder handed out."""
 
     records: int = 0
     written: int = 0
     written_compressed: int = 0
     forces: int = 0
-    """Times that filters or records were handed out."""
+    """How often filters or records were handed out."""
     _kept: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def add(self, keep: Keep, compress: _Compress) -> None:
-        """A value was handed out, in the place of the one of the same name."""
+        """Count a value, which replaces the one of the same name."""
         if keep.value is None:
             self._kept.pop(keep.name, None)
             return
@@ -71,16 +73,16 @@ class Weighed:
 
     @property
     def kept(self) -> int:
-        """Bytes that are there in the end."""
+        """Bytes kept in the end."""
         return sum(size for size, _ in self._kept.values())
 
     @property
     def kept_compressed(self) -> int:
-        """The same, compressed."""
+        """Bytes kept in the end, compressed."""
         return sum(size for _, size in self._kept.values())
 
     def per_message(self, codec: str) -> dict[str, float]:
-        """All in bytes per message."""
+        """All sizes, in bytes per message."""
         sizes = {
             "kept": self.kept,
             f"kept_{codec}": self.kept_compressed,
@@ -137,7 +139,7 @@ def _run(context: Context) -> Mapping[str, float]:
 
 
 def _full(context: Context) -> dict[str, float]:
-    """Histories that only seal what is full, and the records between two forces."""
+    """Weigh histories that seal only full filters, and count the records between two forces."""
     context.reporter.stage("full filters and buffers", total=len(TABLE_2) + len(BUFFERS))
     metrics: dict[str, float] = {}
     for row, shape in TABLE_2.items():
@@ -163,7 +165,7 @@ def _full(context: Context) -> dict[str, float]:
 
 
 def _worst(found: Mapping[tuple[Configuration, bool], Mapping[str, float]]) -> dict[str, float]:
-    """How far from full filters it is at worst, over all intervals."""
+    """How far sizes are from those of full filters at worst, over all intervals."""
     over = [(fills, sizes["kept"] / FULL_BYTES[each.row]) for (each, fills), sizes in found.items() if each.row]
     again = max(sizes["written"] / sizes["kept"] for (_, fills), sizes in found.items() if fills)
     return {
@@ -178,7 +180,7 @@ def _ids(count: int) -> bytes:
 
 
 def _codec(context: Context) -> tuple[str, _Compress]:
-    """The compression there is, by name, and a function that says how small it makes something."""
+    """The name of the available compression, and a function that returns the compressed size of a value."""
     try:
         from pyarrow import Codec
     except ImportError:

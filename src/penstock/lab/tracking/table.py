@@ -12,10 +12,10 @@ from penstock.tracking.sizing import TABLE_2
 __all__ = ["BUFFERS", "FULL_BYTES", "ROW_EFPP", "Configuration", "configurations", "metric_of", "row_label"]
 
 BUFFERS: Final = {"64K": 10_000, "1M": 135_000}
-"""Bytes of the buffer in which filters of this size are kept, by the beginning of the row's name."""
+"""Bytes of the buffer that holds filters of a size, by the beginning of the row's name."""
 
 ROW_EFPP: Final = {row: {"99.999": 1e-5, "99": 0.01, "95": 0.05}[row.partition("-")[2]] for row in TABLE_2}
-"""The probability of a false positive that each row stands for."""
+"""The false positive probability that each row stands for."""
 
 FULL_BYTES: Final = {
     "64K-99.999": 3.25,
@@ -25,35 +25,35 @@ FULL_BYTES: Final = {
     "1M-99": 1.5,
     "1M-95": 1.0,
 }
-"""What a message takes in full filters, as published."""
+"""Published bytes per message in full filters."""
 
 _PERSIST_S: Final = {10_000: (1, 2), 135_000: (1, 2, 8, 18, 27)}
 
 
 @dataclass(slots=True, frozen=True)
 class Configuration:
-    """One way to track: a strategy, the memory it has, and how often it stores."""
+    """One way to track: a strategy, its memory, and how often it stores."""
 
     strategy: str
     buffer_bytes: int
     persist_s: int
     row: str = ""
-    """The filters, by the name of their row; none for exact records."""
+    """The name of the filters' row; empty for exact records."""
 
     @property
     def metric(self) -> str:
-        """The end of the names of its metrics."""
+        """The ending of the names of its metrics."""
         kind = metric_of(self.row) if self.row else f"exact_{self.buffer_bytes // 1_000}k"
         return f"{kind}_tp{self.persist_s}"
 
     @property
     def label(self) -> str:
-        """In words, for charts."""
+        """A description for charts."""
         kind = f"BF {self.row.partition('-')[2]} %" if self.row else "exact"
         return f"{kind}, {self.buffer_bytes // 1_000} K, Tp {self.persist_s} s"
 
     def settings(self, *, keep_filling: bool) -> TrackingSettings:
-        """What a broker is told."""
+        """The settings for a broker."""
         if not self.row:
             return TrackingSettings(
                 strategy="exact", buffer_bytes=self.buffer_bytes, persist_ms=1_000 * self.persist_s, keep_filling=False
@@ -68,7 +68,7 @@ class Configuration:
 
 
 def configurations() -> Iterator[Configuration]:
-    """All of them, buffer by buffer and interval by interval; what the paper left out is filled in."""
+    """All configurations, by buffer and interval; those that the paper left out are filled in."""
     for size, buffer_bytes in BUFFERS.items():
         for persist_s in _PERSIST_S[buffer_bytes]:
             yield Configuration("exact", buffer_bytes, persist_s)
@@ -78,7 +78,7 @@ def configurations() -> Iterator[Configuration]:
 
 
 def metric_of(row: str) -> str:
-    """A row's name as a part of the name of a metric.
+    """A row's name as part of the name of a metric.
 
     >>> metric_of("64K-99.999")
     '64k_99_999'

@@ -1,4 +1,4 @@
-"""IP multicast between hosts under one limit for all of it, with no central server ([Ajil])."""
+"""IP multicast between hosts under one common limit, without a central server ([Ajil])."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses of multicast groups as people write them, and the sockets that join them, IPv4 and IPv6."""
+"""Parses addresses of multicast groups, and opens the sockets that join them, IPv4 and IPv6."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class GroupAddress:
         return socket.AF_INET6 if ":" in self.host else socket.AF_INET
 
     def target(self, index: int) -> tuple[Any, ...]:
-        """Where to send to, through the interface of this number; 0 for the system's choice."""
+        """The socket address to send to, through the interface of this number; 0 lets the system choose."""
         return (self.host, self.port, 0, index) if self.family is socket.AF_INET6 else (self.host, self.port)
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class GroupAddress:
 
 
 def interface_number(name: str) -> int:
-    """The number of an interface; 0 without a name."""
+    """The number of an interface; 0 if the name is empty."""
     if not name:
         return 0
     try:
@@ -62,13 +62,13 @@ def interface_number(name: str) -> int:
 
 
 def receiving_socket(group: GroupAddress, interface: str) -> socket.socket:
-    """A socket that hears the group, as may others on this host; raises ``ConfigError`` if that cannot be."""
+    """Open a socket that receives the group, as may others on this host; raises ``ConfigError`` if that fails."""
     index = interface_number(interface)
     made = socket.socket(group.family, socket.SOCK_DGRAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
-        # Bound to the group itself: what is sent to other groups at the same port does not arrive here.
+        # Bound to the group itself: packets to other groups on the same port do not arrive here.
         made.bind(group.target(index))
         packed = socket.inet_pton(group.family, group.host)
         if group.family is socket.AF_INET6:
@@ -83,7 +83,7 @@ def receiving_socket(group: GroupAddress, interface: str) -> socket.socket:
 
 
 def sending_socket(family: socket.AddressFamily, interface: str, *, hops: int) -> socket.socket:
-    """A socket that sends to groups, no farther than so many hops."""
+    """Open a socket that sends to groups, no farther than ``hops``."""
     index = interface_number(interface)
     made = socket.socket(family, socket.SOCK_DGRAM)
     if family is socket.AF_INET6:

@@ -1,10 +1,10 @@
-"""A member of multicast groups that keeps the common limit: real UDP, IPv4 or IPv6 ([Ajil] sections 3 and 4.2).
+"""A member of multicast groups that respects the common limit: real UDP, IPv4 or IPv6 ([Ajil] sections 3 and 4.2).
 
-Data go to the groups as they are. Reports, announcements and policies go to one control group, sealed. What is over a
-channel's quota is dropped, or waits in a bounded buffer, as the policy says. Nothing is repeated and nothing is
-acknowledged: whatever gets lost is made up for by the next report.
+Data go to the groups unsealed. Reports, announcements and policies go to one control group, sealed. Packets over a
+channel's quota are dropped, or wait in a bounded buffer, as the policy says. Nothing is retransmitted and nothing is
+acknowledged: the next report makes up for a lost one.
 
-Epochs begin at whole multiples of their length by the wall clock, as the paper has it (synchronised clocks); their
+Epochs begin at whole multiples of their length by the wall clock, as in the paper (synchronised clocks); their
 length is measured by the monotonic clock, so that a step of the wall clock makes one epoch at most half as long again.
 """
 
@@ -35,16 +35,16 @@ __all__ = ["CONTROL_GROUP", "MulticastNode"]
 
 CONTROL_GROUP: Final = "239.255.77.77:7771"
 _STEPS: Final = 10
-"""Times in an epoch at which what waits may go on."""
+"""Times per epoch at which waiting packets may be sent."""
 _REACT_PART: Final = 0.15
-"""When this part of the next epoch has passed, the reports on the last one have arrived."""
+"""The part of an epoch to wait until the reports on the last one have arrived."""
 _ENTRIES_MAX: Final = 20
-"""Groups in one report datagram, so that it is not cut into pieces on its way."""
+"""Groups in one report datagram, so that it is not fragmented."""
 _INBOX_MAX: Final = 10_000
 _INBOX_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Payload that waits for the application; of more, the oldest is dropped, as it is of too many packets."""
+"""Payload that may wait for the application; beyond this, or too many packets, the oldest are dropped."""
 _READ_MAX: Final = 200
-"""Datagrams taken from a socket at a time."""
+"""Datagrams read from a socket at a time."""
 
 
 class MulticastNode:
@@ -75,7 +75,7 @@ class MulticastNode:
         self._waiting: dict[str, deque[bytes]] = {group: deque() for group in self._groups}
         self._waiting_bytes = 0
         self._held: set[str] = set()
-        """Groups in which something had to wait in this epoch."""
+        """Groups in which packets had to wait in this epoch."""
         self._room = asyncio.Event()
         self._inbox: deque[Packet] = deque()
         self._inbox_bytes = 0
@@ -85,7 +85,7 @@ class MulticastNode:
         self._process = 0
         self._is_copy = False
         self.on_epoch: Callable[[Observation], None] | None = None
-        """Called with what was seen, at the end of every epoch."""
+        """Called with the observation at the end of every epoch."""
         self.counts = dict.fromkeys(
             (
                 "sent",
@@ -106,7 +106,7 @@ class MulticastNode:
         tell_after_fork(self)
 
     def _become(self, aup: Aup) -> None:
-        """Take a name and numbers that no other node has, not even one that was copied by a fork."""
+        """Take a name and numbers that no other node has, not even a copy made by a fork."""
         self.name = self._given_name or f"{socket.gethostname()}-{secrets.token_hex(4)}"
         if len(self.name.encode()) > 255:
             raise MisuseError(f"the name {self.name[:20]!r}... has more than 255 bytes")
@@ -121,7 +121,7 @@ class MulticastNode:
         self._seal = Seal(self._key, secrets.randbits(64), now_ms=lambda: int(self.clock() * 1000))
 
     def on_forked(self) -> None:
-        """This is the copy in a forked child: another node if it had not begun, and of no use if it had."""
+        """Handle being the copy in a forked child: a node of its own if it had not started, and unusable if it had."""
         self._is_copy = bool(self._process)
         if not self._is_copy:
             self._become(self.aup)
@@ -181,7 +181,7 @@ class MulticastNode:
     async def send(self, group: str, payload: bytes) -> bool:
         """Send to a group, now or as soon as the quota allows; False if the policy is to drop it.
 
-        Waits while the buffer of what waits is full.
+        Blocks while the buffer of waiting packets is full.
         """
         self._check_process()
         while not self._takes(len(payload)):
@@ -190,7 +190,7 @@ class MulticastNode:
         return self.send_nowait(group, payload)
 
     def send_nowait(self, group: str, payload: bytes) -> bool:
-        """The same without waiting: False as well if the buffer of what waits is full."""
+        """Send to a group without blocking; False if the policy is to drop it, or the buffer is full."""
         self._check_process()
         name = str(GroupAddress.parse(group)) if group not in self._groups else group
         if name not in self._groups:
@@ -219,7 +219,7 @@ class MulticastNode:
         return allowance.take(size, part=part)
 
     def _part(self) -> float:
-        """How much of a quota may be used by now: the steps of the epoch that have begun."""
+        """The part of a quota that may be used by now, by the steps of the epoch that have begun."""
         passed = (time.monotonic() - self._began_s) * 1000 / self.aup.epoch_ms
         return min((int(passed * _STEPS) + 1) / _STEPS, 1.0)
 
@@ -228,7 +228,7 @@ class MulticastNode:
         try:
             self._senders[address.family].sendto(datagram, address.target(interface_number(self._interface)))
         except OSError:
-            # A full socket, or no way there for now: like a loss on the way.
+            # A full socket, or no route for now: like a lost packet.
             self.counts["send_errors"] += 1
             return
         self.counts["sent"] += 1
@@ -236,7 +236,7 @@ class MulticastNode:
         self._tally.sent(group, self.name, len(datagram))
 
     def _release(self) -> None:
-        """Sends what may go on by now."""
+        """Send waiting packets, as far as quotas allow."""
         for group, waiting in self._waiting.items():
             while waiting and self._may_send(group, len(waiting[0])):
                 datagram = waiting.popleft()
@@ -247,7 +247,7 @@ class MulticastNode:
     # --- receiving
 
     async def receive(self) -> Packet:
-        """The next packet that others have sent to a group of this node."""
+        """Wait for the next packet that others send to a group of this node."""
         self._check_process()
         while not self._inbox:
             self._arrived.clear()
@@ -279,7 +279,7 @@ class MulticastNode:
             except ReplayedError:
                 self.counts["replayed"] += 1
             except (MalformedError, LimitError):
-                # What cannot be, or more names than anybody can have.
+                # Not a valid message, or more names than anybody can have.
                 self.counts["malformed"] += 1
 
     def _on_packet(self, group: str, data: bytes) -> None:
@@ -303,7 +303,7 @@ class MulticastNode:
         self.counts["reports_heard"] += 1
         self._node.hear(message)
         if isinstance(message, Report) and message.version < self.aup.version and not message.entries:
-            # Who has just come is not left alone until the epoch ends.
+            # A newcomer need not wait for the policy until the epoch ends.
             self.announce()
 
     # --- the policy
@@ -314,23 +314,23 @@ class MulticastNode:
         return self._node.aup
 
     def limit(self, aup: Aup) -> bool:
-        """Put a policy into force here, and tell all others; False if a newer one is in force."""
+        """Adopt a policy, and tell all others; False if a newer one is in force."""
         is_new = self._node.adopt(aup)
         if is_new:
             self._say(Policy.of(self.name, aup))
         return is_new
 
     def announce(self) -> None:
-        """Tell all others once more which policy is in force here."""
+        """Tell all others again which policy is in force here."""
         self._say(Policy.of(self.name, self.aup))
 
     @property
     def members_heard(self) -> int:
-        """How many other members were heard of late."""
+        """How many other members were heard recently."""
         return self._node.nodes_heard
 
     def status(self) -> dict[str, Any]:
-        """How it is: the policy, the estimate, who is slowed down, and what was counted."""
+        """The policy, the estimate, which groups are slowed down, and the counters."""
         seconds = self.aup.epoch_ms / 1000
         return {
             "name": self.name,
@@ -357,10 +357,10 @@ class MulticastNode:
             self._set_quotas(Allowance.change)
 
     async def _steps(self) -> None:
-        """Waits for the end of the epoch, and lets go on what waits."""
+        """Wait for the end of the epoch, and send waiting packets."""
         length_s = self.aup.epoch_ms / 1000
         left_s = length_s - self.clock() % length_s
-        # The end by the wall clock, or what would be a strange epoch otherwise.
+        # The end by the wall clock, but after 0.5 to 1.5 times the usual length.
         end_s = min(max(time.monotonic() + left_s, self._began_s + length_s / 2), self._began_s + 1.5 * length_s)
         while (now_s := time.monotonic()) < end_s:
             self._release()

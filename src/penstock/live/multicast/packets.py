@@ -1,4 +1,4 @@
-"""Data packets of a group: who has sent it, and what; so that every member can count by sender ([Ajil] section 3.1)."""
+"""Data packets of a group, which name their sender so that every member can count by sender ([Ajil] section 3.1)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MARK: Final = b"Ad1"
 
 @dataclass(slots=True, frozen=True)
 class Packet:
-    """Something that was sent to a group."""
+    """A packet that was sent to a group."""
 
     group: str
     sender: str
@@ -24,14 +24,14 @@ class Packet:
 
 
 def encode_packet(sender: bytes, payload: bytes) -> bytes:
-    """The datagram; the sender's name is at most 255 bytes."""
+    """Encode a packet as a datagram; the sender's name is at most 255 bytes."""
     if len(payload) > PAYLOAD_BYTES_MAX:
         raise LimitError("the payload of a packet, in bytes,", len(payload), PAYLOAD_BYTES_MAX)
     return _MARK + bytes((len(sender),)) + sender + payload
 
 
 def decode_packet(group: str, datagram: bytes) -> Packet:
-    """The packet in a datagram; raises ``MalformedError``."""
+    """Decode the packet in a datagram; raises ``MalformedError``."""
     if len(datagram) < len(_MARK) + 1 or not datagram.startswith(_MARK):
         raise MalformedError("a datagram that is no packet")
     start = len(_MARK) + 1

@@ -1,12 +1,12 @@
-"""The seal on control datagrams: who has the shared key can write them, and none counts twice.
+"""Seals control datagrams: only holders of the shared key can write them, and replays are dropped.
 
 A datagram is a mark, the sender's number, a counter, a tag and the message. The tag is an HMAC (SHA-256, cut to 16
 bytes) over all the rest. The counter starts with the time in milliseconds and only grows: a datagram whose counter is
-not above the last of its sender was played back, or overtaken on its way, and is dropped like one that got lost. The
-first of a sender must not be from too long ago, so that a receiver that has just started is not played to either. After
-that the counter is enough: who is known stays known when a clock is set, its own or the receiver's. When there are more
-senders than are remembered, the one that was silent for longest is forgotten, and nobody unknown counts with a counter
-as low as its last. Without a key the seal finds damage only.
+not above the last one of its sender was replayed or overtaken, and is dropped like a lost one. The first datagram of a
+sender must not be too old, so that a receiver that has just started accepts no replays either. After that the counter
+is enough: a known sender stays known when a clock is set, its own or the receiver's. When there are too many senders to
+remember, the one silent for longest is forgotten, and from then on unknown senders need a counter above its last one.
+Without a key the seal detects damage only.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _MARK: Final = b"Aj1"
 _HEADER: Final = len(_MARK) + 8 + 8
 _TAG: Final = 16
 _AGE_MS_MAX: Final = 60_000
-"""The first datagram of a sender may be so old, or so far ahead: clocks are synchronised, but not perfectly."""
+"""How old, or how far ahead, a sender's first datagram may be: clocks are synchronised, but not perfectly."""
 SENDERS_MAX: Final = 10_000
 """Senders that are remembered."""
 
 
 class ForgedError(MalformedError):
-    """A datagram whose tag is not the one that the key gives."""
+    """A datagram whose tag does not match the key."""
 
 
 class ReplayedError(MalformedError):
@@ -42,7 +42,7 @@ class ReplayedError(MalformedError):
 
 
 class Seal:
-    """Seals what one node says, and opens what others say."""
+    """Seals the messages of one node, and opens those of others."""
 
     def __init__(self, key: bytes, sender: int, *, now_ms: Callable[[], int]) -> None:
         if key and len(key) < KEY_BYTES_MIN:
@@ -51,17 +51,17 @@ class Seal:
         self._counter = 0
         self._heard: OrderedDict[bytes, int] = OrderedDict()
         self._forgotten = 0
-        """The highest counter of all senders that were forgotten: what they said could be played back otherwise."""
+        """The highest counter of all forgotten senders, whose datagrams could be replayed otherwise."""
 
     def seal(self, message: bytes) -> bytes:
         """The datagram that carries a message."""
-        # Above all that this node has sealed, and above what it sealed before a restart, unless clocks went back.
+        # Above all counters that this node has used, even before a restart, unless clocks went back.
         self._counter = max(self._counter + 1, self._now_ms() << 16)
         header = _MARK + self._sender + self._counter.to_bytes(8)
         return header + self._tag(header + message) + message
 
     def open(self, datagram: bytes) -> bytes:
-        """The message in a datagram; raises ``MalformedError`` if it is none, forged, or played back."""
+        """The message in a datagram; raises ``MalformedError`` if that is invalid, forged or replayed."""
         if len(datagram) < _HEADER + _TAG or not datagram.startswith(_MARK):
             raise MalformedError("a datagram that is no control message")
         header, tag, message = datagram[:_HEADER], datagram[_HEADER : _HEADER + _TAG], datagram[_HEADER + _TAG :]

@@ -1,16 +1,16 @@
-"""Ships what a broker has on record to the lake: filters, attachments, positions, links, figures.
+"""Ships a broker's records to the lake: filters, attachments, positions, links, figures.
 
-What it does and promises is in ``docs/lake.md``. The parts, from the broker to the lake:
+``docs/lake.md`` says what it does and guarantees. The parts, from the broker to the lake:
 
-``pending``    what has become durable since it was shipped
-``rows``       records as rows of the tables
-``cargo``      rows by table and day
-``files``      rows as Parquet files, whole and durable
-``ledger``     what has been shipped, through crashes
-``writer``     all of that as batches, in a thread of its own (``thread``)
-``shipper``    batch after batch, within a budget
-``telemetry``  a node's figures as samples
-``service``    shipping as part of a node
+``pending``    tracks what became durable since it was shipped
+``rows``       turns records into rows of the tables
+``cargo``      collects rows by table and day
+``files``      writes rows as Parquet files, whole and durable
+``ledger``     remembers across crashes what has been shipped
+``writer``     does all that in batches, in its own thread (``thread``)
+``shipper``    ships batch after batch, within a budget
+``telemetry``  turns a node's figures into samples
+``service``    runs shipping as part of a node
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Makes the types of pyarrow from the declared tables of the lake, for brokers that ship and for jobs alike.
+"""Makes pyarrow schemas from the declared tables of the lake, for brokers that ship and for jobs alike.
 
 pyarrow comes with the extra ``spark``; only a broker that has a lake needs it.
 """
@@ -15,7 +15,7 @@ __all__ = ["arrow_schema", "require_pyarrow"]
 
 
 def require_pyarrow(who: str) -> None:
-    """Raises ``ConfigError`` if files of the lake cannot be written here."""
+    """Raises ``ConfigError`` if pyarrow, which a lake needs, is missing."""
     if find_spec("pyarrow") is None:
         raise ConfigError(
             f"{who} ships to a lake ([ship] lake), which needs pyarrow; install penstock[spark], or take lake out"
@@ -23,7 +23,7 @@ def require_pyarrow(who: str) -> None:
 
 
 def arrow_schema(table: LakeTable) -> Any:
-    """What is in the files of a table, with what they say about themselves."""
+    """The schema of a table's files, with their metadata."""
     import pyarrow as pa
 
     fields = [pa.field(column.name, _arrow_type(column.kind)) for column in table.columns]

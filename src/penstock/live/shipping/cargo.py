@@ -1,6 +1,6 @@
-"""Rows of the lake's tables on their way into files, by table and day.
+"""Collects rows of the lake's tables on their way into files, by table and day.
 
-Values are as pyarrow takes them, times as microseconds; incarnation and sequence come with the file.
+Values are as pyarrow takes them, times in microseconds; incarnation and sequence are added with the file.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class Parcel:
     table: LakeTable
     day: str
     rows: list[tuple[Any, ...]] = field(default_factory=list)
-    """In the order of the table's columns behind those of the batch."""
+    """Values in the order of the table's columns, without those of the batch."""
     blocks: list[Mapping[str, Any]] = field(default_factory=list)
-    """The same in columns, where there are many at once."""
+    """More rows as columns, for many rows at once."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns of its rows."""
+        """The columns of its rows, without those of the batch."""
         return tuple(column.name for column in self.table.columns if column.name not in BATCH_COLUMNS)
 
 
 class Cargo:
-    """All that goes with one batch."""
+    """All rows of one batch."""
 
     def __init__(self) -> None:
         self._parcels: dict[tuple[str, str], Parcel] = {}
@@ -51,12 +51,12 @@ class Cargo:
         return iter(self._parcels.values())
 
     def add(self, table: LakeTable, day_ms: int, *values: Any) -> None:
-        """One row, of a day."""
+        """Add one row to a day."""
         self._parcel(table, day_ms).rows.append(values)
         self.rows += 1
 
     def add_block(self, table: LakeTable, day_ms: int, columns: Mapping[str, Any], count: int) -> None:
-        """Many rows of a day, in columns."""
+        """Add many rows to a day, as columns."""
         self._parcel(table, day_ms).blocks.append(columns)
         self.rows += count
 
@@ -78,5 +78,5 @@ def day_of(time_ms: int) -> str:
 
 
 def micros(time_ms: int | None) -> int | None:
-    """A time as files have it."""
+    """A time in microseconds, as files have it."""
     return None if time_ms is None else min(max(time_ms, 0), _DAY_MS_MAX) * 1_000

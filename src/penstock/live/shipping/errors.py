@@ -1,7 +1,7 @@
-"""What can go wrong when a broker ships.
+"""The error of a broker that cannot ship.
 
 PenstockError
-└── ShipError    the lake, or the ledger beside the store, cannot be written at present; all that waits is kept
+└── ShipError    the lake, or the ledger beside the store, cannot be written at present; pending records are kept
 """
 
 from __future__ import annotations
@@ -12,4 +12,4 @@ __all__ = ["ShipError"]
 
 
 class ShipError(PenstockError):
-    """The lake or the ledger cannot be written; what waits is shipped when it can."""
+    """The lake or the ledger cannot be written; pending records are shipped when it can."""

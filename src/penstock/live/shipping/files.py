@@ -1,7 +1,7 @@
 """Writes the Parquet files of a broker into the lake: whole and durable under a temporary name, then renamed.
 
-A file is ``<table>/date=<day>/broker=<name>/<incarnation>-<sequence>.parquet``, so no two lives and no two batches ever
-mean the same one. Temporary files are in ``_staging/<broker>``, where readers do not look.
+A file is ``<table>/date=<day>/broker=<name>/<incarnation>-<sequence>.parquet``, so no two runs and no two batches ever
+share one. Temporary files are in ``_staging/<broker>``, where readers do not look.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["LakeFiles", "StagedFile"]
 
 _STAGING: Final = "_staging"
 _PLAIN: Final = frozenset(("bits", "singletons", "place", "id_low"))
-"""Columns whose values hardly ever repeat: no dictionary, and nothing to be learnt from their extremes."""
+"""Columns whose values hardly ever repeat: dictionaries and statistics would be useless."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -28,20 +28,20 @@ class StagedFile:
     """A file that is whole and durable, but does not count yet."""
 
     path: str
-    """Below the lake, as is its place."""
+    """Its temporary name; relative to the lake, as is ``place``."""
     place: str
     size: int
 
 
 class LakeFiles:
-    """What one broker writes in a lake. Each step that changes something is a method of its own, for tests to break."""
+    """Writes one broker's files in a lake. Each step with an effect is a method of its own, for tests to break."""
 
     def __init__(self, lake: Path, broker: str) -> None:
         self._lake, self._broker = lake.absolute(), broker
         self._staging = f"{_STAGING}/{escaped_value(broker)}"
 
     def place_of(self, parcel: Parcel, incarnation: int, sequence: int) -> str:
-        """Where the rows of a parcel go."""
+        """The final name of a parcel's file."""
         partition = partition_path(parcel.table, {"date": parcel.day, "broker": self._broker})
         return f"{parcel.table.name}/{partition}/{incarnation:013d}-{sequence:012d}.parquet"
 
@@ -60,11 +60,11 @@ class LakeFiles:
         return StagedFile(path, place, target.stat().st_size)
 
     def make_names_durable(self) -> None:
-        """See that all staged files are still there after a crash."""
+        """Make sure that all staged files are still there after a crash."""
         self._sync_folder(self._lake / self._staging)
 
     def move(self, moves: Sequence[tuple[str, str]]) -> bool:
-        """Give staged files their names, for good; says whether all are there, now or from an earlier attempt."""
+        """Give staged files their final names, durably; tells whether all are there, maybe from an earlier attempt."""
         folders: dict[Path, None] = {}
         for old, new in moves:
             source, target = self._lake / old, self._lake / new
@@ -79,7 +79,7 @@ class LakeFiles:
         return True
 
     def clear_staging(self, keep: Collection[str]) -> None:
-        """Delete what attempts have left behind that came to nothing."""
+        """Delete what failed attempts have left behind, except the files to ``keep``."""
         folder = self._lake / self._staging
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             if f"{self._staging}/{path.name}" not in keep:
@@ -104,7 +104,7 @@ class LakeFiles:
             compression="zstd",
             use_dictionary=telling,
             write_statistics=telling,
-            # A flipped bit in a filter would be a wrong answer, and nothing else would tell.
+            # A flipped bit in a filter would give a wrong answer, and nothing else would detect it.
             write_page_checksum=True,
         )
 

@@ -1,9 +1,9 @@
-"""Remembers, through crashes, what has been shipped, and which batch is on its way: a small database beside the store.
+"""Remembers across crashes what has been shipped, and which batch is in progress: a small database beside the store.
 
 A batch counts when its files are whole and durable under temporary names and the ledger has it; then the files get
-their names, and the batch is done. What a crash leaves behind is completed at the next start: a batch that counts gets
-its names, files of any other are deleted. So every row is shipped once, as long as the ledger lives. Without it, or if
-it is damaged, all is shipped again under new names, and readers take the newest row of each key.
+their final names, and the batch is done. After a crash, the next start completes the rest: a batch that counts gets its
+names, files of any other are deleted. So every row is shipped once, as long as the ledger survives. If it is lost or
+damaged, everything is shipped again under new names, and readers take the newest row of each key.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _SCHEMA: Final = (
     f"PRAGMA user_version={_FORMAT}",
 )
 _EVENTS_MAX: Final = 10_000
-"""Events that may wait while the lake cannot be reached; beyond that the oldest are given up."""
+"""Events that may wait while the lake cannot be reached; beyond that the oldest are dropped."""
 _PART: Final = 500
-"""Names in one statement."""
+"""Names in one SQL statement."""
 
 _moves: Final = msgspec.msgpack.Decoder(list[tuple[str, str]]).decode
 _names: Final = msgspec.msgpack.Decoder(list[str]).decode
@@ -53,26 +53,26 @@ class Event:
     event: str
     neighbour: str = ""
     number: int = 0
-    """Given by the ledger, in order."""
+    """Assigned by the ledger, in order."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """What a batch means for the ledger."""
+    """A batch, as the ledger records it."""
 
     sequence: int
     moves: list[tuple[str, str]] = field(default_factory=list)
-    """Temporary and final names, both below the lake."""
+    """Temporary and final names, both relative to the lake."""
     versions: dict[str, Version] = field(default_factory=dict)
-    """The records that are in it."""
+    """Versions of the records in the batch, by name."""
     gone: list[str] = field(default_factory=list)
-    """Records that there are no more."""
+    """Names of records that no longer exist."""
     events_up_to: int = 0
-    """The events that are in it: those up to this number."""
+    """The batch has the events up to this number."""
 
 
 class Ledger:
-    """The ledger of one broker; for one thread."""
+    """The ledger of one broker; for use by one thread."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -80,7 +80,7 @@ class Ledger:
 
     @classmethod
     def open(cls, folder: Path) -> tuple[Self, bool]:
-        """The ledger in the folder of a store, and whether a damaged one had to be put aside."""
+        """Open the ledger in a store's folder; also tells whether a damaged one had to be put aside."""
         path = folder / FILE_NAME
         make_private_folder(folder)
         try:
@@ -95,13 +95,13 @@ class Ledger:
         return cls(_opened(path)), True
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the database."""
         self._database.close()
 
     # What has been shipped.
 
     def versions(self, names: Iterable[str]) -> dict[str, int]:
-        """Which version of each of these was shipped last, if any was."""
+        """The version of each record that was shipped last, if any was."""
         found: dict[str, int] = {}
         for part in _parts(names):
             query = f"SELECT name, version FROM shipped WHERE name IN ({_marks(part)})"  # noqa: S608
@@ -109,7 +109,7 @@ class Ledger:
         return found
 
     def unsettled(self, names: Iterable[str]) -> list[str]:
-        """Those of which a newer version may have to be shipped."""
+        """The records of which a newer version may have to be shipped."""
         found: list[str] = []
         for part in _parts(names):
             query = f"SELECT name FROM shipped WHERE is_final AND name IN ({_marks(part)})"  # noqa: S608
@@ -118,8 +118,8 @@ class Ledger:
         return found
 
     def names(self, prefix: str) -> list[str]:
-        """All names with a prefix of which something was shipped."""
-        # Behind the prefix comes text, of which nothing is higher than this.
+        """The names of all shipped records with a prefix."""
+        # The prefix is followed by text, and no character sorts above this one.
         bounds = prefix, prefix + "\U0010ffff"
         return [
             name for (name,) in self._database.execute("SELECT name FROM shipped WHERE name BETWEEN ? AND ?", bounds)
@@ -130,7 +130,7 @@ class Ledger:
         query = "SELECT name FROM shipped WHERE settled_ms > 0 AND settled_ms < ? ORDER BY settled_ms LIMIT ?"
         return [name for (name,) in self._database.execute(query, (before_ms, limit))]
 
-    # Events that wait.
+    # Pending events.
 
     def remember(self, event: Event) -> None:
         """Keep an event until it is shipped."""
@@ -142,7 +142,7 @@ class Ledger:
             self.events_dropped += gone.rowcount
 
     def events(self) -> list[Event]:
-        """Those that wait, in order."""
+        """The pending events, in order."""
         rows = self._database.execute("SELECT at_ms, event, neighbour, number FROM events ORDER BY number")
         return [Event(*row) for row in rows]
 
@@ -154,7 +154,7 @@ class Ledger:
         return int(last) + 1
 
     def count(self, batch: Batch) -> None:
-        """Let a batch count: its files are durable under their temporary names."""
+        """Make a batch count, once its files are durable under their temporary names."""
         with self._transaction():
             assert batch.sequence >= self.next_sequence(), f"batch {batch.sequence} counts already"
             self._database.execute("UPDATE last_batch SET sequence=?", (batch.sequence,))
@@ -166,17 +166,17 @@ class Ledger:
             self._database.execute("INSERT INTO batches VALUES (?, ?, ?)", values)
 
     def pending(self) -> Mapping[int, list[tuple[str, str]]]:
-        """The batches that count and may not have their names yet, with what is to be moved."""
+        """The batches that count but may not have their final names yet, with the files to move."""
         rows = self._database.execute("SELECT sequence, moves FROM batches ORDER BY sequence")
         return {sequence: _moves(moves) for sequence, moves in rows}
 
     def done(self, sequence: int) -> None:
-        """All files of a batch have their names."""
+        """Forget a batch whose files have their final names."""
         with self._transaction():
             self._database.execute("DELETE FROM batches WHERE sequence=?", (sequence,))
 
     def undo(self, sequence: int) -> None:
-        """A batch was lost with its files: its records are to be shipped again."""
+        """Undo a batch whose files were lost, so that its records are shipped again."""
         with self._transaction():
             (names,) = self._database.execute("SELECT names FROM batches WHERE sequence=?", (sequence,)).fetchone()
             self._drop(_names(names))
@@ -199,7 +199,7 @@ class Ledger:
 
 def _opened(path: Path) -> sqlite3.Connection:
     with suppress(OSError):
-        # Whatever SQLite makes beside its file is for the same users; if it cannot be made, SQLite says so.
+        # Files that SQLite makes beside this one get the same mode; if it cannot be made, SQLite says so.
         path.touch(FILE_MODE, exist_ok=False)
     database = sqlite3.connect(path, isolation_level=None)
     try:

@@ -1,7 +1,7 @@
-"""What a broker has made durable since it was last shipped: told by its commits, as they are carried out.
+"""Tracks what a broker has made durable since it was last shipped, by watching its commits.
 
-Nothing is asked of the broker itself. Only what is durable counts: a record is read from the store when its turn comes,
-and one that was looked at before its commit would seem not to have changed.
+The broker itself is not asked. Only durable changes count: a record is read from the store when its turn comes, and
+before its commit it would seem unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Pending"]
 
 
 class Pending:
-    """Names of records, in the order in which they last changed; bounded by the number of records that there are."""
+    """Names of records, in the order in which they last changed; bounded by the number of records."""
 
     def __init__(self) -> None:
         self._submitted: deque[Commit] = deque()
@@ -29,7 +29,7 @@ class Pending:
         return len(self._names) + len(self._positions)
 
     def begin(self, names: Iterable[str], positions: Mapping[str, bytes | None]) -> None:
-        """What an earlier life left to be shipped."""
+        """Add what an earlier run left to be shipped."""
         for name in names:
             if is_shipped(name):
                 self._mark(name)
@@ -58,7 +58,7 @@ class Pending:
         return dict(self._positions)
 
     def on_shipped(self, stamps: Mapping[str, int], positions: Mapping[str, bytes | None]) -> None:
-        """These were dealt with; what has changed meanwhile still waits."""
+        """Remove what was shipped; what has changed meanwhile stays pending."""
         for name, stamp in stamps.items():
             if self._names.get(name) == stamp:
                 del self._names[name]

@@ -1,7 +1,7 @@
-"""Turns what a broker has on record into rows of the lake's tables ([Tracking] section 3.2: histories and Sm).
+"""Turns a broker's records into rows of the lake's tables ([Tracking] section 3.2: histories and Sm).
 
-By the names of kept records: ``filter/``, ``attachment/``, ``gap/``, ``alias/``, ``since/`` and ``mark``; and of named
-values: ``durable/``. All else is not for the lake.
+Kept records named ``filter/``, ``attachment/``, ``gap/``, ``alias/``, ``since/`` and ``mark`` are shipped, and named
+values under ``durable/``. Nothing else is for the lake.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ _SIGN: Final = 1 << 63
 
 @dataclass(slots=True, frozen=True)
 class Version:
-    """Which state of a record it is: what has been shipped needs not be shipped again."""
+    """Identifies a state of a record, so that the same state is not shipped again."""
 
     number: int
     is_final: bool = False
     """Whether the record cannot change any more."""
     settled_ms: int = 0
-    """When a sealed filter was last added to; 0 for all else."""
+    """When a sealed filter was last added to; 0 for other records."""
 
 
 def is_shipped(name: str) -> bool:
-    """Whether kept records of this name become rows as they change; the mark goes behind all that it speaks of."""
+    """Whether kept records of this name are shipped as they change; the mark is not, as it follows all it covers."""
     return name.startswith(_KEPT)
 
 
@@ -85,18 +85,18 @@ def add_record(cargo: Cargo, name: str, value: bytes, *, now_ms: int) -> None:
         since_ms = decode_record(value, SinceRecord).known_since_ms
         _add_gap(cargo, name.partition("/")[2], "since", [(0, max(since_ms - 1, 0))], now_ms)
     else:
-        # Up to when all that was recorded is in the lake, with this batch.
+        # With this batch, all that was recorded up to the mark is in the lake.
         mark = decode_record(value, MarkRecord)
         _add_gap(cargo, "", "open", [(min(mark.stored_ms, mark.floor_ms), FOREVER_MS)], now_ms)
 
 
 def add_position(cargo: Cargo, name: str, value: bytes | None, pubends: Iterable[str], *, now_ms: int) -> None:
-    """Add the row of a durable subscription's position, or of its being forgotten.
+    """Add the row of a durable subscription's position, or of its removal.
 
-    Raises ``ValueError`` if it is none of these pubends, or cannot be read.
+    Raises ``ValueError`` if it belongs to none of these pubends, or cannot be read.
     """
     rest = name.removeprefix(POSITION_PREFIX)
-    # Both names may have strokes in them: the longest pubend that fits is meant.
+    # Both names may have slashes in them: the longest pubend that matches is meant.
     pubend = max((each for each in pubends if rest.startswith(f"{each}/")), key=len, default="")
     if not pubend:
         raise ValueError(f"{name} is of no pubend here")
@@ -135,7 +135,7 @@ def _add_exact(cargo: Cargo, stored: StoredFilter) -> None:
     header = stored.header
     high, low, subscribers = stored.exact().columns()
     if subscribers is None and header.key.part:
-        # Logs of one subscriber have its key in the identifiers.
+        # In the log of one subscriber, its key is combined with the identifiers.
         subscribers = np.full(len(high), int(header.key.part, 16), dtype=np.uint64)
         high = high ^ subscribers
     count = len(high)
@@ -182,7 +182,7 @@ def _spans(spans: Iterable[Span]) -> bytes:
 
 
 def _bounded(number: int) -> int:
-    """A number as a column can hold it: one that is out of all bounds must not keep others out of the lake."""
+    """A number, cut to what a column can hold: one that is out of bounds must not keep others out of the lake."""
     return min(number, FOREVER_MS)
 
 

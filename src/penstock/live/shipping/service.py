@@ -1,6 +1,6 @@
-"""Shipping as part of a node: by interval or token, when somebody asks for it, and not at all without a lake.
+"""Runs shipping as part of a node: by interval or token, on request, and not at all without a lake.
 
-A lake that cannot be written is logged once per reason and tried again at the next interval; the broker goes on.
+A lake that cannot be written is logged once per reason and retried at the next interval; the broker keeps running.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from penstock.live.storage import Stimulus, Storage
 __all__ = ["Shipping", "Ships"]
 
 _NOW: Final = Budget(bytes_max=1 << 40, ms_max=30_000)
-"""What an operator gets who asks for it; a time that a caller can wait for."""
+"""The budget for a request of an operator; a caller can wait that long."""
 _STOP_S_MAX: Final = 5.0
-"""Time that a batch under way gets at the end; the next start completes it."""
+"""Time that a batch in progress gets at shutdown; otherwise the next start completes it."""
 _RETIRED_MAX: Final = 1_000
-"""Filters that are given up in one turn."""
+"""Filters that are dropped in one turn."""
 _LINKS: Final = ("link-up", "link-down")
 
 
 class Ships(Protocol):
-    """What shipping needs of its node."""
+    """What shipping needs from its node."""
 
     def status(self) -> NodeStatus:
-        """All figures."""
+        """The node's status."""
 
     def retire(self, names: Sequence[str]) -> None:
-        """Let the broker give up these filters: they are in the lake."""
+        """Have the broker drop these filters, which are in the lake."""
 
     def stimulate(self, stimulus: Stimulus) -> None:
-        """Tell the broker something."""
+        """Pass a stimulus to the broker."""
 
 
 class Shipping:
@@ -70,7 +70,7 @@ class Shipping:
         self._shipped_ms = 0
 
     async def start(self, recovered: Recovered | None, incarnation: int, *, storage: Storage) -> None:
-        """Find what is to be shipped, and begin; raises ``StorageError`` if the ledger cannot be used."""
+        """Find what has to be shipped, and begin; raises ``StorageError`` if the ledger cannot be used."""
         settings, data = self._settings, self._place.data
         if settings is None:
             return
@@ -100,7 +100,7 @@ class Shipping:
             self._task = asyncio.create_task(self._run(settings.interval_ms / 1_000), name=f"ship {self._name}")
 
     async def ship(self, budget: Budget = _NOW) -> dict[str, Any]:
-        """Ship what waits, now; answers with figures. Raises ``ShipError``, or ``ConfigError`` without a lake."""
+        """Ship pending records now; returns figures. Raises ``ShipError``, or ``ConfigError`` without a lake."""
         if self._shipper is None:
             raise ConfigError(f"broker {self._name} ships nothing: its overlay file names no lake ([ship] lake)")
         now_ms = self._clock_ms()
@@ -110,7 +110,7 @@ class Shipping:
         return asdict(shipped)
 
     async def stop(self) -> None:
-        """End, with what is under way finished if that does not take long."""
+        """Stop, after finishing what is in progress if that does not take long."""
         for task in (self._task, self._operation):
             if task is not None:
                 task.cancel()
@@ -125,7 +125,7 @@ class Shipping:
                     await last
             self._shipper = None
 
-    # What a node tells.
+    # Called by the node.
 
     def on_submitted(self, commit: Commit) -> None:
         """A commit is on its way to the store."""
@@ -136,13 +136,13 @@ class Shipping:
         self._pending.on_committed(number)
 
     def on_record(self, record: Record) -> None:
-        """Something happened: links that come and go belong into the lake."""
+        """Remember links that go up or down, for the lake; ignore other records."""
         if self._shipper is not None and record.event in _LINKS:
             neighbour = str(dict(record.fields).get("neighbour", ""))
             self._remember(Event(self._clock_ms(), record.event, neighbour))
 
     def operate(self, effect: Operate) -> None:
-        """The token is here: ship now, if that is what it is waited for."""
+        """Handle a visit of the token: ship now, if shipping waits for it."""
         self._operation = asyncio.create_task(self._operate(effect), name=f"operate {self._name}")
 
     def status(self) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""What an operator may choose about shipping: where to, how often, how much at a time."""
+"""Settings of shipping for operators: where to, how often, how much at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["INTERVAL", "VISIT", "Budget", "ShipSettings"]
 
 INTERVAL: Final = "interval"
 VISIT: Final = "token"
-"""When the wandering token comes by."""
+"""Ship when the wandering token comes by."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -41,5 +41,5 @@ class ShipSettings:
 
     @property
     def budget(self) -> Budget:
-        """Of one turn."""
+        """The budget of one turn."""
         return Budget(self.bytes_max, self.turn_ms)

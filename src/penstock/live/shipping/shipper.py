@@ -1,6 +1,6 @@
-"""Ships what has changed at a broker, a batch after the other, within a budget; the event loop is never blocked.
+"""Ships what has changed at a broker, batch after batch, within a budget; never blocks the event loop.
 
-Whoever decides that the time has come calls ``Shipper.ship``: an interval, a token that has come by, or an operator.
+An interval, the token or an operator decides when to call ``Shipper.ship``.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from penstock.live.shipping.writer import LakeWriter, Load, Sample, Shipped
 __all__ = ["ReadRecords", "Shipper"]
 
 ReadRecords: TypeAlias = Callable[[Sequence[str]], Awaitable[dict[str, bytes | None]]]
-"""Reads kept records from the store: as many of the first as fit an answer, but at least one."""
+"""Reads kept records from the store by name: as many of the first as fit an answer, but at least one."""
 
 _NAMES_MAX: Final = 1_024
 """Records that one batch may have; their bytes are bounded by what the store reads at a time."""
 
 
 class Shipper:
-    """Ships for one broker, one call after the other."""
+    """Ships for one broker, one call at a time."""
 
     def __init__(
         self,
@@ -41,17 +41,17 @@ class Shipper:
         self._read, self._clock_ms = read, clock_ms
         self._turn = asyncio.Lock()
         self.total = Shipped()
-        """Since the start."""
+        """Figures since the start."""
         self.bytes_read = 0
 
     async def ship(self, now_ms: int, budget: Budget | None = None, *, samples: Sequence[Sample] = ()) -> Shipped:
-        """Ship what waits, as far as the budget goes; raises ``ShipError``, and then all of that still waits."""
+        """Ship pending records within the budget; raises ``ShipError``, and what was not shipped stays pending."""
         async with self._turn:
             return await self._ship(now_ms, budget or Budget(), samples)
 
     async def _ship(self, now_ms: int, budget: Budget, samples: Sequence[Sample]) -> Shipped:
         begun_ms, room, shipped = self._clock_ms(), budget.bytes_max, Shipped()
-        # The mark comes first and is shipped last: everything before it was durable when it was read.
+        # The mark is read first and shipped last: everything before it was durable when it was read.
         mark = await self._read([MARK])
         names = self._pending.names()
         load = Load(positions=self._pending.positions(), samples=samples)

@@ -1,6 +1,6 @@
-"""Samples of a broker's figures for the lake: those of its metrics, and what its rooms say of themselves.
+"""Samples a broker's figures for the lake: its metrics, and the figures that its rooms report.
 
-Rates, lags, queues, UCAs, allowed rates: a figure that only grows is sampled as it is, readers take differences.
+Rates, lags, queues, UCAs, allowed rates: a counter is sampled as it is, and readers take differences.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from penstock.protocol.status import BrokerStatus
 __all__ = ["SAMPLES_MAX", "samples_of"]
 
 SAMPLES_MAX: Final = 10_000
-"""Samples of one moment; of more the last ones are left out, and counted in ``penstock_samples_left_out``."""
+"""Samples taken at a time; the rest are left out, and counted in ``penstock_samples_left_out``."""
 
 
 _DEPTH_MAX: Final = 3
 _STATE_CHARS_MAX: Final = 40
-"""A longer text is no state."""
+"""A longer text does not count as a state."""
 
 
 class _Known:
-    """A status that somebody has asked for already."""
+    """Wraps a status that was read before."""
 
     def __init__(self, status: NodeStatus) -> None:
         self._status = status
 
     def status(self) -> NodeStatus:
-        """How it was."""
+        """The status that was read."""
         return self._status
 
 
@@ -66,7 +66,7 @@ def _room_samples(broker: BrokerStatus) -> Iterator[Sample]:
 
 
 def _mechanism_samples(mechanism: str, figures: Mapping[str, Any], path: str = "") -> Iterator[Sample]:
-    """Figures within figures, which metrics leave out, by their path; and states, each a figure that is 1."""
+    """Nested figures, which metrics leave out, by their path; and states, each as a figure of 1."""
     for name, value in figures.items():
         labels = {"mechanism": mechanism, "figure": f"{path}{name}"}
         if isinstance(value, Mapping) and path.count(".") < _DEPTH_MAX:

@@ -1,6 +1,6 @@
-"""A thread that does one thing after the other for the event loop, and that nobody has to wait for at the end.
+"""A thread that runs jobs for the event loop, one after the other, and is not joined when the process ends.
 
-The pool of the standard library is joined when the process ends: a lake that hangs would hang the broker.
+The pool of the standard library is joined then: a lake that hangs would hang the broker.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _Result = TypeVar("_Result")
 
 
 class LakeThread:
-    """Calls functions in a thread of its own, in the order in which they were asked for."""
+    """Calls functions in a thread of its own, in the order in which they were queued."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.get_running_loop()
@@ -27,13 +27,13 @@ class LakeThread:
         self._thread.start()
 
     def call(self, function: Callable[[], _Result]) -> asyncio.Future[_Result]:
-        """The result, later."""
+        """Queue a function; returns its future result."""
         future: asyncio.Future[_Result] = self._loop.create_future()
         self._jobs.put((function, future))
         return future
 
     def end(self) -> None:
-        """Stop after all that was asked for."""
+        """Stop after all queued functions."""
         self._jobs.put(None)
 
     def _run(self) -> None:
@@ -43,7 +43,7 @@ class LakeThread:
                 result, error = function(), None
             except Exception as raised:  # noqa: BLE001 - it belongs to who asked
                 result, error = None, raised
-            # A loop that is closed has nobody left who would listen.
+            # If the loop is closed, nobody is left to listen.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(_settle, future, result, error)
 

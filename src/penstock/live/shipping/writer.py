@@ -1,8 +1,8 @@
 """Ships batches: rows into files, files into the lake, and all into the ledger, in an order that survives a crash.
 
-The steps of a batch: its files are made durable under temporary names; the ledger lets it count, with the records that
-are in it; the files get their names; the ledger forgets the batch. See ``ledger`` for what a start does about the rest.
-All of this is for one thread, which is not the event loop's.
+The steps of a batch: its files are made durable under temporary names; the ledger records the batch, which counts from
+then on, with its records; the files get their final names; the ledger forgets the batch. See ``ledger`` for what
+happens after a crash. All of this is for one thread, which is not the event loop's.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from penstock.tracking.records import DamagedRecordError
 __all__ = ["LakeWriter", "Load", "Opening", "Sample", "Shipped"]
 
 Sample: TypeAlias = tuple[str, Mapping[str, str], float]
-"""A metric, of what, and how much."""
+"""A metric's name, labels and value."""
 
 
 @dataclass(slots=True)
 class Load:
-    """What a batch is to be made of."""
+    """The content of a batch to ship."""
 
     records: dict[str, bytes | None] = field(default_factory=dict)
-    """Kept records as they are in the store; None for those that are not there any more, or damaged."""
+    """Kept records as they are in the store; None for those that are gone or damaged."""
     positions: dict[str, bytes | None] = field(default_factory=dict)
     """Named values of durable subscriptions; None for those that were forgotten."""
     samples: Sequence[Sample] = ()
@@ -42,41 +42,41 @@ class Load:
 
 @dataclass(slots=True)
 class Shipped:
-    """What came of it."""
+    """Figures on a shipment."""
 
     files: int = 0
     rows: int = 0
     size_bytes: int = 0
-    """Of the files."""
+    """Size of the files."""
     records: int = 0
     """Kept records and positions that are in the lake now and were not before."""
     damaged: int = 0
     """Records that could not be read, and are not in the lake."""
     missed: int = 0
-    """Records that the broker gave up before they were shipped."""
+    """Records that the broker dropped before they were shipped."""
     is_all: bool = True
     """Whether nothing was left for another turn."""
 
     def add(self, other: Shipped) -> None:
-        """Count another batch as well."""
+        """Add the figures of another batch."""
         for name in ("files", "rows", "size_bytes", "records", "damaged", "missed"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 @dataclass(slots=True, frozen=True)
 class Opening:
-    """What a start finds."""
+    """What a start finds to be shipped."""
 
     unsettled: list[str]
     """Kept records that may have to be shipped."""
     forgotten: list[str]
-    """Positions that were shipped, and are not there any more."""
+    """Positions that were shipped, but no longer exist."""
     is_anew: bool
-    """Whether the ledger was damaged, so that all is shipped again."""
+    """Whether the ledger was damaged, so that everything is shipped again."""
 
 
 class LakeWriter:
-    """Ships what one broker hands out."""
+    """Ships the records of one broker."""
 
     def __init__(
         self,
@@ -93,12 +93,12 @@ class LakeWriter:
 
     @property
     def ledger(self) -> Ledger:
-        """What has been shipped."""
+        """The ledger of what has been shipped."""
         assert self._ledger is not None, "the writer has not been opened"
         return self._ledger
 
     def open(self, *, incarnation: int, kept: Sequence[str], positions: Sequence[str], now_ms: int) -> Opening:
-        """Take up where an earlier life ended; the broker has these records now. Raises ``ShipError``."""
+        """Continue where an earlier run ended, with the records that the broker has now. Raises ``ShipError``."""
         self._incarnation = incarnation
         with _complaining("the ledger cannot be used"):
             self._ledger, is_anew = self._open_ledger(self._folder)
@@ -108,7 +108,7 @@ class LakeWriter:
             return Opening(self._ledger.unsettled(kept), forgotten, is_anew)
 
     def remember(self, event: Event) -> None:
-        """Keep an event for the next batch, through a crash. Raises ``ShipError``."""
+        """Keep an event for the next batch, even across a crash. Raises ``ShipError``."""
         with _complaining("the ledger cannot be written"):
             self.ledger.remember(event)
 
@@ -118,13 +118,13 @@ class LakeWriter:
             return self.ledger.settled(before_ms, limit)
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Close the ledger."""
         if self._ledger is not None:
             self._ledger.close()
             self._ledger = None
 
     def ship(self, load: Load, *, now_ms: int) -> Shipped:
-        """Ship one batch, after what an earlier attempt has left; raises ``ShipError``, and then nothing is lost."""
+        """Complete what an earlier attempt left, and ship one batch; nothing is lost if it raises ``ShipError``."""
         with _complaining("the lake cannot be written"):
             self._complete()
             batch, cargo, shipped = Batch(self.ledger.next_sequence()), Cargo(), Shipped()
@@ -134,7 +134,7 @@ class LakeWriter:
             return shipped
 
     def _complete(self) -> None:
-        """Finish the batches that count, and clear away what does not."""
+        """Finish the batches that count, and delete the files of others."""
         for sequence, moves in self.ledger.pending().items():
             if self._files.move(moves):
                 self.ledger.done(sequence)
@@ -183,12 +183,12 @@ class LakeWriter:
                 add_record(cargo, name, value, now_ms=now_ms)
                 batch.versions[name] = version
         except DamagedRecordError:
-            # Tracking leaves a gap record where it finds this, and that is shipped.
+            # Tracking keeps a gap record where it finds this, and that is shipped.
             shipped.damaged += 1
 
     def _send(self, batch: Batch, cargo: Cargo, shipped: Shipped) -> None:
         while any(self._files.exists(self._files.place_of(each, self._incarnation, batch.sequence)) for each in cargo):
-            # What is there was not written by what this ledger knows of, and must stay as it is.
+            # This ledger does not know of the file that is there, which must stay as it is.
             batch.sequence += 1
         staged = [self._files.stage(parcel, self._incarnation, batch.sequence) for parcel in cargo]
         if staged:

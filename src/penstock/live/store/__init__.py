@@ -1,4 +1,4 @@
-"""The durable memory of a broker: its pubends' logs, publishers' sequence numbers, named values and kept records.
+"""The durable store of a broker: its pubends' logs, publishers' sequence numbers, named values and kept records.
 
 ``LogStore.open``, then ``commit`` and ``read``, all in one thread. Why SQLite: docs/decisions/0004-durable-store.md.
 """

@@ -1,8 +1,8 @@
-"""The bytes of one stored batch: messages of one pubend with their ticks, guarded by a checksum.
+"""Packs messages of one pubend with their ticks into the bytes of a stored batch, guarded by a checksum.
 
 A batch is what one append wrote, or a part of it: checksum (4) · messages (4) · ticks as distances from the
 first (8 each) · lengths of the bodies (4 each) · bodies. Its first tick is its key in the store, and is covered by
-the checksum like all the rest, so that a batch in a wrong place is noticed, too.
+the checksum as well, so that a batch in the wrong place is also detected.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class BatchDamagedError(ValueError):
 
 
 def pack_batch(messages: Sequence[tuple[Tick, bytes]]) -> bytes:
-    """The messages, ticks ascending, as bytes to be stored under the first tick."""
+    """Pack messages, in the order of their ticks, as bytes to be stored under the first tick."""
     count, first = len(messages), messages[0][0]
     columns = [tick - first for tick, _ in messages] + [len(body) for _, body in messages]
     rest = pack(f">I{count}Q{count}I", count, *columns)
-    # The checksum runs on over the parts: joining them first would copy the bodies once more.
+    # The checksum is computed part by part: joining them first would copy the bodies once more.
     checksum = crc32(rest, crc32(_KEY.pack(first)))
     bodies = b"".join([body for _, body in messages])
     return b"".join((crc32(bodies, checksum).to_bytes(4), rest, bodies))

@@ -1,4 +1,4 @@
-"""Keeps the totals of an open store, in the database with every commit and in the witness behind it."""
+"""Keeps the totals of an open store, in the database with every commit and in the witness after it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Books:
         self.totals = totals
 
     def write(self, totals: Totals) -> None:
-        """Write new totals, within the transaction that they are of."""
+        """Write new totals, within the transaction they belong to."""
         self._database.execute("UPDATE totals SET stored=? WHERE rowid=1", (totals.encode(),))
 
     def adopt(self, totals: Totals) -> None:
-        """The transaction with these totals is durable."""
+        """Take over totals whose transaction is durable."""
         self.totals = totals
         self._witness.note(totals)
 

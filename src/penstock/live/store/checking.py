@@ -17,20 +17,20 @@ __all__ = ["Checked", "check"]
 
 @dataclass(slots=True)
 class Checked:
-    """What was found in a store."""
+    """The result of checking a store."""
 
     folder: str
     format: int = FORMAT_VERSION
     problems: list[str] = field(default_factory=list)
-    """Why no broker opens the store; it can be salvaged."""
+    """Damage that keeps brokers from opening the store; it can be salvaged."""
     notes: list[str] = field(default_factory=list)
-    """What is damaged but made anew when the store is opened."""
+    """Damage that is repaired when the store is opened."""
     damaged: dict[str, list[TickRange]] = field(default_factory=dict)
     """Ticks whose messages cannot be read, by pubend: the store can be opened, and subscribers are told."""
     records: list[str] = field(default_factory=list)
     """Named values and kept records that cannot be read."""
     messages: int = 0
-    """Messages that were read and are whole."""
+    """Messages that were read and found whole."""
 
     @property
     def is_whole(self) -> bool:
@@ -71,7 +71,7 @@ def _read_all(folder: Path, checked: Checked) -> None:
 
 
 def _damaged_records(haul: Haul) -> list[str]:
-    """What of the rest a broker finds missing when it opens the store."""
+    """Damaged named values and kept records, which a broker finds missing when it opens the store."""
     texts = {
         "named": f"some named values in {FILE_NAME} are damaged",
         "kept": f"some kept records in {FILE_NAME} are damaged",

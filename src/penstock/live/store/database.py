@@ -1,7 +1,7 @@
-"""Opens the SQLite file of a store, makes sure that it is the right one, whole, and alone.
+"""Opens the SQLite file of a store, and makes sure that it is the right one, whole, and not in use.
 
-The write-ahead log is synced by every commit (synchronous=FULL), and torn frames at its end are left out by SQLite when
-the store is opened after a crash. The locks are held until the store is closed, so no second process can write.
+The write-ahead log is synced by every commit (synchronous=FULL), and SQLite ignores torn frames at its end when the
+store is opened after a crash. The locks are held until the store is closed, so no second process can write.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ class Recovery:
     """What opening a store found."""
 
     created: bool
-    """Whether there was none before."""
+    """Whether the store was new."""
     clean: bool
-    """Whether it had been closed; otherwise its broker was killed, or the machine went down."""
+    """Whether it had been closed properly; otherwise its broker was killed, or the machine went down."""
     replayed_bytes: int
-    """Bytes of the write-ahead log that were whole, and count; a torn rest was never acknowledged."""
+    """Bytes of the write-ahead log that were whole, and replayed; a torn rest was never acknowledged."""
     dropped_bytes: int
-    """Bytes behind them: torn, or left from before."""
+    """Bytes of the write-ahead log not replayed: torn, or left from before."""
     repaired: str = ""
-    """What was damaged and could be made anew without loss; empty if there was nothing."""
+    """Damage that was repaired without loss; empty if there was none."""
     tightened: str = ""
     """What other users of the machine could read, or still can; empty if there was nothing."""
 
@@ -69,15 +69,15 @@ class OpenDatabase:
     """A store that is open, whole and locked."""
 
     connection: sqlite3.Connection
-    """To be used by the thread that opened it, only."""
+    """For the thread that opened it only."""
     books: Books
     states: dict[str, PubendState]
-    """What is known of every pubend, by its name."""
+    """The states of all pubends, by name."""
     recovery: Recovery
 
 
 def open_database(folder: Path, *, overlay: str, broker: str, bytes_max: int | None = None) -> OpenDatabase:
-    """Open the store in a folder, or make it if there is none; one that is refused is left as it was."""
+    """Open the store in a folder, or make it if there is none; a refused store is left as it was."""
     try:
         make_private_folder(folder)
         witness = Witness(folder)
@@ -96,7 +96,7 @@ def open_database(folder: Path, *, overlay: str, broker: str, bytes_max: int | N
 
 
 def _check(found: Inspection, folder: Path, overlay: str, broker: str) -> None:
-    """Refuse a store that is damaged, or of somebody else."""
+    """Refuse a store that is damaged, or belongs to another broker."""
     if found.problems:
         raise StoreDamagedError(folder, found.problems, can_be_salvaged=found.version == FORMAT_VERSION)
     if not found.is_new and found.owner != (overlay, broker):
@@ -118,10 +118,10 @@ def _opened(
 ) -> OpenDatabase:
     tightened = tighten(folder)
     if found.is_new:
-        # Whatever SQLite makes beside its file is for the same users.
+        # Files that SQLite makes beside this one get the same mode.
         (folder / FILE_NAME).touch(FILE_MODE)
     try:
-        # No waiting for a lock: whoever holds it is another broker and keeps it.
+        # Do not wait for the lock: another broker holds it, and keeps it.
         database = sqlite3.connect(folder / FILE_NAME, timeout=0, isolation_level=None, cached_statements=64)
     except sqlite3.Error as error:
         raise refusal(folder, error) from error
@@ -132,7 +132,7 @@ def _opened(
             limit_pages(database, bytes_max)
     except BaseException as error:
         database.close()
-        # A damaged schema can make SQLite complain in words that are no text.
+        # A damaged schema can make SQLite's error message undecodable.
         if isinstance(error, sqlite3.Error | UnicodeDecodeError | TypeError):
             raise refusal(folder, error) from error
         raise
@@ -145,7 +145,7 @@ def _opened(
 
 
 def _prepared(database: sqlite3.Connection, found: Inspection, owner: tuple[str, str]) -> Index:
-    """Lock the database, and fill it or bring it up to date; gives its index."""
+    """Lock the database, and fill it or bring it up to date; returns its index."""
     database.execute("PRAGMA locking_mode=EXCLUSIVE")
     database.execute(f"PRAGMA page_size={PAGE_BYTES}")
     for setting in _SETTINGS:
@@ -164,13 +164,13 @@ def _prepared(database: sqlite3.Connection, found: Inspection, owner: tuple[str,
 
 
 def limit_pages(database: sqlite3.Connection, bytes_max: int) -> None:
-    """Let the file grow up to a size; one that is larger already does not grow."""
+    """Let the file grow up to a size; one that is already larger does not grow."""
     database.execute(f"PRAGMA max_page_count={max(1, bytes_max // PAGE_BYTES)}")
 
 
 def _replay(database: sqlite3.Connection) -> int:
-    """Move what the write-ahead log holds into the database, and say how many bytes of it counted."""
+    """Move the write-ahead log into the database; returns how many bytes of it were whole."""
     with closing(database.execute("PRAGMA wal_checkpoint(RESTART)")) as cursor:
         _, frames, _ = cursor.fetchone()
-    # Each page in the log has a head of 24 bytes, and the log one of 32.
+    # Each page in the log has a header of 24 bytes, and the log one of 32.
     return frames * (PAGE_BYTES + 24) + 32 if frames > 0 else 0

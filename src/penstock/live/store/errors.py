@@ -1,9 +1,9 @@
-"""What can be wrong with a store, and what it refuses.
+"""The errors of a store that cannot be opened, read or written, or refuses a change.
 
 PenstockError
 ├── MisuseError
 │   ├── StoreRefusedError       the store cannot be opened, or not by this broker
-│   │   ├── NotAStoreError      the file is something else
+│   │   ├── NotAStoreError      the file is not a store
 │   │   ├── StoreDamagedError   acknowledged commits are missing or changed; says what to do
 │   │   ├── StoreVersionError   another format version wrote it
 │   │   ├── StoreOwnerError     it belongs to another overlay or broker: a copy, or a wrong path
@@ -11,10 +11,10 @@ PenstockError
 │   └── ChangeRefusedError      a change that breaks a rule; nothing of its commit was written
 ├── PeerError
 │   └── CorruptError            stored bytes are not what was written
-│       ├── CorruptRecordError  messages of a pubend; carries which, and the rest can be read
+│       ├── CorruptRecordError  messages of a pubend; says which, and the rest can be read
 │       └── CorruptValueError   a named value
 ├── StoreFullError              there is no space: nothing of the commit was written, later ones may work
-└── StoreFailedError            the disk failed: what is durable is known again after the store is opened anew
+└── StoreFailedError            the disk failed: reopening the store tells what is durable
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class StoreRefusedError(MisuseError):
 
 
 class NotAStoreError(StoreRefusedError):
-    """The file is something else, or too damaged to tell."""
+    """The file is not a store, or too damaged to tell."""
 
 
 class StoreDamagedError(StoreRefusedError):
@@ -83,7 +83,7 @@ class CorruptError(PeerError):
 
 
 class CorruptRecordError(CorruptError):
-    """Messages of a pubend cannot be read; what lies before and behind them can."""
+    """Messages of a pubend cannot be read; those before and after them can."""
 
     def __init__(self, pubend: str, ticks: TickRange, message_count: int) -> None:
         count = f"{message_count:,} messages" if message_count else "an unknown number of messages"
@@ -106,4 +106,4 @@ class StoreFullError(PenstockError):
 
 
 class StoreFailedError(PenstockError):
-    """The disk failed, and nobody knows whether the last commit is durable: open the store anew."""
+    """The disk failed, and it is unknown whether the last commit is durable: reopen the store."""

@@ -1,6 +1,6 @@
 """Reads the index of a store, everything but messages and kept records, and checks it against the totals.
 
-The index must be right as a whole: with a wrong one a broker would give ticks twice, take messages for silence, or
+The index must be right as a whole: with a wrong one a broker would use ticks twice, mistake messages for silence, or
 accept a message twice. So every row is checked when a store is opened, before anything in the files is changed.
 """
 
@@ -28,17 +28,17 @@ __all__ = ["Index", "read_index"]
 
 @dataclass(slots=True)
 class Index:
-    """What the index says, and what is wrong with it."""
+    """The content of the index, and what is wrong with it."""
 
     totals: Totals = field(default_factory=Totals)
     states: dict[str, PubendState] = field(default_factory=dict)
     """The states of all pubends, by name."""
     problems: list[str] = field(default_factory=list)
-    """What is damaged, in words; with any, the rest must not be used."""
+    """Descriptions of the damage; if there is any, the rest must not be used."""
 
 
 def read_index(database: sqlite3.Connection) -> Index:
-    """Read and check all of it."""
+    """Read and check the whole index."""
     index = Index()
     totals = _checked_totals(database, index.problems)
     if totals is None:

@@ -5,7 +5,7 @@ would destroy the evidence of what is missing, so all checks come first, on a co
 
 Three signs tell damage from the torn end that a power failure leaves. The witness saw more commits than the store reads
 back. Or the log has totals of a later commit than the one that may be torn, since each commit is synced before the next
-begins. Or the database and its log are of different times, as their totals say.
+begins. Or the totals show that the database and its log are of different times.
 """
 
 from __future__ import annotations
@@ -46,30 +46,30 @@ JOURNAL_NAME: Final = f"{FILE_NAME}-journal"
 """A rollback journal. SQLite writes one while it makes the file of a store, and never later."""
 RESERVE_NAME: Final = "reserve"
 UNFINISHED: Final = Path("salvaging", "damaged")
-"""The damaged files, while the salvaged ones are being moved in: until it is gone, the folder may have some of both."""
+"""Holds the damaged files while the salvaged ones are moved in: until it is gone, the folder may have some of both."""
 PAGE_BYTES: Final = 4_096
 _STALE_JOURNAL: Final = f"{JOURNAL_NAME} is not of this store, and would overwrite parts of it"
 
 
 @dataclass(slots=True)
 class Inspection:
-    """What was found in a folder."""
+    """The result of inspecting a store's folder."""
 
     is_new: bool = False
-    """Whether there is no store, or one whose making never came to its end."""
+    """Whether there is no store, or one whose creation was never finished."""
     version: int = FORMAT_VERSION
     owner: tuple[str, str] | None = None
     """Overlay and broker."""
     index: Index = field(default_factory=Index)
-    """Empty for a store of an older format."""
+    """The store's index; empty for an older format."""
     problems: list[str] = field(default_factory=list)
-    """What is damaged; with any, the store must not be used."""
+    """Damage that forbids using the store."""
     repairs: list[str] = field(default_factory=list)
-    """What is damaged but can be made anew without loss."""
+    """Damage that can be repaired without loss."""
 
 
 def inspect(folder: Path, statement: Statement | None) -> Inspection:
-    """Examine a folder whose lock is held; raises if it is no store, or of a format that is unknown here."""
+    """Examine a folder whose lock is held; raises if it is not a store, or its format is unknown here."""
     refuse_links(folder)
     if problem := _problem_beside(folder):
         return Inspection(problems=[problem])
@@ -95,7 +95,7 @@ def inspect(folder: Path, statement: Statement | None) -> Inspection:
         found.problems += _problems_without_totals(found, statement, log)
         return found
     if not found.index.totals.commits:
-        # Without totals there is nothing to compare with.
+        # Without totals there is nothing to compare.
         return found
     found.problems += _missing_commits(found.index.totals, statement, log)
     if log is not None:
@@ -115,14 +115,14 @@ def refuse_links(folder: Path) -> None:
 
 
 def _problem_beside(folder: Path) -> str:
-    """Why the database must not even be read, if there is a reason."""
+    """Why the database must not even be read; empty if it may be."""
     if (folder / UNFINISHED).exists():
         return "salvaging was interrupted, and must be run again"
     return _STALE_JOURNAL if _has_stale_journal(folder) else ""
 
 
 def _without_database(folder: Path, statement: Statement | None) -> Inspection:
-    """A folder is new if no other file shows that a store was there."""
+    """Inspect a folder without a database: it is new if no file shows that there was a store."""
     if statement is not None or size_of(folder / LOG_NAME):
         left = WITNESS_NAME if statement is not None else LOG_NAME
         return Inspection(is_new=True, problems=[f"{FILE_NAME} is missing or empty, but {left} is there"])
@@ -135,13 +135,13 @@ def _without_database(folder: Path, statement: Statement | None) -> Inspection:
 
 
 def _has_stale_journal(folder: Path) -> bool:
-    """Whether there is a rollback journal that a kill during the making of a store cannot have left."""
+    """Whether there is a rollback journal that was not left by a kill while the store was being made."""
     journal = folder / JOURNAL_NAME
     if not size_of(journal):
         return False
     with journal.open("rb") as raw:
         header = raw.read(20)
-    # The last of these words is how many pages the database had: none, if it was being made.
+    # The last of these words is the number of pages that the database had: 0 if it was being made.
     return header[16:] != bytes(4)
 
 
@@ -164,12 +164,12 @@ def reading(folder: Path) -> Iterator[sqlite3.Connection]:
 
 
 def size_of(file: Path) -> int:
-    """Bytes of a file; none if it is not there."""
+    """Size of a file in bytes; 0 if it does not exist."""
     return file.stat().st_size if file.exists() else 0
 
 
 def refusal(folder: Path, error: Exception) -> StoreRefusedError:
-    """What an error of SQLite means for whoever wants to open the store."""
+    """The reason for not opening a store, made from an error of SQLite."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreLockedError(f"store {folder} is held by a process: only one broker may open it at a time")
@@ -204,7 +204,7 @@ def _read(database: sqlite3.Connection, folder: Path) -> Inspection:
 def _problems_without_totals(
     found: Inspection, statement: Statement | None, log: WriteAheadLog | None
 ) -> Iterator[str]:
-    """What can be wrong with a store that has no totals: none of them was ever made, or its format is older."""
+    """Problems of a store without totals: it was never finished, or its format is older."""
     if statement is not None:
         what = "has no tables" if found.is_new else f"has format {found.version}"
         yield f"{FILE_NAME} {what}, but its witness saw {statement.commits:,} commits of format {FORMAT_VERSION}"
@@ -213,7 +213,7 @@ def _problems_without_totals(
 
 
 def _missing_commits(totals: Totals, statement: Statement | None, log: WriteAheadLog | None) -> Iterator[str]:
-    """Signs that the store once had commits which it does not read back."""
+    """Signs that the store once had commits that can no longer be read."""
     if statement is not None and statement.store_id != totals.store_id:
         yield f"{WITNESS_NAME} and {FILE_NAME} are of different stores"
     elif statement is not None and statement.commits > totals.commits:
@@ -236,7 +236,7 @@ def _mixed_times(totals: Totals, of_file: Totals | None, log: WriteAheadLog) -> 
     elif of_file.commits > totals.commits:
         yield f"{LOG_NAME} is older than {FILE_NAME}"
     elif log.has_header:
-        # A log goes on where the last one was moved into the database.
+        # A log continues where the last one was moved into the database.
         oldest = min((each.commits for each in log.totals(totals.store_id)), default=0)
         if of_file.commits + 1 < oldest:
             yield f"{FILE_NAME} is older than {LOG_NAME}"
@@ -248,7 +248,7 @@ def _root_of_totals(database: sqlite3.Connection) -> int:
 
 
 def _totals_of_file(file: Path, root: int) -> Totals | None:
-    """The totals in the database alone: none yet if their page is not there, None if they cannot be read."""
+    """The totals in the database without its log: empty if their page is not there yet, None if unreadable."""
     start = (root - 1) * PAGE_BYTES
     if root < 1 or start >= size_of(file):
         return Totals()

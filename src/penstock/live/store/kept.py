@@ -1,9 +1,9 @@
-"""Records that a broker keeps beside its logs, of which there may be millions ([Tracking] section 3.2: histories).
+"""Stores the records that a broker keeps beside its logs, maybe millions ([Tracking] section 3.2: histories).
 
-An index has their names, and of large ones the beginning that a start needs; their bytes are apart, so that a start
-does not read them. Damage must never make a record look as if it had not been there, for then a broker would deny what
-it has recorded: every row of the index has a checksum, and their tally is in the totals of the store. A record that is
-damaged is named, and its space not used again; an index that is damaged is put aside with all that belongs to it.
+An index has their names and, for large ones, the beginning that a start needs; their bytes are stored separately, so
+that a start does not read them. Damage must never make a record look as if it had not been there, or a broker would
+deny what it has recorded: every row of the index has a checksum, and their tally is in the totals of the store. A
+damaged record is reported by name, and its space is not used again; a damaged index is put aside with all its records.
 
 No place is used twice, so an older version of a row never looks like the one that was written last.
 """
@@ -31,31 +31,31 @@ KEPT_SCHEMA: Final = (
 _ROWS_MAX: Final = 64
 """Records that one statement writes or reads; a power of two."""
 _TABLES: Final = ("kept", "kept_bodies", "kept_total")
-"""All that belongs to kept records; the last one up to format 2."""
+"""All tables of kept records; the last one existed up to format 2."""
 
 _Item = TypeVar("_Item")
 
 
 @dataclass(slots=True)
 class KeptFound:
-    """What a start finds, the record that was kept last behind all others."""
+    """The kept records that a start finds, the one kept last at the end."""
 
     records: dict[str, bytes] = field(default_factory=dict)
-    """The beginnings that are needed, by name; nothing of those that are damaged."""
+    """The beginnings that a start needs, by name; empty for damaged records."""
     damaged: list[str] = field(default_factory=list)
-    """The names of these."""
+    """The names of damaged records."""
     is_put_aside: bool = False
-    """Whether not even the names could be trusted, so that all of it is lost."""
+    """Whether not even the names could be trusted, so that all records are lost."""
 
 
 @dataclass(slots=True, frozen=True)
 class KeptPart:
-    """What a read found."""
+    """The result of a read."""
 
     values: dict[str, bytes | None]
-    """Of the first names as many as there was room for; None for what is missing or damaged."""
+    """Records by name, as many of the first as there was room for; None for a missing or damaged one."""
     damaged: list[str]
-    """The names of the damaged ones."""
+    """The names of damaged records."""
 
 
 class KeptRecords:
@@ -64,7 +64,7 @@ class KeptRecords:
     def __init__(self, database: sqlite3.Connection, books: Books) -> None:
         self._database, self._books = database, books
         self.is_damaged = False
-        """Whether damage was met that keeps records from being written: they must be doubted, outside a commit."""
+        """Whether damage keeps records from being written: then ``doubt`` must be called, outside a commit."""
         self._was_put_aside = False
         if books.totals.kept == doubtful_tally():
             self.put_aside()
@@ -72,7 +72,7 @@ class KeptRecords:
     # Writing: all but ``doubt`` and ``put_aside`` within the transaction of a commit.
 
     def write(self, changes: Iterable[Change], totals: Totals) -> None:
-        """Write the last word on each record, removals first as they make room; counts it in the totals."""
+        """Write the last change of each record, removals first as they make room; updates the totals."""
         last: dict[str, bytes | None] = {}
         for change in changes:
             if isinstance(change, KeepRecord):
@@ -87,7 +87,7 @@ class KeptRecords:
             raise
 
     def _write(self, last: dict[str, bytes | None], totals: Totals) -> None:
-        """Many records with one statement each: between statements a busy event loop takes the GIL."""
+        """Write many records with one statement: between statements a busy event loop takes the GIL."""
         before = self._rows(list(last))
         for _, checksum in before.values():
             totals.kept.remove(checksum)
@@ -111,7 +111,7 @@ class KeptRecords:
         self._database.execute(f"INSERT OR REPLACE INTO kept VALUES {_marks(records, '(?, ?, ?, ?)')}", rows)  # noqa: S608
 
     def _rows(self, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """Place and checksum of those that there are."""
+        """Place and checksum of the records that exist."""
         found: dict[str, tuple[int, int]] = {}
         for part in _parts(names):
             query = f"SELECT name, place, checksum FROM kept WHERE name IN ({_marks(part)})"  # noqa: S608
@@ -119,7 +119,7 @@ class KeptRecords:
         return found
 
     def _drop_bodies(self, rows: dict[str, tuple[int, int]]) -> None:
-        """Free the bytes of records, but not of damaged ones: their pages may lead into those of others."""
+        """Free the bytes of records, but not of damaged ones: their pages may point into those of others."""
         for names in _parts(list(rows)):
             bodies = self._bodies([rows[name][0] for name in names])
             whole = [rows[name][0] for name in names if unseal(name, bodies.get(rows[name][0])) is not None]
@@ -127,7 +127,7 @@ class KeptRecords:
                 self._database.execute(f"DELETE FROM kept_bodies WHERE place IN ({_marks(places)})", places)  # noqa: S608
 
     def doubt(self) -> None:
-        """Let the next life put everything aside, and say so: in this one nobody would hear of it."""
+        """Make the next start put all records aside, and report it: in this run nobody would hear of it."""
         totals = self._books.totals.next()
         totals.kept = doubtful_tally()
         self._database.execute("BEGIN IMMEDIATE")
@@ -136,7 +136,7 @@ class KeptRecords:
         self._books.adopt(totals)
 
     def put_aside(self) -> None:
-        """Begin anew, and leave the space of what was there: freeing damaged pages might hand out those of others."""
+        """Start with empty tables, and never free the old ones: freeing damaged pages might release those of others."""
         totals = self._books.totals.next()
         totals.kept = Tally()
         self._database.execute("BEGIN IMMEDIATE")
@@ -144,7 +144,7 @@ class KeptRecords:
             tables = [name for (name,) in self._database.execute("SELECT name FROM sqlite_schema WHERE type='table'")]
             for table in _TABLES:
                 if table in tables:
-                    # However often this happens, there are more tables than before.
+                    # The name is free: there are more tables than at any time before.
                     self._database.execute(f"ALTER TABLE {table} RENAME TO damaged_{len(tables)}_{table}")
             for statement in KEPT_SCHEMA:
                 self._database.execute(statement)
@@ -162,7 +162,7 @@ class KeptRecords:
     # Reading.
 
     def at_start(self) -> KeptFound:
-        """What of every record is needed at a start; puts all of them aside if their index is damaged."""
+        """The part of every record that a start needs; puts all of them aside if their index is damaged."""
         rows = self._index()
         if rows is None:
             self.put_aside()
@@ -177,7 +177,7 @@ class KeptRecords:
         return found
 
     def read(self, names: Sequence[str], *, bytes_max: int) -> KeptPart:
-        """Whole records by name, as many of the first as there is room for but at least one."""
+        """Read whole records by name, as many of the first as there is room for but at least one."""
         part = KeptPart({}, [])
         room = bytes_max
         for name in dict.fromkeys(names):
@@ -206,18 +206,18 @@ class KeptRecords:
         return unseal(name, self._bodies([place]).get(place))
 
     def _bodies(self, places: Sequence[int]) -> dict[int, object]:
-        """What is stored at these places, as far as it can be read."""
+        """The bytes stored at these places, as far as they can be read."""
         query = f"SELECT place, stored FROM kept_bodies WHERE place IN ({_marks(places)})"  # noqa: S608
         try:
             return dict(self._database.execute(query, places))
         except sqlite3.DatabaseError:
             if len(places) == 1:
                 return {}
-        # One that is damaged must not hide the others.
+        # A damaged one must not hide the others.
         return {place: stored for each in places for place, stored in self._bodies([each]).items()}
 
     def _index(self) -> list[tuple[int, str, object]] | None:
-        """Place, name and beginning of every record; None if there is any doubt that these are all."""
+        """Place, name and beginning of every record; None if some may be missing or damaged."""
         rows: list[tuple[int, str, object]] = []
         found = Tally()
         try:
@@ -232,7 +232,7 @@ class KeptRecords:
 
 
 def _parts(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
-    """All items in parts of few different lengths, powers of two: SQLite keeps statements for each prepared."""
+    """Split items into parts of few different lengths, powers of two: SQLite keeps a prepared statement for each."""
     start = 0
     while rest := len(items) - start:
         length = min(_ROWS_MAX, 1 << (rest.bit_length() - 1))

@@ -1,6 +1,6 @@
-"""What a store knows of a pubend without reading its log: bounds, lease and totals.
+"""The state of a pubend that a store knows without reading its log: bounds, lease and totals.
 
-The totals are counted when the store is opened, from the index of batches, and kept up by every commit: no number on
+The totals are counted from the index of batches when the store is opened, and updated by every commit: no number on
 disk can come to disagree with what is stored.
 """
 
@@ -22,7 +22,7 @@ class PubendState:
     number: int = 0
     """Its key in the tables; 0 while it has no row."""
     checksum: int = 0
-    """The one of its row."""
+    """The checksum of its row."""
     lease: Tick | None = None
     first_tick: Tick | None = None
     last_tick: Tick | None = None
@@ -37,7 +37,7 @@ class PubendState:
 
 
 def signed(tick: int) -> int:
-    """A tick as SQLite can store it, in the same order: it has no unsigned integers."""
+    """A tick as SQLite, which has no unsigned integers, can store it; preserves the order."""
     return tick - _OFFSET
 
 

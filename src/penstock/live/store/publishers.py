@@ -1,7 +1,7 @@
-"""The stored rows of publishers: those written last stay in memory, since every commit must know what it replaces.
+"""Caches the stored rows of publishers that were written last, since every commit must know which rows it replaces.
 
-A row that is replaced takes its checksum out of the totals. Reading it from the database first would make a commit of
-many publishers twice as slow.
+The checksum of a replaced row is taken out of the totals. Reading the row from the database first would make a commit
+of many publishers twice as slow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.live.store.totals import ROW_ERRORS, publisher_checksum
 __all__ = ["PUBLISHERS_MAX", "PublisherKey", "PublisherRow", "Publishers", "check_row", "padded_count"]
 
 PUBLISHERS_MAX: Final = 16_384
-"""Rows that are remembered, some 4 MB; others are read when they are replaced."""
+"""Rows that are kept in memory, some 4 MB; others are read when they are replaced."""
 
 _ROWS_MAX: Final = 128
 """Rows that one statement reads; a power of two."""
@@ -36,15 +36,15 @@ class Publishers:
         self._known: dict[PublisherKey, PublisherRow] = {}
 
     def known(self, keys: Collection[PublisherKey]) -> Mapping[PublisherKey, PublisherRow]:
-        """What is stored of these publishers, and of others; to be asked before any of them is written."""
-        # Not a difference of sets, which would go through all that is remembered.
+        """The stored rows of these publishers, and of others; to be called before any of them is written."""
+        # Not a difference of sets, which would go through all rows in memory.
         missing = [key for key in keys if key not in self._known]
         for start in range(0, len(missing), _ROWS_MAX):
             self._known |= self._read(missing[start : start + _ROWS_MAX])
         return self._known
 
     def adopt(self, written: Mapping[PublisherKey, PublisherRow | None]) -> None:
-        """A commit with these rows is durable; None for a row that was dropped."""
+        """Take over the rows of a durable commit; None for a row that was dropped."""
         known = self._known
         for key, row in written.items():
             if row is None:
@@ -55,7 +55,7 @@ class Publishers:
             del known[next(iter(known))]
 
     def _read(self, keys: list[PublisherKey]) -> dict[PublisherKey, PublisherRow]:
-        # The last key repeated does no harm, and leaves few different statements, which SQLite keeps prepared.
+        # Repeating the last key does no harm, and makes for few different statements, which SQLite keeps prepared.
         padded = keys + keys[-1:] * (padded_count(len(keys)) - len(keys))
         values = [value for key in padded for value in key]
         found = self._database.execute(_select(len(padded)), values).fetchall()

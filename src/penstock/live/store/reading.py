@@ -35,23 +35,23 @@ class _Batch:
 
 @dataclass(slots=True, frozen=True)
 class LogPart:
-    """What a read found: all messages from the first tick asked for up to the last one given here."""
+    """The result of a read: all messages from the first tick requested up to ``last``."""
 
     messages: _Messages
     last: Tick
     damaged: CorruptRecordError | None = None
-    """What made the read end there, if a record right behind cannot be read."""
+    """Why the read ended there, if the record right after it cannot be read."""
 
 
 class LogReader:
-    """The log of a pubend, by the number that it has in the tables."""
+    """Reads the log of one pubend, by its number in the tables."""
 
     def __init__(self, database: sqlite3.Connection, folder: Path, pubend: str, number: int) -> None:
         self._database, self._folder = database, folder
         self._pubend, self._number = pubend, number
 
     def part(self, first_tick: Tick, last_tick: Tick, *, bytes_max: int) -> LogPart:
-        """Messages with these ticks in order, up to so many bytes of bodies but at least one, and how far that goes."""
+        """Messages with these ticks in order, up to ``bytes_max`` of bodies but at least one, and how far they go."""
         first_tick, last_tick = max(first_tick, TICK_MIN), min(last_tick, TICK_MAX)
         messages: _Messages = []
         room = bytes_max
@@ -68,7 +68,7 @@ class LogReader:
                 for tick, body in stored:
                     if first_tick <= tick <= last_tick:
                         if len(body) > room and messages:
-                            # Not up to the one that did not fit: the broker may ask anew from here, to the same effect.
+                            # Not up to the one that did not fit: asking again from here has the same effect.
                             return LogPart(messages, messages[-1][0])
                         messages.append((tick, body))
                         room -= len(body)
@@ -84,11 +84,11 @@ class LogReader:
             return TICK_MAX
         if following.ticks.first > tick:
             return Tick(following.ticks.first - 1)
-        # In the midst of a batch: looking into it would cost more than being asked again.
+        # In the middle of a batch: reading it would cost more than being asked again.
         return tick
 
     def damaged(self) -> list[TickRange]:
-        """Read all that is stored of a pubend, and name what cannot be read."""
+        """Read the whole log; returns the ticks that cannot be read."""
         ranges = []
         with closing(self._batches(TICK_MIN, TICK_MAX)) as batches:
             for batch in batches:
@@ -115,7 +115,7 @@ class LogReader:
                     yield batch
 
     def _batch(self, row: tuple[int, ...]) -> _Batch:
-        """The batch of a row, unless the row is damaged: then nobody knows what else is missing in the index."""
+        """The batch of a row; raises if the row is damaged, since more of the index may be missing then."""
         try:
             _, first, last, messages, size_bytes, place, body, checksum = row
             if batch_checksum((self._number, first, last, messages, size_bytes, place, body)) == checksum:
@@ -133,13 +133,13 @@ class LogReader:
             if (len(messages), messages[-1][0]) != (batch.message_count, batch.ticks.last):
                 raise BatchDamagedError("it is not what the index says")
             if len(stored) > BODY_BYTES_MAX and any(len(body) > BODY_BYTES_MAX for _, body in messages):
-                # An older broker took it in. No frame can carry it, and all that follows would wait behind it for ever.
+                # An older broker accepted it. No frame can carry it, and all that follows would wait for ever.
                 raise BatchDamagedError("a message in it is larger than any may be")
             return messages
         except (BatchDamagedError, *DATABASE_ERRORS, TypeError) as error:
             if is_starved(error, self._folder):
                 raise self._unreadable(error) from error
-            # A row that is missing counts like one whose page SQLite cannot follow: the index says what was there.
+            # A missing row counts like one that SQLite cannot reach: the index says what was there.
             raise CorruptRecordError(self._pubend, batch.ticks, batch.message_count) from error
 
     def _query(self, statement: str, *parameters: int) -> sqlite3.Cursor:

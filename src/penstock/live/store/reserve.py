@@ -1,7 +1,7 @@
-"""Space that a store sets aside, so that it can still trim when the disk is full to the last byte.
+"""Sets disk space aside, so that a store can still trim when the disk is full to the last byte.
 
 SQLite writes a deletion to its write-ahead log first, and must be able to move the log into the database: both need
-space, just when there is none. The reserve is a file beside the store that is given up for that, and taken again.
+space, just when there is none. The reserve is a file beside the store that is deleted for that, and made again later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RESERVE_BYTES: Final = 48 << 20
 
 
 class Reserve:
-    """A file of a fixed size that is there or not; none at all if the size is 0."""
+    """A file of a fixed size that is held or released; there is none if the size is 0."""
 
     def __init__(self, file: Path, size_bytes: int) -> None:
         self._file, self.size_bytes = file, size_bytes
@@ -31,7 +31,7 @@ class Reserve:
         return self._held
 
     def hold(self) -> bool:
-        """Set the space aside if it is not; says whether it is now."""
+        """Set the space aside if it is not; returns whether it is now."""
         if not self._held:
             try:
                 _allocate(self._file, self.size_bytes)
@@ -41,7 +41,7 @@ class Reserve:
         return self._held
 
     def release(self) -> None:
-        """Give the space up."""
+        """Free the space."""
         if self.size_bytes:
             self._file.unlink(missing_ok=True)
             self._held = False

@@ -1,9 +1,9 @@
-"""Builds a new store of everything in a damaged one that still proves whole, and marks the rest as lost.
+"""Builds a new store from everything in a damaged one that still proves whole, and marks the rest as lost.
 
-Every row is believed only if its own checksum fits, and every message only if its batch is whole. Where messages may
+A row is trusted only if its own checksum matches, and a message only if its batch is whole. Where messages may
 be missing, the new store has ranges of ticks that reads report as damaged, so subscribers get ``Lost`` notices for
-them. They reach up to the highest tick that any pubend may have used, and streams go on above it. The damaged files are
-put aside, never deleted.
+them. They reach up to the highest tick that any pubend may have used, and streams continue above it. The damaged files
+are put aside, never deleted.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from penstock.model.tick import Tick, TickRange, tick_at
 __all__ = ["Salvaged", "salvage"]
 
 _AHEAD_MS: Final = 60_000
-"""How far ahead of the clock a pubend may have promised ticks, if nothing in the files says it."""
+"""How far ahead of the clock a pubend may have promised ticks, if the files do not tell."""
 _DOUBTS: Final = {
     "publishers": "sequence numbers of publishers may be missing or too low: a message sent again may be taken twice",
     "named": "named values may be missing or older, such as the positions of durable subscriptions",
     "kept": "kept records may be missing or older, such as the histories for traces",
 }
-"""What it means if a table is not exactly what it was."""
+"""What it means if a table may not be exactly as it was."""
 
 
 @dataclass(slots=True)
 class Salvaged:
-    """What came of it."""
+    """The result of salvaging."""
 
     aside: Path
     """The folder with the damaged files."""
     messages: int = 0
-    """Messages that were whole."""
+    """Messages that were whole, and saved."""
     lost: dict[str, list[TickRange]] = field(default_factory=dict)
     """Ticks that may have had messages, by pubend: subscribers are told."""
     doubts: list[str] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Salvaged:
 def salvage(
     folder: Path, *, stamp: str, now_ms: int, owner: tuple[str, str] | None = None, pubends: Sequence[str] = ()
 ) -> Salvaged:
-    """Salvage the store in a folder; raises if it is in use, or if names that nobody can read must be given.
+    """Salvage the store in a folder; raises if it is in use, or if names that cannot be read must be given.
 
     ``stamp`` names the folder for the damaged files. ``owner``, overlay and broker, and ``pubends`` are for stores in
     which these names are damaged.
@@ -112,7 +112,7 @@ class _Bounds:
         is_current = haul.totals is not None and haul.totals.commits >= seen
         is_foreign = statement is not None and haul.totals is not None and statement.store_id != haul.totals.store_id
         if is_foreign:
-            # Nobody has counted the commits of this database, so any number of them may be missing.
+            # The witness did not count the commits of this database, so any number of them may be missing.
             is_current = False
         if not is_current and (statement is None or is_foreign):
             known = max(known, tick_at(now_ms + _AHEAD_MS))
@@ -152,12 +152,12 @@ def _free_name(path: Path) -> Path:
 
 
 def _candidates(folder: Path, work: Path) -> Iterator[Path]:
-    """Folders with the database and different readings of its log."""
+    """Folders that have the database with different readings of its log."""
     if not size_of(folder / FILE_NAME):
         return
     yield folder
     if size_of(folder / LOG_NAME):
-        # What lies behind the damaged place, too.
+        # With what lies after the damaged place, too.
         forced = WriteAheadLog((folder / LOG_NAME).read_bytes()).forced()
         for name, log in (("forced", forced), ("alone", b"")):
             place = work / name
@@ -170,14 +170,14 @@ def _candidates(folder: Path, work: Path) -> Iterator[Path]:
 
 
 def _hauled(place: Path) -> Haul | None:
-    """What can be read there; None if there is nothing at all."""
+    """What can be read in a folder; None if nothing can."""
     with suppress(*ROW_ERRORS), reading(place) as database:
         return haul_from(database, place)
     return None
 
 
 def _newest_commit(folder: Path, haul: Haul) -> int:
-    """The newest commit that the log shows a trace of."""
+    """The newest commit of which the log shows a trace."""
     if haul.totals is None or not size_of(folder / LOG_NAME):
         return 0
     log = WriteAheadLog((folder / LOG_NAME).read_bytes())
@@ -187,13 +187,13 @@ def _newest_commit(folder: Path, haul: Haul) -> int:
 
 
 def _name_pubends(haul: Haul, names: Sequence[str], folder: Path) -> None:
-    """Add pubends that somebody names, and refuse to leave out any that nobody can name."""
+    """Add the pubends that the caller names; raises if the names of others cannot be read."""
     for name in names:
         if name not in haul.pubends:
             haul.pubends[name] = HaulPubend(number=0, is_whole=False)
     known = {pubend.number for pubend in haul.pubends.values()}
     if not known.issuperset([*haul.batches, *haul.sequences]):
-        # Nobody knows to which pubend these rows belong.
+        # It is unknown to which pubend some rows belong.
         haul.doubtful |= {"batches", "publishers"}
     missing = haul.pubends_expected - len(haul.pubends)
     if haul.totals is None and not names:
@@ -215,7 +215,7 @@ class _Refill:
         self._bounds, self._done = bounds, done
 
     def run(self) -> None:
-        """Write everything, and say what may be missing."""
+        """Write everything, and note what may be missing."""
         with self._source() as source:
             for name, pubend in sorted(self._haul.pubends.items()):
                 self._write_pubend(source, name, pubend)
@@ -229,7 +229,7 @@ class _Refill:
 
     @contextmanager
     def _source(self) -> Iterator[sqlite3.Connection | None]:
-        """The database with the messages, unless there is none."""
+        """The database with the messages; None if there is none."""
         if self._haul.place is None:
             yield None
             return

@@ -1,4 +1,4 @@
-"""The tables of a store: made for a new one, and brought up to date in one of an older format."""
+"""Makes the tables of a new store, and brings those of an older format up to date."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from penstock.live.store.totals import (
 __all__ = ["APPLICATION_ID", "FORMAT_OLDEST", "FORMAT_VERSION", "bring_up_to_date", "make_tables", "old_problems"]
 
 FORMAT_VERSION: Final = 3
-"""Changes with every change that an older Penstock could not read; 2 since there are kept records, 3 since totals."""
+"""Grows with every change that an older Penstock could not read; 2 brought kept records, 3 brought totals."""
 FORMAT_OLDEST: Final = 1
-"""Stores since this format are brought up to date when they are opened."""
+"""Stores from this format on are brought up to date when they are opened."""
 APPLICATION_ID: Final = 0x50454E53
 
 _PUBENDS: Final = """CREATE TABLE pubends (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, lease INTEGER, last INTEGER, trimmed INTEGER NOT NULL,
     checksum INTEGER NOT NULL
 )"""
-# The index of batches is apart from their bytes: totals and ranges are found without reading messages, and the ticks of
-# a damaged batch are still known. The first bytes of a body are its checksum, and here again: no other body can pass.
+# The index of batches is separate from their bytes: totals and ranges are found without reading messages, and the ticks
+# of a damaged batch are still known. A body begins with its checksum, repeated here so that no other body can pass.
 _BATCHES: Final = """CREATE TABLE batches (
     pubend INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, messages INTEGER NOT NULL,
     bytes INTEGER NOT NULL, place INTEGER NOT NULL, body INTEGER NOT NULL, checksum INTEGER NOT NULL,
@@ -67,7 +67,7 @@ _STRAYS: Final = "SELECT count(*) FROM batches WHERE pubend NOT IN (SELECT numbe
 
 
 def make_tables(database: sqlite3.Connection, overlay: str, broker: str) -> None:
-    """Fill a new database, within a transaction."""
+    """Make the tables of a new database, within a transaction."""
     for statement in _SCHEMA:
         database.execute(statement)
     database.execute("INSERT INTO owner VALUES (?, ?)", (overlay, broker))
@@ -85,7 +85,7 @@ def _seal(database: sqlite3.Connection, totals: Totals) -> None:
 
 
 def old_problems(database: sqlite3.Connection) -> list[str]:
-    """What is visibly wrong with the index of a store of an older format, which has no checksums."""
+    """Visible damage in the index of a store of an older format, which has no checksums."""
     try:
         if database.execute("SELECT count(*) FROM sqlite_schema WHERE name='totals'").fetchone() != (0,):
             return ["the number of its format is damaged"]
@@ -97,7 +97,7 @@ def old_problems(database: sqlite3.Connection) -> list[str]:
 
 
 def bring_up_to_date(database: sqlite3.Connection) -> None:
-    """Give a store of an older format what it lacks; an older Penstock cannot open it from then on."""
+    """Convert a store of an older format; an older Penstock cannot open it from then on."""
     database.execute("BEGIN EXCLUSIVE")
     totals = Totals()
     database.execute(TOTALS_SCHEMA)
@@ -113,7 +113,7 @@ def bring_up_to_date(database: sqlite3.Connection) -> None:
 
 
 def _copy(database: sqlite3.Connection, table: str, schema: str, rows: Iterator[tuple[Any, ...]]) -> None:
-    """Make a table anew with the rows of the old one."""
+    """Recreate a table with these rows, made from the old ones."""
     database.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
     database.execute(schema)
     first = next(rows, None)
@@ -156,7 +156,7 @@ def _publishers(database: sqlite3.Connection, totals: Totals) -> Iterator[tuple[
 
 
 def _kept_tables(database: sqlite3.Connection, totals: Totals) -> tuple[str, ...]:
-    """Bring kept records up to date; gives the tables that are then to be made."""
+    """Bring kept records up to date; returns the statements that make the missing tables."""
     tables = [name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type='table'")]
     if "kept_total" not in tables and "kept" not in tables:
         return KEPT_SCHEMA
@@ -170,7 +170,7 @@ def _kept_tables(database: sqlite3.Connection, totals: Totals) -> tuple[str, ...
         if database.execute("SELECT records, digest FROM kept_total").fetchall() != [(len(rows), digest)]:
             raise ValueError("rows are missing")
     except ROW_ERRORS:
-        # The store puts them aside, and says so, when it finds this tally.
+        # The store puts them aside, and reports it, when it finds this tally.
         totals.kept = doubtful_tally()
         return ()
     for name, place, _ in rows:

@@ -1,6 +1,6 @@
-"""The stored bytes of something that has a name: behind a checksum over the name and the bytes.
+"""Seals the stored bytes of a named value with a checksum over the name and the bytes.
 
-With the name in it, bytes that are whole but in a wrong place are noticed, too.
+Covering the name also detects bytes that are whole but in the wrong place.
 """
 
 from __future__ import annotations

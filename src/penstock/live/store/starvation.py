@@ -1,4 +1,4 @@
-"""Tells a lack of descriptors or memory from a failed disk: the first passes, and says nothing about what is stored."""
+"""Tells a lack of descriptors or memory from a failed disk: the lack passes, and says nothing about stored data."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from penstock.live.store.inspecting import FILE_NAME
 __all__ = ["DATABASE_ERRORS", "is_starved"]
 
 DATABASE_ERRORS: Final = (sqlite3.DatabaseError, MemoryError)
-"""What a query may raise: the module says ``MemoryError`` itself where SQLite has no memory."""
+"""What a query may raise: the sqlite3 module raises ``MemoryError`` itself if SQLite has no memory."""
 
 
 def is_starved(error: BaseException, folder: Path) -> bool:
-    """Whether the process or the system had no descriptor or memory left: the disk is as good as before."""
+    """Whether the process or the system ran out of descriptors or memory, and the disk is fine."""
     if isinstance(error, MemoryError):
         return True
     code = getattr(error, "sqlite_errorcode", 0)

@@ -1,8 +1,8 @@
-"""Moves the files of a salvaged store in, so that an interruption at any point loses nothing.
+"""Moves the files of a salvaged store into place, so that an interruption at any point loses nothing.
 
 The new store is built in ``salvaging/new`` while the damaged files stay where they are. Then the damaged files get a
 second name in ``salvaging/damaged``, which appears with all of them at once. As long as it is there no broker opens the
-folder, and salvaging again starts over from the files in it. Last of all it gets its final name, ``damaged-…``.
+folder, and salvaging again starts over from the files in it. Finally it is renamed to ``damaged-…``.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ class Swap:
         self._folder = folder
         self._damaged = folder / UNFINISHED
         self.work = folder / _WORK
-        """For whatever is needed on the way."""
+        """The folder for temporary files."""
         self.new = self.work / "new"
         """Where the new store is to be built."""
         self.source = self._damaged if self._damaged.exists() else folder
         """Where the damaged files are: in the folder, unless a swap was interrupted."""
 
     def run(self, aside: Path) -> None:
-        """Put the new files, which nobody has open, in the place of the damaged ones, and those aside."""
+        """Replace the damaged files by the new ones, which nobody has open, and put the damaged ones aside."""
         for name in (FILE_NAME, WITNESS_NAME):
             _sync(self.new / name)
         if self.source == self._folder:
             self._gather()
-        # The witness carries the lock of the folder, so the new one is locked before it is there.
+        # The witness carries the lock of the folder, so the new one is locked before it is moved in.
         with closing(Witness(self.new)):
             (self.new / WITNESS_NAME).replace(self._folder / WITNESS_NAME)
             for name in _BESIDE:
@@ -82,7 +82,7 @@ class Swap:
 
 @contextmanager
 def swapping(folder: Path) -> Iterator[Swap]:
-    """A swap in a folder that is locked; its work folder is tidied before and after."""
+    """Prepare a swap in a locked folder; its work folder is tidied before and after."""
     swap = Swap(folder)
     if swap.work.exists() and not swap.is_ours():
         raise StoreRefusedError(f"{swap.work} is not of a salvage that was interrupted: move it elsewhere")
@@ -98,7 +98,7 @@ def _link(file: Path, to: Path) -> None:
     try:
         os.link(file, to)
     except OSError:
-        # Not every file system has links.
+        # Not every file system has hard links.
         shutil.copy2(file, to)
     _sync(to)
 

@@ -1,4 +1,4 @@
-"""What a store knows of itself: checksums of its rows, and one sealed row with the totals of every table.
+"""Lets a store check itself: checksums of its rows, and one sealed row with the totals of every table.
 
 SQLite's pages have no checksums. So every row of the index has one, over all its columns, and the totals hold per table
 the number of rows and the exclusive or of their checksums. A row that was changed, lost or brought back shows up as a
@@ -36,7 +36,7 @@ __all__ = [
 
 TOTALS_SCHEMA: Final = "CREATE TABLE totals (stored BLOB NOT NULL)"
 ROW_ERRORS: Final = (sqlite3.DatabaseError, StructError, TypeError, ValueError, AttributeError, OverflowError)
-"""What reading a row and computing its checksum may raise when the row is damaged: other types are damage, too."""
+"""What reading a row and computing its checksum may raise when the row is damaged: a wrong type is damage, too."""
 
 _MAGIC: Final = b"PenTotal"
 _TOTALS: Final = Struct(">8s16sQQQqQqQqQqQqQq")
@@ -74,9 +74,9 @@ class Totals:
     """The totals of a store as of one commit."""
 
     store_id: bytes = _NO_ID
-    """Drawn by chance when the store was made, so that files of two stores are never mixed up."""
+    """Chosen at random when the store was made, so that files of two stores are never mixed up."""
     commits: int = 0
-    """Transactions since then."""
+    """Transactions since the store was made."""
     highest_tick: int = 0
     """No pubend ever used or promised a tick above this one."""
     kept_place: int = 0
@@ -90,7 +90,7 @@ class Totals:
     kept: Tally = field(default_factory=Tally)
 
     def next(self) -> Totals:
-        """A copy to be changed by the next commit."""
+        """A copy for the next commit to change."""
         return Totals(
             self.store_id,
             self.commits + 1,
@@ -148,7 +148,7 @@ class Totals:
 
 
 def doubtful_tally() -> Tally:
-    """A tally that no table has: whoever checks it finds damage."""
+    """A tally that no table has, so that every check finds damage."""
     return Tally(2**63 - 1, 0)
 
 
@@ -171,9 +171,9 @@ def find_totals(page: bytes) -> Totals | None:
 
 
 def checksum_of(content: bytes) -> int:
-    """64 bits that say whether bytes have changed, as SQLite can store them.
+    """A checksum of 64 bits, as a signed integer that SQLite can store.
 
-    Mixed, since checksums are joined by exclusive or: those of CRC are linear, and changes in two rows could cancel.
+    Mixed, since tallies combine checksums by exclusive or: CRCs are linear, and changes in two rows could cancel out.
     """
     mixed = (crc32(content) << 32 | adler32(content)) * _MIX
     return ((mixed ^ mixed >> 64) & _MASK) - _OFFSET
@@ -191,7 +191,7 @@ def batch_checksum(row: tuple[int, int, int, int, int, int, int]) -> int:
 
 
 def publisher_checksum(pubend: int, publisher: bytes, sequence: int, tick: int) -> int:
-    """The checksum of a row of publishers; ``checksum_of`` is written out, since commits have hundreds of them."""
+    """The checksum of a row of publishers; ``checksum_of`` is inlined, since commits have hundreds of them."""
     content = _PUBLISHER.pack(pubend, sequence, tick) + publisher
     mixed = (crc32(content) << 32 | adler32(content)) * _MIX
     return ((mixed ^ mixed >> 64) & _MASK) - _OFFSET
@@ -200,7 +200,7 @@ def publisher_checksum(pubend: int, publisher: bytes, sequence: int, tick: int) 
 def named_checksum(name: str, stored: bytes) -> int:
     """The checksum of a named value in the totals: over its name and its seal.
 
-    Not over the value itself: a damaged value behind a good seal leaves the totals as they are, and is named.
+    Not over the value itself: a damaged value behind a good seal leaves the totals alone, and is reported by name.
     """
     return checksum_of(stored[:4] + name.encode())
 

@@ -1,8 +1,8 @@
-"""Reads SQLite's write-ahead log without SQLite, which ends it at the first bad frame and says nothing.
+"""Reads SQLite's write-ahead log without SQLite, which silently ends it at the first bad frame.
 
 A frame is a page with a header: page number, size of the database if the frame ends a transaction, two salts, and a
 checksum that runs on from the frame before (sqlite.org/fileformat2.html, section 4). A frame is *linked* if its
-checksum follows from the one stored in the frame before: behind a bad frame, linked frames show what was written there.
+checksum follows from the one stored in the frame before: linked frames after a bad one show what was written there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAGIC: Final = 0x377F0682
 """The lowest bit says whether checksums are computed over big-endian words."""
 _VERSION: Final = 3_007_000
 _PAGE_BYTES: Final = 4_096
-"""The pages of all stores."""
+"""The page size of all stores."""
 _FRAME_BYTES: Final = _FRAME_HEAD.size + _PAGE_BYTES
 _STEPS: Final = (8 + _PAGE_BYTES) // 8
 """Pairs of words that the checksum of a frame covers."""
@@ -44,7 +44,7 @@ class _FrameHead(NamedTuple):
 
 
 class WriteAheadLog:
-    """The bytes of a log, taken apart."""
+    """A write-ahead log, parsed from its bytes."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -70,7 +70,7 @@ class WriteAheadLog:
 
     @property
     def has_header(self) -> bool:
-        """Whether the header of the log is whole; without it SQLite takes the log for empty."""
+        """Whether the header of the log is whole; without it SQLite treats the log as empty."""
         return self._salts is not None
 
     @cached_property
@@ -104,7 +104,7 @@ class WriteAheadLog:
 
     @cached_property
     def whole_frames(self) -> int:
-        """Frames from the first one on that SQLite believes."""
+        """How many frames from the first one on SQLite accepts."""
         if self._salts is None:
             return 0
         before = _HEAD.unpack_from(self._content)[6:8]
@@ -125,7 +125,7 @@ class WriteAheadLog:
         ]
 
     def has_commits_behind_damage(self) -> bool:
-        """Whether whole transactions follow on one that is not whole.
+        """Whether whole transactions follow one that is not whole.
 
         A power failure tears the last transaction only, since each one is synced before the next begins.
         """
@@ -150,7 +150,7 @@ class WriteAheadLog:
     def forced(self) -> bytes:
         """A log of one transaction with the last image of every page, whether its frame is whole or not.
 
-        Only for salvaging: whoever reads what comes of it must check every row.
+        Only for salvaging: every row that is read from it must be checked.
         """
         current = [frame for frame in range(self.frames) if self._is_current(frame)]
         linked = set(self._linked_commits(self.whole_frames))
@@ -194,7 +194,7 @@ def _product(a: _Matrix, b: _Matrix) -> _Matrix:
 
 
 def _powers(steps: int) -> list[_Matrix]:
-    """What so many steps do to the checksum before them, for every number up to this one."""
+    """What each number of steps, from 0 up to this one, does to the checksum before them."""
     powers: list[_Matrix] = [(1, 0, 0, 1)]
     for _ in range(steps):
         powers.append(_product(powers[-1], (1, 1, 1, 2)))
@@ -202,7 +202,7 @@ def _powers(steps: int) -> list[_Matrix]:
 
 
 def _weights(steps: int) -> _Words:
-    """What each word adds to both halves of the checksum after so many pairs."""
+    """What each word adds to both halves of the checksum after this many pairs."""
     rows: list[tuple[int, int]] = []
     for a, b, c, d in reversed(_powers(steps)[:steps]):
         rows += (((a + b) & _MASK, (c + d) & _MASK), (b, d))
@@ -219,7 +219,7 @@ def _moved(before: Any, added: tuple[int, int]) -> tuple[int, int]:
 
 
 def _checksum(before: tuple[int, int], words: _Words) -> tuple[int, int]:
-    """The plain way, for what is short."""
+    """The checksum, step by step, for short input."""
     s, t = before
     for x, y in words.reshape(-1, 2).tolist():
         s = (s + x + t) & _MASK

@@ -1,8 +1,8 @@
 """The witness: a small file beside the database that says how many commits the store has at least.
 
-SQLite ends the write-ahead log at the first damaged frame, as it must after a power failure, and says nothing. The
-witness tells damage from a torn end: it is written after the sync of every commit has returned. It has no sync of its
-own, so after a power failure it may lag behind, which does no harm. After a mere kill it is exact.
+SQLite silently ends the write-ahead log at the first damaged frame, as it must after a power failure. The witness tells
+damage from a torn end: it is written after the sync of every commit has returned. It is not synced itself, so after a
+power failure it may lag behind, which does no harm. After a mere kill it is exact.
 
 It has two slots, written in turn, so that a torn write leaves the other. The file also carries the lock of the folder:
 SQLite's own lock comes too late, since the files are checked before SQLite may change them.
@@ -38,13 +38,13 @@ _FILE_BYTES: Final = 8_192
 
 @dataclass(slots=True, frozen=True)
 class Statement:
-    """What a witness says of its store."""
+    """What a witness says about its store."""
 
     store_id: bytes
     commits: int
-    """The store has at least so many."""
+    """The store has at least this many."""
     highest_tick: int
-    """With so many commits, no pubend had used or promised a tick above this one."""
+    """At that commit, no pubend had used or promised a tick above this one."""
 
     def encode(self) -> bytes:
         """The bytes of a slot, which end with their checksum."""
@@ -61,7 +61,7 @@ class Statement:
 
 
 class Witness:
-    """The open file; the folder is locked until it is closed."""
+    """The open witness file; the folder is locked until it is closed."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / WITNESS_NAME
@@ -82,7 +82,7 @@ class Witness:
         return _newest([os.pread(self._file, _SLOT_BYTES, at) for at in _SLOT_AT])
 
     def begin(self, totals: Totals) -> None:
-        """Write the whole file anew, durably."""
+        """Rewrite the whole file, durably."""
         said = _encoded(totals.store_id, totals.commits, totals.highest_tick)
         os.ftruncate(self._file, _FILE_BYTES)
         for at, end in ((0, _SLOT_AT[1]), (_SLOT_AT[1], _FILE_BYTES)):
@@ -90,9 +90,9 @@ class Witness:
         os.fsync(self._file)
 
     def note(self, totals: Totals) -> None:
-        """A commit is durable.
+        """Note that a commit is durable.
 
-        A write that fails does no harm, as the witness may lag behind: if the disk fails, the next sync says so.
+        A failed write does no harm, as the witness may lag behind: if the disk fails, the next sync reports it.
         """
         said = _encoded(totals.store_id, totals.commits, totals.highest_tick)
         with suppress(OSError):

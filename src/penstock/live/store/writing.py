@@ -1,8 +1,8 @@
-"""Turns the changes of one commit into rows, all but kept records, within the transaction that its caller has begun.
+"""Writes the changes of one commit as rows, except kept records, within the caller's transaction.
 
 Appends to the same pubend are stored as one, cut into batches of bounded size, so that reading one is cheap; states
-and totals are changed in copies, which the caller takes over once the transaction is durable. Every row that is
-replaced or dropped is checked before: its checksum leaves the totals, and a wrong one would make them wrong for good.
+and totals are changed in copies, which the caller takes over once the transaction is durable. Every row is checked
+before it is replaced or dropped: its checksum leaves the totals, and a wrong one would make them wrong for good.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BATCH_MESSAGES_MAX: Final = 4_096
 """Messages in one stored batch."""
 
 _ROWS_MAX: Final = 128
-"""Publishers that one statement remembers; a power of two."""
+"""Publishers that one statement writes; a power of two."""
 _SEQUENCE_MAX: Final = 2**63 - 1
 
 _Message = tuple[Tick, bytes]
@@ -46,7 +46,7 @@ _Row = tuple[int, int, int, int, int, int, int]
 
 
 class Writing:
-    """One commit under way."""
+    """One commit in progress."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Writing:
         self.touched: dict[str, PubendState] = {}
 
     def check(self, changes: Sequence[Change]) -> None:
-        """Refuse what breaks a rule, before anything is written."""
+        """Refuse changes that break a rule, before anything is written."""
         for change in changes:
             match change:
                 case Append():
@@ -195,7 +195,7 @@ class Writing:
         state.size_bytes += row[4]
 
     def _put_sequences(self, changes: Sequence[Append]) -> None:
-        """Remember the publishers, many with one statement: between statements a busy event loop takes the GIL."""
+        """Write the rows of publishers, many per statement: between statements a busy event loop takes the GIL."""
         highest: dict[tuple[int, bytes], tuple[int, int]] = {}
         for change in changes:
             state = self.touched[change.pubend]
@@ -226,7 +226,7 @@ class Writing:
         self._totals.publishers.digest ^= digest
         for start in range(0, len(rows), _ROWS_MAX):
             part = rows[start : start + _ROWS_MAX]
-            # The last row repeated does no harm, and leaves few different statements, which SQLite keeps prepared.
+            # Repeating the last row does no harm, and makes for few different statements, which SQLite keeps prepared.
             part += part[-1:] * (padded_count(len(part)) - len(part))
             self._database.execute(_insert_publishers(len(part)), [*chain.from_iterable(part)])
 
@@ -252,7 +252,7 @@ class Writing:
         (first,) = self._database.execute(oldest, (state.number,)).fetchone()
         state.first_tick = None if first is None else unsigned(first)
         if state.first_tick is not None:
-            # With more to drop in later commits, the bound is where this one ended.
+            # If later commits have to drop more, the bound is where this one ended.
             state.trimmed_below = min(change.below_tick, state.first_tick)
         self._put_pubend(change.pubend, state)
 
@@ -267,7 +267,7 @@ class Writing:
     def _drop_body(self, first: int, place: int, body: int) -> None:
         """Free the bytes of a batch, unless they are damaged.
 
-        Damaged pages may lead into those of other batches, and freeing them would hand those out: they are left unused.
+        Damaged pages may point into those of other batches, and freeing them would free those, too: they stay unused.
         """
         try:
             found = self._database.execute("SELECT stored FROM bodies WHERE place=?", (place,)).fetchone()
@@ -317,7 +317,7 @@ def _check_tick(pubend: str, tick: Tick) -> None:
 
 
 def _cut(messages: list[_Message]) -> Iterator[list[_Message]]:
-    """The messages in batches that are cheap to read one by one."""
+    """Split messages into batches that are cheap to read one by one."""
     batch: list[_Message] = []
     room = BATCH_BYTES_MAX
     for message in messages:

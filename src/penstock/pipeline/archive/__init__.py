@@ -1,4 +1,4 @@
-"""The archive: a stream of publications into the lake's ``publications``, exactly once, continuously or up to now."""
+"""The archive: copies a stream into the lake's table ``publications`` exactly once, continuously or up to now."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The checkpoint of an archive: what it was made for, and what its batches stand for.
+"""The checkpoint of an archive: what the archive was created for, and which offsets its batches cover.
 
-Spark keeps its own part in a folder of it. Beside that there is one small file with the archive's identity, by which
-the table's journal and the checkpoint recognise each other.
+Spark keeps its own part in a subfolder. Beside it, one small file holds the archive's identity, by which the table's
+journal and the checkpoint recognise each other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FORMAT: Final = 1
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """What an archive was made for."""
+    """What an archive was created for."""
 
     format: int
     stream: str
@@ -46,11 +46,11 @@ class Checkpoint:
 
     @property
     def is_new(self) -> bool:
-        """Whether there has never been a batch."""
+        """Whether no batch has ever been started."""
         return not any((Path(self.spark_location) / "offsets").glob("[0-9]*"))
 
     def open(self, overlay: str, selector: str, start: str) -> Identity:
-        """The identity of the archive, which must have been made for this; made now if there is none."""
+        """Load the archive's identity and check that it matches; creates one if there is none."""
         found = self._load()
         if found is None:
             if not self.is_new:
@@ -66,12 +66,12 @@ class Checkpoint:
         return found
 
     def offsets_digest(self, number: int) -> str:
-        """What a batch stands for, made durable before anybody relies on it."""
+        """Digest of a batch's offsets, which are synced to disk before anybody relies on them."""
         folder = f"{self._folder}/spark/offsets"
         content = self._files.read(f"{folder}/{number}")
         if content is None:
             raise LakeError(f"the checkpoint {self.spark_location} has no offsets of batch {number}")
-        # Spark does not sync what it writes. The sums beside the file are checked when it is read.
+        # Spark does not sync its files. The checksum file beside this one is verified when it is read.
         for name in (f"{folder}/{number}", f"{folder}/.{number}.crc"):
             if self._files.exists(name):
                 self._files.sync(name)

@@ -1,7 +1,7 @@
-"""Finds the one line that matters in what Spark says when a stream has failed.
+"""Finds the one line that matters in Spark's output when a stream has failed.
 
-Spark wraps what happened several times, each time with a stack trace as text, Python's and Java's. What Penstock
-raised on purpose is in there as the last line of a Python trace, behind the name of its class.
+Spark wraps an error several times, each time with a Python or Java stack trace as text. An error that Penstock raised
+on purpose appears as the last line of a Python trace, after the name of its class.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _PYTHON_ERROR: Final = re.compile(
     r"^\s*(?:pyspark\S*PythonException: )?([A-Za-z_][\w.]*(?:Error|Exception)): (.+)$", re.MULTILINE
 )
 _OWN_ERROR: Final = re.compile(r"\bpenstock\.[\w.]*(?:Error|Exception): (.+)$", re.MULTILINE)
-"""What Penstock raised on purpose, also in the middle of a line of Spark's."""
+"""An error that Penstock raised on purpose, even in the middle of a line of Spark's."""
 _CONDITION: Final = re.compile(r"^\[[\w.]+\]\s*")
 _LINE_CHARS_MAX: Final = 500
 _WRAPPERS: Final = ("PySparkRuntimeError", "Py4JJavaError", "Py4JError", "PythonException", "StreamingQueryException")
 
 
 class ArchiveError(PenstockError):
-    """The stream has failed; what was archived stays, and the next start goes on behind it."""
+    """The stream has failed; archived rows stay, and the next start resumes after them."""
 
 
 @contextmanager
 def telling(cause: Callable[[], Exception | None] = lambda: None) -> Iterator[None]:
-    """Within it, whatever Spark raises becomes one line; ``cause`` may know better what it was."""
+    """Within the block, any error of Spark's becomes one line; ``cause`` may supply the real error."""
     try:
         yield
     except PenstockError:
@@ -46,7 +46,7 @@ def telling(cause: Callable[[], Exception | None] = lambda: None) -> Iterator[No
 
 
 def told(text: str) -> str:
-    """The line that a person wants to read, without the name of a class of Penstock's own.
+    """Extract the line a person wants to read, without the class name if the error is Penstock's own.
 
     >>> told("[STREAM_FAILED] x\\nTraceback (most recent call last):\\n  File\\npenstock.x.RefusedError: no such token")
     'no such token'

@@ -1,4 +1,4 @@
-"""What an archive is asked to do: which stream, into which lake, how often, and how far."""
+"""Settings of an archive: which stream, into which lake, how often, and how far."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class ArchiveSettings:
     """The folder of the lake."""
     selector: str = "TRUE"
     start: str = "earliest"
-    """Where a new archive begins: ``earliest``, ``latest``, or a time; one that exists goes on where it was."""
+    """Where a new archive begins: ``earliest``, ``latest``, or a time; an existing one resumes where it stopped."""
     missing: str = "fail"
-    """What to do when a broker has nothing any more of what is next: ``fail`` or ``skip``."""
+    """What to do when a broker no longer has the next messages: ``fail`` or ``skip``."""
     every_s: float | None = 10.0
-    """Seconds between batches; none to end when everything is archived that was published by now."""
+    """Seconds between batches; None to stop once everything published so far is archived."""
     rows_max: int = 1_000_000
-    """Rows of one batch."""
+    """Maximum rows in a batch."""
     source: Mapping[str, str] = field(default_factory=dict)
     """Further options of the source: token and TLS."""
     compaction: CompactionPolicy = field(default_factory=CompactionPolicy)
@@ -54,7 +54,7 @@ class ArchiveSettings:
 
     @property
     def canonical_selector(self) -> str:
-        """The selector as all that mean the same are written."""
+        """The selector in canonical form, the same for equivalent selectors."""
         return str(Selector.parse(self.selector))
 
     def source_options(self) -> dict[str, str]:
@@ -69,14 +69,14 @@ class ArchiveSettings:
         }
 
     def triggered(self, writer: DataStreamWriter) -> DataStreamWriter:
-        """The writer, told when to make a batch."""
+        """Set the writer's trigger."""
         if self.every_s is None:
             return writer.trigger(availableNow=True)
         return writer.trigger(processingTime=f"{round(self.every_s * 1_000)} milliseconds")
 
 
 def duration_s(text: str) -> float:
-    """A time as people write it, in seconds.
+    """Parse a duration as people write it into seconds.
 
     >>> duration_s("10s"), duration_s("500ms"), duration_s("2m"), duration_s("7")
     (10.0, 0.5, 120.0, 7.0)

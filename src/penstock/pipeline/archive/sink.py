@@ -1,8 +1,8 @@
-"""Takes the batches of a stream into the table: each exactly once, however often Spark brings it.
+"""Writes the batches of a stream to the table: each exactly once, however often Spark replays it.
 
-Rows are written by Spark's tasks into a staging folder of this batch and life; the driver lets them count all at once
-(``lake.store``). A batch that Spark brings again, since its own checkpoint did not hear of the end, counts already, and
-is not even computed.
+Spark's tasks write rows into a staging folder of this batch and run; the driver commits them all at once
+(``lake.store``). A batch that Spark replays because its own checkpoint missed the end is already committed, and is not
+even computed.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ __all__ = ["ArchiveSink", "SinkClosedError", "SinkTotals"]
 
 
 class SinkClosedError(PenstockError):
-    """A batch came after the archive was asked to end; it comes again with the next start."""
+    """A batch arrived after the archive was asked to stop; the next start gets it again."""
 
 
 @dataclass(slots=True)
 class SinkTotals:
-    """What this life of an archive has done."""
+    """Totals of this run of an archive."""
 
     batches: int = 0
     repeated: int = 0
-    """Batches that counted already."""
+    """Batches that were already committed."""
     rows: int = 0
     files: int = 0
     bytes: int = 0
 
 
 class ArchiveSink:
-    """What Spark calls with every batch."""
+    """The callback that Spark calls with every batch."""
 
     def __init__(self, store: TableStore, checkpoint: Checkpoint, compactor: Compactor) -> None:
         self._store, self._checkpoint, self._compactor = store, checkpoint, compactor
@@ -66,7 +66,7 @@ class ArchiveSink:
                 raise
 
     def close(self, timeout_s: float) -> bool:
-        """Let no further batch begin; waits so long for the one that is being taken, and tells whether it is over."""
+        """Stop accepting batches; waits up to the timeout for the current one, and returns whether it has finished."""
         self._is_closed = True
         is_over = self._turn.acquire(timeout=timeout_s)
         if is_over:
@@ -93,5 +93,5 @@ class ArchiveSink:
         totals.rows += sum(each.rows for each in staged)
         totals.files += len(staged)
         totals.bytes += sum(each.size for each in staged)
-        # Spark begins a batch when its checkpoint has the ones before: this one may still come again.
+        # Spark starts a batch only once its checkpoint has the earlier ones: this one may still be replayed.
         self._compactor.run(before_batch=number, now_ms=time.time_ns() // 1_000_000)

@@ -1,4 +1,4 @@
-"""What an archive has done and how far behind it is, for people and for programs."""
+"""Summary of an archive's work and lag, for people and for programs."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ __all__ = ["ArchiveSummary", "shown_bytes"]
 
 
 class ArchiveSummary(msgspec.Struct, frozen=True):
-    """One life of an archive, up to a moment."""
+    """The totals of one run of an archive, up to a moment."""
 
     lake: str
     rows: int
-    """Archived in this life."""
+    """Rows archived in this run."""
     files: int
-    """Written in this life, before merging."""
+    """Files written in this run, before merging."""
     bytes: int
     batches: int
     repeated: int
-    """Batches that an earlier life had archived, and that Spark did not know of."""
+    """Batches that an earlier run had archived without Spark's checkpoint knowing."""
     merges: int
     table_files: int
-    """That count now, of all lives."""
+    """Files in the table now, from all runs."""
     table_bytes: int
     lag_s: float | None
-    """How far the archive is behind what was published last; none if the source does not say."""
+    """How far the archive is behind the latest publication; None if the source does not say."""
     seconds: float
     is_complete: bool
-    """Whether all was archived that there was at the start: only if it was asked to end there."""
+    """Whether everything present at the start was archived; only when the archive was asked to stop there."""
 
     def to_json(self) -> str:
-        """As JSON text, indented, fields in this order."""
+        """Indented JSON, with the fields in this order."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2).decode()
 
     def line(self) -> str:
-        """In one line."""
+        """One line for people."""
         lag = "" if self.lag_s is None else f", lag {self.lag_s:,.1f} s"
         written, there = shown_bytes(self.bytes), shown_bytes(self.table_bytes)
         return (
@@ -44,7 +44,7 @@ class ArchiveSummary(msgspec.Struct, frozen=True):
 
 
 def shown_bytes(count: float) -> str:
-    """A number of bytes as people read it.
+    """Format a number of bytes for people.
 
     >>> shown_bytes(999), shown_bytes(2_500_000)
     ('999 B', '2.5 MB')

@@ -1,4 +1,4 @@
-"""The delivery audit: what durable subscriptions should have received, beside what they did and acknowledged."""
+"""The delivery audit: what durable subscriptions should have received, against what they received and acknowledged."""
 
 from __future__ import annotations
 

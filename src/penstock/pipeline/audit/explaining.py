@@ -1,4 +1,4 @@
-"""Looks twice at what an audit has found: what was delivered more than once, and what has no history at all."""
+"""Examines an audit's findings more closely: messages delivered more than once, and losses without any history."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["duplicates", "explain", "finding_row", "repeated_records"]
 
 
 def repeated_records(records: DataFrame, published: DataFrame) -> DataFrame:
-    """Exact records of deliveries of which there are several for one message and subscriber."""
+    """Exact delivery records that occur several times for one message and subscriber."""
     from pyspark.sql import functions
 
     unique = (
@@ -36,7 +36,7 @@ def repeated_records(records: DataFrame, published: DataFrame) -> DataFrame:
 def duplicates(
     records: DataFrame, published: DataFrame, subscribers: Subscribers, *, findings_max: int
 ) -> list[dict[str, Any]]:
-    """Messages that durable subscriptions received more often than they were attached for, by exact records."""
+    """Find messages that durable subscriptions received more often than their attachments allow, by exact records."""
     keys = {subscriber_key(each.name): each for each in subscribers.durable()}
     found = []
     for row in repeated_records(records, published).limit(findings_max).collect():
@@ -52,7 +52,7 @@ def duplicates(
 
 
 def explain(reader: LakeReader, faults: list[dict[str, Any]]) -> None:
-    """Where there is no history at all that could have a delivery, it is not lost but unexplained."""
+    """Reclassify losses as unexplained where no history exists that could hold the delivery."""
     lost = [row for row in faults if row["judgement"] == Judgement.LOST]
     if not lost:
         return
@@ -71,13 +71,13 @@ def explain(reader: LakeReader, faults: list[dict[str, Any]]) -> None:
 
 
 def _delivery_spans(reader: LakeReader) -> dict[tuple[str, int, str], list[tuple[int, int]]]:
-    """By broker, origin and part, of when there are histories of deliveries."""
+    """Time spans covered by delivery histories, by broker, origin and part."""
     histories = reader.table("histories").where("phase = 'deliver'")
     rows = histories.selectExpr(
         "broker", "origin", "part", "COALESCE(first_ms, 0) AS first", "COALESCE(last_ms, 1L << 60) AS last"
     )
     records = reader.table("records").where("phase = 'deliver'")
-    # Who received anything has a history, whatever it is called.
+    # Any subscriber with a delivery record has a history, whatever that is called.
     blocks = records.selectExpr(
         "broker", "origin", "lower(hex(subscriber_key)) AS part", "shiftrightunsigned(id_low, 16) AS ms"
     )
@@ -100,7 +100,7 @@ def finding_row(
     seen: Seen | None = None,
     brokers: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """A fault with its message, or how many there are of something, as a row."""
+    """Build a row: a fault with its message, or a count of one judgement."""
     return {
         "judgement": str(judgement),
         "subscriber": subscriber,

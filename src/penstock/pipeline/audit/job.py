@@ -1,7 +1,7 @@
-"""The audit as a chain of frames: archived messages with who should have them, beside their traces (issue: audit).
+"""The audit as a chain of frames: joins archived messages and their expected receivers with traces (issue: audit).
 
 The archive says what was published, subscriptions what was asked for, traces what was delivered and positions what was
-acknowledged. Messages are matched as brokers match them, by the index of ``penstock.matching``, in the tasks.
+acknowledged. Messages are matched in the tasks as brokers match them, by the index of ``penstock.matching``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FINDING_SCHEMA: Final = (
     "judgement string, subscriber string, count long, message_id string, pubend string, tick long, "
     "brokers array<string>"
 )
-"""A fault with its message, or how many of something a task has seen."""
+"""A fault with its message, or a task's count of one judgement."""
 _FINDINGS_MAX: Final = 100_000
 _TOLD_MAX: Final = 1_000
 _TICK_BITS: Final = 16
@@ -41,7 +41,7 @@ _TICK_BITS: Final = 16
 
 @dataclass(slots=True, frozen=True)
 class AuditRange:
-    """Of when the messages are: by their ticks, from one time up to before another."""
+    """Time range of the audited messages, by tick; the end is excluded."""
 
     first_ms: int
     end_ms: int
@@ -60,7 +60,7 @@ def audit_lake(
     slack_ms: int = SLACK_MS,
     reporter: Reporter | None = None,
 ) -> AuditSummary:
-    """Audit all durable subscriptions for messages of some time."""
+    """Audit all durable subscriptions for the messages of a time range."""
     reporter = reporter or QuietReporter()
     reader = LakeReader(spark, lake)
     subscribers = load_subscribers(reader, slack_ms=slack_ms, text_names=text_names)
@@ -85,7 +85,7 @@ def audit_lake(
 
 
 def load_subscribers(reader: LakeReader, *, slack_ms: int, text_names: Sequence[str] = ()) -> Subscribers:
-    """Who asked for what, and how far it is."""
+    """Load all subscribers: what they asked for and how far they have acknowledged."""
     from pyspark.sql import functions
 
     subscriptions = reader.rows("subscriptions")
@@ -104,7 +104,7 @@ def load_subscribers(reader: LakeReader, *, slack_ms: int, text_names: Sequence[
 def audited(
     spark: SparkSession, published: DataFrame, traces: DataFrame, subscribers: Subscribers, prepared: Prepared
 ) -> DataFrame:
-    """Faults, and counts of everything (``FINDING_SCHEMA``)."""
+    """Compute faults, and counts of all judgements (``FINDING_SCHEMA``)."""
     doubts = {row.way: _doubtful(row) for row in told_ways(traces).collect()}
     known = spark.sparkContext.broadcast((subscribers, doubts, prepared.facts.receivers))
     beside = published.where("malformed IS NULL").join(
@@ -117,7 +117,7 @@ def audited(
 def judged(
     known: Callable[[], tuple[Subscribers, Mapping[int, frozenset[str]], Sequence[tuple[str, str]]]],
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """The function that judges messages with their traces, in a task."""
+    """Return the function that judges messages and their traces in a task."""
 
     def work(batches: Iterable[Any]) -> Iterator[Any]:
         subscribers, doubts, receivers = known()
@@ -145,7 +145,7 @@ def judged(
 
 
 def _published(publications: DataFrame, range_: AuditRange) -> DataFrame:
-    """The messages of some time, each once, with their identifiers as two longs."""
+    """The messages of a time range, deduplicated, with their identifiers as two longs."""
     first, end = range_.first_ms << _TICK_BITS, range_.end_ms << _TICK_BITS
     own = publications.where(f"tick >= {first} AND tick < {end}").select("message_id", "tick", "pubend", "attributes")
     return _with_halves(own.dropDuplicates(["message_id"]))
@@ -168,7 +168,7 @@ def _halved(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def _doubtful(way: Any) -> frozenset[str]:
-    """Brokers that may have the message without saying so."""
+    """Brokers that may have had the message without a record of it."""
     unsure = [hop.broker for hop in way.hops if hop.claim in ("gap", "unknown")]
     return frozenset([*(gap.broker for gap in way.gaps), *way.unreachable, *way.unknown, *unsure])
 
@@ -197,7 +197,7 @@ def _summary(
     for row in counts:
         by_name.setdefault(row["subscriber"], Counter())[row["judgement"]] += row["count"]
     for row in faults:
-        # It was counted as lost.
+        # This one was counted as lost.
         if row["judgement"] == Judgement.UNEXPLAINED:
             by_name[row["subscriber"]].update({Judgement.LOST: -1, Judgement.UNEXPLAINED: 1})
     for row in more:

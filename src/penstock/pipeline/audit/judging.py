@@ -1,7 +1,7 @@
-"""Judges one message: who should have received it, who did, and who says that it has.
+"""Judges one message: who should have received it, who did, and who acknowledged it.
 
-Only what a subscription has acknowledged can be lost: the rest may be on its way. A missing delivery counts as lost if
-the records of its brokers have no gap there; otherwise nobody can tell.
+Only an acknowledged message can be lost: any other may still be on its way. A missing delivery counts as lost if the
+records of its brokers have no gap there; otherwise nobody can tell.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ __all__ = ["Finding", "Judgement", "Seen", "judge"]
 
 
 class Judgement(StrEnum):
-    """What a message is to a subscriber."""
+    """The state of one message for one subscriber."""
 
     DELIVERED = "delivered"
-    """It should have received it, has acknowledged it, and it is on record."""
+    """Expected, acknowledged, and on record."""
     OUTSTANDING = "outstanding"
-    """It should receive it, and has not acknowledged it yet."""
+    """Expected, but not acknowledged yet."""
     IN_GAP = "in-gap"
-    """It has acknowledged it; records that might have it are missing, and say so."""
+    """Acknowledged, but records that might show the delivery are missing, and declared so."""
     LOST = "lost"
-    """It has acknowledged it, but complete records do not have it."""
+    """Acknowledged, but complete records do not show the delivery."""
     DUPLICATED = "duplicated"
-    """It received it more often than it was attached for."""
+    """Received more often than the subscriber's attachments allow."""
     UNEXPECTED = "unexpected"
-    """It received it, though it never asked for anything like it."""
+    """Received, though the subscriber never asked for anything like it."""
     UNEXPLAINED = "unexplained"
-    """It has acknowledged it, and there is no history at all of what it received then."""
+    """Acknowledged, but there is no history at all of the subscriber's deliveries at that time."""
 
 
 @dataclass(slots=True, frozen=True)
 class Seen:
-    """What is known of one message."""
+    """Everything known about one message."""
 
     tick: int
     pubend: str
     matching: frozenset[int]
-    """Places of the selectors that match it."""
+    """Indexes of the selectors that match it."""
     receivers: Sequence[tuple[str, str]]
-    """Brokers and subscribers that it was delivered to, by the records."""
+    """Pairs of broker and subscriber it was delivered to, according to the records."""
     doubtful: frozenset[str]
     """Brokers whose records may be incomplete."""
     published_ms: int = 0
-    """The time in its identifier."""
+    """The time in the message's identifier."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -60,7 +60,7 @@ class Finding:
 
 
 def judge(seen: Seen, subscribers: Subscribers) -> Iterable[Finding]:
-    """What the message is to all whom it concerns."""
+    """Judge the message for every subscriber it concerns."""
     received: dict[str, list[str]] = {}
     for broker, name in seen.receivers:
         received.setdefault(name, []).append(broker)

@@ -1,7 +1,7 @@
-"""Who asked for what, from where on, and how far it has acknowledged: the other half of an audit (docs/lake.md).
+"""Who asked for what, from which tick, and how far they acknowledged: the other half of an audit (docs/lake.md).
 
-A subscription may have been attached several times, at several brokers. It should have received what all of its
-selectors match, from its first tick on; what none of them matches it should not.
+A subscription may have been attached several times, at several brokers. It should have received the messages that all
+its selectors match, from its first tick on, and none that match no selector.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _TRUTHS: Final = {"true": True, "false": False}
 
 @dataclass(slots=True, frozen=True)
 class Attached:
-    """One time that a subscription was attached."""
+    """One attachment of a subscription."""
 
     broker: str
     began_ms: int
     selector: int | None
-    """Its place among the selectors; none if it was not recorded."""
+    """Index of its selector; None if the selector was not recorded."""
     starts: Mapping[str, int]
     ended_ms: int | None = None
-    """When it was detached; None if nobody knows of that."""
+    """When it was detached; None if unknown."""
 
     def start(self, pubend: str, slack_ms: int) -> int:
-        """The tick from which on it was to receive a pubend; where it does not say, the time it began counts."""
+        """The first tick to be received from a pubend; if not recorded, derived from the time the attachment began."""
         return self.starts.get(pubend, (self.began_ms + slack_ms) << 16)
 
     def may_have_had(self, pubend: str, tick: int, published_ms: int, slack_ms: int) -> bool:
-        """Whether it may have received a message: begun before it, and not over when it was published.
+        """Whether it may have received a message: it began before the message, and had not ended at publication.
 
-        That is told by clocks: after a crash, ticks are ahead of the time.
+        The end is compared by clock: after a crash, ticks run ahead of time.
         """
         is_over = self.ended_ms is not None and published_ms > self.ended_ms + slack_ms
         return not is_over and self.start(pubend, -slack_ms) <= tick
@@ -53,7 +53,7 @@ class Attached:
 
 @dataclass(slots=True)
 class Audited:
-    """A subscriber: a durable subscription, or a client with others."""
+    """A subscriber: a durable subscription, or a client with non-durable ones."""
 
     name: str
     is_durable: bool = False
@@ -62,26 +62,26 @@ class Audited:
     """By pubend, the tick below which everything is acknowledged."""
 
     def is_due(self, pubend: str, tick: int, slack_ms: int) -> bool:
-        """Whether its interest had begun."""
+        """Whether its interest had begun by this tick."""
         return any(each.start(pubend, slack_ms) <= tick for each in self.attached)
 
     def deliveries_max(self, pubend: str, tick: int, published_ms: int, slack_ms: int) -> int:
-        """How often it may have received a message: once for each time it was attached with that before it."""
+        """How often it may have received a message: once per attachment that covers it."""
         return sum(each.may_have_had(pubend, tick, published_ms, slack_ms) for each in self.attached)
 
     def hosts(self) -> set[str]:
-        """The brokers where it was."""
+        """The brokers it was attached to."""
         return {each.broker for each in self.attached}
 
 
 @dataclass
 class Subscribers:
-    """All subscribers of a lake, with the index of what they asked for."""
+    """All subscribers of a lake, with an index of their selectors."""
 
     by_name: dict[str, Audited]
     selectors: tuple[str, ...]
     text_names: frozenset[str] = frozenset()
-    """Attributes that are text, whatever they look like."""
+    """Attributes that are always text, whatever they look like."""
     slack_ms: int = 0
 
     @cached_property
@@ -92,23 +92,23 @@ class Subscribers:
         return index
 
     def matching(self, attributes: Mapping[str, str | None]) -> frozenset[int]:
-        """The places of the selectors that match."""
+        """Indexes of the selectors that match."""
         values = read_values(attributes, self.text_names)
         return frozenset(int(each) for each in self._index.find(values).ids())
 
     def durable(self) -> list[Audited]:
-        """The durable subscriptions, in order."""
+        """The durable subscriptions, sorted by name."""
         return [each for _, each in sorted(self.by_name.items()) if each.is_durable]
 
     def __getstate__(self) -> dict[str, Any]:
-        # The index is made again where it is needed.
+        # The index is rebuilt where it is needed.
         return {name: value for name, value in self.__dict__.items() if name != "_index"}
 
 
 def gather_subscribers(
     subscriptions: Iterable[Row], positions: Iterable[Row], *, slack_ms: int, text_names: Iterable[str] = ()
 ) -> Subscribers:
-    """The subscribers of rows of ``subscriptions`` and ``positions``."""
+    """Build the subscribers from rows of ``subscriptions`` and ``positions``."""
     places: dict[str, int] = {}
     by_name: dict[str, Audited] = {}
     rows = newest(subscriptions, ("broker", "number"))
@@ -130,7 +130,7 @@ def gather_subscribers(
 def read_values(
     attributes: Mapping[str, str | None], text_names: frozenset[str] = frozenset()
 ) -> dict[str, AttributeValue]:
-    """Attributes from the archive, which has them as text: what looks like a number or a truth is one.
+    """Parse the archive's attributes, which are stored as text: whatever looks like a number or a boolean becomes one.
 
     >>> read_values({"a": "5", "b": "5.0", "c": "true", "d": "x", "e": "7"}, frozenset({"e"}))
     {'a': 5, 'b': 5.0, 'c': True, 'd': 'x', 'e': '7'}

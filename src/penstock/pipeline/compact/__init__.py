@@ -1,4 +1,4 @@
-"""Compaction of histories in the lake: few full filters instead of many half-empty ones ([Tracking] section 7)."""
+"""Compacts histories in the lake: a few full filters instead of many half-empty ones ([Tracking] section 7)."""
 
 from __future__ import annotations
 

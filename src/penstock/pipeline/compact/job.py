@@ -1,7 +1,7 @@
-"""Compacts the histories of a lake on Spark: tasks write the new files, and the journal lets them count, one by one.
+"""Compacts the histories of a lake on Spark: tasks write new files, which the journal makes visible one by one.
 
-Readers find the old files or the new one, never both or neither (``lake.journal``). Brokers go on shipping meanwhile:
-what they add is not touched. Files that cannot be read are left alone, and named.
+Readers find the old files or the new one, never both or neither (``lake.journal``). Brokers keep shipping meanwhile;
+files they add are not touched. Unreadable files are left alone and reported.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["LOCK", "CompactSummary", "Work", "compact_histories", "due_work", "switch", "worked_batches"]
 
 LOCK: Final = f"{HISTORIES.name}/_lock"
-"""Held by whoever changes the files of the table, but for brokers, who only add some."""
+"""Lock for changing the table's files; brokers do not need it, since they only add files."""
 
 _GROUP_BYTES: Final = 128 * 1024 * 1024
-"""Files that are read by one task, which has them in memory."""
+"""Maximum size of the files that one task reads, all into memory."""
 _TOLD_SCHEMA: Final = (
     "folder string, inputs array<string>, staged string, size long, filters long, left long, superseded long, "
     "merged long, problems map<string,string>"
@@ -38,14 +38,14 @@ _TOLD_SCHEMA: Final = (
 
 
 class Work(msgspec.Struct, frozen=True):
-    """Files of one partition that may become one."""
+    """Files of one partition to merge into one."""
 
     folder: str
     inputs: tuple[str, ...]
 
 
 class CompactSummary(msgspec.Struct):
-    """What came of a compaction."""
+    """The result of a compaction."""
 
     files_before: int = 0
     files_after: int = 0
@@ -54,7 +54,7 @@ class CompactSummary(msgspec.Struct):
     superseded: int = 0
     """Older generations of filters that were dropped."""
     merged: int = 0
-    """Filters that went into others."""
+    """Filters merged into others."""
     bytes_before: int = 0
     bytes_after: int = 0
     unreadable: dict[str, str] = {}
@@ -62,15 +62,15 @@ class CompactSummary(msgspec.Struct):
 
     @property
     def bytes_saved(self) -> int:
-        """Bytes that the files are less."""
+        """How many bytes smaller the files became."""
         return self.bytes_before - self.bytes_after
 
     def to_json(self) -> str:
-        """All figures."""
+        """All figures as JSON."""
         return msgspec.json.encode({**msgspec.to_builtins(self), "bytes_saved": self.bytes_saved}).decode()
 
     def lines(self) -> list[str]:
-        """The figures for a person."""
+        """The figures for people."""
         filters = (
             f"{self.filters_before:,} filters became {self.filters_after:,} ({self.merged:,} merged, "
             f"{self.superseded:,} superseded) in {self.files_after:,} files of {self.files_before:,}; "
@@ -82,7 +82,7 @@ class CompactSummary(msgspec.Struct):
 def compact_histories(
     spark: SparkSession, lake: str, *, now_ms: int, keep_ms: int = 0, reporter: Reporter | None = None
 ) -> CompactSummary:
-    """Compact all partitions of ``histories``; merged files stay for ``keep_ms``, for jobs that have begun to read."""
+    """Compact all partitions of ``histories``; inputs are kept for ``keep_ms``, for jobs that already read them."""
     table_files(lake, HISTORIES.name)
     files = files_at(lake)
     with files.lock(LOCK, f"the table {HISTORIES.name}"):
@@ -106,7 +106,7 @@ def compact_histories(
 
 
 def due_work(files: dict[str, int]) -> list[Work]:
-    """Files to be read together: small ones of one partition; one that is large has been made so before."""
+    """Group small files of one partition to be read together; large files were already merged earlier."""
     folders: dict[str, list[list[str]]] = {}
     sizes: dict[str, int] = {}
     for path, size in sorted(files.items()):
@@ -128,7 +128,7 @@ def due_work(files: dict[str, int]) -> list[Work]:
 
 
 def worked_batches(root: str, folder: str) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """The function that compacts some work in a task, and tells of the files it has made."""
+    """Return the function that compacts files in a task and reports the new ones."""
 
     def work(batches: Iterable[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -141,7 +141,7 @@ def worked_batches(root: str, folder: str) -> Callable[[Iterable[Any]], Iterator
 def switch(
     store: TableStore, told: list[dict[str, Any]], summary: CompactSummary, *, now_ms: int, keep_ms: int = 0
 ) -> None:
-    """Let the new files count instead of the old ones, and add up what was told of them."""
+    """Make the new files visible instead of the old ones, and add their figures to the summary."""
     for row in sorted(told, key=lambda row: str(row["inputs"])):
         summary.unreadable |= dict(row["problems"])
         summary.filters_before += row["filters"]

@@ -1,8 +1,8 @@
-"""Which filters of a history become one, and what is superseded: rows in, fewer rows out ([Tracking] section 7).
+"""Decides which filters of a history are merged or superseded: rows in, fewer rows out ([Tracking] section 7).
 
-Filters are merged only if they follow each other in time and their keys fit one: then the false positive probability of
-none of them is above that of a full filter, and no timestamp has more filters to be asked than the history had at most.
-Open filters stay as they are, since more may come.
+Filters are merged only if they are adjacent in time and their keys fit into one: then none has a higher false positive
+probability than a full filter, and no timestamp's matching set grows beyond the largest that the history had. Open
+filters stay as they are, since keys may still be added.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ __all__ = ["SINGLETONS_MAX", "Compacted", "compacted"]
 Row: TypeAlias = Mapping[str, Any]
 
 SINGLETONS_MAX: Final = 64
-"""Spans beside the range that a filter may have, as at brokers: with more it is not merged."""
+"""How many spans besides its range a filter may have, as at brokers; with more it is not merged."""
 _MATCHING_MIN: Final = 2
-"""Filters that any history must be expected to have for one timestamp."""
+"""The size of a matching set to expect in any history."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SPAN: Final = struct.Struct(">qq")
 
 
 @dataclass(slots=True)
 class Compacted:
-    """What became of the rows of one partition."""
+    """The compacted rows of one partition."""
 
     rows: list[Row] = field(default_factory=list)
     superseded: int = 0
     """Older generations that were dropped."""
     merged: int = 0
-    """Filters that went into others."""
+    """Filters merged into others."""
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether anything is different."""
+        """Whether anything changed."""
         return bool(self.superseded or self.merged)
 
 
 def compacted(rows: Sequence[Row]) -> Compacted:
-    """The rows of ``histories`` of one broker with the same answers: newest generations, merged where they fit."""
+    """Compact a broker's rows of ``histories`` without changing answers: keep newest generations, merge what fits."""
     newest: dict[tuple[str, int], Row] = {}
     for row in sorted(rows, key=lambda row: (row["generation"], row["incarnation"], row["sequence"])):
         newest[row["history"], row["filter_id"]] = row
@@ -68,7 +68,7 @@ def compacted(rows: Sequence[Row]) -> Compacted:
 
 
 def _merged(filters: list[tuple[Row, LakeFilter]]) -> list[Row]:
-    """Filters of one history and shape, each joined with those that follow it as long as they fit."""
+    """Merge filters of one history and shape, each with its successors as long as they fit."""
     ordered = sorted(filters, key=lambda each: (_hull(each[1].stored), each[0]["filter_id"]))
     hulls = [_hull(each.stored) for _, each in ordered]
     bound = max(_MATCHING_MIN, _overlap_max(hulls))
@@ -93,7 +93,7 @@ def _fits(one: StoredFilter, other: StoredFilter) -> bool:
 
 
 def _asked_between(one: StoredFilter, other: StoredFilter, others: Sequence[Span]) -> int:
-    """How many other filters may be asked for a time that lies between the two ranges."""
+    """How many other filters may match a time between the two ranges."""
     if one.header.index.range is None or other.header.index.range is None:
         return 0
     first, last = one.header.index.range[1] + 1, other.header.index.range[0] - 1

@@ -1,1 +1,1 @@
-"""Experiments that need Spark, and the list of all experiments: of the lab, and of these."""
+"""Experiments that need Spark, and the registry of all experiments, including the lab's."""

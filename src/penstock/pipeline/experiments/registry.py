@@ -1,4 +1,4 @@
-"""All experiments, of the lab and on Spark, in the order in which a reader should meet them."""
+"""Registry of all experiments, of the lab and on Spark, in the order in which a reader should meet them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXPERIMENTS: Final = (
 
 
 def find_experiment(name: str) -> Experiment:
-    """The experiment of that name, or an error that says which names are near."""
+    """Find the experiment with this name, or raise an error that suggests similar names."""
     for experiment in EXPERIMENTS:
         if experiment.name == name:
             return experiment

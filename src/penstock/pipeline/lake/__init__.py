@@ -1,4 +1,4 @@
-"""The lake: tables of Parquet files that brokers and jobs write, with what makes their changes safe for readers."""
+"""The lake: tables of Parquet files that brokers and jobs write, with a journal that keeps readers consistent."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Looks after the files of a lake: what can be read, of which version it is, and what is set aside.
+"""Checks the files of a lake: whether they can be read, which version they have, and which to set aside.
 
-A file says of which table and version it is. Files of older versions are read, with defaults for columns that they do
-not have; those of newer versions are refused by name, since nobody here knows what is in them. Files that cannot be
-read at all are left out and named; whoever reads must take what they had for unknown.
+A file names its table and version. Files of older versions are read, with defaults for missing columns; files of newer
+versions are refused by name, since this version cannot know their contents. Unreadable files are skipped and reported;
+readers must treat their contents as unknown.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from penstock.pipeline.lake.schemas import arrow_schema
 __all__ = ["ASIDE", "TableCare", "check_file", "check_lake", "check_table", "partition_of", "read_file", "set_aside"]
 
 ASIDE: Final = "_aside"
-"""The folder of a lake for files that cannot be read; nobody looks there."""
+"""The folder of a lake for unreadable files; readers skip it."""
 
 
 @dataclass(slots=True)
 class TableCare:
-    """What the files of one table are like."""
+    """The state of one table's files."""
 
     table: str
     files: int = 0
     rows: int = 0
     size_bytes: int = 0
     versions: dict[int, int] = field(default_factory=dict)
-    """Files by version of their columns."""
+    """Number of files by column version."""
     good: list[str] = field(default_factory=list)
-    """Files that can be read, below the lake."""
+    """Readable files, relative to the lake."""
     problems: dict[str, str] = field(default_factory=dict)
-    """Files that cannot, with the reason."""
+    """Unreadable files, with the reason."""
 
 
 def check_lake(lake: str) -> list[TableCare]:
-    """All tables of a lake that have files, every page of which is read."""
+    """Check all tables of a lake that have files, reading every page."""
     return [care for table in TABLES if (care := check_table(lake, table.name, reads_pages=True)).files]
 
 
 def check_table(lake: str, name: str, *, reads_pages: bool = False) -> TableCare:
-    """What the files of a table are like, by their ends or to the last page.
+    """Check a table's files, by their footers or down to every page.
 
-    Raises ``LakeMismatchError`` for one of a newer version.
+    Raises ``LakeMismatchError`` for a file of a newer version.
     """
     files, table = files_at(lake), find_table(name)
     if not files.root.is_dir():
@@ -74,7 +74,7 @@ def check_table(lake: str, name: str, *, reads_pages: bool = False) -> TableCare
 
 
 def check_file(path: Path, table: LakeTable) -> tuple[int, int, str]:
-    """Rows and version of a file, and what is wrong with it; raises ``LakeMismatchError`` for a newer version."""
+    """Rows and version of a file, and any problem with it; raises ``LakeMismatchError`` for a newer version."""
     try:
         with pq.ParquetFile(path) as file:
             rows, schema = file.metadata.num_rows, file.schema_arrow
@@ -97,7 +97,7 @@ def check_file(path: Path, table: LakeTable) -> tuple[int, int, str]:
 
 
 def read_file(path: Path, table: LakeTable) -> tuple[Any, str]:
-    """The rows of a file as an Arrow table in the columns of today, or none and what is wrong with it."""
+    """Read a file as an Arrow table with the current columns, or return None and the problem."""
     _, _, problem = check_file(path, table)
     if problem:
         return None, problem
@@ -116,7 +116,7 @@ def read_file(path: Path, table: LakeTable) -> tuple[Any, str]:
 
 
 def _check_pages(path: Path) -> str:
-    """What is wrong inside of a file; a row group at a time, as files may be large."""
+    """Find damage inside a file; reads one row group at a time, as files may be large."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             for group in range(file.num_row_groups):
@@ -127,14 +127,14 @@ def _check_pages(path: Path) -> str:
 
 
 def set_aside(files: LocalFiles, problems: Mapping[str, str]) -> list[str]:
-    """Move files that cannot be read out of the way of all readers; answers with where they are now."""
+    """Move unreadable files out of every reader's way; returns their new paths."""
     moves = [(path, f"{ASIDE}/{path}") for path in sorted(problems)]
     files.move(moves)
     return [new for _, new in moves]
 
 
 def partition_of(path: str, name: str) -> str | None:
-    """The value of a partition column in the path of a file.
+    """The value of a partition column in a file's path.
 
     >>> partition_of("histories/date=2026-11-15/broker=b%201/x.parquet", "broker")
     'b 1'

@@ -1,7 +1,7 @@
-"""Makes few large files of many small ones: which are due, and the rows of some files in one.
+"""Merges many small files into a few large ones: decides which are due, and writes their rows into one.
 
-Files of like size are merged, a number of them at a time, so that each row is written again once per size class and not
-once per batch. A day that its pubend has left behind gets no more rows: what is still small there is merged at once.
+Files of similar size are merged, several at a time, so that each row is rewritten once per size class and not once per
+batch. A day that its pubend has passed gets no more rows: its remaining small files are merged at once.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class CompactionPolicy:
     """When files are merged."""
 
     files_min: int = 8
-    """So many small files of like size in one partition become one."""
+    """How many small files of similar size in one partition trigger a merge."""
     target_bytes: int = 128 * 1024 * 1024
-    """No file is made much larger than this, and one of half the size is not small."""
+    """No file grows much larger than this, and a file of half this size is not small."""
     keep_ms: int = 0
-    """How long the merged files stay beside the new one, for jobs that have begun to read them."""
+    """How long merged inputs stay beside the new file, for jobs that already read them."""
 
     def __post_init__(self) -> None:
         if self.files_min < 2:
@@ -46,7 +46,7 @@ class CompactionPolicy:
 
 
 def due_groups(files: Mapping[str, int], policy: CompactionPolicy) -> Iterator[list[str]]:
-    """The files of each merge that is due, by path with size; what a merge makes may be due again.
+    """Yield the files of each due merge, given their sizes by path; a merge's output may become due again.
 
     >>> list(due_groups({f"t/date=2026-11-15/pubend=q/b{n}": 10 for n in range(3)}, CompactionPolicy(files_min=3)))
     [['t/date=2026-11-15/pubend=q/b0', 't/date=2026-11-15/pubend=q/b1', 't/date=2026-11-15/pubend=q/b2']]
@@ -65,7 +65,7 @@ def due_groups(files: Mapping[str, int], policy: CompactionPolicy) -> Iterator[l
 
 
 def merge_files(inputs: list[Path], output: Path, table: LakeTable) -> int:
-    """Write the rows of some files into one, in the order of their first ticks, durably; answers with its rows."""
+    """Write the rows of several files into one, ordered by first tick, durably; returns the number of rows."""
     expected = 0
     with RowGroups(output, table) as merged:
         for path in sorted(inputs, key=_first_tick):
@@ -78,16 +78,16 @@ def merge_files(inputs: list[Path], output: Path, table: LakeTable) -> int:
 
 
 class Compactor:
-    """Merges what is due in a table; files that cannot be read are left alone, and named once."""
+    """Runs the due merges of a table; unreadable files are left alone, and reported once."""
 
     def __init__(self, store: TableStore, policy: CompactionPolicy) -> None:
         self._store, self._policy = store, policy
         self.merges = 0
         self.unreadable: dict[str, str] = {}
-        """Files that were left alone, with the reason."""
+        """Files left alone, with the reason."""
 
     def run(self, *, before_batch: int, now_ms: int, merges_max: int = 64) -> int:
-        """Merge files of batches below a number, as long as something is due; answers with the number of merges."""
+        """Merge files of batches below a number, as long as merges are due; returns the number of merges."""
         store, done = self._store, 0
         store.sweep(now_ms=now_ms, keep_ms=self._policy.keep_ms)
         while done < merges_max and store.may_compact and (group := self._next(before_batch)) is not None:
@@ -132,7 +132,7 @@ class Compactor:
 
 
 def _is_before(path: str, held: str) -> bool:
-    """Names of batches are ordered as their numbers are; those of merges begin with another letter."""
+    """Whether a file is merged or of an earlier batch; batch names sort by number, merged ones start differently."""
     name = path.rpartition("/")[2]
     return not name.startswith("b") or name < held
 
@@ -152,7 +152,7 @@ def _groups(small: Mapping[str, int], files_min: int, policy: CompactionPolicy) 
 
 
 def _alike(files: Mapping[str, int]) -> dict[int, dict[str, int]]:
-    """Files by size class."""
+    """Group files by size class."""
     classes: dict[int, dict[str, int]] = {}
     for path, size in files.items():
         number = 0
@@ -163,7 +163,7 @@ def _alike(files: Mapping[str, int]) -> dict[int, dict[str, int]]:
 
 
 def _newest(files: Mapping[str, int]) -> dict[str, str]:
-    """By folder without its date, the newest folder there is."""
+    """The newest folder for each folder name without its date."""
     newest: dict[str, str] = {}
     for path in files:
         folder = path.rpartition("/")[0]
@@ -177,7 +177,7 @@ def _without_date(folder: str) -> str:
 
 
 def _first_tick(path: Path) -> int:
-    """By the file's own statistics; files without ticks are equal."""
+    """The first tick by the file's own statistics; files without ticks compare equal."""
     with pq.ParquetFile(path) as source:
         names = source.schema_arrow.names
         if "tick" not in names or not source.num_row_groups:

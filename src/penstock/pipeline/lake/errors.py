@@ -1,10 +1,10 @@
-"""What can be wrong with a lake.
+"""Errors about a lake.
 
 PenstockError
 ├── LakeError          a file of the lake cannot be read or written, or is damaged
 └── MisuseError
-    ├── LakeBusyError      somebody else writes the same table
-    └── LakeMismatchError  the lake was made for something else than what is asked of it
+    ├── LakeBusyError      another process is writing the same table
+    └── LakeMismatchError  the lake was made for something other than what is asked of it
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class LakeError(PenstockError):
 
 
 class LakeBusyError(MisuseError):
-    """Somebody else writes the same table."""
+    """Another process is writing the same table."""
 
 
 class LakeMismatchError(MisuseError):
-    """The lake was made for something else than what is asked of it."""
+    """The lake was made for something other than what is asked of it."""

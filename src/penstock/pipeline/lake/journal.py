@@ -1,16 +1,15 @@
-"""The journal of a table: one small file, replaced at once, that says which files count while others take their place.
+"""The journal of a table: one small file, replaced atomically, that says which files are visible during changes.
 
-Who writes a table changes files in three ways only, and the journal is ahead of each:
+A table's writer changes files in only three ways, and updates the journal before each:
 
-- a batch *counts* when the journal names its staged files. Then they are moved to their places, and it is *done*.
-- a compaction is *pending* when the journal names its staged output and its inputs. Then the output is moved to its
+- A batch is *committed* when the journal names its staged files. Then they are moved into place, and it is *done*.
+- A compaction is *pending* when the journal names its staged output and its inputs. Then the output is moved into
   place.
-- a compaction has *switched* when the journal says so. Then the inputs are deleted, and the compaction is forgotten.
+- A compaction has *switched* when the journal says so. Then the inputs are deleted, and the compaction is forgotten.
 
-Readers list the files and leave out what the journal names: the files of a batch that is not done, the output of a
-compaction that is pending, the inputs of one that has switched. While the journal is the same before and after the
-listing, all other files are there as a whole, in whatever order the listing meets them: so no row is seen twice, and
-none is missing.
+Readers list the files and skip those that the journal names: the files of a batch that is not done, the output of a
+pending compaction, the inputs of one that has switched. If the journal is the same before and after the listing, all
+other files were there throughout, whatever the order of the listing: so no row is seen twice, and none is missing.
 """
 
 from __future__ import annotations
@@ -28,63 +27,63 @@ __all__ = ["Batch", "Compaction", "Journal", "Move", "hidden_files", "journal_pa
 
 _FORMAT: Final = 1
 _LISTINGS_MAX: Final = 100
-"""A journal changes some times per second at most, and a listing takes milliseconds: the bound is for broken disks."""
+"""A journal changes a few times per second at most, and a listing takes milliseconds: only a broken disk gets here."""
 
 
 class Move(msgspec.Struct, frozen=True):
-    """One file from where it was staged to its place."""
+    """A file's move from staging into place."""
 
     staged: str
     final: str
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """The last batch that counts."""
+    """The last committed batch."""
 
     number: int
     offsets: str
-    """A digest of what the batch consists of: the same number must never stand for something else."""
+    """A digest of the batch's contents: the same number must never stand for something else."""
     moves: tuple[Move, ...] = ()
     is_done: bool = True
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """Some files that are becoming one."""
+    """A merge of several files into one."""
 
     inputs: tuple[str, ...]
     output: Move
     switched_ms: int | None = None
-    """When the output began to count instead of the inputs; none while it does not."""
+    """When the output replaced the inputs; None while it is pending."""
 
 
 class Journal(msgspec.Struct, frozen=True):
-    """What is going on in a table."""
+    """The changes in progress in a table."""
 
     format: int
     table: str
     version: int
-    """Of the table's columns."""
+    """Version of the table's columns."""
     stream: str
-    """Whose batches these are: the identity of a checkpoint."""
+    """The identity of the checkpoint that these batches belong to."""
     sequence: int
-    """Grows with every change."""
+    """Increases with every change."""
     batch: Batch
     compaction_next: int = 0
     compactions: tuple[Compaction, ...] = ()
 
     @classmethod
     def fresh(cls, table: LakeTable, stream: str) -> Journal:
-        """Of a table with no batch."""
+        """The journal of a table without batches."""
         return cls(_FORMAT, table.name, table.version, stream, 0, Batch(-1, ""))
 
 
 def journal_path(table: LakeTable) -> str:
-    """Where the journal of a table is."""
+    """The path of a table's journal."""
     return f"{table.name}/_journal.json"
 
 
 def load_journal(files: LocalFiles, table: LakeTable) -> Journal | None:
-    """The journal of a table, or none if it has none: then all its files count."""
+    """Load a table's journal; None if it has none, and then all its files are visible."""
     content = files.read(journal_path(table))
     if content is None:
         return None
@@ -107,7 +106,7 @@ def load_journal(files: LocalFiles, table: LakeTable) -> Journal | None:
 
 
 def hidden_files(journal: Journal | None) -> Iterable[str]:
-    """The files that do not count although they may be at their place."""
+    """Files that are not visible even though they may be in place."""
     if journal is None:
         return
     if not journal.batch.is_done:
@@ -120,7 +119,7 @@ def hidden_files(journal: Journal | None) -> Iterable[str]:
 
 
 def snapshot(files: LocalFiles, table: LakeTable) -> dict[str, int]:
-    """The files of a table that count, with their sizes, as of one moment."""
+    """The visible files of a table with their sizes, as of one moment."""
     for _ in range(_LISTINGS_MAX):
         before = load_journal(files, table)
         listed = files.listed(table.name)

@@ -1,8 +1,8 @@
-"""Reads tables of the lake as Spark frames: the files that count at the moment of the call, and their partitions.
+"""Reads tables of the lake as Spark frames: the files visible at the moment of the call, and their partitions.
 
-The frame is of these files even if it is used much later. Files that were merged in the meantime may have gone: then
-the job fails and says so, and whoever calls again gets the merged ones. Archives that are read by long jobs keep
-merged files for a while (``CompactionPolicy.keep_ms``).
+The frame covers these files even if it is used much later. Files merged in the meantime may be gone: then the job fails
+and says so, and a second call gets the merged ones. Archives that long jobs read keep merged files for a while
+(``CompactionPolicy.keep_ms``).
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ if TYPE_CHECKING:
 __all__ = ["LakeReader", "check_whole", "read_table", "table_files", "with_defaults"]
 
 _SMALL_BYTES: Final = 64 * 1024 * 1024
-"""Tables up to this size are read here and not by jobs."""
+"""Tables up to this size are read on the driver and not by jobs."""
 _MADE_BY: Final = {"publications": "penstock pipeline archive"}
 
 
 def read_table(spark: SparkSession, lake: str, name: str) -> DataFrame:
-    """A table as it is now: every row of it once, whatever is being written or merged meanwhile."""
+    """Read a table as it is now: each row exactly once, whatever is being written or merged meanwhile."""
     return _read_files(spark, lake, name, table_files(lake, name))
 
 
 class LakeReader:
-    """The tables of a lake for one job: each is looked at once.
+    """The tables of a lake for one job; each table's files are checked once.
 
-    A job that can do without some files asks for a ``table``: those that cannot be read are left out and named. One
-    that cannot asks for a ``whole_table``.
+    A job that can tolerate missing files uses ``table``: unreadable files are skipped and reported. One that cannot
+    uses ``whole_table``.
     """
 
     def __init__(self, spark: SparkSession, lake: str) -> None:
         self.spark, self.lake = spark, lake
         self.unreadable: dict[str, str] = {}
-        """Files that were left out, with the reason."""
+        """Files that were skipped, with the reason."""
         self._cares: dict[str, TableCare] = {}
         self._frames: dict[str, DataFrame] = {}
 
     def table(self, name: str) -> DataFrame:
-        """A table, as it was when it was asked for first."""
+        """A table, as of its first use."""
         if name not in self._frames:
             root = files_at(self.lake)
             paths = [root.location(path) for path in self._care(name).good]
@@ -60,16 +60,16 @@ class LakeReader:
         return self._frames[name]
 
     def whole_table(self, name: str) -> DataFrame:
-        """A table that has rows, all of whose files can be read; raises what ``check_whole`` does."""
+        """A table that has rows and whose files are all readable; raises what ``check_whole`` does."""
         check_whole(self.lake, name)
         return read_table(self.spark, self.lake, name)
 
     def is_empty(self, name: str) -> bool:
-        """Whether a table has no files."""
+        """Whether a table has no readable files."""
         return not self._care(name).good
 
     def rows(self, name: str) -> list[dict[str, Any]] | None:
-        """All rows of a table that is small enough to be read here, which is quicker than a job; none else."""
+        """All rows of a table small enough to read on the driver, which is quicker than a job; None if larger."""
         care = self._care(name)
         if care.size_bytes > _SMALL_BYTES:
             return None
@@ -91,7 +91,7 @@ class LakeReader:
 
 
 def check_whole(lake: str, name: str) -> int:
-    """See that a table has rows, and that every file can be read and is of today's version; answers how many."""
+    """Check that a table has rows, and every file is readable and of the current version; returns the file count."""
     table, paths = find_table(name), table_files(lake, name)
     if not paths:
         by = _MADE_BY.get(name, "brokers with a [ship] section, or penstock ship --now")
@@ -100,7 +100,7 @@ def check_whole(lake: str, name: str) -> int:
         try:
             metadata = pq.read_metadata(path).metadata or {}
         except FileNotFoundError:
-            # Merged in the meantime; whoever reads sees the merged file.
+            # Merged in the meantime; a reader sees the merged file.
             continue
         except (pa.ArrowInvalid, OSError) as error:
             raise LakeError(
@@ -115,7 +115,7 @@ def check_whole(lake: str, name: str) -> int:
 
 
 def table_files(lake: str, name: str) -> list[str]:
-    """Where the files of a table are that count now; none if it has not been written yet."""
+    """Locations of a table's visible files; empty if it has not been written yet."""
     files, table = files_at(lake), find_table(name)
     if not files.root.is_dir():
         raise MisuseError(f"there is no lake at {lake!r}: no such folder")
@@ -123,7 +123,7 @@ def table_files(lake: str, name: str) -> list[str]:
 
 
 def with_defaults(frame: DataFrame, table: LakeTable) -> DataFrame:
-    """A table whose older files lack some columns."""
+    """Fill in defaults for columns that older files lack."""
     from pyspark.sql import functions
 
     later = {
@@ -135,11 +135,11 @@ def with_defaults(frame: DataFrame, table: LakeTable) -> DataFrame:
 
 
 def _read_files(spark: SparkSession, lake: str, name: str, paths: Sequence[str]) -> DataFrame:
-    """Some files of a table, by where they are."""
+    """Read some files of a table, by location."""
     table = find_table(name)
     schema = spark_schema(table)
     if not paths:
         return spark.createDataFrame([], schema)
-    # Names may have brackets in them, which Spark would take for patterns.
+    # Names may contain brackets, which Spark would treat as patterns.
     reader = spark.read.schema(schema).option("__globPaths__", "false")
     return with_defaults(reader.option("basePath", files_at(lake).location(name)).parquet(*paths), table)

@@ -1,7 +1,7 @@
-"""Gives up old days of a lake, and remembers what is not known any more: a trace must not deny what was thrown away.
+"""Deletes old days of a lake and records what is no longer known: a trace must not deny what was deleted.
 
 Only tables whose rows belong to their day for good can lose days: messages, histories, records, aliases and telemetry.
-Who was attached, gaps, links and positions stay, since they speak of other times than their own day.
+Attachments, gaps, links and positions stay, since they describe times other than their own day.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Known(msgspec.Struct):
-    """Since when a lake knows what, in milliseconds by broker; nothing was given up of those that are not named."""
+    """When a lake's knowledge begins, in milliseconds by broker; brokers not named here have lost nothing."""
 
     format: int = _FORMAT
     filters: dict[str, int] = {}
@@ -41,25 +41,25 @@ class Known(msgspec.Struct):
 
 
 class Retained(msgspec.Struct):
-    """What was given up."""
+    """Files that were deleted, or would be."""
 
     before: str
-    """The first day that stays."""
+    """The first day that is kept."""
     files: dict[str, int] = {}
-    """By table."""
+    """Number of files by table."""
     size_bytes: int = 0
     is_done: bool = True
-    """Not if it was only looked at."""
+    """False for a dry run."""
 
     def line(self) -> str:
-        """For a person."""
+        """One line for people."""
         told = ", ".join(f"{count:,} of {name}" for name, count in self.files.items()) or "none"
         verb = "deleted" if self.is_done else "to be deleted"
         return f"files of days before {self.before} {verb}: {told} ({self.size_bytes:,} bytes)"
 
 
 def load_known(files: LocalFiles) -> Known:
-    """What was given up of a lake so far."""
+    """Load the record of what was deleted from a lake so far."""
     content = files.read(_PLACE)
     if content is None:
         return Known()
@@ -73,7 +73,7 @@ def load_known(files: LocalFiles) -> Known:
 
 
 def retain_days(lake: str, before: date, *, tables: Sequence[str] = (), dry_run: bool = False) -> Retained:
-    """Delete the files of days before one; what is not known for it is noted first, so that a crash harms nothing."""
+    """Delete the files of days before a date; first records what is lost, so that a crash does no harm."""
     files = files_at(lake)
     if not files.root.is_dir():
         raise MisuseError(f"there is no lake at {lake!r}: no such folder")
@@ -117,10 +117,10 @@ def _note(files: LocalFiles, table: LakeTable, paths: Iterable[str], before: dat
 
 
 def _last_ms(path: Path, table: LakeTable) -> int:
-    """The last timestamp of which a file may have something; a filter may have gone on after its day."""
+    """The last timestamp that a file may cover; a filter may stay open past its day."""
     _, _, problem = check_file(path, table)
     if problem:
-        # Nobody knows: as long as a filter may have been open.
+        # Unknown: assume the longest time a filter may stay open.
         return _day_ms(path) + 2 * 86_400_000
     with pq.ParquetFile(path) as file:
         if table is RECORDS:

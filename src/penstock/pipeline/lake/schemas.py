@@ -1,4 +1,4 @@
-"""Makes the types of Spark from the declared tables of the lake; those of pyarrow are made where brokers ship."""
+"""Builds Spark types from the declared tables of the lake; the pyarrow types are built where brokers ship."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["arrow_schema", "spark_schema"]
 
 
 def spark_schema(table: LakeTable) -> StructType:
-    """What a frame of a table has: the columns of its files, then those of its folders."""
+    """The schema of a table's frame: the columns of its files, then the partition columns of its folders."""
     from pyspark.sql.types import StructField, StructType
 
     def field(column: Column) -> StructField:

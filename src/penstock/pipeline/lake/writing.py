@@ -1,7 +1,7 @@
-"""Writes rows as Parquet files of a table: one file per partition, whole and durable when it is told of.
+"""Writes rows as Parquet files of a table: one file per partition, complete and durable before it is reported.
 
-It runs wherever Spark runs its tasks. A task that is tried again writes under other names, and nobody is told of what
-the first attempt left behind.
+This runs inside Spark's tasks. A retried task writes under new names, and files of the failed attempt are never
+reported.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from penstock.pipeline.lake.store import StagedFile
 __all__ = ["PUBLISHED_COLUMNS", "STAGED_SCHEMA", "RowGroups", "staged_file", "write_publications"]
 
 PUBLISHED_COLUMNS: Final = tuple(column.name for column in (*PUBLICATIONS.columns, PUBLICATIONS.partitions[1]))
-"""What a stream of publications must have; the date is made from the tick."""
+"""Columns that a stream of publications must have; the date is derived from the tick."""
 STAGED_SCHEMA: Final = "path string, partition string, rows long, size long, first long"
-"""What ``write_publications`` tells of each file, for Spark."""
+"""Spark schema of the rows in which ``write_publications`` reports its files."""
 
 _OPEN_MAX: Final = 32
-"""Files that one task writes at the same time."""
+"""How many files one task may have open at once."""
 _TICK_BITS: Final = 16
 _DAY_MS: Final = 86_400_000
 _GROUP_ROWS: Final = 131_072
@@ -38,9 +38,9 @@ _GROUP_BYTES: Final = 64 * 1024 * 1024
 
 
 def write_publications(batches: Iterable[Any], folder: str, place: str) -> Iterator[Any]:
-    """Write Arrow batches of publications into a staging folder, and tell of the files, as Arrow batches.
+    """Write Arrow batches of publications into a staging folder; yields Arrow batches that describe the files.
 
-    ``folder`` is the staging folder below the lake, ``place`` the same for this machine.
+    ``folder`` is the staging folder relative to the lake, ``place`` its path on this machine.
     """
     parts = _Parts(folder, Path(place))
     for batch in batches:
@@ -50,12 +50,12 @@ def write_publications(batches: Iterable[Any], folder: str, place: str) -> Itera
 
 
 def staged_file(row: Any) -> StagedFile:
-    """What a row that was told stands for."""
+    """Parse a row reported by ``write_publications``."""
     return StagedFile(row["path"], row["partition"], row["rows"], row["size"], row["first"])
 
 
 class RowGroups:
-    """One Parquet file of a table while it is written, in row groups of a good size; durable when it is closed."""
+    """A Parquet file being written in row groups of a good size; durable once it is closed."""
 
     def __init__(self, path: Path, table: LakeTable) -> None:
         self.path: Final = path
@@ -74,7 +74,7 @@ class RowGroups:
         self.close()
 
     def add(self, rows: Any) -> None:
-        """Write a table of rows, now or with later ones."""
+        """Add rows, written now or together with later ones."""
         self._waiting.append(rows)
         self.rows += rows.num_rows
         self._waiting_rows += rows.num_rows
@@ -83,7 +83,7 @@ class RowGroups:
             self._flush()
 
     def close(self) -> int:
-        """Write what waits, and make the file durable; answers with its size."""
+        """Write the buffered rows and make the file durable; returns its size."""
         self._flush()
         self._writer.close()
         with self.path.open("rb") as file:
@@ -98,7 +98,7 @@ class RowGroups:
 
 @dataclass(slots=True)
 class _Part:
-    """The file of one partition, with the tick of its first row."""
+    """The open file of one partition, with its first tick."""
 
     groups: RowGroups
     first: int
@@ -113,7 +113,7 @@ class _Parts:
         self._done: list[StagedFile] = []
 
     def add(self, key: str, rows: Any) -> None:
-        # The one that was used last stands last.
+        # Keep the most recently used part last.
         part = self._open.pop(key, None)
         if part is None:
             if len(self._open) >= _OPEN_MAX:
@@ -136,7 +136,7 @@ class _Parts:
 
 
 def _by_partition(batch: Any) -> Iterator[tuple[str, Any]]:
-    """The rows of each partition, in their order, as they are to be in the files."""
+    """Split a batch by partition, in the form the files need, keeping row order."""
     if not batch.num_rows:
         return
     days = pc.divide(pc.shift_right(batch.column("tick"), _TICK_BITS), _DAY_MS)

@@ -1,7 +1,7 @@
-"""What every subscription costs, from the archive, and where it should live ([PADRES] section 4, over all history).
+"""Profiles every subscription's cost from the archive, and plans its placement ([PADRES] section 4, all history).
 
-Read ``job`` (the chain on Spark), ``matching`` and ``texts`` (what its tasks do), ``bits`` (PRESS), ``model`` (what is
-found), ``store`` (how it is kept), then ``capacities`` and ``placement`` (the plan).
+Read ``job`` (the chain on Spark), ``matching`` and ``texts`` (the work of its tasks), ``bits`` (PRESS), ``model`` (the
+result), ``store`` (how it is saved), then ``capacities`` and ``placement`` (the plan).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Bit vectors over a sample of publications: who wants what others want too ([PADRES] section 4.1, PRESS).
+"""Bit vectors over a sample of publications: which selectors want the same messages ([PADRES] section 4.1, PRESS).
 
-A row for each selector, a bit for each publication of the sample. The covering set of a broker is not needed for the
-arithmetic: what its subscriptions want together is the OR of their rows.
+One row per selector, one bit per sampled publication. The arithmetic does not need a broker's covering set: what its
+subscriptions want together is the OR of their rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BLOCK = 256
 
 
 def bits_of(selectors: int, samples: Sequence[bytes]) -> Bits:
-    """Rows of bits from the selectors that wanted each publication, as packed 32-bit numbers.
+    """Build bit rows from the selectors that wanted each publication, given as packed 32-bit numbers.
 
     >>> bits_of(2, [np.array([0, 1], np.uint32).tobytes(), np.array([1], np.uint32).tobytes()])
     array([[1],
@@ -32,17 +32,17 @@ def bits_of(selectors: int, samples: Sequence[bytes]) -> Bits:
 
 
 def popcounts(bits: Bits) -> npt.NDArray[np.int64]:
-    """The bits of each row, or of one."""
+    """Count the set bits of each row, or of a single one."""
     return np.asarray(np.bitwise_count(bits).sum(axis=-1, dtype=np.int64))
 
 
 def union(bits: Bits, rows: Iterable[int]) -> Bits:
-    """What any of these rows has."""
+    """The OR of these rows."""
     return np.asarray(np.bitwise_or.reduce(bits[list(rows)], axis=0, initial=np.uint64(0)))
 
 
 def added(bits: Bits, known: Bits) -> npt.NDArray[np.int64]:
-    """How many bits each row has that are not known already.
+    """Count the bits of each row that are not in ``known``.
 
     The paper's table 1: 110111 ANDNOT 110001 = 000110.
 
@@ -53,12 +53,12 @@ def added(bits: Bits, known: Bits) -> npt.NDArray[np.int64]:
 
 
 def overlaps(bits: Bits, rows: Sequence[int], *, most: int) -> Mapping[int, list[tuple[int, int]]]:
-    """For each of the rows, the others with the most bits in common, and how many: the most first."""
+    """For each row, the other rows that share the most bits with it, and how many, best first."""
     chosen = bits[list(rows)]
     found: dict[int, list[tuple[int, int]]] = {}
     for start in range(0, len(rows), _BLOCK):
         block = chosen[start : start + _BLOCK]
-        # A bit matrix times its transpose: 64 publications for each operation.
+        # A bit matrix times its transpose: 64 publications per operation.
         common = np.zeros((len(block), len(rows)), np.int64)
         for word in range(chosen.shape[1]):
             common += np.bitwise_count(block[:, word, None] & chosen[None, :, word])

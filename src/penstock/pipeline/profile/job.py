@@ -1,4 +1,4 @@
-"""Makes a profile of a lake on Spark: a chain of frames, of which the last is small and comes here."""
+"""Profiles a lake on Spark: a chain of frames, the last of which is small and collected on the driver."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["SAMPLES", "SUBSCRIPTIONS_MAX", "attribute_counts", "current", "publications", "run_profile", "sized"]
 
 SAMPLES: Final = 16_384
-"""Messages of which it is kept who wants them, at most."""
+"""Maximum number of sampled messages, for which we keep the selectors that want them."""
 SUBSCRIPTIONS_MAX: Final = 200_000
 _OVERHEAD_BYTES: Final = 21
-"""Of a message on the wire, beside attributes and payload."""
+"""Bytes of a message on the wire besides attributes and payload."""
 
 
 def run_profile(
@@ -40,7 +40,7 @@ def run_profile(
     samples: int = SAMPLES,
     with_ended: bool = False,
 ) -> Profile:
-    """Profile the subscriptions of a lake over the messages that it has of a time."""
+    """Profile the subscriptions of a lake over its messages in a time span."""
     reader = LakeReader(spark, lake)
     subscribed = reader.whole_table("subscriptions")
     published = reader.whole_table("publications")
@@ -63,11 +63,11 @@ def run_profile(
     return Profile(lake, window, selectors, counts, sizes, bits, subscriptions, uses, unrecorded)
 
 
-# --- from frame to frame
+# --- frame transformations
 
 
 def current(subscriptions: DataFrame, *, with_ended: bool = False) -> DataFrame:
-    """The newest row of each subscription; of those that last, or of all."""
+    """The newest row of each subscription, for current ones or for all."""
     from pyspark.sql import Window as SqlWindow
     from pyspark.sql import functions as sql
 
@@ -78,13 +78,13 @@ def current(subscriptions: DataFrame, *, with_ended: bool = False) -> DataFrame:
 
 
 def publications(table: DataFrame, span: TimeSpan) -> DataFrame:
-    """The archived messages of a time; those of the system itself are left out, as PRESS leaves them out."""
+    """The archived messages of a time span; excludes the system's own, as PRESS does."""
     of_applications = f"NOT exists(map_keys(attributes), name -> startswith(name, '{RESERVED_PREFIX}'))"
     return span.narrowed(table, "tick", ticks=True).where(of_applications)
 
 
 def sized(messages: DataFrame) -> DataFrame:
-    """Messages with their size in place of their payload."""
+    """Replace the payload of messages with their size."""
     from pyspark.sql import functions as sql
 
     pairs = (
@@ -96,7 +96,7 @@ def sized(messages: DataFrame) -> DataFrame:
 
 
 def attribute_counts(messages: DataFrame) -> DataFrame:
-    """How many messages have each attribute, and with about how many values."""
+    """Count the messages that have each attribute, and estimate its distinct values."""
     from pyspark.sql import functions as sql
 
     pairs = messages.select(sql.explode("attributes").alias("name", "value"))
@@ -106,7 +106,7 @@ def attribute_counts(messages: DataFrame) -> DataFrame:
 
 
 def _sampled(messages: DataFrame, count: int, samples: int) -> DataFrame:
-    """Messages with the identifiers of some of them, which hashing chooses: the same ones wherever they are."""
+    """Mark samples by their identifiers; a hash chooses the same messages wherever they are stored."""
     from pyspark.sql import functions as sql
 
     every = -(-count // samples) if samples else 0
@@ -117,7 +117,7 @@ def _sampled(messages: DataFrame, count: int, samples: int) -> DataFrame:
 
 
 class _Matching:
-    """What a task does with its rows; travels with the selectors."""
+    """The work of a task on its rows; serialised with the selectors."""
 
     def __init__(self, selectors: Sequence[str]) -> None:
         self._selectors = tuple(selectors)
@@ -126,11 +126,11 @@ class _Matching:
         return matched(batches, self._selectors)
 
 
-# --- what came here
+# --- collected results
 
 
 def _subscriptions(rows: Sequence[Any]) -> tuple[list[ProfiledSubscription], list[str], int]:
-    """Subscriptions in order, their distinct selectors, and how many have none that can be used."""
+    """Sorted subscriptions, their distinct selectors, and the number without a usable selector."""
     if len(rows) > SUBSCRIPTIONS_MAX:
         raise MisuseError(f"the lake has {len(rows):,} subscriptions; a profile takes at most {SUBSCRIPTIONS_MAX:,}")
     numbers: dict[str, int] = {}
@@ -151,7 +151,7 @@ def _subscriptions(rows: Sequence[Any]) -> tuple[list[ProfiledSubscription], lis
 
 
 def _canonical(selector: str | None) -> str | None:
-    """A selector as all who mean the same write it; none if it is not on record, or is none."""
+    """The canonical form of a selector; None if it was not recorded or is invalid."""
     try:
         return None if selector is None else str(Selector.parse(selector))
     except SelectorError:
@@ -166,7 +166,7 @@ def _counted(messages: DataFrame) -> tuple[int, int, int, int]:
 
 
 def _added_up(rows: Sequence[Any], selectors: int) -> tuple[Any, Any, list[bytes]]:
-    """Counts and bytes of each selector, and who wanted the sampled messages, in the order of their identifiers."""
+    """Sum counts and bytes per selector, and collect the selectors that want each sample, ordered by identifier."""
     counts, sizes = np.zeros(selectors, np.int64), np.zeros(selectors, np.int64)
     wanted: dict[str, bytes] = {}
     for row in rows:
@@ -181,7 +181,7 @@ def _added_up(rows: Sequence[Any], selectors: int) -> tuple[Any, Any, list[bytes
 def _uses(
     rows: Sequence[Any], subscriptions: Sequence[ProfiledSubscription], selectors: Sequence[str]
 ) -> list[AttributeUse]:
-    """Attributes, those first that most subscriptions test."""
+    """Attribute statistics, those tested by most subscriptions first."""
     tested: dict[str, int] = {}
     names = [{name for each in Selector.parse(text).conjunctions for name in each.names()} for text in selectors]
     for each in subscriptions:

@@ -1,7 +1,7 @@
 """Matches archived messages against many selectors, inside Spark's tasks ([PADRES] section 4.1, over all history).
 
-The paper records a bit for each of some fifty publications; here every archived message counts, and of a sample of
-them it is kept which selectors wanted it. What a task tells is added up, so that it does not matter who had which rows.
+The paper records a bit for each of some fifty publications; here every archived message counts, and for a sample of
+them we keep which selectors wanted it. Task results are summed, so it does not matter which task had which rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.selectors.selector import Selector
 __all__ = ["MATCHED_SCHEMA", "matched", "matcher_of"]
 
 MATCHED_SCHEMA: Final = "sample string, selector long, messages long, bytes long, wanted binary"
-"""What ``matched`` tells: a row per selector, and one per sampled message, which has the selectors that wanted it."""
+"""The rows of ``matched``: one per selector, and one per sampled message with the selectors that wanted it."""
 
 _SCHEMA: Final = pa.schema(
     [
@@ -34,7 +34,7 @@ _SCHEMA: Final = pa.schema(
 
 
 class Matcher:
-    """The index over some selectors, with what they take attributes for."""
+    """An index over selectors, with the types they expect of attributes."""
 
     def __init__(self, selectors: Sequence[str]) -> None:
         parsed = [Selector.parse(text) for text in selectors]
@@ -46,12 +46,12 @@ class Matcher:
 
 @lru_cache(maxsize=1)
 def matcher_of(selectors: tuple[str, ...]) -> Matcher:
-    """The matcher for selectors; a worker that has it keeps it for its next task."""
+    """The matcher for these selectors; a worker caches it for its next task."""
     return Matcher(selectors)
 
 
 def matched(batches: Iterator[Any], selectors: tuple[str, ...]) -> Iterator[Any]:
-    """What selectors want of Arrow batches with the columns ``attributes``, ``bytes`` and ``sample``."""
+    """Match Arrow batches with the columns ``attributes``, ``bytes`` and ``sample`` against the selectors."""
     matcher = matcher_of(selectors)
     counts = np.zeros(len(selectors), np.int64)
     sizes = np.zeros(len(selectors), np.int64)

@@ -1,4 +1,4 @@
-"""What a profile knows: of every selector how much it wants, of every subscription what it costs where it is.
+"""The data of a profile: how much traffic every selector wants, and what every subscription costs where it is.
 
 Rates over all archived messages are exact. What subscriptions have in common is estimated from bit vectors over a
 sample ([PADRES] section 4.1); with n samples a share p is known to about ± 2 √(p (1 − p) / n).
@@ -21,14 +21,14 @@ from penstock.selectors.selector import Selector
 __all__ = ["AttributeUse", "BrokerLoad", "Profile", "ProfiledSubscription", "Window"]
 
 OVERLAPS_MAX: Final = 5
-"""Others with which a selector has most in common, that are named."""
+"""How many of the most similar selectors are listed for each."""
 PAIRS_MAX: Final = 4_000
-"""Selectors that are compared with each other, those with most traffic: the comparison is quadratic."""
+"""How many selectors, those with most traffic, are compared with each other: the comparison is quadratic."""
 
 
 @dataclass(slots=True, frozen=True)
 class Window:
-    """What was looked at."""
+    """The profiled time span and its messages."""
 
     first_ms: int
     last_ms: int
@@ -38,7 +38,7 @@ class Window:
 
     @property
     def seconds(self) -> float:
-        """How long that was; at least a second, so that rates are rates."""
+        """Length of the span; at least a second, so that rates stay sensible."""
         return max(1.0, (self.last_ms - self.first_ms) / 1000)
 
     @property
@@ -49,41 +49,41 @@ class Window:
 
 @dataclass(slots=True, frozen=True)
 class ProfiledSubscription:
-    """A subscription at its broker."""
+    """A subscription and its broker."""
 
     broker: str
     number: int
     subscriber: str
     is_durable: bool
     selector: int
-    """The number of its selector."""
+    """The index of its selector."""
 
 
 @dataclass(slots=True, frozen=True)
 class AttributeUse:
-    """An attribute, in messages and in selectors."""
+    """How messages and selectors use an attribute."""
 
     name: str
     messages: int
     """Archived messages that have it."""
     values: int
-    """About how many different values it has."""
+    """Approximate number of distinct values."""
     subscriptions: int
     """Subscriptions that test it."""
 
 
 @dataclass(slots=True, frozen=True)
 class BrokerLoad:
-    """What the subscriptions of one broker want together."""
+    """The combined demand of one broker's subscriptions."""
 
     broker: str
     subscriptions: int
     covering: int
     """Members of its covering set (CSS)."""
     input_msg_s: float
-    """Messages that any of them wants, once each."""
+    """Messages that any of them wants, counted once."""
     output_msg_s: float
-    """Messages that go out, to every one who wants it."""
+    """Messages sent, counted once per subscription that wants them."""
     output_bytes_s: float
 
 
@@ -95,14 +95,14 @@ class Profile:
     window: Window
     selectors: Sequence[str]
     messages: npt.NDArray[np.int64]
-    """Of each selector, how many archived messages it wants."""
+    """For each selector, how many archived messages it wants."""
     bytes: npt.NDArray[np.int64]
     bits: Bits = field(repr=False)
-    """Of each selector, a bit for each sampled message."""
+    """For each selector, one bit per sampled message."""
     subscriptions: Sequence[ProfiledSubscription]
     attributes: Sequence[AttributeUse]
     unrecorded: int = 0
-    """Subscriptions of which the lake does not have the selector."""
+    """Subscriptions whose selector is not recorded in the lake."""
 
     def rate(self, selector: int) -> float:
         """Messages per second that a selector wants."""
@@ -122,7 +122,7 @@ class Profile:
 
     @cached_property
     def brokers(self) -> Sequence[BrokerLoad]:
-        """What each broker's subscriptions want together."""
+        """The combined demand of each broker's subscriptions."""
         return [self._load(broker, some) for broker, some in self.by_broker.items()]
 
     def _load(self, broker: str, some: Sequence[ProfiledSubscription]) -> BrokerLoad:
@@ -145,7 +145,7 @@ class Profile:
         return {str(each) for each in covering}
 
     def alone_rates(self, broker: str) -> dict[int, float]:
-        """Of each selector at a broker, messages per second that would not come there without it."""
+        """For each selector at a broker, messages per second that would not arrive there without it."""
         numbers = [each.selector for each in self.by_broker[broker]]
         once = twice = np.zeros(self.bits.shape[1], np.uint64)
         for number in numbers:
@@ -157,7 +157,7 @@ class Profile:
 
     @cached_property
     def common(self) -> Mapping[int, list[tuple[int, int]]]:
-        """Of each selector, the others with which it has most sampled messages in common, and how many."""
+        """For each selector, the others that share the most sampled messages with it, and how many."""
         busiest = np.argsort(-self.messages, kind="stable")[:PAIRS_MAX]
         wanted = [int(number) for number in busiest if self.messages[number]]
         return overlaps(self.bits, wanted, most=OVERLAPS_MAX) if wanted else {}

@@ -1,10 +1,10 @@
-"""Places subscriptions on brokers of given capacities so that all are loaded alike ([PADRES] sections 3.2 and 4).
+"""Places subscriptions on brokers of given capacities so that all are loaded evenly ([PADRES] sections 3.2 and 4).
 
-The paper's offload algorithms move subscribers between two brokers that run; here all of them are placed at once, from
-a profile. First by size: the next largest goes where it leaves the highest load lowest. Then by moves: from the broker
-that has most of the worst metric to one that has less, whichever subscription brings the largest difference down most,
-until none does. Estimates are those of PRESS: what a subscription adds to a broker's input are its sampled bits that
-nobody there has.
+The paper's offload algorithms move subscribers between two running brokers; here all of them are placed at once, from a
+profile. First by size: the next largest goes where it leaves the highest load lowest. Then by moves: from the broker
+with most of the worst metric to one with less, whichever subscription reduces the largest difference most, until none
+does. Estimates are those of PRESS: a subscription adds to a broker's input those of its sampled bits that nobody there
+has.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from penstock.pipeline.profile.model import Profile
 __all__ = ["DELAY_NORM_S", "METRICS", "BrokerPlan", "Plan", "max_difference", "plan_placement", "predicted"]
 
 DELAY_NORM_S: Final = 0.1
-"""By this delays are made comparable with utilisations (spec, Detection)."""
+"""Divisor that makes delays comparable with utilisations (spec, Detection)."""
 METRICS: Final = ("input", "output", "delay")
 _SAMPLES_MAX: Final = 4_096
-"""Publications that estimates look at: more would cost time and change little."""
+"""How many publications estimates use: more would cost time and change little."""
 _MOVES_MAX: Final = 20_000
 _BETTER: Final = 1e-9
 
 
 @dataclass(slots=True, frozen=True)
 class BrokerPlan:
-    """What a broker will have to do."""
+    """The planned load of a broker."""
 
     broker: str
     subscriptions: int
@@ -47,7 +47,7 @@ class BrokerPlan:
 
     @property
     def metrics(self) -> tuple[float, float, float]:
-        """What is compared between brokers."""
+        """The values that are compared between brokers."""
         return self.input, self.output, self.delay_s / DELAY_NORM_S
 
 
@@ -59,7 +59,7 @@ class Plan:
     placed: Sequence[str]
     """For each subscription of the profile, its broker."""
     moved: int
-    """Those that are elsewhere now."""
+    """How many subscriptions have to move."""
 
     @property
     def max_difference(self) -> float:
@@ -68,7 +68,7 @@ class Plan:
 
     @property
     def overloaded(self) -> list[str]:
-        """Brokers that would have more to do than they can."""
+        """Brokers planned beyond their capacity."""
         return [each.broker for each in self.brokers if max(each.input, each.output) > 1]
 
 
@@ -81,7 +81,7 @@ def max_difference(brokers: Sequence[BrokerPlan]) -> float:
 def plan_placement(
     profile: Profile, capacities: Mapping[str, Capacity], *, advance: Callable[[int], None] = lambda _: None
 ) -> Plan:
-    """A placement of all subscriptions of a profile; the same for the same profile and capacities."""
+    """Place all subscriptions of a profile; deterministic for the same profile and capacities."""
     state = _State(profile, capacities)
     state.place_all(advance)
     state.improve()
@@ -92,7 +92,7 @@ def plan_placement(
 
 
 def predicted(profile: Profile, capacities: Mapping[str, Capacity], placed: Sequence[str]) -> list[BrokerPlan]:
-    """The loads of a placement, of the one that is there now for example; brokers without a capacity are left out."""
+    """The loads of a given placement, such as the current one; brokers without a capacity are left out."""
     if not set(placed) & set(capacities):
         raise MisuseError("none of the brokers of the profile has a capacity")
     state = _State(profile, capacities)
@@ -104,7 +104,7 @@ def predicted(profile: Profile, capacities: Mapping[str, Capacity], placed: Sequ
 
 
 class _State:
-    """How many subscriptions of each selector are at each broker, and what that makes of their loads."""
+    """How many subscriptions of each selector are at each broker, and the resulting loads."""
 
     def __init__(self, profile: Profile, capacities: Mapping[str, Capacity]) -> None:
         count, brokers = len(profile.selectors), len(capacities)
@@ -127,7 +127,7 @@ class _State:
         self._bandwidth = np.array([each.bandwidth for each in capacities.values()])
 
     def change(self, broker: int, selector: int, by: int) -> None:
-        """So many more subscriptions, or fewer, of a selector at a broker."""
+        """Add or remove this many subscriptions of a selector at a broker."""
         before = self.counts[broker, selector]
         self.counts[broker, selector] += by
         self._n[broker] += by
@@ -137,7 +137,7 @@ class _State:
             self._wanted[broker] += sign * self._bits[selector].astype(np.int64)
 
     def place_all(self, advance: Callable[[int], None]) -> None:
-        """Place all, the largest first; a hundred steps are told of."""
+        """Place all subscriptions, the largest first; reports progress in hundredths."""
         order = sorted(range(len(self._bytes)), key=lambda number: (-self._bytes[number], number))
         todo, done, told = int(self._total.sum()), 0, 0
         for selector in order:
@@ -149,7 +149,7 @@ class _State:
                     told = 100 * done // todo
 
     def _best(self, selector: int) -> int:
-        """Where one more leaves the highest load lowest; of equals, where it adds least input."""
+        """The broker where one more leaves the highest load lowest; ties go by total load, then by added input."""
         fresh = (self._bits[selector] * (self._wanted == 0)).sum(axis=1) * (self.counts[:, selector] == 0)
         after = self._metrics(
             self._inputs() + fresh * self._rate_per_bit, self._n + 1, self._out + self._bytes[selector]
@@ -157,7 +157,7 @@ class _State:
         return int(np.lexsort((fresh, after.sum(axis=1), after.max(axis=1)))[0])
 
     def improve(self) -> None:
-        """Move subscriptions while that brings the largest difference down."""
+        """Move subscriptions while that reduces the largest difference."""
         for _ in range(_MOVES_MAX):
             now = self._metrics(self._inputs(), self._n, self._out)
             spread = now.max(axis=0) - now.min(axis=0)
@@ -165,7 +165,7 @@ class _State:
                 return
 
     def _move(self, metric: int, now: npt.NDArray[np.float64], worst: float) -> bool:
-        """The best move from the broker that has most of a metric to any that has less, if it is one for the better."""
+        """Make the best move from the broker with most of a metric to any with less, if it is an improvement."""
         high = int(np.argmax(now[:, metric]))
         best: tuple[float, float, int, int] | None = None
         spread = float((now.max(axis=0) - now.min(axis=0)).sum())
@@ -177,7 +177,7 @@ class _State:
                 best = (*found[:2], found[2], int(low))
         if best is None:
             return False
-        # A smaller largest difference; or the same, and less of the others.
+        # Either the largest difference shrinks, or it stays and the others shrink.
         is_better = best[0] < worst - _BETTER or (best[0] <= worst and best[1] < spread - _BETTER)
         if not is_better:
             return False
@@ -186,7 +186,7 @@ class _State:
         return True
 
     def _candidate(self, high: int, low: int) -> tuple[float, float, int] | None:
-        """The selector whose move leaves the smallest largest difference: that, the sum of them, and which it is."""
+        """The best selector to move: the largest difference it leaves, the sum of differences, and its index."""
         there = np.flatnonzero(self.counts[high])
         if not there.size:
             return None
@@ -216,7 +216,7 @@ class _State:
         return np.stack([inputs * delay, out / self._bandwidth, delay / DELAY_NORM_S], axis=1)
 
     def load(self, broker: int, name: str) -> BrokerPlan:
-        """What a broker has to do."""
+        """The load of a broker."""
         rate = float(self._inputs()[broker])
         delay = float(self._base[broker] + self._slope[broker] * self._n[broker])
         out = float(self._out[broker])
@@ -224,7 +224,7 @@ class _State:
         return BrokerPlan(name, int(self._n[broker]), rate, out, delay, rate * delay, output)
 
     def assigned(self, profile: Profile, names: Sequence[str]) -> list[str]:
-        """A broker for each subscription: its own, if one of its selector may stay there."""
+        """Assign each subscription to a broker: its current one, if the plan keeps one with its selector there."""
         left = self.counts.copy()
         places = {name: place for place, name in enumerate(names)}
         found: list[str | None] = []

@@ -1,4 +1,4 @@
-"""A profile on the disk: Parquet files for anybody, and a summary by which a plan finds it again."""
+"""Saves and loads a profile: Parquet files that anyone can read, and a summary that a plan starts from."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN: Final = 20
 
 
 def default_folder(lake: str) -> Path:
-    """Where the profile of a lake is, unless the user says otherwise: hidden from readers of the lake's tables."""
+    """The default folder of a lake's profile, hidden from readers of the lake's tables."""
     root = files_at(lake).root
     if not root.is_dir():
         raise MisuseError(f"there is no lake at {lake!r}: no such folder")
@@ -31,7 +31,7 @@ def default_folder(lake: str) -> Path:
 
 
 def save_profile(profile: Profile, folder: Path) -> Path:
-    """Write a profile, in place of one that was there."""
+    """Write a profile, replacing an earlier one."""
     tables = {
         "selectors": _selectors(profile),
         "subscriptions": _subscriptions(profile),
@@ -44,7 +44,7 @@ def save_profile(profile: Profile, folder: Path) -> Path:
 
 
 def load_profile(folder: Path) -> Profile:
-    """A profile that was written; raises ``MisuseError`` if there is none, or one of another version."""
+    """Load a saved profile; raises ``MisuseError`` if there is none, or one of another version."""
     summary = read_folder_json(folder, _SUMMARY, "profile; make one with: penstock pipeline profile LAKE")
     if summary.get("format") != FORMAT:
         raise LakeMismatchError(
@@ -72,7 +72,7 @@ def load_profile(folder: Path) -> Profile:
 
 
 def profile_summary(profile: Profile) -> dict[str, Any]:
-    """What a profile says in short, as it is printed and written."""
+    """Summarise a profile, as it is printed and saved."""
     window = profile.window
     busiest = sorted(range(len(profile.selectors)), key=lambda number: (-int(profile.bytes[number]), number))
     return {

@@ -1,8 +1,8 @@
-"""Attributes of the archive as values again: the archive has them as text, and selectors tell text from numbers.
+"""Turns archived attributes back into values: the archive stores text, but selectors distinguish text from numbers.
 
-An attribute that selectors compare with text stays text; one that they compare with numbers or truths is read as such
-where it looks like it. Where selectors do both, looks decide, so a text ``"15"`` counts as a number there: the archive
-does not say which it was. Attributes that no selector names are left out.
+An attribute that selectors compare with text stays text; one that they compare with numbers or booleans is parsed where
+it looks like one. Where selectors do both, looks decide, so a text ``"15"`` counts as a number there: the archive does
+not record the type. Attributes that no selector names are left out.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _TRUTHS: Final = {"true": True, "false": False}
 
 @dataclass(slots=True, frozen=True)
 class AttributeKinds:
-    """What selectors take each attribute for."""
+    """The types that selectors expect of each attribute."""
 
     kinds: Mapping[str, frozenset[_Kind]]
 
     def values(self, attributes: Iterable[tuple[str, str | None]]) -> dict[str, AttributeValue]:
-        """The attributes that selectors name, as they take them."""
+        """The attributes that selectors name, converted to the expected types."""
         kinds = self.kinds
         return {name: _value(text, kinds[name]) for name, text in attributes if text is not None and name in kinds}
 
 
 def kinds_of(selectors: Iterable[Selector]) -> AttributeKinds:
-    """What these selectors take attributes for."""
+    """Find the types that these selectors expect of attributes."""
     found: dict[str, set[_Kind]] = {}
     for selector in selectors:
         for name, kind in _uses(selector.condition):
@@ -56,7 +56,7 @@ def _value(text: str, kinds: frozenset[_Kind]) -> AttributeValue:
 
 
 def _number(text: str) -> int | float | None:
-    """The number that Python writes so, if any: ``007`` and ``1_000`` are texts."""
+    """Parse a number in the form Python prints it, if it is one: ``007`` and ``1_000`` are text."""
     with suppress(ValueError):
         if str(number := int(text)) == text:
             return number
@@ -77,7 +77,7 @@ def _uses(node: ast.Condition | ast.Term) -> Iterator[tuple[str, _Kind]]:
         case ast.Like(attribute):
             yield attribute.name, "text"
         case ast.IsNull(attribute):
-            # Whatever it is, it is there.
+            # Only its presence matters.
             yield attribute.name, "text"
         case ast.Not(operand):
             yield from _uses(operand)

@@ -1,7 +1,7 @@
-"""Spark rows as messages of an overlay: format ``penstock``, written by batches and by streams, exactly once.
+"""Publishes Spark rows as messages of an overlay: format ``penstock``, for batches and streams, exactly once.
 
-Read ``writing`` (what Spark calls), ``options`` and ``rows`` (what users say and bring), ``staging`` (rows until they
-count), ``journal`` and ``committing`` (when they do), ``publishing`` (how they reach the overlay).
+Read ``writing`` (what Spark calls), ``options`` and ``rows`` (user input), ``staging`` (rows before they are
+committed), ``journal`` and ``committing`` (the commit), ``publishing`` (how rows reach the overlay).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What can go wrong between Spark's rows and an overlay, as one readable line.
+"""Errors between Spark's rows and an overlay, each as one readable line.
 
 SourceOptionError
-└── SinkOptionError   an option or a column that cannot be
+└── SinkOptionError   an invalid option or column
 SourceError
-└── SinkError         a row that is no message, a broker that refuses or stays away, staged rows that are damaged
+└── SinkError         a row that is not a valid message, a broker that refuses or is away, damaged staged rows
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ __all__ = ["SinkError", "SinkOptionError"]
 
 
 class SinkOptionError(SourceOptionError):
-    """An option or a column that cannot be."""
+    """An invalid option or column."""
 
 
 class SinkError(SourceError):
-    """A row that is no message, a broker that refuses or stays away, or staged rows that are damaged."""
+    """A row that is not a valid message, a broker that refuses or is away, or damaged staged rows."""

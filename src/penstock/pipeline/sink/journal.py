@@ -1,8 +1,8 @@
-"""The journal of a sink: one small file, replaced at once, that says which rows count and how many of them are out.
+"""The journal of a sink: one small file, replaced atomically, that says which rows are committed and published.
 
-Rows *count* when the journal names their files. From then on they have numbers, in the order of files and rows, which
-never change: with the writer's identity a number tells a broker what it has. What is *settled* a broker has on its
-disk. A batch that counts and is not settled is published to its end by whoever comes next.
+Rows are *committed* when the journal names their files. From then on they have numbers, in the order of files and rows,
+which never change: with the writer's identity, a number lets a broker deduplicate. *Settled* rows are on a broker's
+disk. The next run publishes the rest of a batch that is committed but not settled.
 """
 
 from __future__ import annotations
@@ -20,61 +20,61 @@ __all__ = ["JOURNAL", "NAMES_MAX", "CountedBatch", "SinkJournal", "load_journal"
 
 JOURNAL: Final = "journal.json"
 NAMES_MAX: Final = 1_000
-"""Names of batch writes that are remembered, the last ones."""
+"""How many names of batch writes are remembered, the latest ones."""
 _FORMAT: Final = 1
 
 
 class CountedBatch(msgspec.Struct, frozen=True):
-    """The last batch that counts."""
+    """The last committed batch."""
 
     number: int = -1
     """Spark's number of a streaming batch; -1 for a batch write."""
     name: str = ""
-    """Of a batch write."""
+    """Name of a batch write."""
     first: int = 1
     """The number of its first row among all that this writer has published."""
     rows: int = 0
     settled: int = 0
-    """So many of its rows, in order, are with the broker for good."""
+    """How many of its rows, in order, the broker has durably."""
     touched_ms: int = 0
-    """When that was noted."""
+    """When ``settled`` was recorded."""
     files: tuple[StagedRows, ...] = ()
 
     @property
     def is_settled(self) -> bool:
-        """Whether all of it is with the broker."""
+        """Whether the broker has all of its rows."""
         return self.settled >= self.rows
 
 
 class SinkJournal(msgspec.Struct, frozen=True):
-    """What a writer has published, and is publishing."""
+    """What a writer has published and is publishing."""
 
     format: int
     writer: str
-    """The identity of the writer, made up once."""
+    """The identity of the writer, generated once."""
     pubend: str
     overlay: str = ""
-    """Known from the first connection on."""
+    """Name of the overlay, known from the first connection on."""
     query: str = ""
     """The streaming query whose batches these are; empty for batch writes."""
     stream: int = -1
-    """The last batch of that query that counts."""
+    """The last committed batch of that query."""
     sequence: int = 0
-    """Grows with every change."""
+    """Increases with every change."""
     batch: CountedBatch = CountedBatch()
     names: tuple[str, ...] = ()
-    """Of batch writes that count."""
+    """Names of committed batch writes."""
     problem: str = ""
-    """Why nothing more may be published, if so."""
+    """Why nothing more may be published; empty if there is no problem."""
 
     @classmethod
     def fresh(cls, pubend: str) -> SinkJournal:
-        """Of a writer that has published nothing."""
+        """The journal of a writer that has published nothing."""
         return cls(_FORMAT, uuid4().hex, pubend)
 
 
 def load_journal(files: LocalFiles, pubend: str) -> SinkJournal:
-    """The journal of a staging folder, which must be for this pubend; a fresh one if there is none."""
+    """Load the journal of a staging folder, which must be for this pubend; a fresh one if there is none."""
     content = files.read(JOURNAL)
     if content is None:
         return SinkJournal.fresh(pubend)
@@ -94,7 +94,7 @@ def load_journal(files: LocalFiles, pubend: str) -> SinkJournal:
 
 
 def save_journal(files: LocalFiles, journal: SinkJournal) -> SinkJournal:
-    """Replace the journal, for good; answers with it as it is now."""
+    """Replace the journal durably; returns it as saved."""
     saved = msgspec.structs.replace(journal, sequence=journal.sequence + 1)
     files.write(JOURNAL, msgspec.json.format(msgspec.json.encode(saved), indent=1))
     return saved

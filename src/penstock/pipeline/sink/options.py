@@ -1,4 +1,4 @@
-"""The options of the sink: their names, their defaults, and what is wrong with those that were given."""
+"""The options of the sink: names, defaults, and validation."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ SINK_OPTIONS: Final[Mapping[str, str]] = {
     "contentType": "what the payload is, for example application/json",
     "forgotten": "fail, or publish rows of which the broker may not remember whether it has them",
 }
-"""The names as they are documented, with a few words each."""
+"""The documented names, each with a short description."""
 
 _BY_LOWER: Final = {name.lower(): name for name in SINK_OPTIONS}
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
-"""What Spark hands on of its own."""
+"""Spark's own options, which it passes on."""
 _NAME_CHARS_MAX: Final = 200
 
 
 @dataclass(slots=True, frozen=True)
 class SinkOptions:
-    """All options, checked."""
+    """All options, validated."""
 
     connecting: Connecting
     pubend: str
@@ -53,7 +53,7 @@ class SinkOptions:
 
 
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """The options that a user gave; raises ``SinkOptionError`` or another ``MisuseError``."""
+    """Parse the options that a user gave; raises ``SinkOptionError`` or another ``MisuseError``."""
     values = _known(given)
     connecting = parse_options({name: values[name] for name in _CONNECTING if name in values}).connecting
     forgotten = values.get("forgotten", "fail").strip().lower()

@@ -1,7 +1,7 @@
-"""Rows as messages: the column ``payload``, the map ``attributes``, and every other column as an attribute of its name.
+"""Turns rows into messages: column ``payload``, map ``attributes``, and every other column as an attribute of its name.
 
-What is wrong with a row is said by the task that has it, before anything counts: a broker that refused it later could
-only stop everything behind it.
+The task that reads a row reports problems with it before anything is committed: if a broker refused it later, it would
+only block everything behind it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ __all__ = ["RowReader"]
 _PAYLOAD: Final = "payload"
 _ATTRIBUTES: Final = "attributes"
 _MADE: Final = frozenset({"message_id", "pubend", "tick", "published_at"})
-"""Columns of the source that a publisher cannot choose."""
+"""Columns of the source that a publisher cannot set."""
 _SCALARS: Final = (StringType, BooleanType, ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType)
 _SUPPORTED: Final = "string, boolean, byte, short, int, long, float, double"
 
 
 class RowReader:
-    """Makes messages of the rows of a frame; raises ``SinkOptionError`` for columns that cannot be."""
+    """Makes messages from the rows of a frame; raises ``SinkOptionError`` for unsupported columns."""
 
     def __init__(self, schema: StructType, content_type: str = "") -> None:
         self._content_type = content_type
@@ -58,7 +58,7 @@ class RowReader:
             raise SinkOptionError(str(error)) from None
 
     def messages(self, batch: Any) -> Iterator[Message]:
-        """The messages of a record batch, in its order."""
+        """Yield the messages of a record batch, in order."""
         columns = {name: batch.column(place).to_pylist() for place, name in enumerate(self._names)}
         payloads = columns.pop(_PAYLOAD, None)
         maps = columns.pop(_ATTRIBUTES, None)

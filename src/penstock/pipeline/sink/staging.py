@@ -1,6 +1,6 @@
-"""Rows on the disk until they are published: written and synced by tasks, read in their order by who commits.
+"""Keeps rows on disk until they are published: tasks write and sync them, the committer reads them in order.
 
-A task that is tried again writes under another name; nobody is told of what the first attempt left behind.
+A retried task writes under another name; files of the failed attempt are never reported.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class StagedRows(msgspec.Struct, frozen=True):
     """A file of rows."""
 
     path: str
-    """Below the staging folder."""
+    """Path relative to the staging folder."""
     rows: int
     size: int
     crc: int
@@ -44,14 +44,14 @@ class StagedRows(msgspec.Struct, frozen=True):
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What a task tells the driver: the file it has written, and for which streaming query."""
+    """A task's report to the driver: the file it has written, and for which streaming query."""
 
     file: StagedRows
     query: str = ""
 
 
 def write_rows(messages: Iterable[Message], root: Path, folder: str) -> StagedRows:
-    """Write messages into a file of their own, which is durable when this returns."""
+    """Write messages to a new file, which is durable when this returns."""
     path = f"{folder}/{uuid4().hex}.rows"
     target = root / path
     try:
@@ -66,7 +66,7 @@ def write_rows(messages: Iterable[Message], root: Path, folder: str) -> StagedRo
 
 
 def _written(messages: Iterable[Message], file: IO[bytes]) -> tuple[int, int, int]:
-    """Writes messages into a file; their number, size and checksum."""
+    """Write messages to a file; returns their number, size and checksum."""
     rows = size = crc = 0
     for message in messages:
         row = _encode((dict(message.attributes), message.payload, message.content_type))
@@ -79,7 +79,7 @@ def _written(messages: Iterable[Message], file: IO[bytes]) -> tuple[int, int, in
 
 
 def _check_attributes(message: Message) -> None:
-    """Raises ``SinkError`` if the attributes are too large together: no broker would ever take the message."""
+    """Raise ``SinkError`` if the attributes are too large together: no broker would ever accept the message."""
     try:
         encode_body(_NOBODY, message)
     except LimitError as error:
@@ -87,7 +87,7 @@ def _check_attributes(message: Message) -> None:
 
 
 def read_rows(root: Path, staged: StagedRows) -> Iterator[Message]:
-    """The messages of a file; raises ``SinkError`` before the first one if it is not as it was written."""
+    """Yield the messages of a file; raises ``SinkError`` before the first one if the file was altered."""
     place = root / staged.path
     try:
         with place.open("rb") as file:
@@ -110,5 +110,5 @@ def _sums(file: IO[bytes]) -> tuple[int, int]:
 
 
 def told(messages: Iterable[Any]) -> list[Staged]:
-    """What tasks have told; a task that failed has told nothing."""
+    """The reports of tasks; a failed task has none."""
     return [each for each in messages if isinstance(each, Staged)]

@@ -1,4 +1,4 @@
-"""What Spark calls to write: tasks stage rows, the driver commits them; for batches and for streams."""
+"""The writers that Spark calls: tasks stage rows and the driver commits them, for batches and for streams."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from penstock.pipeline.source.errors import readable
 __all__ = ["PenstockStreamWriter", "PenstockWriter", "batch_writer", "stream_writer"]
 
 _QUERY: Final = "sql.streaming.queryId"
-"""The property by which Spark's tasks know their streaming query; it stays the same from start to start."""
+"""The task property with the id of the streaming query, which stays the same across restarts."""
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> PenstockWriter:
-    """The writer of a batch, as the user wants it."""
+    """Create the writer of a batch from the user's options."""
     _check_appends(overwrite=overwrite)
     return PenstockWriter(parse_sink_options(options), schema)
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> PenstockStreamWriter:
-    """The writer of a stream, as the user wants it."""
+    """Create the writer of a stream from the user's options."""
     _check_appends(overwrite=overwrite)
     return PenstockStreamWriter(parse_sink_options(options), schema)
 
@@ -52,12 +52,12 @@ class PenstockWriter(DataSourceArrowWriter):
         return _staged(self._options, self._rows, iterator, BATCH_FOLDER)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish them."""
+        """Publish the staged rows."""
         with readable():
             _committer(self._options).commit_batch(self._options.batch, told(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Forget them."""
+        """Discard the staged rows."""
         with readable():
             _committer(self._options).discard(told(messages))
 
@@ -75,12 +75,12 @@ class PenstockStreamWriter(DataSourceStreamArrowWriter):
         return _staged(self._options, self._rows, iterator, STREAM_FOLDER)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - the name is Spark's
-        """Publish them."""
+        """Publish the staged rows."""
         with readable():
             _committer(self._options).commit_stream(batchId, told(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
-        """Forget them."""
+        """Discard the staged rows."""
         with readable():
             _committer(self._options).discard(told(messages))
 
@@ -107,6 +107,6 @@ def _files(options: SinkOptions) -> LocalFiles:
 
 
 def _check_appends(*, overwrite: bool) -> None:
-    """What was published cannot be taken back."""
+    """Refuse to overwrite: published messages cannot be taken back."""
     if overwrite:
         raise SinkOptionError("messages cannot be overwritten: use mode append")

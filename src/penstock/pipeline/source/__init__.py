@@ -1,6 +1,6 @@
-"""Messages of an overlay as Spark rows: format ``penstock``, for batches and for streams.
+"""Reads messages of an overlay as Spark rows: format ``penstock``, for batches and for streams.
 
-Read ``source`` (what Spark knows), ``options`` and ``positions`` (what users say), ``batch`` and ``stream`` (the two
+Read ``source`` (Spark's entry point), ``options`` and ``positions`` (user input), ``batch`` and ``stream`` (the two
 ways to read), ``offsets``, ``planning`` and ``probing`` (which ticks), ``reading`` and ``decoding`` (ticks to rows).
 """
 

@@ -32,12 +32,12 @@ class PenstockReader(DataSourceReader):
         self._pushed = Pushed(options.selector)
 
     def partitions(self) -> list[InputPartition]:
-        """What the tasks read; Spark asks once, when the query is planned."""
+        """Plan the splits that tasks read; Spark asks once, when it plans the query."""
         with readable(), opened(self._options.connecting) as client:
             return list(self._planned(client, now_ms=time.time_ns() // 1_000_000))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one task, as record batches."""
+        """Read the rows of one task, as record batches."""
         return read_split(self._options, self._columns, self._pushed.selector, partition)
 
     def _planned(self, client: LogClient, *, now_ms: int) -> list[TickSplit]:
@@ -62,10 +62,10 @@ class PenstockReader(DataSourceReader):
 
 
 class PushingReader(PenstockReader):
-    """A batch read whose filters the broker helps with; Spark refuses such a one unless its setting allows it."""
+    """A batch read that pushes filters down to the broker; Spark refuses it unless its setting allows pushdown."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - the name is Spark's
-        """Take from the filters what can be taken, and leave all of them to Spark as well."""
+        """Push down what we can, and leave all filters to Spark as well."""
         self._pushed = pushed(
             filters,
             {field.name: field.dataType for field in self._columns.schema.fields},
@@ -76,7 +76,7 @@ class PushingReader(PenstockReader):
 
 
 def _check_beginning(client: LogClient, whole: TickSplit) -> None:
-    """Say at once that something is lost, instead of in one task of many."""
+    """Report lost ticks at once, rather than from one task of many."""
     with parts_of(client, whole, EVERYTHING, bytes_max=1024) as parts:
         for part in parts:
             check_lost(whole.pubend, part.lost)

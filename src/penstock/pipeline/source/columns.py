@@ -35,14 +35,14 @@ STANDARD: Final[dict[str, DataType]] = {
     "attributes": MapType(StringType(), StringType()),
     "payload": BinaryType(),
 }
-"""What every message has; these names are taken, an attribute of such a name is found in ``attributes`` only."""
+"""Columns of every message; these names are reserved, and attributes so named appear only in ``attributes``."""
 
 _WHOLE: Final = (ByteType, ShortType, IntegerType, LongType)
 _SUPPORTED: Final = "string, boolean, byte, short, int, long, float, double, decimal"
 
 
 def standard_ddl(columns: str = "") -> str:
-    """The schema as Spark's own text: the standard columns, and those of the user behind them."""
+    """The schema as Spark DDL: the standard columns, followed by the user's."""
     listed = [f"{name} {kind.simpleString()}" for name, kind in STANDARD.items()]
     return ", ".join([*listed, columns] if columns else listed)
 
@@ -84,7 +84,7 @@ def _check_attribute(name: str, kind: DataType, *, nullable: bool) -> None:
         raise SourceOptionError(
             f"column {name[:40]!r} has {len(name)} characters; an attribute has 1 to {NAME_CHARS_MAX}"
         )
-    # A text with a collation of its own compares otherwise than the bytes do, and is another type of Arrow's.
+    # A string with its own collation compares differently from its bytes, and is another Arrow type.
     is_text = isinstance(kind, StringType) and kind == StringType()
     if not (is_text or isinstance(kind, (*_WHOLE, BooleanType, FloatType, DoubleType, DecimalType))):
         raise SourceOptionError(

@@ -1,9 +1,9 @@
-"""Which values of an attribute fit which type of column; what does not fit is nobody's guess.
+"""Decides which attribute values fit which column type; values that do not fit are never guessed at.
 
-Strict, so that a filter that is handed to the broker never drops a row that Spark would have kept: text comes from
-text only, a number from numbers only, a truth from truths only. An integer fits a floating column if every integer up
-to its size does (2**53, or 2**24), a decimal takes what needs no rounding. NaN fits nothing: selectors cannot compare
-it, and Spark would call it larger than all numbers.
+The rules are strict, so that a filter pushed down to the broker never drops a row that Spark would have kept: text
+comes only from text, a number only from numbers, a boolean only from booleans. An integer fits a floating-point column
+if every integer up to its size does (2**53, or 2**24); a decimal takes any value that needs no rounding. NaN fits
+nothing: selectors cannot compare it, and Spark would consider it larger than all numbers.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ __all__ = ["UNFIT", "Fit", "Kind", "kind_of"]
 
 
 class _Unfit:
-    """The mark of a value that does not fit."""
+    """Marks a value that does not fit."""
 
 
 UNFIT: Final = _Unfit()
 Fit: TypeAlias = Callable[[Any], Any]
-"""The value as the column has it, or ``UNFIT``."""
+"""Converts a value for its column, or returns ``UNFIT``."""
 
 _DOUBLE_INTEGER_MAX: Final = 2**53
 _SINGLE_INTEGER_MAX: Final = 2**24
@@ -48,18 +48,18 @@ _BITS: Final[dict[type[DataType], int]] = {ByteType: 8, ShortType: 16, IntegerTy
 
 @dataclass(slots=True, frozen=True)
 class Kind:
-    """How values of one type of column are made."""
+    """How values of one column type are made."""
 
     decoded: Any
-    """The type by which most values can be decoded at once."""
+    """The type with which msgspec can decode most values at once."""
     arrow: Any
     fit: Fit
     is_direct: bool = True
-    """Whether Arrow makes the column from decoded values, and refuses those that do not fit."""
+    """Whether Arrow can build the column from decoded values, refusing those that do not fit."""
 
 
 def kind_of(data_type: DataType) -> Kind:
-    """How values of this type are made."""
+    """Find how values of this type are made."""
     if isinstance(data_type, StringType):
         return Kind(str | None, pa.string(), _fit_text)
     if isinstance(data_type, BooleanType):

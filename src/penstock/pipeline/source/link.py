@@ -1,4 +1,4 @@
-"""The connection of the source to its broker: made when it is first needed, kept while it works, never shipped."""
+"""The source's connection to its broker: opened on first use, kept while it works, never sent to tasks."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _PAUSE_MAX_S: Final = 2.0
 
 
 class Linked(Protocol):
-    """What a stream needs of a connection."""
+    """The connection that a stream needs."""
 
     def client(self) -> AbstractContextManager[LogClient]:
         """The connection."""
         ...
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         ...
 
 
 @contextmanager
 def opened(connecting: Connecting) -> Iterator[SyncClient]:
-    """A connection for as long as the block lasts; tried again until the time for retries is over."""
+    """Open a connection for as long as the block lasts; retries until the retry timeout."""
     client = _open(connecting)
     try:
         yield client
@@ -47,7 +47,7 @@ def opened(connecting: Connecting) -> Iterator[SyncClient]:
 
 
 class Link:
-    """A connection that lives as long as its owner; travels without it, and is made again elsewhere."""
+    """A connection that lives as long as its owner; pickling drops it, and the copy opens its own."""
 
     def __init__(self, connecting: Connecting) -> None:
         self._connecting = connecting
@@ -55,7 +55,7 @@ class Link:
 
     @contextmanager
     def client(self) -> Iterator[SyncClient]:
-        """The connection; a failure ends it, so that the next one begins afresh."""
+        """The connection; an error closes it, so that the next use opens a new one."""
         if self._client is None:
             self._client = _open(self._connecting)
         try:
@@ -65,7 +65,7 @@ class Link:
             raise
 
     def close(self) -> None:
-        """End the connection, if there is one."""
+        """Close the connection, if there is one."""
         client, self._client = self._client, None
         if client is not None:
             client.close(flush=False)
@@ -96,7 +96,7 @@ def _client(connecting: Connecting) -> SyncClient:
 
 
 def tls_context(connecting: Connecting) -> ssl.SSLContext | None:
-    """By which the broker is checked, if options say so."""
+    """The TLS context that verifies the broker, if the options ask for TLS."""
     if not connecting.ca:
         return None
     certificate, key = (Path(each) if each else None for each in (connecting.certificate, connecting.key))

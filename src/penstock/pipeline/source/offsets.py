@@ -1,8 +1,8 @@
-"""Where the micro-batches of a stream begin and end: a tick of each pubend, as Spark keeps it in the checkpoint.
+"""Offsets of a stream's micro-batches: a tick for each pubend, which Spark keeps in the checkpoint.
 
-A pubend that is in the end of a micro-batch and not in its start has been met there: its beginning is written down and
-nothing is read. The very first micro-batch is such a one for all pubends, so that a stream that fails before its
-first commit begins at the same place again.
+A pubend that appears in the end of a micro-batch but not in its start is new there: its beginning is recorded and
+nothing is read. The very first micro-batch does this for all pubends, so that a stream that fails before its first
+commit begins at the same place again.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from penstock.pipeline.source.splits import TickSplit
 __all__ = ["Reach", "advanced", "bounded", "lag_of", "latest_of", "silence_ms", "target_of"]
 
 Reach: TypeAlias = Callable[[TickSplit, int], Reached]
-"""How far a number of rows reaches in a range."""
+"""Finds how far a number of rows reaches in a range."""
 
 
 def latest_of(survey: Survey) -> Vector:
-    """The position behind all that is there for good, of the pubends that can be reached."""
+    """The position after the last durable tick of every reachable pubend."""
     return {name: span.latest + 1 for name, span in sorted(survey.spans.items())}
 
 
@@ -36,16 +36,16 @@ def target_of(latest: Vector, target: Vector | None) -> Vector:
 
 
 def advanced(start: Vector, latest: Vector) -> Vector:
-    """The end of a micro-batch that takes all there is; pubends that do not answer, or are gone, stay."""
+    """The end of a micro-batch that takes everything; pubends that do not answer, or are gone, stay where they are."""
     met = {name: BEGINNING for name in latest if name not in start}
     known = {name: max(tick, latest.get(name, tick)) for name, tick in start.items()}
     return dict(sorted({**known, **met}.items()))
 
 
 def bounded(start: Vector, end: Vector, *, rows_max: int, reach: Reach) -> tuple[Vector, int]:
-    """An end not farther than so many rows, and how many there are; the pubend that is most behind comes first.
+    """Limit the end to at most ``rows_max`` rows; returns it and the row count. The pubend furthest behind goes first.
 
-    Each pubend has an equal share of the rows, and what some leave over goes to the others.
+    Each pubend gets an equal share of the rows, and unused shares go to the others.
     """
     found, left = dict(end), rows_max
     behind = sorted((tick, name) for name, tick in start.items() if end[name] > tick)
@@ -64,14 +64,14 @@ def bounded(start: Vector, end: Vector, *, rows_max: int, reach: Reach) -> tuple
 
 
 def silence_ms(start: Vector, end: Vector) -> int:
-    """How much time the pubend that came farthest has behind it."""
+    """How far the pubend that advanced most has moved, in milliseconds."""
     return max((_between_ms(tick, end[name]) for name, tick in start.items()), default=0)
 
 
 def lag_of(progress: Any, source: int = 0) -> dict[str, int | None]:
-    """By pubend, how many milliseconds a stream was behind when a progress of its was reported.
+    """By pubend, how many milliseconds a stream was behind at a progress report.
 
-    ``progress`` is what ``query.lastProgress`` or a listener gives, or its JSON. None stands for a pubend that did not
+    ``progress`` comes from ``query.lastProgress`` or a listener, or is its JSON. None stands for a pubend that did not
     answer then, or that the stream has not begun to read.
 
     >>> offsets = {"endOffset": {"a": 65536 * 5, "b": 7}, "latestOffset": {"a": 65536 * 9}}

@@ -1,4 +1,4 @@
-"""Plans what tasks read: the ranges between two positions, each split by time where it is long."""
+"""Plans what tasks read: the ranges between two positions, with long ones split by time."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["plan_splits", "ranges_between"]
 
 
 def ranges_between(start: Vector, end: Vector) -> list[TickSplit]:
-    """What lies between two positions; of a pubend that only one of them knows nothing is read."""
+    """The ranges between two positions; skips pubends that only one of them has."""
     found = ((name, start[name], tick) for name, tick in sorted(end.items()) if name in start)
     return [TickSplit(name, first, after - 1) for name, first, after in found if first < after]
 
 
 def plan_splits(client: LogClient, ranges: list[TickSplit], options: SourceOptions) -> list[TickSplit]:
-    """The ranges, the long ones split."""
+    """Split the long ones among the ranges."""
     return [split for each in ranges for split in _splits(client, each, options)]
 
 

@@ -1,10 +1,10 @@
-"""Positions in the logs of an overlay: how users write them, and the tick of each pubend that they mean.
+"""Positions in the logs of an overlay: how users write them, and the tick they mean for each pubend.
 
-A position is always the first tick that is not read yet: a stream begins there, and a batch ends before it. So what a
-checkpoint holds can be given as a start or an end.
+A position is always the first tick that is not read yet: a stream begins there, and a batch ends before it. So a
+checkpoint's position can be used as a start or an end.
 
-Tick 0 stands for the beginning of a log, wherever that is when it is read: logs are trimmed all the time, and a tick
-that was the first one kept a moment ago may be gone. What is gone before a beginning is not lost.
+Tick 0 stands for the beginning of a log, wherever that is when it is read: logs are trimmed all the time, and the first
+tick kept a moment ago may be gone. Ticks trimmed before a beginning are not lost.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ __all__ = [
 ]
 
 Vector: TypeAlias = dict[str, int]
-"""By pubend the first tick that is not read yet; in the order of the names, since Spark compares texts of them."""
+"""The first unread tick of each pubend; sorted by name, since Spark compares offsets as text."""
 
 BEGINNING: Final = 0
 """The beginning of a log, wherever that is."""
 TICK_LAST: Final = 2**62 - 1
-"""The last tick that brokers know, in the year 4199: every tick fits a signed long."""
+"""The last tick that brokers accept, in the year 4199: every tick fits a signed long."""
 _1970: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True, frozen=True)
 class Position:
-    """One place in every log."""
+    """A position in every log."""
 
     word: Literal["earliest", "latest", "time", "ticks"]
     ms: int = 0
-    """The time, for a time."""
+    """Milliseconds since 1970, for ``time``."""
     ticks: tuple[tuple[str, int], ...] = ()
-    """The ticks of some pubends, for ticks."""
+    """Ticks by pubend, for ``ticks``."""
 
 
 EARLIEST: Final = Position("earliest")
@@ -58,7 +58,7 @@ LATEST: Final = Position("latest")
 
 
 def parse_position(text: str) -> Position:
-    """A position as users write it.
+    """Parse a position as users write it.
 
     >>> parse_position("1970-01-01T00:00:01Z")
     Position(word='time', ms=1000, ticks=())
@@ -72,7 +72,7 @@ def parse_position(text: str) -> Position:
 
 
 def narrowed(survey: Survey, pubends: tuple[str, ...]) -> Survey:
-    """What a survey says of some pubends; raises ``SourceOptionError`` if it does not know one of them."""
+    """Restrict a survey to some pubends; raises ``SourceOptionError`` if it does not know one of them."""
     if not pubends:
         return survey
     _check_known(survey, pubends, "option pubends")
@@ -81,16 +81,16 @@ def narrowed(survey: Survey, pubends: tuple[str, ...]) -> Survey:
 
 
 def start_of(position: Position, survey: Survey, *, now_ms: int) -> Vector:
-    """Where each pubend begins, also one that cannot be reached."""
+    """Find where to begin in each pubend, including unreachable ones."""
     spans, away = survey.spans, survey.unreachable
     match position.word:
         case "earliest":
             found = dict.fromkeys((*spans, *away), BEGINNING)
         case "latest":
-            # Ticks follow the clock, so the time now is a good guess at where a pubend is that does not answer.
+            # Ticks follow the clock, so the current time is a good guess for a pubend that does not answer.
             found = {name: span.latest + 1 for name, span in spans.items()} | dict.fromkeys(away, tick_at(now_ms))
         case "time":
-            # A pubend that began after that time has lost nothing, although it has nothing from then.
+            # A pubend that began after this time has lost nothing, even though it has nothing from then.
             wanted = tick_at(position.ms)
             begun = {name: wanted if span.earliest <= wanted else BEGINNING for name, span in spans.items()}
             found = begun | dict.fromkeys(away, wanted)
@@ -102,7 +102,7 @@ def start_of(position: Position, survey: Survey, *, now_ms: int) -> Vector:
 
 
 def end_of(position: Position, survey: Survey) -> Vector:
-    """Where each pubend that can be reached ends, and never behind what is there for good."""
+    """Find where to end in each reachable pubend, never after its last durable tick."""
     there = {name: span.latest + 1 for name, span in sorted(survey.spans.items())}
     match position.word:
         case "earliest":

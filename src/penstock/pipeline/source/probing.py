@@ -1,6 +1,6 @@
-"""Looks into logs before anything is planned: where messages begin and end, and how far so many rows reach.
+"""Probes logs before planning: where messages begin and end, and how far a number of rows reaches.
 
-A broker cannot count ahead. So where a number of rows matters they are read, once here to count them and once again by
+A broker cannot count ahead. So where the number of rows matters, they are read twice: here to count them, and again by
 the task that wants them.
 """
 
@@ -22,16 +22,16 @@ _HALVINGS_MAX: Final = 40
 
 
 class LogClient(Protocol):
-    """What the source needs of a client; the blocking client has it."""
+    """The client methods that the source needs; the blocking client has them."""
 
     def survey(self) -> Survey:
-        """From where to where all logs go."""
+        """The extent of all logs."""
         ...
 
     def read(
         self, pubend: str, first: int, last: int, selector: str | Selector = EVERYTHING, *, bytes_max: int = ...
     ) -> Iterator[LogPart]:
-        """The log of a pubend from one tick to another, in parts that cover all of it."""
+        """Read the log of a pubend from one tick to another, in parts that cover all of it."""
         ...
 
 
@@ -39,13 +39,13 @@ class Reached(NamedTuple):
     """How far a number of rows reaches."""
 
     tick: int
-    """The first tick behind them."""
+    """The first tick after them."""
     rows: int
 
 
 @contextmanager
 def parts_of(client: LogClient, whole: TickSplit, selector: Selector, *, bytes_max: int) -> Iterator[Iterator[LogPart]]:
-    """The parts of a range for as long as the block lasts; what the client still fetches is given up then."""
+    """Read the parts of a range for as long as the block lasts; leaving it cancels what is still being fetched."""
     parts = client.read(whole.pubend, whole.first, whole.last, selector, bytes_max=bytes_max)
     try:
         yield parts
@@ -55,7 +55,7 @@ def parts_of(client: LogClient, whole: TickSplit, selector: Selector, *, bytes_m
 
 
 def first_message(client: LogClient, whole: TickSplit, selector: Selector = EVERYTHING) -> int | None:
-    """The tick of the first message in a range."""
+    """The tick of the first message in a range; None if there is none."""
     with parts_of(client, whole, selector, bytes_max=_PEEK_BYTES) as parts:
         for part in parts:
             if part.ticks:
@@ -64,7 +64,7 @@ def first_message(client: LogClient, whole: TickSplit, selector: Selector = EVER
 
 
 def occupied_range(client: LogClient, whole: TickSplit, *, near_ticks: int) -> tuple[int, int] | None:
-    """From the first message to near the last one: the end is halved away as long as there is nothing in it."""
+    """The range from the first message to near the last one, found by bisecting away the empty end."""
     low = first_message(client, whole)
     if low is None:
         return None
@@ -84,7 +84,7 @@ def occupied_range(client: LogClient, whole: TickSplit, *, near_ticks: int) -> t
 def reach(
     client: LogClient, whole: TickSplit, *, selector: Selector, rows_max: int, is_over: Callable[[], bool]
 ) -> Reached:
-    """How far at most so many rows reach, silence behind them included; less far if the time for it is over."""
+    """How far up to ``rows_max`` rows reach, including silence after them; stops early if ``is_over``."""
     assert rows_max > 0
     rows, tick = 0, whole.first
     with parts_of(client, whole, selector, bytes_max=_COUNT_BYTES) as parts:

@@ -1,8 +1,8 @@
-"""Spark's filters as a selector, pubends and ticks, so that the broker sends fewer messages.
+"""Translates Spark's filters into a selector, pubends and ticks, so that the broker sends fewer messages.
 
-Spark applies every filter again to what arrives. So a filter may be handed on in a wider form, or not at all, but never
-in a narrower one: what it lets pass must pass here. The strict rules of ``fitting`` make that possible; where a value
-that does not fit is to fail the job, attributes are not filtered here, as a filter would hide such values.
+Spark applies every filter again to what arrives. So a filter may be pushed down in a wider form, or not at all, but
+never in a narrower one: every row it accepts must pass here. The strict rules of ``fitting`` make that possible; where
+a value that does not fit must fail the job, attributes are not filtered here, since a filter would hide such values.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _WHOLE: Final = (ByteType, ShortType, IntegerType, LongType)
 
 @dataclass(slots=True, frozen=True)
 class Pushed:
-    """What the filters of a query leave to be read."""
+    """What remains to be read after a query's filters."""
 
     selector: Selector = EVERYTHING
     first: int = 0
@@ -61,7 +61,7 @@ class Pushed:
     pubend_filters: tuple[Filter, ...] = field(default=())
 
     def wants(self, pubend: str) -> bool:
-        """Whether there can be a row of this pubend."""
+        """Whether this pubend can have matching rows."""
         return all(_holds(each, pubend) is not False for each in self.pubend_filters)
 
 
@@ -72,7 +72,7 @@ def pushed(
     *,
     by_attribute: bool = True,
 ) -> Pushed:
-    """What the filters and the user's selector leave; a filter that cannot be used changes nothing."""
+    """Combine the filters with the user's selector; filters that cannot be pushed down are ignored."""
     first, last, pubends = 0, TICK_LAST, []
     for each in filters:
         path = _column(each)
@@ -92,7 +92,7 @@ def _narrowed(selector: Selector, each: Filter, name: str, kind: DataType) -> Se
         if condition is None:
             return selector
         both = condition if selector == EVERYTHING else selector & condition
-        # It travels as text: a name that no text can spell, or a list too long for one, stays with Spark.
+        # Selectors are sent as text: a name that text cannot express, or a list too long for one, is left to Spark.
         Selector.parse(str(both))
     except MisuseError:
         return selector
@@ -105,9 +105,9 @@ def _column(each: Filter) -> tuple[str, ...]:
 
 
 def _condition(each: Filter, term: AttributeTerm, kind: DataType) -> Selector | None:
-    """What must be true of the attribute for the filter to be true of the column; none if nothing useful is."""
+    """What must hold for the attribute if the filter holds for the column; None if there is nothing useful."""
     if isinstance(each, Not):
-        # Of null the opposite of these is true, and a column is null for more reasons than its attribute being absent.
+        # The negation of these holds for null, and a column can be null even if its attribute is present.
         if isinstance(each.child, EqualNullSafe | IsNotNull | Not):
             return None
         if isinstance(each.child, IsNull):
@@ -132,14 +132,14 @@ def _condition(each: Filter, term: AttributeTerm, kind: DataType) -> Selector | 
 
 
 def _is_of(kind: DataType, value: object) -> bool:
-    """Whether a literal is of the column's own type, so that broker and Spark compare the same things."""
+    """Whether a literal has the column's own type, so that broker and Spark compare the same things."""
     if isinstance(kind, StringType):
         return type(value) is str
     if isinstance(kind, BooleanType):
         return type(value) is bool
     if isinstance(kind, _WHOLE):
         return type(value) is int
-    # Not of a float or a decimal: their columns hold other numbers than the attributes do.
+    # Not floats or decimals: their columns hold other numbers than the attributes do.
     return isinstance(kind, DoubleType) and type(value) is float and math.isfinite(value)
 
 
@@ -166,7 +166,7 @@ def _tick_bounds(each: Filter) -> tuple[int, int]:
 
 
 def _holds(each: Filter, pubend: str) -> bool | None:
-    """Whether the filter is true of a pubend; none if that is not known here."""
+    """Whether the filter holds for a pubend; None if that cannot be decided here."""
     value = getattr(each, "value", None)
     match each:
         case Not(child=child):

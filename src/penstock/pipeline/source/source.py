@@ -25,7 +25,7 @@ class PenstockSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What the user calls it."""
+        """The format's name."""
         return "penstock"
 
     def schema(self) -> str:
@@ -46,7 +46,7 @@ class PenstockSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For ``frame.write``."""
-        # Not above: the sink stands on this room, and Spark knows one name for both.
+        # Imported here because the sink builds on this package, and Spark has one name for both.
         from penstock.pipeline.sink.writing import batch_writer
 
         with readable():
@@ -65,7 +65,7 @@ class PenstockSource(DataSource):
     def _checked(self, schema: StructType) -> tuple[SourceOptions, Columns]:
         options = self._parsed()
         columns = Columns(schema)
-        # With a schema of the user's own the option would be ignored without a word.
+        # With the user's own schema, the option would be ignored silently.
         if options.columns and schema.names[: len(STANDARD)] != list(STANDARD):
             raise SourceOptionError(
                 "give the option columns or a schema, not both: the schema has all columns there are"

@@ -1,4 +1,4 @@
-"""Cuts the range of a pubend into parts that tasks read side by side; every tick is in exactly one of them."""
+"""Splits the range of a pubend into parts that tasks read in parallel; every tick is in exactly one of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["TickSplit", "is_wide", "split_evenly"]
 
 @dataclass(frozen=True)
 class TickSplit(InputPartition):
-    """What one task reads: the ticks of one pubend from first to last, both included."""
+    """The ticks of one pubend that one task reads, from first to last inclusive."""
 
     pubend: str
     first: int
@@ -31,9 +31,9 @@ def is_wide(whole: TickSplit, *, split_ms_min: int) -> bool:
 def split_evenly(
     whole: TickSplit, occupied: tuple[int, int] | None, *, splits_max: int, split_ms_min: int
 ) -> list[TickSplit]:
-    """Parts of equal time between the first and the last message, and the silence around them with the outer ones.
+    """Split into parts of equal time between the first and last message; the outer parts include the silence around.
 
-    Ticks follow the clock, and nobody knows beforehand how many messages are between two of them: parts of equal time
+    Ticks follow the clock, and nobody knows in advance how many messages lie between two of them: parts of equal time
     are parts of equal size only as far as the rate is even.
     """
     if occupied is None:

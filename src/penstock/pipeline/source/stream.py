@@ -1,7 +1,7 @@
-"""Reads logs as a stream: micro-batches between positions that Spark keeps, so that each can be read again exactly.
+"""Reads logs as a stream: micro-batches between positions that Spark keeps, so that each can be replayed exactly.
 
-Offsets are ticks by pubend. Ticks pass also when nothing is published or selected, so a position moves on in silence:
-at once if there are rows, else when ``silenceMs`` have passed, as each micro-batch costs Spark some files.
+Offsets are ticks by pubend. Ticks pass even when nothing is published or selected, so a position also advances through
+silence: at once if there are rows, else after ``silenceMs``, since each micro-batch costs Spark some files.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from penstock.pipeline.source.splits import TickSplit
 __all__ = ["PenstockStreamReader"]
 
 _COUNT_S_MAX: Final = 10.0
-"""Time for counting the rows of one micro-batch; then it ends where the counting has come."""
+"""Time limit for counting the rows of a micro-batch; then it ends where counting stopped."""
 _IDLE_S: Final = 0.05
-"""Spark asks again at once when there is nothing new: the pause keeps that from being work for the broker."""
+"""Pause when nothing is new: Spark asks again at once, and would keep the broker busy."""
 
 
 class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -59,16 +59,16 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._seen = Survey({})
 
     def initialOffset(self) -> Vector:  # noqa: N802 - the names are Spark's
-        """No position yet: the first micro-batch finds it, and so it is in the checkpoint before anything is read."""
+        """No position yet: the first micro-batch determines it, so it is in the checkpoint before anything is read."""
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """As many rows as the option says."""
+        """The maximum number of rows, if the option sets one."""
         rows_max = self._options.rows_max
         return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Remember what is there now: the stream ends with it."""
+        """Remember the current end of the logs: the stream stops there."""
         with readable(), self._link.client() as client:
             self._target = latest_of(self._survey(client))
 
@@ -83,24 +83,24 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._worthwhile(client, start, end, rows_max)
 
     def reportLatestOffset(self) -> Vector | None:  # noqa: N802
-        """Where the logs are, for the progress that Spark reports; unknown is no reason to fail."""
+        """The current end of the logs, for Spark's progress reports; None rather than an error if unknown."""
         with suppress(PenstockError, OSError), self._link.client() as client:
-            # A broker that does not answer takes its time for that: once for each micro-batch is enough.
+            # An unreachable broker costs a timeout: once per micro-batch is enough.
             survey = self._seen if self._seen.unreachable else self._survey(client)
             return latest_of(survey)
         return None
 
     def partitions(self, start: Vector, end: Vector) -> list[InputPartition]:
-        """What the tasks of a micro-batch read."""
+        """Plan the splits that the tasks of a micro-batch read."""
         with readable(), self._link.client() as client:
             return list(plan_splits(client, ranges_between(start, end), self._options))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one task, as record batches."""
+        """Read the rows of one task, as record batches."""
         return read_split(self._options, self._columns, self._options.selector, partition)
 
     def stop(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._link.close()
 
     def _survey(self, client: LogClient) -> Survey:
@@ -111,11 +111,11 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = start_of(self._start, survey, now_ms=time.time_ns() // 1_000_000)
         if self._target is None:
             return found
-        # What appeared since then is the next run's.
+        # Pubends that appeared since then are left to the next run.
         return {name: tick for name, tick in found.items() if name in self._target or name in survey.unreachable}
 
     def _worthwhile(self, client: LogClient, start: Vector, end: Vector, rows_max: int | None) -> Vector:
-        """The end, not farther than the rows allow; the start if nothing came and little time has passed."""
+        """The end, limited by rows; the start if nothing arrived and little time has passed."""
         found, has_rows = end, False
         if rows_max is not None:
             found, rows = self._bounded(client, start, end, rows_max)

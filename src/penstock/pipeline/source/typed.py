@@ -1,4 +1,4 @@
-"""Attributes of many messages as typed Arrow columns; nothing but the declared attributes is decoded."""
+"""Decodes attributes of many messages into typed Arrow columns; decodes only the declared attributes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _decode_any: Final = msgspec.msgpack.Decoder(dict[str, str | int | float | bool 
 
 
 class MismatchedValueError(Exception):
-    """A value does not fit its column; who knows the message tells the user."""
+    """A value does not fit its column; a caller that knows the message reports it."""
 
     def __init__(self, row: int, column: str, value: AttributeValue) -> None:
         super().__init__(row, column, value)
@@ -41,16 +41,16 @@ class _Column:
 
 
 class TypedColumns:
-    """Makes the declared columns of a batch."""
+    """Builds the declared columns of a batch."""
 
     def __init__(self, types: Mapping[str, DataType], mismatch: Mismatch) -> None:
         self._mismatch = mismatch
         kinds = {name: kind_of(data_type) for name, data_type in types.items()}
         fields = [(f"c{place}", kind.decoded, None) for place, kind in enumerate(kinds.values())]
-        # A field cannot have such a name; it is looked for in all attributes of a message, which takes longer.
+        # A struct field cannot have such a name, so the slower path searches all attributes of a message.
         self._is_careful = any(_UNUSUAL.search(name) for name in kinds)
         rename = None if self._is_careful else {f"c{place}": name for place, name in enumerate(kinds)}
-        # Rows hold no references to each other: the collector need not look at millions of them.
+        # Rows hold no references to each other: the garbage collector need not track millions of them.
         self._row = msgspec.defstruct("Row", fields, rename=rename, gc=False)
         self._decode = msgspec.msgpack.Decoder(self._row).decode
         self._columns = [
@@ -58,7 +58,7 @@ class TypedColumns:
         ]
 
     def arrays(self, attributes: list[bytes]) -> dict[str, Any]:
-        """The columns by name; raises ``MismatchedValueError`` if a value must fit and does not."""
+        """Build the columns by name; raises ``MismatchedValueError`` if a value must fit and does not."""
         if not self._columns:
             return {}
         rows = self._rows(attributes)
@@ -72,7 +72,7 @@ class TypedColumns:
         return [self._careful_row(place, each) for place, each in enumerate(attributes)]
 
     def _careful_row(self, place: int, attributes: bytes) -> Any:
-        """A row of which some values may not fit: those are left out, the others stay as they are."""
+        """Decode a row with values that may not fit: those are dropped, the others stay as they are."""
         if not self._is_careful:
             with suppress(msgspec.ValidationError):
                 return self._decode(attributes)

@@ -1,1 +1,1 @@
-"""Sweeps: an experiment in every cell of a grid of parameters, with many seeds, as tasks of Spark."""
+"""Sweeps: run an experiment in every cell of a parameter grid, with many seeds, as Spark tasks."""

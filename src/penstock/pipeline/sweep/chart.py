@@ -1,7 +1,7 @@
-"""Draws what a sweep has found: each metric against the first swept parameter, with its interval.
+"""Draws the results of a sweep: each metric against the first swept parameter, with its interval.
 
-Metrics that are the same in every run have no panel; what they are is said in a line below. A sweep over seeds alone
-has no axis to draw against: then a panel shows how the values of a metric are spread.
+Metrics that are the same in every run get no panel; a line below lists their values. A sweep over seeds alone has no
+axis to draw against: then a panel shows the distribution of a metric's values.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["draw_sweep"]
 
 _PANELS_MAX: Final = 12
 _SERIES_MAX: Final = 8
-"""More lines in one panel than can be told apart are not drawn; the table has them."""
+"""How many lines one panel may have and still be readable; the table has the rest."""
 _TICKS_MAX: Final = 12
 _PANEL_INCHES: Final = (4.2, 3.2)
 _COLOURS: Final = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#ee8866", "#777777")
 _LOG_FROM: Final = 20
-"""A parameter whose largest value is so many times its smallest is drawn on a logarithmic axis."""
+"""A parameter is drawn on a logarithmic axis if its largest value is this many times its smallest."""
 _FOOT_CHARACTERS: Final = 130
 
 
@@ -41,7 +41,7 @@ def draw_sweep(
     *,
     metrics: Sequence[str] = (),
 ) -> Path | None:
-    """Draw the chart of a sweep to a file; none if nothing was found."""
+    """Draw the chart of a sweep to a file; None if there are no results."""
     from matplotlib.figure import Figure
 
     varying, constant = _told_apart(plan, found, metrics)
@@ -79,7 +79,7 @@ def draw_sweep(
 def _told_apart(
     plan: SweepPlan, found: Mapping[Run, Mapping[str, float]], metrics: Sequence[str]
 ) -> tuple[list[str], dict[str, float]]:
-    """Metrics that vary, and those that never do with their value; a metric asked for by name is always drawn."""
+    """Split metrics into those that vary and constants with their value; explicitly requested ones are always drawn."""
     values: dict[str, set[float]] = {}
     for run in plan.runs:
         for metric, value in found.get(run, {}).items():

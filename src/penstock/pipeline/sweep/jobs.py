@@ -1,8 +1,8 @@
-"""Runs a sweep's tasks on Spark and hands out what each has found as soon as it ends.
+"""Runs a sweep's tasks on Spark and yields the results of each as soon as it ends.
 
-A job hands back its results when its last task has ended: too late to keep them from an interruption. So tasks put them
-into an accumulator, which Spark brings here with the end of each task, exactly once, and which needs no file system
-that the workers share.
+A job returns its results when its last task has ended: too late to save them from an interruption. So tasks put them
+into an accumulator, which Spark delivers here at the end of each task, exactly once, without needing a file system that
+the workers share.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CANCEL_S: Final = 10.0
 
 
 class _Gathering:
-    """How outcomes are added: here, and in each task. (What PySpark calls an AccumulatorParam, by its methods.)"""
+    """How outcomes are merged, here and in each task. (PySpark's AccumulatorParam, by duck typing.)"""
 
     def zero(self, value: deque[Outcome]) -> deque[Outcome]:
         return type(value)()
@@ -41,7 +41,7 @@ class _Gathering:
 
 
 class _Job(threading.Thread):
-    """The thread that waits for Spark, so that the main thread can take what comes, and can be interrupted."""
+    """The thread that waits for Spark, so that the main thread can collect results, and can be interrupted."""
 
     def __init__(self, context: SparkContext, title: str) -> None:
         super().__init__(name="sweep job", daemon=True)
@@ -70,7 +70,7 @@ def run_tasks(
     cells: Sequence[Mapping[str, ParameterValue]],
     tasks: Sequence[Sequence[Run]],
 ) -> Iterator[list[Outcome]]:
-    """Run the tasks; what those have found that ended since the last time, again and again until all have ended."""
+    """Run the tasks; keeps yielding the results of tasks that ended since the last time, until all have ended."""
     found: deque[Outcome] = deque()
     gathered: Accumulator[deque[Outcome]] = context.accumulator(found, _Gathering())  # type: ignore[arg-type]
 
@@ -93,7 +93,7 @@ def run_tasks(
 
 
 def _taken(found: deque[Outcome]) -> list[Outcome]:
-    # Spark's thread may append meanwhile: what is taken is what was there.
+    # Spark's thread may append meanwhile: take only what is there now.
     return [found.popleft() for _ in range(len(found))]
 
 

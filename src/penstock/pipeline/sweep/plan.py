@@ -1,7 +1,7 @@
-"""What a sweep runs: an experiment in every cell of a grid of parameters, with every one of many seeds.
+"""The plan of a sweep: an experiment in every cell of a parameter grid, with each of many seeds.
 
-All is checked here, before Spark starts. A run is known by the values of all its parameters and its seed, so that what
-an earlier invocation has finished can be told from what is still to do.
+Everything is checked here, before Spark starts. A run is identified by the values of all its parameters and its seed,
+so that finished runs of an earlier invocation can be told from those still to do.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from penstock.pipeline.errors import SweepError
 __all__ = ["RUNS_MAX", "Run", "SweepPlan", "parse_seeds", "planned"]
 
 RUNS_MAX: Final = 200_000
-"""So many runs one sweep may have; the driver holds what they have found, about a kilobyte each."""
+"""Maximum runs of one sweep; the driver holds their results, about a kilobyte each."""
 _SEEDS: Final = re.compile(r"\s*(\d+)\s*(?:\.\.\s*(\d+)\s*)?")
 _INTEGER_MAX: Final = 2**63 - 1
-"""The largest that a column of the results can hold."""
+"""The largest integer that a column of the results can hold."""
 
 
 @dataclass(slots=True, frozen=True)
 class Run:
-    """One run of the experiment: a cell of the grid, by its place, and a seed."""
+    """One run of the experiment: the index of a grid cell, and a seed."""
 
     cell: int
     seed: int
@@ -39,13 +39,13 @@ class Run:
 
 @dataclass(slots=True, frozen=True)
 class SweepPlan:
-    """An experiment, the grid it is to be run over, and the seeds for each cell of the grid."""
+    """An experiment, the grid to run it over, and the seeds for each cell of the grid."""
 
     experiment: Experiment
     grid: Mapping[str, tuple[ParameterValue, ...]]
     """The values of each swept parameter, in the order given."""
     cells: tuple[Mapping[str, ParameterValue], ...]
-    """All parameters of each cell; the last key of the grid changes fastest."""
+    """All parameters of each cell; the last key of the grid varies fastest."""
     seeds: tuple[int, ...]
 
     @property
@@ -59,11 +59,11 @@ class SweepPlan:
         return {name: value for name, value in self.cells[0].items() if name not in self.grid}
 
     def swept(self, cell: int) -> dict[str, ParameterValue]:
-        """The parameters by which a cell differs from others."""
+        """The swept parameters of a cell."""
         return {name: self.cells[cell][name] for name in self.grid}
 
     def identity(self) -> dict[str, object]:
-        """What must be equal for results to be of the same sweep; more seeds do not make another one."""
+        """What identifies a sweep's results; adding seeds does not make it another sweep."""
         return {
             "penstock": __version__,
             "experiment": self.experiment.name,
@@ -72,7 +72,7 @@ class SweepPlan:
         }
 
     def default_folder(self) -> str:
-        """A name for its folder that no other sweep has."""
+        """A folder name that no other sweep has."""
         digest = hashlib.blake2b(msgspec.json.encode(self.identity(), order="sorted"), digest_size=4).hexdigest()
         return f"{self.experiment.name}-{digest}"
 
@@ -85,7 +85,7 @@ def planned(
     seeds: str = "0",
     quick: bool = False,
 ) -> SweepPlan:
-    """The sweep that texts such as ``key=a,b,c`` and ``1..100`` ask for."""
+    """Plan the sweep described by texts such as ``key=a,b,c`` and ``1..100``."""
     settings, swept = list(settings), _parsed_grid(grid)
     for setting in settings:
         if setting.partition("=")[0].strip() in swept:
@@ -107,7 +107,7 @@ def planned(
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """The seeds of a text such as ``1..100`` or ``1..10,20,42``; both ends of a range belong to it."""
+    """Parse seeds such as ``1..100`` or ``1..10,20,42``; ranges include both ends."""
     seeds: dict[int, None] = {}
     for part in text.split(","):
         found = _SEEDS.fullmatch(part)

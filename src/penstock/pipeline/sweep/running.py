@@ -1,7 +1,7 @@
-"""Sweeps an experiment over a grid of parameters and many seeds, as tasks of Spark.
+"""Sweeps an experiment over a parameter grid and many seeds, as Spark tasks.
 
-First some runs that tell how long a run takes, then all others in tasks of a good length. What a task has found is kept
-as soon as it ends; runs that were finished by an earlier invocation in the same folder are not made again.
+First come a few runs to learn how long a run takes, then all others in tasks of a suitable length. A task's results are
+saved as soon as it ends; runs that an earlier invocation finished in the same folder are not repeated.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Failure", "SweepResult", "run_sweep"]
 
 @dataclass(slots=True, frozen=True)
 class Failure:
-    """A run that raised something instead of measuring."""
+    """A run that raised an error instead of measuring."""
 
     parameters: Mapping[str, ParameterValue]
     seed: int
@@ -37,30 +37,30 @@ class Failure:
 
 @dataclass(slots=True, frozen=True)
 class SweepResult:
-    """What a sweep has found."""
+    """The results of a sweep."""
 
     experiment: str
     parameters: Mapping[str, ParameterValue]
-    """Those that are the same in every cell."""
+    """The parameters that are the same in every cell."""
     grid: Mapping[str, Sequence[ParameterValue]]
     seeds: int
     runs: int
-    """Finished, in this invocation or before it."""
+    """Finished runs, in this invocation or before it."""
     resumed: int
-    """Of these, finished before it."""
+    """How many of these runs were finished before it."""
     cells: Sequence[CellSummary]
     failures: Sequence[Failure]
     results: str
-    """The Parquet file with the figures of all runs."""
+    """The Parquet file with the measurements of all runs."""
     figure: str | None = None
 
     def to_json(self) -> str:
-        """As JSON text, indented, fields in this order."""
+        """Indented JSON, with the fields in this order."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2).decode()
 
 
 def run_sweep(spark: SparkSession, plan: SweepPlan, store: SweepStore, reporter: Reporter) -> SweepResult:
-    """Make all runs of a plan that its store does not have yet, and sum up."""
+    """Execute all runs of a plan that its store does not have yet, and summarise."""
     todo = [run for run in plan.runs if run not in store.found]
     resumed = len(plan.runs) - len(todo)
     if resumed:
@@ -90,14 +90,14 @@ class _Sweeping:
         self._failed: dict[Run, Outcome] = {}
 
     def make(self, todo: Sequence[Run]) -> list[Outcome]:
-        """Make the runs; those that failed are handed back."""
+        """Execute the runs; returns those that failed."""
         self._reporter.stage(f"{len(todo):,} runs of {self._plan.experiment.name}", total=len(todo))
         first = probes(todo, self._slots())
         self._make([[run] for run in first])
         made = set(first)
         rest = [run for run in todo if run not in made]
         known_s = {cell: sum(seconds) / len(seconds) for cell, seconds in self._seconds.items()}
-        # Asked again: on a cluster, executors may have joined meanwhile.
+        # Asked again, since on a cluster executors may have joined meanwhile.
         self._make(chunked(rest, known_s, self._slots()))
         return sorted(self._failed.values(), key=lambda each: (each.run.cell, each.run.seed))
 

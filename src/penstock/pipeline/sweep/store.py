@@ -1,8 +1,8 @@
-"""Keeps what a sweep has found, so that an interrupted one goes on where it was.
+"""Saves the results of a sweep, so that an interrupted one can resume.
 
-A folder holds one sweep: ``sweep.json`` says which, ``parts`` has a Parquet file per batch of finished runs, and
-``results.parquet`` is the table of all when the sweep has ended. The table is tidy: a row per run and metric, with the
-columns ``experiment``, one for each parameter, ``seed``, ``metric`` and ``value``. Files appear whole or not at all.
+A folder holds one sweep: ``sweep.json`` identifies it, ``parts`` has a Parquet file per batch of finished runs, and
+``results.parquet`` is the table of all once the sweep has ended. The table is tidy: a row per run and metric, with the
+columns ``experiment``, one for each parameter, ``seed``, ``metric`` and ``value``. Files are written atomically.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ class SweepStore:
 
     @property
     def found(self) -> Mapping[Run, Mapping[str, float]]:
-        """What finished runs have measured, also those of earlier invocations, which may have had other seeds."""
+        """Measurements of finished runs, including those of earlier invocations, which may have had other seeds."""
         return self._found
 
     @property
     def results(self) -> Path:
-        """The table of all that was found."""
+        """The path of the table of all results."""
         return self.folder / "results.parquet"
 
     def keep(self, outcomes: Iterable[Outcome]) -> None:
-        """Write down the runs that were finished; those that failed are made again the next time."""
+        """Save the finished runs; failed ones are repeated next time."""
         fresh = {
             each.run: dict(each.measured) for each in outcomes if each.failure is None and each.run not in self._found
         }
@@ -61,7 +61,7 @@ class SweepStore:
             self._found |= fresh
 
     def write_results(self) -> Path:
-        """Write the table of all runs of the plan, cell by cell and seed by seed, and make one part of many."""
+        """Write the table of all runs of the plan, ordered by cell and seed, and merge the parts into one."""
         self._write(self.results, {run: self._found[run] for run in self._plan.runs if run in self._found})
         small = self._part_files()
         if len(small) > 1:
@@ -145,7 +145,7 @@ def _arrow_type(example: ParameterValue) -> pa.DataType:
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    """Write a file that is there with all of its content, or not at all, whatever ends the process."""
+    """Write a file atomically: complete or not at all, however the process ends."""
     unfinished = path.with_name(path.name + _UNFINISHED)
     with unfinished.open("wb") as file:
         file.write(content)

@@ -1,8 +1,8 @@
-"""What a sweep has found, cell by cell: the mean of each metric over the seeds, and its 95 % interval.
+"""Summarises a sweep cell by cell: the mean of each metric over the seeds, and its 95 % interval.
 
-The interval is Student's, for the mean of so many independent runs: mean ± t · s / √n. With one run there is none. The
-quantile of t is computed here, by the finite series of its distribution (Abramowitz and Stegun, 26.7.3 and 26.7.4), or
-by an expansion around the normal quantile (26.7.5) where the series would be long and the expansion is exact enough.
+The interval is Student's, for the mean of n independent runs: mean ± t · s / √n. A single run has none. The quantile of
+t is computed here, by the finite series of its distribution (Abramowitz and Stegun, 26.7.3 and 26.7.4), or by an
+expansion around the normal quantile (26.7.5) where the series would be long and the expansion is accurate enough.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ _HALVINGS: Final = 80
 
 @dataclass(slots=True, frozen=True)
 class Estimate:
-    """A mean over runs, and where the true mean is with 95 % confidence."""
+    """A mean over runs, and the 95 % confidence interval of the true mean."""
 
     runs: int
     mean: float
     deviation: float | None
-    """The standard deviation of single runs; none of one run."""
+    """The standard deviation of single runs; None for one run."""
     low: float | None
     high: float | None
 
 
 @dataclass(slots=True, frozen=True)
 class CellSummary:
-    """What was found in one cell of the grid."""
+    """The results in one cell of the grid."""
 
     parameters: Mapping[str, ParameterValue]
-    """Those that are swept."""
+    """The swept parameters."""
     runs: int
     metrics: Mapping[str, Estimate]
 
 
 def summarised(plan: SweepPlan, found: Mapping[Run, Mapping[str, float]]) -> list[CellSummary]:
-    """The estimate of every metric in every cell; a metric counts the runs that measured it."""
+    """Estimate every metric in every cell, from the runs that measured it."""
     cells = []
     for cell in range(len(plan.cells)):
         runs = [found[run] for seed in plan.seeds if (run := Run(cell, seed)) in found]
@@ -64,14 +64,14 @@ def estimate(values: Sequence[float]) -> Estimate:
     count, mean = len(values), fmean(values)
     if count == 1:
         return Estimate(1, mean, None, None, None)
-    # Around the mean, since the sum of squares minus the square of the sum loses all digits of large values.
+    # Around the mean, since subtracting the squared sum from the sum of squares cancels all digits of large values.
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1))
     half = student_t(count - 1) * deviation / math.sqrt(count)
     return Estimate(count, mean, deviation, mean - half, mean + half)
 
 
 def student_t(degrees: int, confidence: float = CONFIDENCE) -> float:
-    """The t that a Student variable of so many degrees of freedom exceeds on neither side with that confidence."""
+    """The bound ±t within which a Student variable with these degrees of freedom lies with this confidence."""
     assert degrees >= 1
     if degrees > _SERIES_MAX:
         return _expanded(degrees, confidence)
@@ -87,7 +87,7 @@ def student_t(degrees: int, confidence: float = CONFIDENCE) -> float:
 
 
 def _within(angle: float, degrees: int) -> float:
-    """The chance that a Student variable is between ± tan(angle) · √degrees."""
+    """The probability that a Student variable is between ± tan(angle) · √degrees."""
     sine, cosine = math.sin(angle), math.cos(angle)
     odd = degrees % 2 == 1
     term = cosine if odd else 1.0

@@ -1,8 +1,8 @@
-"""What a Spark task of a sweep does, and how many runs it is given.
+"""The work of a sweep's Spark task, and how many runs each task gets.
 
-A Python task costs Spark some 60 ms of work, so a task should last a second or two; and there should be at least four
-per core, so that no core waits long for the last one. How long a run takes nobody knows beforehand: some first runs, of
-as many cells as there is room for, are tasks of their own, and tell.
+A Python task costs Spark some 60 ms of overhead, so a task should last a second or two; and there should be at least
+four per core, so that no core waits long for the last one. Nobody knows in advance how long a run takes, so a few runs,
+from as many cells as there is room for, go first as tasks of their own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MESSAGE_CHARACTERS: Final = 2_000
 
 @dataclass(slots=True, frozen=True)
 class Outcome:
-    """What came of a run: figures, or the reason why there are none."""
+    """The outcome of a run: measurements, or the reason for having none."""
 
     run: Run
     measured: Mapping[str, float]
@@ -44,7 +44,7 @@ class Outcome:
 
 
 class _TaskContext(Context):
-    """The context of a run among many: its chart is not drawn."""
+    """The context of one run among many: its chart is not drawn."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ class _TaskContext(Context):
 def outcomes(
     experiment: Experiment, cells: Sequence[Mapping[str, ParameterValue]], runs: Iterable[Run]
 ) -> Iterator[Outcome]:
-    """Make the runs, one after the other; one that fails does not keep the next from being made."""
+    """Execute the runs one after the other; a failed run does not stop the next."""
     for run in runs:
         started = perf_counter()
         measured, failure = _tried(experiment, cells[run.cell], run.seed)
@@ -83,7 +83,7 @@ def _told(error: Exception) -> str:
 
 
 def probes(runs: Sequence[Run], slots: int) -> list[Run]:
-    """The runs that are made first and tell how long others will take: one of each cell, if there are not too many."""
+    """Choose the runs that go first to show how long others will take: one per cell, if there are not too many."""
     first_of_cell: dict[int, Run] = {}
     for run in runs:
         first_of_cell.setdefault(run.cell, run)
@@ -96,7 +96,7 @@ def probes(runs: Sequence[Run], slots: int) -> list[Run]:
 
 
 def chunked(runs: Sequence[Run], known_s: Mapping[int, float], slots: int) -> list[list[Run]]:
-    """The runs as tasks of equal expected length, by what is known of the seconds a run of a cell takes."""
+    """Divide runs into tasks of equal expected length, given the known seconds per run of each cell."""
     if not runs:
         return []
     typical_s = sum(known_s.values()) / len(known_s) if known_s else TASK_S
@@ -109,7 +109,7 @@ def chunked(runs: Sequence[Run], known_s: Mapping[int, float], slots: int) -> li
     for run, seconds in zip(runs, expected_s, strict=True):
         chunk.append(run)
         passed_s += seconds
-        # Measured from the beginning, so that what one task has too much the next has less.
+        # Measured from the beginning, so that a task's excess is taken from the next.
         if passed_s >= share_s * (len(tasks) + 1) - 1e-9:
             tasks.append(chunk)
             chunk = []

@@ -1,7 +1,7 @@
-"""Brokers' figures over time: tidy tables, summaries, episodes of congestion and balancing, and one page for people.
+"""Reports brokers' telemetry: tidy tables, summaries, episodes of congestion and balancing, and a page for people.
 
-Read ``frames`` (from frame to frame), ``rules`` (what counts as an episode, what is drawn), ``job`` (the chain), then
-``charts`` and ``page`` (what is shown).
+Read ``frames`` (frame transformations), ``rules`` (what counts as an episode, what is drawn), ``job`` (the chain), then
+``charts`` and ``page`` (the output).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Draws the lines and episodes of a report, each chart as text of an SVG that stands in a page by itself."""
+"""Draws the lines and episodes of a report, each chart as SVG text to embed in a page."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["draw_episodes", "draw_lines", "svg_charts", "svg_of"]
 
 LINES_MAX: Final = 12
-"""Lines of one chart, those with the highest values; more could not be told apart."""
+"""Maximum lines in one chart, those with the highest values; more would be indistinguishable."""
 _ROWS_MAX: Final = 20
 _COLOURS: Final = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
 _STYLES: Final = ("-", "--", ":")
 
 
 def svg_charts(report: TelemetryReport) -> dict[str, str]:
-    """The charts of a report by their titles; raises ``ImportError`` without matplotlib."""
+    """The charts of a report by title; raises ``ImportError`` without matplotlib."""
     units = {chart.title: chart.unit for chart in CHARTS}
     span = report.first_ms, report.last_ms
     found: dict[str, str] = {}
@@ -36,11 +36,11 @@ def svg_charts(report: TelemetryReport) -> dict[str, str]:
 
 
 def svg_of(draw: Callable[[Figure], None]) -> str:
-    """What is drawn, as the text of an SVG without the head of a file."""
+    """Draw a figure as SVG text without the file header."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    # A fixed salt: the same figures make the same page.
+    # With a fixed salt, the same figures make the same page.
     with mpl.rc_context({"svg.hashsalt": "penstock", "svg.fonttype": "none"}):
         figure = Figure(figsize=(9, 3.4), layout="constrained")
         draw(figure)
@@ -50,7 +50,7 @@ def svg_of(draw: Callable[[Figure], None]) -> str:
 
 
 def draw_lines(figure: Figure, lines: Sequence[Line], unit: str, span: tuple[int, int]) -> None:
-    """Figures over time."""
+    """Plot figures over time."""
     axes = figure.add_subplot()
     busiest = sorted(lines, key=lambda line: -max(value for _, value in line.points))[:LINES_MAX]
     for place, line in enumerate(sorted(busiest, key=lambda line: line.name)):
@@ -68,7 +68,7 @@ def draw_lines(figure: Figure, lines: Sequence[Line], unit: str, span: tuple[int
 
 
 def draw_episodes(figure: Figure, episodes: Sequence[Episode], span: tuple[int, int]) -> None:
-    """When what lasted, a row for each kind and broker."""
+    """Plot when each episode lasted, one row per kind and broker."""
     axes = figure.add_subplot()
     rows: dict[str, list[Episode]] = {}
     for each in episodes:
@@ -77,7 +77,7 @@ def draw_episodes(figure: Figure, episodes: Sequence[Episode], span: tuple[int, 
     least_ms = max(1, (span[1] - span[0]) // 300)
     for place, (_, some) in enumerate(sorted(shown.items())):
         for each in some:
-            # One that was seen only once still has to be seen.
+            # An episode with a single sample must still be visible.
             ends = [_day(each.began_ms), _day(max(each.ended_ms, each.began_ms + least_ms))]
             axes.plot(ends, [place, place], lw=8, c=_COLOURS[place % len(_COLOURS)], solid_capstyle="butt")
     axes.set_yticks(range(len(shown)), sorted(shown))
@@ -96,5 +96,5 @@ def _time_axis(axes: Axes, span: tuple[int, int]) -> None:
 
 
 def _day(ms: int) -> float:
-    """A time as matplotlib counts it, in days since 1970."""
+    """Convert a time to matplotlib's days since 1970."""
     return ms / 86_400_000

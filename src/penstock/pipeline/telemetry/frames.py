@@ -1,4 +1,4 @@
-"""Telemetry from frame to frame: every sample once, with the rate of what only grows; summaries; islands in time."""
+"""Transforms telemetry frames: deduplicated samples with rates of counters, summaries, and islands in time."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SERIES = ("broker", "metric", "labels")
 
 
 def tidied(samples: DataFrame) -> DataFrame:
-    """Every sample once, its labels as text, and the rate of a figure that only grows since the sample before.
+    """Deduplicate samples, with labels as text and, for counters, the rate since the previous sample.
 
-    A life of a broker begins its counts anew: rates are within lives.
+    A broker restarts its counters with every incarnation, so rates never span two of them.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
@@ -35,7 +35,7 @@ def tidied(samples: DataFrame) -> DataFrame:
 
 
 def summarised(tidy: DataFrame) -> DataFrame:
-    """Each figure of each broker in short."""
+    """Summarise each figure of each broker."""
     from pyspark.sql import functions as sql
 
     return tidy.groupBy(*_SERIES).agg(
@@ -50,7 +50,7 @@ def summarised(tidy: DataFrame) -> DataFrame:
 
 
 def intervals(tidy: DataFrame) -> DataFrame:
-    """How far apart samples of a broker are, in milliseconds: the median of each."""
+    """The median interval between samples of each broker, in milliseconds."""
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
@@ -60,7 +60,7 @@ def intervals(tidy: DataFrame) -> DataFrame:
 
 
 def flagged(tidy: DataFrame) -> DataFrame:
-    """The samples that are part of an episode, with what kind of it."""
+    """The samples that are part of an episode, with its kind."""
     from pyspark.sql import functions as sql
 
     metric, mechanism = sql.col("metric"), _label("mechanism")
@@ -77,7 +77,7 @@ def flagged(tidy: DataFrame) -> DataFrame:
 
 
 def episodes(flags: DataFrame, gap_ms: int) -> DataFrame:
-    """Samples that follow each other closely as one episode each."""
+    """Join samples that follow each other closely into episodes."""
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
@@ -94,7 +94,7 @@ def episodes(flags: DataFrame, gap_ms: int) -> DataFrame:
 
 
 def bucketed(tidy: DataFrame, metrics: Sequence[str], first_ms: int, width_ms: int) -> DataFrame:
-    """Some figures as means over equal parts of the time, small enough to be drawn."""
+    """Average some figures over equal parts of the time, few enough to draw."""
     from pyspark.sql import functions as sql
 
     bucket = ((sql.expr("unix_millis(at)") - first_ms) / width_ms).cast("long")

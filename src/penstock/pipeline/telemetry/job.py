@@ -1,4 +1,4 @@
-"""Makes a report of the telemetry of a lake on Spark: tidy tables as Parquet, and a few small frames that come here."""
+"""Reports the telemetry of a lake on Spark: tidy tables as Parquet, and a few small frames collected on the driver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["POINTS", "run_telemetry"]
 
 POINTS: Final = 240
-"""Of a line in a chart, at most."""
+"""Maximum points of a line in a chart."""
 _FIGURES_MAX: Final = 200_000
 _EPISODES_MAX: Final = 10_000
 _EPISODE: Final = (
@@ -33,13 +33,13 @@ _EPISODE: Final = (
     "samples",
 )
 _GAP: Final = 2.5
-"""Samples of an episode are at most so many usual intervals apart."""
+"""Largest distance between samples of one episode, in typical sampling intervals."""
 
 
 def run_telemetry(
     spark: SparkSession, lake: str, span: TimeSpan, reporter: Reporter, *, tidy_folder: Path | None = None
 ) -> TelemetryReport:
-    """What the telemetry of a lake says of a time; all samples go to a folder, if one is given."""
+    """Report the telemetry of a time span; writes all samples to a folder, if one is given."""
     tidy = tidied(span.narrowed(LakeReader(spark, lake).whole_table("telemetry"), "at")).cache()
     try:
         with watched(spark, reporter, "reading telemetry"):
@@ -95,7 +95,7 @@ def _chart_lines(
     for (metric, broker, labels), rows in sorted(points.items()):
         if metric not in chart.metrics:
             continue
-        # The middle of each part of the time.
+        # The middle of each bucket.
         at = [
             (first_ms + row["bucket"] * width_ms + width_ms // 2, float(row[column]))
             for row in rows

@@ -1,4 +1,4 @@
-"""What the telemetry of a time says, small enough to be shown."""
+"""The data of a telemetry report, small enough to show."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Episode", "FigureSummary", "Line", "TelemetryReport", "shown_time"]
 
 @dataclass(slots=True, frozen=True)
 class FigureSummary:
-    """One figure of one broker in short."""
+    """Summary of one figure of one broker."""
 
     broker: str
     metric: str
@@ -23,13 +23,13 @@ class FigureSummary:
     highest: float
     last: float
     rate_mean: float | None
-    """Per second, of a figure that only grows."""
+    """Rate per second, for counters."""
     rate_highest: float | None
 
 
 @dataclass(slots=True, frozen=True)
 class Episode:
-    """A time in which something lasted."""
+    """A time span in which a condition lasted."""
 
     kind: str
     broker: str
@@ -40,7 +40,7 @@ class Episode:
 
     @property
     def seconds(self) -> float:
-        """From its first sample to its last."""
+        """Time from its first sample to its last."""
         return (self.ended_ms - self.began_ms) / 1000
 
 
@@ -52,11 +52,11 @@ class Line:
     metric: str
     labels: str
     points: Sequence[tuple[int, float]]
-    """Milliseconds with values."""
+    """Pairs of milliseconds and value."""
 
     @property
     def name(self) -> str:
-        """What the legend calls it."""
+        """Its name in the legend."""
         short = self.metric.removeprefix("penstock_").removesuffix("_total")
         values = " ".join(part.partition("=")[2] for part in self.labels.split(",") if part)
         return " ".join(part for part in (self.broker, short, values) if part)
@@ -64,26 +64,26 @@ class Line:
 
 @dataclass(slots=True, frozen=True)
 class TelemetryReport:
-    """What the telemetry of a time says."""
+    """The telemetry of a time span."""
 
     lake: str
     first_ms: int
     last_ms: int
     samples: int
     interval_ms: Mapping[str, float]
-    """By broker, how far apart its samples are."""
+    """By broker, the interval between its samples."""
     figures: Sequence[FigureSummary]
     episodes: Sequence[Episode]
     lines: Mapping[str, Sequence[Line]]
-    """By the title of a chart."""
+    """Lines by chart title."""
 
     @property
     def brokers(self) -> list[str]:
-        """Those that shipped."""
+        """The brokers that shipped telemetry."""
         return sorted({each.broker for each in self.figures})
 
     def summary(self) -> dict[str, Any]:
-        """In short, as it is printed and written."""
+        """The summary, as it is printed and written."""
         return {
             "lake": self.lake,
             "from": shown_time(self.first_ms),
@@ -103,5 +103,5 @@ class TelemetryReport:
 
 
 def shown_time(ms: int) -> str:
-    """A time for people, in UTC."""
+    """Format a time for people, in UTC."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00") + "Z"

@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: text, tables and drawings in one file."""
+"""Renders the report as one self-contained page: text, tables and drawings in one file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ details summary { cursor: pointer; margin-top: 1rem }
 
 
 def telemetry_page(report: TelemetryReport, charts: Mapping[str, str], note: str = "") -> str:
-    """The page; without charts a note says why."""
+    """Render the page; without charts, a note says why."""
     what = (
         f"{report.samples:,} samples of {len(report.figures):,} figures of {len(report.brokers)} brokers "
         f"({', '.join(report.brokers)}); lake {report.lake}"

@@ -1,7 +1,7 @@
-"""What of all figures is an episode when it is not zero, and which are drawn; new mechanisms need nothing here.
+"""Rules that decide which figures are episodes while non-zero, and which are drawn; new mechanisms need no entry here.
 
-Figures of mechanisms come under one name, with the mechanism and the figure as labels. A state that is not one of the
-quiet ones is an episode, and so is a figure that says yes or no by one of the names below.
+Figures of mechanisms share one metric name, with the mechanism and the figure as labels. A state that is not one of the
+quiet ones is an episode, and so is a yes-or-no figure with one of the names below.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ EPISODES: Final = {
     "penstock_stream_recovering": "congestion: stream recovering",
     "penstock_store_full": "store full",
 }
-"""Metrics that are an episode as long as they are above zero, with what it is called."""
+"""Metrics that are an episode while above zero, with its name."""
 QUIET_STATES: Final = ("ok", "idle", "none", "off", "normal")
-"""States of mechanisms that are none, in lower case."""
+"""States of mechanisms that are not episodes, in lower case."""
 YES_FIGURES: Final = ("limited", "overloaded", "holding", "operating", "busy", "recovering")
-"""Figures of mechanisms that are an episode as long as they are above zero."""
+"""Figures of mechanisms that are an episode while above zero."""
 
 
 @dataclass(slots=True, frozen=True)
 class Chart:
-    """Some metrics over time, a line for each broker and label."""
+    """Some metrics over time, with a line for each broker and label."""
 
     title: str
     unit: str
     metrics: tuple[str, ...]
     is_rate: bool = False
-    """Whether differences over time are drawn, of metrics that only grow."""
+    """Whether to draw the rate of change, for counters."""
 
 
 CHARTS: Final = (

@@ -1,7 +1,7 @@
-"""The bulk trace: the ways of millions of messages from what brokers have shipped ([Tracking] section 3.3).
+"""The bulk trace: finds the ways of millions of messages from what brokers have shipped ([Tracking] section 3.3).
 
-From the inside out: ``slices`` (filters asked 64 at a time), ``timeline`` (who has seen which time), ``stored`` (the
-live trace on a lake); ``ways``, ``paths``, ``deliveries`` and ``group`` (the same for blocks of messages); ``job``
+From the inside out: ``slices`` (filters asked 64 at a time), ``timeline`` (which filters cover which time), ``stored``
+(the live trace on a lake); ``ways``, ``paths``, ``deliveries`` and ``group`` (the trace of blocks of messages); ``job``
 (frames) and ``running`` (from ids to results).
 """
 

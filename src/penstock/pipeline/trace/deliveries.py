@@ -1,7 +1,7 @@
-"""Who received messages at one broker, for a block of messages at once ([Tracking] section 3.3).
+"""Finds who received messages at one broker, for a block of messages at once ([Tracking] section 3.3).
 
-Only subscribers are asked for whose attachments may have covered a message: its timestamp, up to when a filter was
-added to that has it, with the skew around both.
+Only checks subscribers whose attachments may have covered a message: from its timestamp until keys were last added to a
+filter that has it, with the skew around both.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ from penstock.tracking.sizing import fpp
 __all__ = ["Block", "BrokerDeliveries", "Received", "log_silence"]
 
 _PAIRS: Final = 65_536
-"""Messages times subscribers that are hashed at once."""
+"""How many pairs of message and subscriber are hashed at once."""
 
 Rows: TypeAlias = NDArray[np.intp]
 Covered: TypeAlias = list[NDArray[np.bool_] | None]
-"""By subscriber, for which messages; none for all of them."""
+"""By subscriber, the messages it may have received; None for all of them."""
 
 
 @dataclass(slots=True, frozen=True)
 class Block:
-    """Some messages, in columns."""
+    """A block of messages, as columns."""
 
     high: Column
     low: Column
     times: NDArray[np.int64]
     segments: NDArray[np.intp]
-    """Of the filters' timeline."""
+    """Segments of the filters' timeline."""
 
     def at(self, rows: Rows) -> Block:
-        """Some of them."""
+        """Select rows of the block."""
         return Block(self.high[rows], self.low[rows], self.times[rows], self.segments[rows])
 
 
 @dataclass(slots=True, frozen=True)
 class Received:
-    """What some messages come to at one broker."""
+    """The deliveries of a block of messages at one broker."""
 
     hits: NDArray[np.bool_]
-    """By message and subscriber."""
+    """Claimed deliveries by message and subscriber."""
     checked: NDArray[np.int64]
-    """By message, the subscribers that were asked for."""
+    """By message, the number of subscribers checked."""
     log_right: NDArray[np.float64]
-    """By message, the logarithm of the probability that none of these is claimed by chance."""
+    """By message, the log of the probability that none of these is claimed by chance."""
     expected: NDArray[np.float64]
-    """By message, the false receivers to be expected."""
+    """By message, the expected number of false receivers."""
 
 
 class BrokerDeliveries:
@@ -79,7 +79,7 @@ class BrokerDeliveries:
         self._exact = [each for own in by_part.values() for each in own if each.header.kind == "exact"]
 
     def received(self, block: Block, until_ms: Callable[[], NDArray[np.int64]]) -> Received:
-        """For messages that were here, or may have been, who received them; ``until_ms`` is asked only if it counts."""
+        """Find who received messages that were, or may have been, here; ``until_ms`` is called only if it matters."""
         covered = self._covered(block.times, until_ms)
         size = len(block.times)
         hits = np.zeros((len(self.names), size), dtype=np.bool_)
@@ -102,7 +102,7 @@ class BrokerDeliveries:
         return Received(np.ascontiguousarray(hits.T), checked, logs, expected)
 
     def _covered(self, times: NDArray[np.int64], until_ms: Callable[[], NDArray[np.int64]]) -> Covered:
-        """By subscriber, for which messages it may have received them; none for all of them."""
+        """By subscriber, the messages it may have received; None for all of them."""
         first_ms = times - self._slack_ms
         earliest, latest = int(first_ms.min()), int(first_ms.max())
         last_ms: NDArray[np.int64] | None = None
@@ -120,7 +120,7 @@ class BrokerDeliveries:
         return found
 
     def _by_part(self, covered: Covered) -> dict[str, list[int]]:
-        """Subscribers that may have received something, by the history that says so."""
+        """Subscribers that may have received something, by the history that records it."""
         found: dict[str, list[int]] = {}
         for place, (part, each) in enumerate(zip(self._parts, covered, strict=True)):
             if each is None or each.any():
@@ -128,13 +128,13 @@ class BrokerDeliveries:
         return found
 
     def _batches(self, places: list[int], rows: int) -> Iterator[list[int]]:
-        """As many subscribers as are worth asking for at once."""
+        """Split subscribers into batches worth checking at once."""
         size = max(_PAIRS // max(rows, 1), 1)
         for start in range(0, len(places), size):
             yield places[start : start + size]
 
     def _ask(self, hits: NDArray[np.bool_], slices: Sequence[TimedSlice], places: list[int], block: Block) -> None:
-        """By subscriber and message, whether a filter claims it."""
+        """Mark by subscriber and message whether a filter claims the delivery."""
         count = len(places)
         keys = self._keys[places][:, None]
         for start in range(0, len(block.times), _PAIRS):
@@ -148,7 +148,7 @@ class BrokerDeliveries:
                     hits[places, part] |= claimed.reshape(count, -1)
 
     def _add_records(self, hits: NDArray[np.bool_], covered: Covered, block: Block) -> None:
-        """Exact records name message and subscriber."""
+        """Add hits from exact records, which name message and subscriber."""
         rows: dict[tuple[int, int], list[int]] = {}
         for row, each in enumerate(zip(block.high.tolist(), block.low.tolist(), strict=True)):
             rows.setdefault(each, []).append(row)
@@ -165,7 +165,7 @@ class BrokerDeliveries:
 
 
 def log_silence(filters: Sequence[LakeFilter]) -> list[tuple[tuple[tuple[int, int], ...], float]]:
-    """For each filter its spans, and the logarithm of the probability that it does not claim what it never saw."""
+    """For each filter, its spans and the log of the probability that it does not claim an unseen key."""
     found = []
     for each in filters:
         header = each.header

@@ -1,9 +1,9 @@
-"""What a lake knows beside filters and records: brokers, their links, gaps and subscribers (docs/lake.md).
+"""Everything a lake knows besides filters and records: brokers, their links, gaps and subscribers (docs/lake.md).
 
-It is small, so that every task has all of it. A broker counts as shipped if any row of it is in the lake; others are
-known by the links of their neighbours only, and cannot be asked.
+The facts are small, so every task has all of them. A broker counts as shipped if the lake has any row of it; others are
+known only by the links of their neighbours, and cannot be asked.
 
-Deviation from a live trace: which neighbours the messages of an origin came by is not in the lake (``upstream`` is
+Deviation from a live trace: the lake does not record which neighbours an origin's messages came by (``upstream`` is
 empty), so a claim is doubted only if no neighbour has the message.
 """
 
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 SLACK_MS: Final = 300
-"""Ts + Tj as brokers have it unless they are told otherwise."""
+"""Ts + Tj, with the brokers' default settings."""
 
 Row: TypeAlias = Mapping[str, Any]
 Receiver: TypeAlias = tuple[str, str]
@@ -46,28 +46,28 @@ _ENDS: Final = ("start", "stop")
 
 @dataclass
 class BrokerFacts:
-    """One broker that has shipped something."""
+    """Facts about one broker that has shipped something."""
 
     name: str
     number: int | None = None
-    """As ids have it; none if nothing was ever published there."""
+    """The broker's number in ids; None if nothing was ever published there."""
     known_since_ms: int | None = None
-    """Since when its histories are in the lake; none if it has recorded nothing."""
+    """The time from which its histories are in the lake; None if it has recorded nothing."""
     attachments_since_ms: int = 0
     aliases_since_ms: int = 0
     per_subscriber: bool = False
-    """Whether each of its subscribers has a history of its own."""
+    """Whether each of its subscribers has its own history."""
     gaps: tuple[GapRecord, ...] = ()
     links: tuple[tuple[str, int], ...] = ()
     """Its neighbours, with the last time at which the link is known to have been up."""
     attachments: tuple[AttachmentRecord, ...] = ()
 
     def neighbours_since(self, timestamp_ms: int, slack_ms: int) -> tuple[str, ...]:
-        """Those with which it had a link at any time since then."""
+        """Neighbours it had a link with at any time since then."""
         return tuple(name for name, last_ms in self.links if last_ms + slack_ms >= timestamp_ms)
 
     def attachment_map(self) -> AttachmentMap:
-        """Who was attached, as a live broker has it."""
+        """Its attachments, as a live broker keeps them."""
         made = AttachmentMap()
         for record in self.attachments:
             made.load(record)
@@ -76,7 +76,7 @@ class BrokerFacts:
 
     @cached_property
     def subscribers(self) -> dict[str, tuple[int, list[Span]]]:
-        """In order of name, the key of each subscriber and the times of messages that it may have received."""
+        """Each subscriber's key and the times of messages that it may have received, by name in order."""
         found: dict[str, tuple[int, list[Span]]] = {}
         for record in sorted(self.attachments, key=lambda each: each.subscriber):
             span = starts_ms(record, None), min(ends_ms(record, None), TIME_MAX)
@@ -88,24 +88,24 @@ class BrokerFacts:
 
 @dataclass(slots=True)
 class LakeFacts:
-    """All brokers of a lake."""
+    """Facts about all brokers of a lake."""
 
     brokers: dict[str, BrokerFacts]
     slack_ms: int = SLACK_MS
     now_ms: int = TIME_MAX
-    """Later than all that was shipped."""
+    """Later than anything that was shipped."""
     names: dict[int, str] = field(default_factory=dict)
-    """Brokers by number, of which some may not have shipped anything."""
+    """Broker names by number; some of them may not have shipped anything."""
     receivers: tuple[Receiver, ...] = ()
-    """Everybody who may have received something, in order: traces name them by their places."""
+    """All possible receivers, sorted: traces refer to them by index."""
     places: dict[Receiver, int] = field(default_factory=dict)
 
     def origin_of(self, number: int) -> str:
-        """The broker that ids with this number name; one that nobody knows by name is called by its number."""
+        """The broker that ids with this number name; called by its number if nobody knows its name."""
         return self.names.get(number, f"#{number}")
 
     def unshipped_links(self, timestamp_ms: int) -> dict[str, tuple[str, ...]]:
-        """Brokers that have shipped nothing, with those that had a link with them since."""
+        """Brokers that have shipped nothing, with those that had a link to them since."""
         found: dict[str, dict[str, None]] = {}
         for broker in self.brokers.values():
             for neighbour in broker.neighbours_since(timestamp_ms, self.slack_ms):
@@ -115,9 +115,9 @@ class LakeFacts:
 
 
 def gather_facts(tables: Mapping[str, Iterable[Row]], *, slack_ms: int = SLACK_MS) -> LakeFacts:
-    """The facts of some rows: of ``gaps``, ``attachments``, ``topology`` and ``histories`` (one row per history).
+    """Gather the facts from rows of ``gaps``, ``attachments``, ``topology`` and ``histories`` (one row per history).
 
-    Rows of histories need their key only, and may be of exact records; aliases name brokers and numbers.
+    Rows of histories need only their key, and may be of exact records; aliases name brokers and numbers.
     """
     facts = LakeFacts({}, slack_ms)
     for row in tables.get("histories", ()):
@@ -142,7 +142,7 @@ def gather_facts(tables: Mapping[str, Iterable[Row]], *, slack_ms: int = SLACK_M
 
 
 def newest(rows: Iterable[Row], key: Sequence[str]) -> list[Row]:
-    """Of the rows with the same key the one that was shipped last."""
+    """Keep the most recently shipped of the rows with the same key."""
     found: dict[tuple[Any, ...], Row] = {}
     for row in sorted(rows, key=lambda row: (row["incarnation"], row["sequence"])):
         found[tuple(row[name] for name in key)] = row
@@ -150,7 +150,7 @@ def newest(rows: Iterable[Row], key: Sequence[str]) -> list[Row]:
 
 
 def attachment_of(row: Row) -> AttachmentRecord:
-    """The attachment that a row of ``attachments`` stands for."""
+    """Parse a row of ``attachments``."""
     detached = row["detached_at"]
     return AttachmentRecord(
         row["number"],
@@ -163,7 +163,7 @@ def attachment_of(row: Row) -> AttachmentRecord:
 
 
 def spans_of(packed: bytes | None) -> tuple[Span, ...]:
-    """Spans as the lake has them."""
+    """Unpack spans as the lake stores them."""
     return tuple((first, last) for first, last in _SPAN.iter_unpack(packed or b""))
 
 
@@ -177,7 +177,7 @@ def _add_gaps(facts: LakeFacts, rows: Iterable[Row]) -> None:
     others = []
     for row in rows:
         if row["reason"] == "since":
-            # What the broker gave up later is still in the lake: the lowest counts.
+            # The lake still has what the broker deleted later: the lowest counts.
             key = row["broker"], row["history"]
             known_ms = max((last + 1 for _, last in spans_of(row["spans"])), default=0)
             since[key] = min(since.get(key, known_ms), known_ms)
@@ -207,7 +207,7 @@ def _add_links(facts: LakeFacts, rows: Iterable[Row]) -> None:
         links = last_up.setdefault(_broker(facts, row).name, {})
         at_ms = time_ms(row["at"])
         if row["event"] in _ENDS:
-            # How long links of a life lasted that ended in a crash nobody knows: until the next start, at the latest.
+            # When the links of a crashed broker went down is unknown: by its next start at the latest.
             links |= {name: at_ms for name, until_ms in links.items() if until_ms == TIME_MAX}
         else:
             links[row["neighbour"]] = TIME_MAX if row["event"] == "link-up" else at_ms
@@ -216,7 +216,7 @@ def _add_links(facts: LakeFacts, rows: Iterable[Row]) -> None:
 
 
 def time_ms(time: Any) -> int:
-    """A time of a column as milliseconds; Spark hands out times without a zone, which are UTC here."""
+    """Convert a column's time to milliseconds; Spark returns times without a zone, which are UTC here."""
     from datetime import UTC, datetime, timedelta
 
     if isinstance(time, int):

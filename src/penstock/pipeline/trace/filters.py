@@ -1,7 +1,7 @@
-"""The filters and exact records that may have seen some messages, each in the buckets of time it belongs to.
+"""Finds the filters and exact records that may have seen some messages, and assigns them to time buckets.
 
 A bucket is a stretch of time of one origin, the same for messages and filters: messages of one bucket are traced with
-the filters of that bucket. A filter that reaches over the end of a bucket is in both.
+the filters of that bucket. A filter that extends past the end of a bucket is in both.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ FILTER_COLUMNS: Final = (
     "singletons",
     "bits",
 )
-"""What a task needs of a filter."""
+"""The columns of a filter that a task needs."""
 
 _KEY: Final = ("broker", "history", "filter_id")
 _VERSION: Final = ("generation", "incarnation", "sequence")
 _BUCKET_IDS: Final = 131_072
-"""Messages of a bucket, about: enough that what a group costs by itself does not count."""
+"""Approximate messages per bucket: enough to make a group's fixed cost negligible."""
 _BUCKET_SPANS: Final = 16
-"""A bucket is not longer than so many filters last, as each is handed over with its whole."""
+"""Maximum length of a bucket in filter durations, since a task gets each filter in full."""
 _BUCKET_MS_MIN: Final = 1_000
 _GROUP_BITS: Final = 32
-"""Of a group's number for the bucket, the rest being for the origin."""
+"""How many bits of a group's number hold the bucket; the rest hold the origin."""
 
 
 @dataclass(slots=True, frozen=True)
 class Buckets:
-    """How time is divided, and for which of it something is asked."""
+    """How time is divided, and which part of it is queried."""
 
     bucket_ms: int
     origins: tuple[tuple[int, int, int], ...]
@@ -67,13 +67,13 @@ class Buckets:
 
     @property
     def group(self) -> str:
-        """Origin and bucket as one number, in SQL: rows are sorted by it, which is quickest by a single long."""
+        """Origin and bucket as one number, in SQL: rows are sorted by it, and a single long sorts fastest."""
         first = min((first for _, first, _ in self.origins), default=0)
         return f"shiftleft(origin, {_GROUP_BITS}) | (bucket - {first}L)"
 
 
 def origin_of_group(group: int) -> int:
-    """The origin in the number of a group.
+    """Extract the origin from the number of a group.
 
     >>> origin_of_group((7 << 32 | 5) - 2**64)
     7
@@ -82,7 +82,7 @@ def origin_of_group(group: int) -> int:
 
 
 def choose_bucket_ms(ids: int, id_span_ms: int, filter_span_ms: float) -> tuple[int, bool]:
-    """The length of buckets for so many messages over some time, and whether most of them would be empty.
+    """Choose the bucket length for this many messages over a time, and tell whether most buckets would be empty.
 
     >>> choose_bucket_ms(10_000_000, 2_000_000, 500.0)
     (8000, False)
@@ -97,9 +97,9 @@ def choose_bucket_ms(ids: int, id_span_ms: int, filter_span_ms: float) -> tuple[
 
 
 def newest_filters(histories: DataFrame, *, has_superseded: bool = True) -> DataFrame:
-    """Of each filter the newest generation, with its times in milliseconds.
+    """The newest generation of each filter, with its times in milliseconds.
 
-    That each is there once spares the search for others, if it is known.
+    If every filter is known to be there only once, the search for superseded ones is skipped.
     """
     if has_superseded:
         histories = histories.join(superseded_filters(histories), [*_KEY, *_VERSION], "left_anti")
@@ -109,7 +109,7 @@ def newest_filters(histories: DataFrame, *, has_superseded: bool = True) -> Data
 
 
 def superseded_filters(histories: DataFrame) -> DataFrame:
-    """The rows of filters of which a newer generation is there, by key and version; bits are not read for it."""
+    """Rows of filters that have a newer generation, by key and version; does not read bits."""
     from pyspark.sql import functions
 
     headers = histories.select(*_KEY, *_VERSION)
@@ -125,13 +125,13 @@ def superseded_filters(histories: DataFrame) -> DataFrame:
 
 
 def bucketed_filters(filters: DataFrame, buckets: Buckets) -> DataFrame:
-    """Each filter once for every bucket in which it may have seen a message that is asked for."""
+    """Repeat each filter for every bucket in which it may have seen a queried message."""
     from pyspark.sql import functions
 
     wide = filters.join(functions.broadcast(_origins(filters, buckets)), "origin")
     ms = buckets.bucket_ms
     ranges = _sequence("first_ms", "last_ms", ms)
-    # Spans of singletons are 16 bytes each: two numbers with sign, which are times and so not negative.
+    # A singleton's span is 16 bytes: two signed numbers, which are times and so not negative.
     place = "CAST(conv(hex(substring(singletons, place * 16 + {start}, 8)), 16, 10) AS DECIMAL(20, 0))"
     first, last = (f"CAST(LEAST({place.format(start=start)}, 9000000000000000) AS long)" for start in (1, 9))
     singles = (
@@ -143,7 +143,7 @@ def bucketed_filters(filters: DataFrame, buckets: Buckets) -> DataFrame:
 
 
 def bucketed_records(records: DataFrame, buckets: Buckets) -> DataFrame:
-    """Exact records, those of one history and bucket as one block; of a record that was shipped twice one counts."""
+    """Exact records, one block per history and bucket; deduplicates records that were shipped twice."""
     from pyspark.sql import functions
 
     own = records.join(functions.broadcast(_origins(records, buckets)), "origin")
@@ -167,7 +167,7 @@ def bucketed_records(records: DataFrame, buckets: Buckets) -> DataFrame:
 
 
 def packed_block(rows: Any) -> Any:
-    """The records of one history and bucket as one row."""
+    """Pack the records of one history and bucket into one row."""
     import numpy as np
     import pyarrow as pa
 
@@ -200,13 +200,13 @@ def packed_block(rows: Any) -> Any:
 
 
 def _sequence(first: str, last: str, bucket_ms: int) -> str:
-    """The buckets from one time to another, as far as something is asked there."""
+    """The buckets from one time to another, limited to the queried ones."""
     low, high = f"GREATEST({first} div {bucket_ms}, first_bucket)", f"LEAST({last} div {bucket_ms}, last_bucket)"
     return f"CASE WHEN {first} IS NOT NULL AND {low} <= {high} THEN sequence({low}, {high}) ELSE array() END"
 
 
 def _origins(frame: DataFrame, buckets: Buckets) -> DataFrame:
-    # As a table of literals, which Spark knows the size of without a job.
+    # As a table of literals, whose size Spark knows without a job.
     rows = ", ".join(f"({origin}L, {first}L, {last}L)" for origin, first, last in buckets.origins)
     query = f"SELECT * FROM VALUES {rows} AS origins(origin, first_bucket, last_bucket)"  # noqa: S608 - numbers
     return frame.sparkSession.sql(query)

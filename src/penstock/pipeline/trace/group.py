@@ -1,8 +1,8 @@
 """Traces the messages of one origin in one stretch of time, block by block ([Tracking] section 3.3).
 
-Per block: all routing histories are asked at once; the claims, with the era, name the way; subscribers are asked for
-where the message was, or may have been; and probabilities come from the filters that matched. The result is that of the
-live trace (``stored.trace_one``), which also traces the few messages that have an alias.
+Per block: all routing histories are asked at once; the claims, with the era, determine the way; subscribers are checked
+where the message was, or may have been; and probabilities come from the filters that matched. The result equals that of
+the live trace (``stored.trace_one``), which also handles the few messages that have an alias.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ from penstock.tracking.spans import Span
 __all__ = ["BLOCK", "Aliases", "Group", "Traced"]
 
 BLOCK: Final = 65_536
-"""Messages of one block."""
+"""Messages per block."""
 
 Aliases: TypeAlias = Mapping[tuple[int, int], Sequence[tuple[str, str, int]]]
-"""By the halves of an identifier: who knows the alias, who published the message, and its number."""
+"""By the halves of an identifier: the broker that knows the alias, the publishing broker, and its number."""
 
 
 @dataclass(slots=True)
 class Traced:
-    """The traces of some messages, in columns."""
+    """Traces of some messages, as columns."""
 
     rows: NDArray[np.intp]
-    """Their places among those that were given."""
+    """Their indexes in the input."""
     ways: list[Way]
     way: NDArray[np.intp]
-    """By message, its place among the ways."""
+    """By message, the index of its way."""
     receivers: NDArray[np.int64]
-    """Places in the lake's list of receivers, message by message, in the order of the trace."""
+    """Indexes into the lake's list of receivers, message by message, in trace order."""
     counts: NDArray[np.int64]
-    """Receivers of each message."""
+    """Number of receivers of each message."""
     checked: NDArray[np.int64]
     error: NDArray[np.float64]
     """The probability that anything claimed is false."""
     expected: NDArray[np.float64]
-    """The false receivers to be expected."""
+    """The expected number of false receivers."""
 
 
 class Group:
-    """Histories of one origin, and all that is known beside."""
+    """The histories of one origin, with the lake's facts."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Group:
         *,
         book: WayBook | None = None,
     ) -> None:
-        """Of filters those that may have seen messages of the origin in this time; with aliases of others, too."""
+        """Take the filters that may have seen the origin's messages in this time; with aliases, other origins' too."""
         self.facts, self.filters, self.origin = facts, filters, origin
         self.first_ms, self.last_ms = span
         self.book = WayBook() if book is None else book
@@ -89,7 +89,7 @@ class Group:
         self._made: dict[int, tuple[Era, int]] = {}
 
     def trace(self, high: Column, low: Column, aliases: Aliases | None = None) -> Iterator[Traced]:
-        """The traces of messages of this origin and time; those with aliases, and odd ones, come last."""
+        """Trace messages of this origin and time; those with aliases, and in tangled eras, come last."""
         order = np.argsort(low, kind="stable")
         aliased = _aliased(high, low, aliases or {})
         odd = [order[aliased[order]]]
@@ -107,7 +107,7 @@ class Group:
         if len(left):
             yield self._one_by_one(left, high[left], low[left], aliases or {})
 
-    # --- a block
+    # --- one block
 
     def _block(self, rows: NDArray[np.intp], high: Column, low: Column, eras: NDArray[np.intp]) -> Traced:
         times = (low >> np.uint64(16)).astype(np.int64)
@@ -162,7 +162,7 @@ class Group:
         return logs
 
     def _ways(self, claims: NDArray[np.bool_], eras: NDArray[np.intp]) -> tuple[list[Way], NDArray[np.intp]]:
-        """The different ways of a block, and by message which it is."""
+        """The distinct ways of a block, and the index of each message's way."""
         codes = _codes(claims, eras)
         _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
         ways = []
@@ -175,7 +175,7 @@ class Group:
         places = self.facts.places
         return np.array([places[broker, each] for each in self._deliveries[broker].names], dtype=np.int64)
 
-    # --- the rest
+    # --- everything else
 
     def _one_by_one(self, rows: NDArray[np.intp], high: Column, low: Column, aliases: Aliases) -> Traced:
         traces: list[Trace] = []
@@ -206,7 +206,7 @@ class Group:
         return self._made[place]
 
     def _era_spans(self) -> Iterator[Span]:
-        """Wherever something begins or ends that decides what a silence is worth."""
+        """Spans whose ends change what the absence of a claim means."""
         for broker in self.facts.brokers.values():
             yield from _broker_spans(broker, self.facts.slack_ms)
         for each in self._own:
@@ -232,26 +232,26 @@ def _broker_spans(broker: BrokerFacts, slack_ms: int) -> Iterator[Span]:
 
 
 def _codes(claims: NDArray[np.bool_], eras: NDArray[np.intp]) -> NDArray[np.int64]:
-    """A number for each message that is the same for those with the same claims in the same era."""
+    """A number for each message, equal for those with the same claims in the same era."""
     codes = eras.astype(np.int64)
     for start in range(0, claims.shape[1], 32):
         some = claims[:, start : start + 32]
         word = some @ (1 << np.arange(some.shape[1], dtype=np.int64))
-        # Few codes differ, so that they can be numbered again before the next columns are added.
+        # There are few distinct codes, so they can be renumbered before the next columns are added.
         _, codes = np.unique(codes, return_inverse=True)
         codes = codes.astype(np.int64) << 32 | word
     return codes
 
 
 def _put_receivers(made: Traced, found: Sequence[tuple[NDArray[np.intp], NDArray[np.int64], str]]) -> None:
-    """Put the receivers of all brokers into the order of the traces: by message, as their brokers are listed."""
+    """Sort the receivers of all brokers into trace order: by message, then as its way lists the brokers."""
     if not found:
         return
     rows = np.concatenate([each for each, _, _ in found])
-    # By way, where each broker is listed; those that are not have no receivers.
+    # By way, the rank of each listed broker; unlisted brokers have no receivers.
     ranks = np.array([_ranks(each, [name for _, _, name in found]) for each in made.ways])
     keys = [own * (ranks.max() + 1) + ranks[made.way[own], place] for place, (own, _, _) in enumerate(found)]
-    # Each broker's are in order already, and to merge some runs is quick.
+    # Each broker's keys are already sorted, and merging a few runs is quick.
     order = np.argsort(np.concatenate(keys), kind="stable")
     made.receivers = np.concatenate([each for _, each, _ in found])[order]
     made.counts = np.bincount(rows, minlength=len(made.counts))

@@ -1,6 +1,6 @@
-"""Which messages are to be traced: identifiers from a file, a table of the lake or the command line, as two longs.
+"""Reads which messages to trace: identifiers from a file, a lake table or the command line, as two longs.
 
-Texts that are no identifiers are set aside with the reason, and the others are traced.
+Malformed identifiers are set aside with the reason, and the others are traced.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 __all__ = ["PARSED_SCHEMA", "given_ids", "halves_of_texts", "parsed_batches", "parsed_ids", "read_ids"]
 
 PARSED_SCHEMA: Final = "id_high long, id_low long, malformed string"
-"""What becomes of texts: two longs, or the reason why not."""
+"""Parsed identifiers: two longs, or the reason why not."""
 
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _BAD: Final = 255
 _LONGS: Final = ("id_high", "id_low")
 _TEXT: Final = "message_id"
 _DETAILS_MAX: Final = 100
-"""Texts of one batch whose reason is told in full."""
+"""How many malformed texts of one batch get a full reason."""
 
 
 def _digits() -> npt.NDArray[np.uint8]:
     table = np.full(256, _BAD, dtype=np.uint8)
     for digit, char in enumerate(_ALPHABET):
         table[[ord(char), ord(char.lower())]] = digit
-    # As people copy them.
+    # Characters that people mistake when copying.
     table[[ord(char) for char in "IiLl"]] = 1
     table[[ord(char) for char in "Oo"]] = 0
     return table
@@ -46,7 +46,7 @@ _DIGITS: Final = _digits()
 
 
 def read_ids(spark: SparkSession, source: str, lake: str) -> DataFrame:
-    """The identifiers of a source: a table of the lake by name, or a file (Parquet, CSV, or text with one a line)."""
+    """Read identifiers from a source: a lake table by name, or a file (Parquet, CSV, or text with one per line)."""
     from penstock.pipeline.lake import read_table
 
     if any(source == table.name for table in TABLES):
@@ -65,17 +65,17 @@ def read_ids(spark: SparkSession, source: str, lake: str) -> DataFrame:
 
 
 def given_ids(spark: SparkSession, texts: Sequence[str]) -> DataFrame:
-    """The identifiers that were given one by one."""
+    """Parse identifiers that were given one by one."""
     return parsed_ids(spark.createDataFrame([(text,) for text in texts], f"{_TEXT} string"))
 
 
 def parsed_ids(frame: DataFrame) -> DataFrame:
-    """Texts in a column ``message_id`` as two longs each, or with the reason why they are no identifiers."""
+    """Parse the texts in a column ``message_id`` into two longs each, or the reason why they are malformed."""
     return frame.select(_TEXT).mapInArrow(parsed_batches, PARSED_SCHEMA)
 
 
 def parsed_batches(batches: Iterable[Any]) -> Iterator[Any]:
-    """The same for Arrow batches, in a task."""
+    """Parse the identifiers of Arrow batches, in a task."""
     import pyarrow as pa
 
     for batch in batches:
@@ -90,7 +90,7 @@ def parsed_batches(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def halves_of_texts(texts: Any) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
-    """The halves of identifiers in an Arrow column of texts, and which of these are none."""
+    """Parse an Arrow column of texts into the halves of identifiers, and mark malformed ones."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -100,7 +100,7 @@ def halves_of_texts(texts: Any) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.
     whole = pc.if_else(pa.array(bad), placeholder, filled)
     chars = np.frombuffer("".join(whole.to_pylist()).encode("utf-8", "replace"), dtype=np.uint8)
     if len(chars) != len(bad) * MESSAGE_ID_CHARS:
-        # Some have characters of more than one byte.
+        # Some contain multi-byte characters.
         is_plain = np.array([text.isascii() for text in whole.to_pylist()])
         bad = bad | ~is_plain
         whole = pc.if_else(pa.array(bad), placeholder, filled)
@@ -111,7 +111,7 @@ def halves_of_texts(texts: Any) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.
 
 
 def _joined(digits: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-    """26 digits of five bits are two halves of 64: the fourteenth has one bit in the upper half."""
+    """Join 26 digits of five bits into two 64-bit halves: the fourteenth digit has one bit in the upper half."""
     columns = digits.T.astype(np.uint64)
     high, low = columns[13] >> np.uint64(4), (columns[13] & np.uint64(15)) << np.uint64(60)
     for place in range(13):

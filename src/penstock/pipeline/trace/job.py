@@ -1,7 +1,7 @@
-"""The bulk trace as a chain of frames: ids and filters, by origin and bucket of time, become traces.
+"""The bulk trace as a chain of frames: ids and filters, grouped by origin and time bucket, become traces.
 
-A trace names its way, which is all of it but the receivers, and its receivers by number: few ways and receivers are
-different, so both are tables of their own. ``told_ways`` and ``told_receivers`` make them.
+A trace refers by number to its way, which is everything but the receivers, and to its receivers: few ways and receivers
+are distinct, so both have their own tables, made by ``told_ways`` and ``told_receivers``.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ TRACE_SCHEMA: Final = (
     "id_high long, id_low long, way long, receivers array<int>, checked int, "
     "error_probability double, false_receivers double, way_detail string"
 )
-"""A trace: its id, its way and receivers by number, subscribers that were asked for, the probability that anything in
-it is false, and the false receivers to be expected. One trace of each way and group has the way's detail, too."""
+"""A trace: its id, its way and receivers by number, the number of subscribers checked, the probability that anything in
+it is false, and the expected number of false receivers. One trace per way and group also has the way's detail."""
 WAY_SCHEMA: Final = (
     "origin string, published_at string, published string, routed_by array<string>, "
     "hops array<struct<broker: string, parent: string, claim: string, is_counted: boolean>>, "
@@ -62,11 +62,11 @@ WAY_SCHEMA: Final = (
 )
 
 _BOOKS: Final[dict[str, WayBook]] = {}
-"""Of this process, which works for one job after the other: only that of the last one is kept."""
+"""The way book of this process, which works on one job at a time: only the last job's is kept."""
 
 
 def way_book(job: str) -> WayBook:
-    """The ways that this process knows from groups of the same job, which have most of them in common."""
+    """The ways this process knows from groups of the same job, which have most of them in common."""
     if job not in _BOOKS:
         _BOOKS.clear()
         _BOOKS[job] = WayBook()
@@ -75,30 +75,30 @@ def way_book(job: str) -> WayBook:
 
 @dataclass(slots=True, frozen=True)
 class Prepared:
-    """What is known before the first message is traced."""
+    """Everything known before the first message is traced."""
 
     spans: tuple[IdSpan, ...]
     facts: LakeFacts
     aliases: Aliases
     buckets: Buckets
     has_superseded: bool = True
-    """Whether there are filters of which a newer generation is there."""
+    """Whether any filter has a newer generation."""
 
     @property
     def ids(self) -> int:
-        """Messages to be traced."""
+        """Number of messages to trace."""
         return sum(each.ids for each in self.spans)
 
 
 def placed_ids(ids: DataFrame) -> DataFrame:
-    """Identifiers with what they say of origin and time; those that are none are left out."""
+    """Add the origin and time that identifiers contain; drops malformed ones."""
     return ids.where("malformed IS NULL").selectExpr(
         "id_high", "id_low", "id_high & 4294967295L AS origin", "shiftrightunsigned(id_low, 16) AS timestamp_ms"
     )
 
 
 def id_spans(placed: DataFrame) -> tuple[IdSpan, ...]:
-    """For each origin how many messages are asked for, and of which time."""
+    """For each origin, the number of messages to trace and their time span."""
     from pyspark.sql import functions
 
     rows = (
@@ -110,7 +110,7 @@ def id_spans(placed: DataFrame) -> tuple[IdSpan, ...]:
 
 
 def prepare(reader: LakeReader, placed: DataFrame, *, slack_ms: int = SLACK_MS) -> Prepared:
-    """Look at the messages and at the lake, and decide how the work is divided."""
+    """Examine the messages and the lake, and decide how to divide the work."""
     spans = id_spans(placed)
     if not spans:
         return Prepared((), LakeFacts({}, slack_ms), {}, Buckets(1, ()))
@@ -126,7 +126,7 @@ def prepare(reader: LakeReader, placed: DataFrame, *, slack_ms: int = SLACK_MS) 
 
 
 def traced_ids(reader: LakeReader, placed: DataFrame, prepared: Prepared) -> DataFrame:
-    """The traces of identifiers (``TRACE_SCHEMA``)."""
+    """Trace identifiers (``TRACE_SCHEMA``)."""
     ms = prepared.buckets.bucket_ms
     ids = placed.selectExpr("id_high", "id_low", "origin", f"timestamp_ms div {ms} AS bucket")
     filters = _wanted(reader, ids, prepared)
@@ -138,7 +138,7 @@ def traced_ids(reader: LakeReader, placed: DataFrame, prepared: Prepared) -> Dat
 
 
 def traced_group(job: str, known: Callable[[], tuple[LakeFacts, Aliases]]) -> Callable[[Any, Any, Any], Any]:
-    """The function that traces the messages of one origin and bucket, given the filters; ``job`` names the whole."""
+    """Return the function that traces one origin and bucket, given the filters; ``job`` names the whole job."""
 
     def trace(key: Any, ids: Any, filters: Any) -> Any:
         facts, aliases = known()
@@ -156,7 +156,7 @@ def traced_group(job: str, known: Callable[[], tuple[LakeFacts, Aliases]]) -> Ca
 
 
 def told_ways(traces: DataFrame) -> DataFrame:
-    """The different ways of some traces, each once, with its number."""
+    """The distinct ways of some traces, each once, with its number."""
     from pyspark.sql import functions
 
     told = traces.where("way_detail IS NOT NULL").groupBy("way").agg(functions.first("way_detail").alias("detail"))
@@ -164,13 +164,13 @@ def told_ways(traces: DataFrame) -> DataFrame:
 
 
 def told_receivers(spark: SparkSession, facts: LakeFacts) -> DataFrame:
-    """The receivers that traces name by number."""
+    """The receivers that traces refer to by number."""
     rows = [(place, broker, subscriber) for place, (broker, subscriber) in enumerate(facts.receivers)]
     return spark.createDataFrame(rows, "receiver int, broker string, subscriber string")
 
 
 def _wanted(reader: LakeReader, ids: DataFrame, prepared: Prepared) -> DataFrame:
-    """The filters and records of all buckets in which something is asked."""
+    """The filters and records of all queried buckets."""
     from pyspark.sql import functions
 
     buckets = _with_aliases(prepared)
@@ -195,7 +195,7 @@ def _wanted(reader: LakeReader, ids: DataFrame, prepared: Prepared) -> DataFrame
 
 
 def _with_aliases(prepared: Prepared) -> Buckets:
-    """Filters of brokers that published messages of other names are wanted as well."""
+    """Extend the buckets to filters of brokers that published messages whose ids name another origin."""
     buckets = prepared.buckets
     known = {origin: (first, last) for origin, first, last in buckets.origins}
     for origin, bucket, _ in _alias_groups(prepared):
@@ -206,7 +206,7 @@ def _with_aliases(prepared: Prepared) -> Buckets:
 
 
 def _alias_groups(prepared: Prepared) -> list[tuple[int, int, int]]:
-    """Where filters of another origin are wanted: its number, the bucket, and the origin that ids name."""
+    """Where another origin's filters are needed: its number, the bucket, and the origin that ids name."""
     groups = {
         (number, (low >> 16) // prepared.buckets.bucket_ms, high & 0xFFFFFFFF)
         for (high, low), told in prepared.aliases.items()
@@ -217,7 +217,7 @@ def _alias_groups(prepared: Prepared) -> list[tuple[int, int, int]]:
 
 
 def _arrow(parts: list[Traced], high: Any, low: Any) -> Any:
-    """Traces as an Arrow table of the schema."""
+    """Convert traces to an Arrow table of the schema."""
     import pyarrow as pa
 
     told: set[int] = set()

@@ -1,4 +1,4 @@
-"""Reads from a lake what the bulk trace needs beside filters: facts, aliases, how long filters last (docs/lake.md)."""
+"""Loads from a lake what the bulk trace needs besides filters: facts, aliases, how long filters last (docs/lake.md)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 ALIASES_MAX: Final = 2_000_000
-"""Aliases of the time in question that are handed to every task."""
+"""Maximum aliases in the queried time, all of which every task gets."""
 
 _BATCH: Final = ("incarnation", "sequence")
 _HISTORY_KEY: Final = ("broker", "history", "phase", "origin", "part")
@@ -39,7 +39,7 @@ _HISTORY_KEY: Final = ("broker", "history", "phase", "origin", "part")
 
 @dataclass(slots=True, frozen=True)
 class IdSpan:
-    """How many messages of an origin are asked for, and their first and last timestamp."""
+    """How many messages of an origin to trace, and their first and last timestamp."""
 
     origin: int
     ids: int
@@ -48,7 +48,7 @@ class IdSpan:
 
 
 def newest_rows(frame: DataFrame, *key: str) -> DataFrame:
-    """Of the rows with the same key the one that was shipped last."""
+    """Keep the most recently shipped of the rows with the same key."""
     from pyspark.sql import functions
 
     others = [name for name in frame.columns if name not in key]
@@ -60,18 +60,18 @@ def newest_rows(frame: DataFrame, *key: str) -> DataFrame:
 
 @dataclass(slots=True)
 class SeenHistories:
-    """What there is of histories, without their bits."""
+    """An overview of the histories, without their bits."""
 
     keys: list[dict[str, Any]] = field(default_factory=list)
-    """Broker and key of each."""
+    """Broker and key of each history."""
     filter_ms: float = 0.0
-    """How long filters last, in the mean."""
+    """How long filters last on average."""
     has_superseded: bool = False
-    """Whether a filter is there in several generations."""
+    """Whether any filter exists in several generations."""
 
 
 def look_at_histories(reader: LakeReader, *, first_ms: int, last_ms: int) -> SeenHistories:
-    """Which histories there are, and how long filters of some time last; bits are not read for it."""
+    """Find which histories there are, and how long filters of a time span last; does not read bits."""
     from pyspark.sql import functions
 
     seen = SeenHistories()
@@ -101,7 +101,7 @@ def look_at_histories(reader: LakeReader, *, first_ms: int, last_ms: int) -> See
 def load_facts(
     reader: LakeReader, histories: Iterable[Mapping[str, Any]], *, first_ms: int, slack_ms: int
 ) -> LakeFacts:
-    """What the lake knows of brokers that have these histories, and of all others, for messages from a time on."""
+    """Load what the lake knows of brokers with these histories, and of all others, for messages from a time on."""
     loaders: dict[str, Callable[[DataFrame], DataFrame]] = {
         "gaps": newest_gaps,
         "attachments": lambda frame: _attachments(frame, first_ms - slack_ms),
@@ -119,7 +119,7 @@ def load_facts(
 
 
 def newest_gaps(gaps: DataFrame) -> DataFrame:
-    """Of each gap the newest row; of those that say since when something is known the lowest."""
+    """The newest row of each gap; for rows that say since when something is known, the lowest."""
     since = (
         gaps.where("reason = 'since'")
         .groupBy("broker", "history", "reason")
@@ -138,7 +138,7 @@ def newest_gaps(gaps: DataFrame) -> DataFrame:
 
 
 def forget(facts: LakeFacts, known: Known) -> None:
-    """What the lake has given up is unknown, whatever brokers said when they shipped it."""
+    """Treat what the lake has deleted as unknown, whatever brokers said when they shipped it."""
     for name, since_ms in known.filters.items():
         broker = facts.brokers.setdefault(name, BrokerFacts(name))
         broker.known_since_ms = max(broker.known_since_ms or 0, since_ms)
@@ -148,7 +148,7 @@ def forget(facts: LakeFacts, known: Known) -> None:
 
 
 def doubt_unreadable(facts: LakeFacts, unreadable: Iterable[str]) -> None:
-    """What was in files that cannot be read is unknown, and never denied."""
+    """Treat the contents of unreadable files as unknown, never as denied."""
     for path in unreadable:
         name = partition_of(path, "broker")
         if name is None:
@@ -164,7 +164,7 @@ def doubt_unreadable(facts: LakeFacts, unreadable: Iterable[str]) -> None:
 
 
 def load_aliases(reader: LakeReader, *, first_ms: int, last_ms: int) -> Aliases:
-    """The messages of some time that were published elsewhere than their ids say."""
+    """Load the messages of a time span that were published elsewhere than their ids say."""
     rows = reader.rows("aliases")
     if rows is None:
         own = reader.table("aliases").where(f"shiftrightunsigned(id_low, 16) BETWEEN {first_ms} AND {last_ms}")
@@ -181,7 +181,7 @@ def load_aliases(reader: LakeReader, *, first_ms: int, last_ms: int) -> Aliases:
 
 
 def _attachments(frame: DataFrame, since_ms: int) -> DataFrame:
-    """Those that may have received something since."""
+    """The attachments that may have received something since."""
     newest = newest_rows(frame, "broker", "number")
     alive = (
         f"detached_at IS NULL OR unix_millis(detached_at) >= {since_ms} "
@@ -192,7 +192,7 @@ def _attachments(frame: DataFrame, since_ms: int) -> DataFrame:
 
 
 def _micros(name: str) -> Any:
-    # Spark hands out times in the machine's zone; numbers have none.
+    # Spark returns times in the machine's zone; numbers have none.
     from pyspark.sql import functions
 
     return functions.expr(f"unix_micros({name})")

@@ -1,4 +1,4 @@
-"""Which brokers claim to have published or routed messages, for a block of them at once ([Tracking] section 3.3)."""
+"""Finds which brokers claim to have published or routed messages, for a block at once ([Tracking] section 3.3)."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from penstock.tracking.hashing import Column
 __all__ = ["PathHistories", "TimedSlice", "timed_slices"]
 
 _PART: Final = 8_192
-"""Messages that are hashed at once: what is computed of them stays near the processor."""
+"""Messages hashed at once: few enough for intermediate results to stay in the CPU cache."""
 
 
 @dataclass(slots=True, frozen=True)
 class TimedSlice:
-    """Some filters as a slice, with the times that each has seen."""
+    """Some filters as a slice, with the times each covers."""
 
     bits: BitSlice
     filters: tuple[LakeFilter, ...]
     masks: Words
-    """By segment of time, the filters that may have seen it."""
+    """By time segment, the filters that may have seen it."""
 
 
 def timed_slices(filters: Iterable[LakeFilter], timeline: Timeline) -> list[TimedSlice]:
-    """Filters in slices, those of like shape and of about the same time together; exact records are not for slices."""
+    """Group filters of the same shape and similar time into slices; excludes exact records."""
     by_shape: dict[tuple[int, int], list[LakeFilter]] = {}
     for each in filters:
         if each.header.kind == "bloom" and not each.is_damaged:
@@ -47,14 +47,14 @@ def timed_slices(filters: Iterable[LakeFilter], timeline: Timeline) -> list[Time
 
 
 class PathHistories:
-    """The publisher history and the routing histories of one origin, each of which speaks for one column."""
+    """The publisher history and the routing histories of one origin, one per column."""
 
     def __init__(self, columns: Sequence[Sequence[LakeFilter]], timeline: Timeline) -> None:
         self._columns = len(columns)
         column_of = {id(each): place for place, filters in enumerate(columns) for each in filters}
         self._slices = timed_slices([each for filters in columns for each in filters], timeline)
         self._bits = [_by_column([column_of[id(each)] for each in timed.filters]) for timed in self._slices]
-        """By slice, for each column the word of its filters."""
+        """By slice and column, the word with the bits of the column's filters."""
         self._exact = [
             [each for each in filters if each.header.kind == "exact" and not each.is_damaged] for filters in columns
         ]
@@ -62,7 +62,7 @@ class PathHistories:
         self._exact_claims: NDArray[np.bool_] | None = None
 
     def claims(self, high: Column, low: Column, segments: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """For each message and column whether it is claimed."""
+        """For each message and column, whether it is claimed."""
         claimed = np.zeros((self._columns, len(high)), dtype=np.bool_)
         self._found = [np.zeros(len(high), dtype=np.uint64) for _ in self._slices]
         for start in range(0, len(high), _PART):
@@ -78,7 +78,7 @@ class PathHistories:
         return claimed.T
 
     def added_ms(self, column: int, rows: NDArray[np.intp], *, now_ms: int) -> NDArray[np.int64]:
-        """When the filters of a column that claimed messages of the last block were last added to; -1 without any."""
+        """When the filters of a column that claimed messages of the last block were last added to; -1 if none did."""
         latest = np.full(len(rows), -1, dtype=np.int64)
         for timed, bits, found in zip(self._slices, self._bits, self._found, strict=True):
             own = found[rows] & np.uint64(bits.get(column, 0))
@@ -87,7 +87,7 @@ class PathHistories:
                     claims = (own >> np.uint64(place) & np.uint64(1)) != 0
                     np.maximum(latest, each.header.added_ms, out=latest, where=claims)
         if self._exact_claims is not None:
-            # When a record was added is not known.
+            # The lake does not say when a record was added.
             latest[self._exact_claims[column][rows]] = now_ms
         return latest
 

@@ -1,8 +1,8 @@
-"""Bloom filters turned on their side: up to 64 of them are asked for a key at once ([Tracking] section 3.1).
+"""Bit-sliced Bloom filters: up to 64 of them are asked for a key at once ([Tracking] section 3.1).
 
-Filters with the same m and k look at the same places for a key. A slice has one word for each place, in which bit f is
-that of filter f: then k words, ANDed, say which of the filters claim the key. That is 7 to 9 times as fast as asking
-them one after the other, and the answer is the same.
+Filters with the same m and k probe the same places for a key. A slice has one word for each place, whose bit f belongs
+to filter f: then k words, ANDed, say which of the filters claim the key. That is 7 to 9 times as fast as asking them
+one after the other, and the answer is the same.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ Words: TypeAlias = NDArray[np.uint64]
 """One word per key, with a bit per filter."""
 
 FILTERS_MAX: Final = 64
-"""Filters of one slice."""
+"""Maximum filters in one slice."""
 
 _SHIFT32: Final = np.uint64(32)
 _FIRST_LOOKS: Final = 3
-"""After so many looks most keys that are not there are known not to be."""
+"""After this many probes, most absent keys are ruled out."""
 _ROUNDS: Final = (
     (np.uint64(7), np.uint64(0x00AA00AA00AA00AA)),
     (np.uint64(14), np.uint64(0x0000CCCC0000CCCC)),
     (np.uint64(28), np.uint64(0x00000000F0F0F0F0)),
 )
-"""Exchanges of bits by which a square of 8 by 8 is transposed."""
+"""Bit swaps that transpose an 8 by 8 square."""
 
 
 class Probe:
-    """The places of some keys in filters of m bits, one column after the other."""
+    """The places of some keys in filters of m bits, one column at a time."""
 
     __slots__ = ("_g", "_m", "_step", "_third")
 
@@ -54,7 +54,7 @@ class Probe:
         return places.view(np.int64)
 
     def keep(self, chosen: NDArray[np.int64]) -> None:
-        """Go on with some of the keys only."""
+        """Continue with some of the keys only."""
         self._g, self._step, self._third = self._g[chosen], self._step[chosen], self._third[chosen]
 
 
@@ -69,19 +69,19 @@ class BitSlice:
         self.words = transposed(bodies, m)
 
     def claims(self, places: Sequence[NDArray[np.int64]], wanted: Words) -> Words:
-        """For each key the filters that claim it, of those that are wanted; places has k columns."""
+        """For each key, which of the wanted filters claim it; ``places`` has k columns."""
         found = wanted.astype(self.words.dtype)
         for column in places:
             found &= self.words.take(column, mode="clip")
         return found.astype(np.uint64)
 
     def has_any(self, high: Column, low: Column, wanted: Words) -> NDArray[np.bool_]:
-        """For each key whether any of the filters that are wanted claims it; quick where few do."""
+        """For each key, whether any of the wanted filters claims it; fast where few do."""
         found = wanted.astype(self.words.dtype)
         probe = Probe(high, low, self.m)
         for _ in range(min(_FIRST_LOOKS, self.k)):
             found &= self.words.take(probe.next(), mode="clip")
-        # Of truths it is found much faster where they are.
+        # Searching booleans is much faster.
         left = np.flatnonzero(found != 0)
         result = np.zeros(len(high), dtype=np.bool_)
         some, looks = found[left], _FIRST_LOOKS
@@ -98,7 +98,7 @@ class BitSlice:
 
 
 def transposed(bodies: Sequence[bytes], m: int) -> Words:
-    """For each place of filters the word of their bits; as narrow as their number allows."""
+    """For each place, the word of the filters' bits; as narrow as their number allows."""
     lanes = 1
     while 8 * lanes < len(bodies):
         lanes *= 2

@@ -1,4 +1,4 @@
-"""Which of many things concern a timestamp, for many timestamps at once: spans cut time ([Tracking] 3.1)."""
+"""Finds which spans cover a timestamp, for many timestamps at once: spans cut time into segments ([Tracking] 3.1)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from penstock.tracking.spans import Span
 __all__ = ["TIME_MAX", "Timeline"]
 
 TIME_MAX: Final = 1 << 60
-"""Later than any timestamp: spans that never end are cut here."""
+"""Later than any timestamp: endless spans are cut here."""
 
 
 class Timeline:
-    """Time between two timestamps, cut wherever one of some spans begins or ends."""
+    """The time between two timestamps, cut wherever one of the given spans begins or ends."""
 
     def __init__(self, spans: Iterable[Span], *, first_ms: int, last_ms: int) -> None:
         assert first_ms <= last_ms
@@ -29,15 +29,15 @@ class Timeline:
         return len(self._cuts) + 1
 
     def segments(self, times: NDArray[np.int64]) -> NDArray[np.intp]:
-        """The segment of each timestamp, all of which are between the two."""
+        """The segment of each timestamp, all of which must lie between the two."""
         return np.searchsorted(self._cuts, times, side="right")
 
     def starts(self) -> list[int]:
-        """A timestamp of each segment: its first."""
+        """The first timestamp of each segment."""
         return [self._first_ms, *self._cuts.tolist()]
 
     def slices(self, spans: Iterable[Span]) -> list[slice]:
-        """The segments that each of the spans covers; all must be among those that it was made of."""
+        """The segments that each span covers; all spans must be among those the timeline was made from."""
         return [
             slice(
                 int(np.searchsorted(self._cuts, first, side="right")),
@@ -48,7 +48,7 @@ class Timeline:
         ]
 
     def masks(self, spans: Sequence[Iterable[Span]]) -> NDArray[np.uint64]:
-        """For each segment a word, in which a bit says that one of the spans of that item covers it."""
+        """A word for each segment, whose bits say which items have a span that covers it."""
         assert len(spans) <= 64
         words = np.zeros(len(self), dtype=np.uint64)
         for place, each in enumerate(spans):
@@ -57,7 +57,7 @@ class Timeline:
         return words
 
     def sums(self, items: Iterable[tuple[Iterable[Span], float]]) -> NDArray[np.float64]:
-        """For each segment the sum of the amounts of those items that cover it."""
+        """For each segment, the sum of the amounts of the items that cover it."""
         total = np.zeros(len(self))
         for spans, amount in items:
             is_covered = np.zeros(len(self), dtype=np.bool_)

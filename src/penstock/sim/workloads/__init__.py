@@ -1,4 +1,4 @@
-"""What applications do all day, made from a seed: the messages they publish and the selectors they subscribe with."""
+"""Workloads made from a seed: the messages that applications publish and the selectors they subscribe with."""
 
 from __future__ import annotations
 

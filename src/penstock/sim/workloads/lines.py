@@ -17,7 +17,7 @@ from penstock.model.errors import MisuseError
 __all__ = ["LINE_CHARS_MAX", "InputFileError", "open_binary", "text_lines"]
 
 LINE_CHARS_MAX: Final = 32 * 1024 * 1024
-"""Characters in one line; enough for the largest message the model allows."""
+"""Most characters in one line; enough for the largest message the model allows."""
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
@@ -55,7 +55,7 @@ def text_lines(source: BinaryIO, name: str) -> Iterator[str]:
 
 
 def _as_text(source: BinaryIO) -> io.TextIOWrapper:
-    # Standard input under test is no BufferedReader and cannot look ahead.
+    # Standard input under test is not a BufferedReader and cannot look ahead.
     buffered = source if isinstance(source, io.BufferedReader) else io.BufferedReader(cast("io.RawIOBase", source))
     content: BinaryIO = buffered
     if buffered.peek(2)[:2] == _GZIP_MAGIC:

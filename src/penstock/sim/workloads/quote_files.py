@@ -1,4 +1,4 @@
-"""Reads stock quotes from CSV files as the publications of the quote workload (load balancing paper, experiments).
+"""Reads stock quotes from CSV files, as publications of the quote workload (load balancing paper, experiments).
 
 The header names the columns: ``date,symbol,open,high,low,close,volume`` in any order; further columns become further
 attributes. Each row is given ``class='STOCK'`` unless the file has a column ``class`` of its own.
@@ -42,9 +42,9 @@ def looks_like_quotes(line: str) -> bool:
 
 
 def csv_records(lines: Iterable[str], name: str) -> Iterator[tuple[int, str]]:
-    """The records of a CSV file, unparsed, each with the number of its first line; blank lines are left out.
+    """The records of a CSV file, unparsed, each with the number of its first line; blank lines are skipped.
 
-    A quoted field may span lines; an odd number of quotation marks so far means that the record goes on.
+    A quoted field may span lines; an odd number of quotation marks so far means that the record continues.
     """
     pending: list[str] = []
     for number, line in enumerate(lines, start=1):
@@ -100,7 +100,7 @@ class QuoteTable:
         return {**self._defaults, **dict(zip(self._columns, values, strict=True))}
 
     def _explained(self, cells: list[str], line_number: int) -> InputFileError:
-        """The error of a row that failed: looks for its place only then, so that good rows are read fast."""
+        """The error of a row that failed; finds the bad cell only now, so that good rows are read fast."""
         where = f"{self._name}, line {line_number}"
         if len(cells) != len(self._columns):
             return InputFileError(f"{where}: {len(cells)} columns, but the header has {len(self._columns)}")
@@ -164,7 +164,7 @@ def _text(cell: str) -> str:
 
 
 def _guess(cell: str) -> AttributeValue:
-    """A further column: nothing, an integer, a number, or else text."""
+    """The value in a further column: nothing, an integer, a number, or else text."""
     if not cell:
         return None
     for convert in (_volume, _price):

@@ -2,7 +2,7 @@
 
 Without a file of quotes the market is made up: each symbol walks at random from a price of its own, trades volumes
 with a heavy tail, and on about one day in twenty does not trade at all. Everything follows from the generator that is
-handed in: subscriptions and publications are drawn from children of it, so that asking for one does not change the
+passed in: subscriptions and publications are drawn from children of it, so that asking for one does not change the
 other, and a longer list begins with the shorter one.
 """
 
@@ -26,9 +26,9 @@ Publication: TypeAlias = dict[str, AttributeValue]
 _Item = TypeVar("_Item")
 
 SYMBOLS_MAX: Final = 10_000
-"""Symbols in a made-up market."""
+"""Most symbols in a made-up market."""
 DAYS_MAX: Final = 1_000_000
-"""Trading days in a made-up market."""
+"""Most trading days in a made-up market."""
 
 _FIRST_DAY: Final = date(1984, 9, 7)
 _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -63,11 +63,11 @@ class QuoteWorkload:
 
     def publications(self, count: int) -> Iterator[Publication]:
         """Quotes in the order of the market, from its first day on; after the last day it starts over."""
-        # Made anew each time: a long market is streamed and need not fit into memory.
+        # Generated again each time: a long market is streamed and need not fit into memory.
         return islice(chain.from_iterable(self._market() for _ in repeat(None)), count)
 
     def sample(self, count: int) -> list[Publication]:
-        """Quotes from anywhere in the history of the market, as its subscriptions are."""
+        """Quotes drawn from the whole history of the market, as subscriptions are."""
         return Random(self._sample_seed).choices(self._quotes, k=count)
 
     def subscriptions(self, count: int) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """The topic workload of the message tracking paper: 200 publishers, 500 subscribers, 500 topics, 5,000 messages/s.
 
 Each publisher publishes to ten topics, in turn and at an even pace; each subscriber wants one topic, drawn at random,
-so that a part of the topics has no subscriber. Everything follows from the generator that is handed in: a longer list
-of publications begins with the shorter one.
+so that some topics have no subscriber. Everything follows from the generator that is passed in: a longer list of
+publications begins with the shorter one.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _TOPICS_PER_PUBLISHER: Final = 10
 
 
 class TopicPublication(NamedTuple):
-    """One message to come."""
+    """One future message."""
 
     at_us: int
     """Microseconds after the start."""
     publisher: int
-    """Which of the publishers, from 0."""
+    """Number of the publisher, from 0."""
     attributes: dict[str, AttributeValue]
     payload: bytes
 
 
 class TopicWorkload:
-    """Who publishes what when, and who wants it."""
+    """Who publishes what and when, and who subscribes to it."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class TopicWorkload:
         return self._published[publisher]
 
     def publications(self, count: int) -> Iterator[TopicPublication]:
-        """Messages in the order of time: publishers take turns, so each keeps its share of the rate."""
+        """Messages in order of time: publishers take turns, so each keeps its share of the rate."""
         return islice(self._endless(), count)
 
     def _endless(self) -> Iterator[TopicPublication]:

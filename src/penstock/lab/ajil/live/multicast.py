@@ -1,7 +1,7 @@
 """A square surge over real UDP multicast between processes, measured at a receiver ([Ajil] section 7: a real testbed).
 
-The receiver joins all groups and never sends; it counts what arrives in each epoch of 200 ms. One worker starts in the
-middle of the surge and knows no policy: it has to learn it from the others.
+The receiver joins all groups and never sends; it counts the traffic that arrives in each epoch of 200 ms. One worker
+starts in the middle of the surge without a policy and has to learn it from the others.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _PACKET_BYTES: Final = 200
 _BASE, _PEAK = 2 / 3, 1.25
 """Load before and in the surge, as a share of the limit, as in figure 2."""
 _START_S: Final = 1.0
-"""Time in which all processes read their plans."""
+"""Time for all processes to read their plans."""
 _SETTLE_EPOCHS_MAX: Final = 10
 _KEY: Final = "a key for this run only"
 
 
 def settled_figures(surge: Floats) -> dict[str, float]:
-    """What a surge was over the limit, once it may be expected to be settled; of shares of the limit by epoch.
+    """Figures of a surge, from the traffic in each of its epochs as a share of the limit.
 
-    ``overshoot`` is the mean of what single epochs are above the limit, as in the simulation;
-    ``overshoot_over_5_epochs`` is of means over five epochs: what a busy machine delivers a little late is no traffic
-    too much. ``settle_epochs`` is when five epochs are within 5 % of the limit.
+    ``overshoot`` is the mean excess of single epochs over the limit, as in the simulation, after the epochs allowed for
+    settling. ``overshoot_over_5_epochs`` uses means over five epochs: traffic that a busy machine delivers a little
+    late is not excess. ``settle_epochs`` is when the mean of five epochs is at most 5 % over the limit.
     """
     smooth = smoothed(surge)
     settled = next((at for at, mean in enumerate(smooth) if mean <= 1.05), len(surge))
@@ -60,14 +60,14 @@ def settled_figures(surge: Floats) -> dict[str, float]:
 
 
 def smoothed(shares: Floats, epochs: int = 5) -> Floats:
-    """The mean over five epochs, from each that has so many behind it."""
+    """The moving average over five epochs; the shares themselves if there are fewer."""
     if len(shares) < epochs:
         return shares
     return np.convolve(shares, np.full(epochs, 1 / epochs), mode="valid")
 
 
 def surge_panel(axes: Any, times: Floats, shares: Floats, *, surge_s: tuple[float, float], late: str) -> None:
-    """What arrived in each epoch, and over five of them."""
+    """Draw the traffic that arrived, by epoch and averaged over five."""
     axes.plot(times, shares * 100, linewidth=0.8, color="#a6c4dd", label="arrived, by epoch")
     smooth = smoothed(shares)
     axes.plot(times[-len(smooth) :] - 0.4, smooth * 100, linewidth=1.6, color="#4477aa", label="arrived, over 5 epochs")
@@ -96,10 +96,10 @@ class _Run:
         self.start_s = self.end_s = 0.0
         self.surge_s = (0.0, 0.0)
         self.traffic: list[tuple[float, float]] = []
-        """When an epoch ended, and what arrived in it, as a share of the limit."""
+        """When each epoch ended, and the traffic that arrived in it, as a share of the limit."""
 
     def _set_times(self) -> None:
-        """All processes are ready."""
+        """Set the times of the run, once all processes are ready."""
         context = self._context
         self.start_s = time.time() + _START_S
         first_s = self.start_s + context.number("before_s")
@@ -137,7 +137,7 @@ class _Run:
         workers = [await self._start() for _ in range(self._workers + 1)]
         self._set_times()
         self._context.reporter.stage("epochs", total=int((self.end_s - time.time()) * 1000 / _EPOCH_MS))
-        # The loudest has twice the share of the quietest: who is in the domain is not left to chance.
+        # The loudest worker has twice the share of the quietest, so that chance does not decide who is in the domain.
         weights = np.linspace(1.0, 2.0, self._workers)
         middle_s = (self.surge_s[0] + self.surge_s[1]) / 2
         plans = [

@@ -1,9 +1,9 @@
 """A square surge of publishers on several live brokers under one limit, measured at a subscriber (decision record 11).
 
-Broker processes on loopback with a table ``[limit]`` in their file. What is over a publisher's quota waits at its
+Broker processes run on loopback with a ``[limit]`` table in their file. Messages over a publisher's quota wait at its
 broker and, by back-pressure, at the publisher: nothing is lost. One publisher connects in the middle of the surge.
 
-In an epoch of 200 ms there are some fifty messages only, so a broker reports its shares more often than by default.
+An epoch of 200 ms has only some fifty messages, so a broker reports its shares more often than by default.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _BASE, _PEAK = 2 / 3, 1.25
 _PAYLOAD: Final = bytes(150)
 _HOSTS: Final = ("pb1", "pb2")
 _TUNED: Final = ("alpha", "beta", "smoothing", "report_fraction")
-"""Fields of the policy that are parameters."""
+"""Policy fields that are parameters of the experiment."""
 _BURST_S: Final = 0.05
-"""So much of what was offered too late is made up for: a publisher that waits has no debts."""
+"""The most delay that a publisher makes up for: being held back leaves it no backlog."""
 _LATE_SHARE: Final = 0.02
 _SETTLE_S_MAX: Final = 60.0
 
 
 class _LimitedPlan(OverlayPlan):
-    """Two brokers with publishers, one in between, one with the subscriber; and a limit."""
+    """Two brokers with publishers, one in between, one with the subscriber, all under one limit."""
 
     limit: ClassVar[Mapping[str, float]] = {}
 
@@ -81,7 +81,7 @@ class _Run:
         self.body_bytes = len(encode_body(MessageIdSource(publisher=1, broker=1).next(1), self._message("late", 0)))
 
     def _message(self, publisher: str, number: int) -> Message:
-        # The same size whatever the number.
+        # Padded: every message has the same size, whatever its number.
         attributes: dict[str, AttributeValue] = {
             "topic": f"topic-{number % 4}",
             "publisher": f"{publisher:<16}",
@@ -130,7 +130,7 @@ class _Run:
         await self._offer(await self._client(stack, 0), "late", _LATE_SHARE)
 
     async def _offer(self, client: Client, name: str, share: float) -> None:
-        """Publish at the rate of the load; who is held back waits, and makes up for little of it."""
+        """Publish at the rate of the load; after being held back, make up for little of the wait."""
         due_s, number = time.time(), 0
         while (now_s := time.time()) < self.end_s:
             in_surge = self.surge_s[0] <= now_s < self.surge_s[1]

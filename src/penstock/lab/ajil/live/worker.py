@@ -1,7 +1,7 @@
 """One process of the live multicast experiment: sends its share of the load to all groups, within its quotas.
 
-Started by ``ajil-live-multicast``. It says that it is ready, reads its plan as a line of JSON, waits for its time to
-join, and prints at the end what it did: so the time that processes need to start does not matter.
+Started by ``ajil-live-multicast``. It prints that it is ready, reads its plan as a line of JSON, waits until it
+is time to join, and prints its result at the end. The time that processes take to start therefore does not matter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["WorkerPlan", "WorkerResult", "main", "work"]
 
 
 class WorkerPlan(msgspec.Struct, frozen=True):
-    """What a worker is to do; times are of the wall clock, so that all processes agree."""
+    """Instructions for a worker; times are wall-clock times, so that all processes agree."""
 
     name: str
     groups: list[str]
@@ -28,7 +28,7 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     key: str
     interface: str
     aup: dict[str, Any]
-    """Empty for a worker that has to learn it."""
+    """The policy; empty for a worker that has to learn it."""
     packet_bytes: int
     join_s: float
     base_packets_s: float
@@ -48,11 +48,11 @@ class WorkerResult(msgspec.Struct, frozen=True):
     learned_epochs: float
     """Epochs from its start until it knew the policy; negative if it never did."""
     slowed: int
-    """Epochs at whose end one of its channels was slowed down."""
+    """Epochs that ended with one of its channels slowed down."""
 
 
 async def work(plan: WorkerPlan) -> WorkerResult:
-    """Joins when it is time, and sends until the end."""
+    """Joins at the planned time, and sends until the end."""
     await asyncio.sleep(max(plan.join_s - time.time(), 0))
     node = MulticastNode(
         plan.groups,
@@ -62,7 +62,7 @@ async def work(plan: WorkerPlan) -> WorkerResult:
         key=plan.key.encode(),
         interface=plan.interface,
     )
-    # The header of a packet has the sender's name.
+    # The packet header contains the sender's name.
     payload = bytes(plan.packet_bytes - 4 - len(plan.name))
     slowed = 0
 
@@ -92,7 +92,7 @@ async def work(plan: WorkerPlan) -> WorkerResult:
 
 
 def main() -> None:
-    """Says that it is ready, and runs the plan that it is given."""
+    """Reports that it is ready, and runs the plan it reads from standard input."""
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     plan = msgspec.json.decode(sys.stdin.readline(), type=WorkerPlan)

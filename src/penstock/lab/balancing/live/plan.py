@@ -1,9 +1,9 @@
-"""What ``balancing-live`` runs: a head, three edges of different power, quotes and who wants them ([PADRES] section 6).
+"""The setup of ``balancing-live``: a head, three edges of different power, quotes and selectors ([PADRES] section 6).
 
-The edges differ by the output bandwidth that they are configured with, 1 : 2 : 4. It is chosen so that everybody
-together would take all three to four tenths, and B1 alone far beyond what it has. Deviations: what takes minutes in the
-paper takes seconds here, so that a run ends within three minutes; only the output is out of balance, since real
-brokers match a few quotes per second in no time.
+The edges differ in their configured output bandwidth, 1 : 2 : 4. It is chosen so that all subscribers together would
+use four tenths of all three, and far more than B1 alone has. Deviations from the paper: what takes minutes there takes
+seconds here, so that a run ends within three minutes; only the output is out of balance, since real brokers match a few
+quotes per second in no time.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ SELECTORS: Final = (
     *(f"symbol = '{symbol}'" for symbol in _SYMBOLS),
     *(f"symbol = '{symbol}' AND volume >= {_VOLUMES // 2}" for symbol in _SYMBOLS),
 )
-"""What is wanted, in turn: all quotes of a stock, or the larger half of them."""
+"""Selectors that subscribers take in turn: all quotes of a stock, or the half with the larger volumes."""
 _SHARE_WANTED: Final = 0.75 / len(_SYMBOLS)
-"""Of all quotes, those that a subscriber gets on average."""
+"""The share of all quotes that a subscriber gets on average."""
 _DELIVERY_BYTES: Final = 185
-"""What a delivered quote counts, all included: measured."""
+"""The measured size of a delivered quote, including all overhead."""
 _OUTPUT_BALANCED: Final = 0.4
 """The output utilisation of all edges when they are balanced."""
 
 
 @dataclass(slots=True, frozen=True)
 class BalancedPlan(OverlayPlan):
-    """Brokers and links, and how they balance themselves."""
+    """Brokers and links, and their balancing settings."""
 
     balancing: Mapping[str, int] = field(default_factory=dict)
-    """Parameters of balancing that are to differ from the usual."""
+    """Balancing parameters that differ from the defaults."""
     bandwidths: Mapping[str, int] = field(default_factory=dict)
-    """By edge, what it can send to its clients, in bytes per second."""
+    """By edge, its bandwidth towards its clients, in bytes per second."""
 
     def toml(self, ports: Mapping[str, int]) -> str:
-        """The overlay file."""
-        # Not super(): a dataclass with slots is another class than the one that was written down.
+        """The text of the overlay file."""
+        # Not super(): a dataclass with slots is a copy, and super() would refer to the original class.
         lines = [OverlayPlan.toml(self, ports).rstrip("\n"), "[balancing]"]
         lines += [f"{key} = {value}" for key, value in self.balancing.items()]
         for name, bandwidth in self.bandwidths.items():
@@ -70,7 +70,7 @@ class BalancedPlan(OverlayPlan):
 
 
 def live_plan(*, subscribers: int, rate: float, smoothing_ms: int) -> BalancedPlan:
-    """The overlay for so many subscribers and so many quotes per second."""
+    """The overlay for this many subscribers and quotes per second."""
     return BalancedPlan(
         {HEAD: PUBENDS} | dict.fromkeys(EDGES, ()),
         [(edge, HEAD) for edge in EDGES],
@@ -80,7 +80,7 @@ def live_plan(*, subscribers: int, rate: float, smoothing_ms: int) -> BalancedPl
 
 
 def live_settings(smoothing_ms: int) -> dict[str, int]:
-    """Parameters that stand to each other about as the usual ones do, for metrics that are averaged over this time.
+    """Parameters for loads averaged over this time, in about the same proportions as the defaults.
 
     >>> live_settings(5_000)["stabilize_ms"]
     6000
@@ -92,24 +92,24 @@ def live_settings(smoothing_ms: int) -> dict[str, int]:
         "pie_ms": smoothing_ms * 2 // 5,
         "peer_ms": smoothing_ms * 2,
         "sample_ms": smoothing_ms,
-        # Twice the usual: interests that differ by a factor of two only must be told apart.
+        # Twice the default: it must tell apart interests that differ only by a factor of two.
         "samples_max": 100,
-        # Longer than what is averaged: the load of before the session must be forgotten.
+        # Longer than the averaging time, so that the load before the session is forgotten.
         "stabilize_ms": smoothing_ms * 6 // 5,
         "inert_ms": smoothing_ms * 2,
         "fruitless_ms": smoothing_ms * 4,
-        # A sixth of the usual, as the two before it.
+        # A sixth of the default, like the two before it.
         "return_ms": smoothing_ms * 20,
     }
 
 
 def bandwidths(subscribers: int, rate: float) -> dict[str, int]:
-    """By edge, its output bandwidth, in bytes per second."""
+    """The output bandwidth of each edge, in bytes per second."""
     bytes_s = subscribers * rate * _SHARE_WANTED * _DELIVERY_BYTES
     unit = bytes_s / _OUTPUT_BALANCED / sum(POWERS.values())
     return {edge: max(1, round(power * unit)) for edge, power in POWERS.items()}
 
 
 def draw_quote(rng: Random, number: int) -> dict[str, AttributeValue]:
-    """What the quote of this number says: stocks take turns, so that all have the same rate."""
+    """The attributes of a quote; stocks take turns, so that all have the same rate."""
     return {"symbol": _SYMBOLS[number % len(_SYMBOLS)], "volume": rng.randrange(_VOLUMES)}

@@ -21,7 +21,7 @@ _STOPS: Final = "stop"
 
 
 class Harm:
-    """Breaks one thing after the other, several at a time, but nothing that is broken already."""
+    """Breaks brokers and links, several at a time, but none that is broken already."""
 
     def __init__(self, overlay: DemoOverlay, links: Mapping[Link, LinkProxy], recoveries: Recoveries) -> None:
         self._overlay, self._links, self._recoveries = overlay, links, recoveries
@@ -52,7 +52,7 @@ class Harm:
                 group.create_task(self._strike(blow))
 
     async def _strike(self, blow: Blow) -> None:
-        # What is broken when its turn comes is struck as soon as it is whole again.
+        # A target that is still broken is struck as soon as it has been repaired.
         async with self._locks.setdefault(blow.target, asyncio.Lock()):
             self._counts[blow.kind] += 1
             self._recoveries.on_blow(blow)
@@ -70,12 +70,12 @@ class Harm:
             return
         self._overlay.kill(name)
         await asyncio.sleep(blow.pause_s)
-        # In a thread: it takes about a second, and clients and links must go on.
+        # In a thread: it takes about a second, and clients and links must keep running.
         await asyncio.to_thread(self._overlay.start, name)
 
 
 async def links_of(overlay: DemoOverlay, stack: AsyncExitStack) -> dict[Link, LinkProxy]:
-    """What stands in for the links of an overlay with detours, until the stack is closed."""
+    """Open a proxy for each link of an overlay with detours; closing the stack closes them."""
     return {
         link: await stack.enter_async_context(LinkProxy(port, overlay.port(link[1])))
         for link, port in overlay.detours.items()

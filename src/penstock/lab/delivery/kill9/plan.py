@@ -1,4 +1,4 @@
-"""The overlay of ``delivery-kill9``, who publishes and subscribes where, and the blows that a seed draws."""
+"""The overlay of ``delivery-kill9``, its pubends and selectors, and the blows drawn from a seed."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ LINKS: Final[tuple[Link, ...]] = (
     *((host, middle) for host in HOSTS for middle in ("ib1", "ib2")),
     ("ib1", "ib2"),
 )
-"""Two ways from everywhere to everywhere, and cycles."""
+"""Two paths between any two brokers, and cycles."""
 PLAN: Final = OverlayPlan(
     {name: (f"{name}.a", f"{name}.b") if name in SOURCES else () for name in BROKERS},
     LINKS,
     {"heartbeat_ms": 250, "silent_ms": 2_000},
 )
-"""Settings are the usual ones, but for the time after which a silent connection is given up: runs are short."""
+"""Default settings, except that silent connections are given up sooner, because runs are short."""
 SELECTORS: Final = (
     "number > 0",
     "volume < 100",
@@ -52,30 +52,30 @@ SELECTORS: Final = (
     "symbol IN ('S01', 'S02') OR volume BETWEEN 500 AND 549",
     "publisher = 2 AND volume > 300",
 )
-"""From everything to little. Every host has a subscriber to everything, by which recovery is measured."""
+"""From all messages to few. Every host has a subscriber to everything, by which recovery is measured."""
 
 _SYMBOLS: Final = 40
 _REST_S: Final = 4.0
-"""No blow begins in the last seconds, so that it is repaired within the time."""
+"""No blow begins in the last seconds, so that all are repaired in time."""
 _EVERY_S: Final[dict[tuple[Kind, ...], float]] = {("kill",): 2.5, ("stop",): 7.5, ("cut", "stall", "silence"): 4.0}
-"""How often, on average, there is a blow of these kinds."""
+"""The average interval between blows of these kinds."""
 _PAUSE_S_MAX: Final[dict[Kind, float]] = {"kill": 2.5, "stop": 4.0, "cut": 3.0, "stall": 4.0, "silence": 4.0}
 
 
 @dataclass(slots=True, frozen=True)
 class Blow:
-    """One harm."""
+    """One injected fault."""
 
     at_s: float
     kind: Kind
     target: str | Link
     """A broker that is killed or stopped, or a link that is cut, stalled, or stalled and then cut."""
     pause_s: float
-    """Time until it is repaired."""
+    """Time until the target is repaired."""
 
 
 def draw_blows(rng: Random, seconds: float) -> list[Blow]:
-    """The blows of a run with so many seconds of harm, in their order.
+    """Draw the blows of a run with this many seconds of harm, in order of time.
 
     >>> [sum(each.kind == "kill" for each in draw_blows(Random(1), seconds)) for seconds in (45, 120)]
     [18, 48]
@@ -89,7 +89,7 @@ def draw_blows(rng: Random, seconds: float) -> list[Blow]:
 
 
 def draw_quote(rng: Random) -> dict[str, AttributeValue]:
-    """What a message says, before it gets its number."""
+    """The attributes of a message, before it gets its number."""
     return {"symbol": f"S{rng.randrange(_SYMBOLS):02}", "volume": rng.randrange(1_000)}
 
 

@@ -1,6 +1,6 @@
-"""A command as a process that is killed again and again: watched from outside, with all that it has started.
+"""Runs a command as a process that is killed again and again, and keeps track of its descendants.
 
-What it starts itself (Java, and Spark's executors and Python workers) is found by its parents, so that nothing stays
+Descendants (Java, and Spark's executors and Python workers) are found through their parents, so that none is left
 behind.
 """
 
@@ -23,7 +23,7 @@ _QUOTED_LINES: Final = 10
 
 
 class Kill9Process:
-    """One command, one life after the other."""
+    """A command that is run and killed again and again."""
 
     def __init__(self, command: Sequence[str], log_path: Path) -> None:
         self._command, self._log_path = tuple(command), log_path
@@ -33,33 +33,33 @@ class Kill9Process:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def exit_code(self) -> int | None:
-        """With which code it has ended by itself; none if it runs, or was killed."""
+        """The exit code if the process ended by itself; None if it runs, or was killed."""
         return self._exit_code
 
     @property
     def last_line(self) -> str:
-        """What it told last."""
+        """The last line of the log."""
         return self.log.rpartition("\n")[2].strip()
 
     @property
     def log(self) -> str:
-        """The last lines of what it has told, in all its lives."""
+        """The last lines of the log, over all runs of the process."""
         path = self._log_path
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
         return "\n  ".join(lines[-_QUOTED_LINES:])
 
     def start(self, *more: str) -> None:
-        """Begin another life."""
+        """Start the process, with more arguments if given."""
         assert not self.is_running, "it runs already"
         self._exit_code = None
         folder = str(self._log_path.parent)
         with self._log_path.open("ab") as log:
-            # A group of its own: Ctrl-C at the terminal is for us. Who is killed leaves temporary files behind.
+            # Own process group: Ctrl-C at the terminal is for us. A killed process leaves temporary files behind.
             self._process = subprocess.Popen(  # noqa: S603 - our own command, no shell
                 [*self._command, *more],
                 stdin=subprocess.DEVNULL,
@@ -70,11 +70,11 @@ class Kill9Process:
             )
 
     def family(self) -> dict[int, str]:
-        """The processes that it has started, and those that they have."""
+        """All descendants of the process."""
         return {} if self._process is None else descendants(self._process.pid)
 
     async def ended(self, *, patience_s: float) -> int | None:
-        """Its exit code when it has ended by itself; none if that takes too long."""
+        """Wait for the process to end by itself, and return its exit code; None if that takes too long."""
         deadline_s = time.monotonic() + patience_s
         while self.is_running:
             if time.monotonic() > deadline_s:
@@ -83,7 +83,7 @@ class Kill9Process:
         return None if self._process is None else self._process.returncode
 
     def kill(self, *, alone: bool = False) -> None:
-        """End it with SIGKILL, with all that it has started unless it is to be alone in that."""
+        """Kill the process with SIGKILL, along with its descendants unless ``alone``."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -97,7 +97,7 @@ class Kill9Process:
             kill_processes(family)
 
     async def close(self) -> int:
-        """End everything that is left of all lives; answers with how many processes had to be killed for that."""
+        """Kill the process and wait for left-over descendants to end; return how many of these had to be killed."""
         self.kill(alone=True)
         deadline_s = time.monotonic() + _GONE_S_MAX
         while alive(self._left_over) and time.monotonic() < deadline_s:
@@ -107,13 +107,13 @@ class Kill9Process:
         return len(left)
 
     def kill_all(self) -> None:
-        """End everything at once, when there is no time for order."""
+        """Kill the process and all left-over descendants at once, when there is no time for an orderly end."""
         self.kill()
         kill_processes(alive(self._left_over))
 
 
 def descendants(pid: int) -> dict[int, str]:
-    """The processes that a process has started, and those that they have, each with what tells it from a later one."""
+    """All descendants of a process, by pid, each with its start time: a later process may get the same pid."""
     found: dict[int, str] = {}
     waiting = [pid]
     while waiting:
@@ -135,7 +135,7 @@ def command_of(pid: int) -> str:
 
 
 def alive(processes: dict[int, str]) -> dict[int, str]:
-    """Those of the processes that have not ended."""
+    """The processes that have not ended."""
     return {pid: started for pid, started in processes.items() if _started(pid) == started}
 
 
@@ -147,7 +147,7 @@ def kill_processes(processes: dict[int, str]) -> None:
 
 
 def _started(pid: int) -> str | None:
-    """When a process was started, in the kernel's count; none if there is no such process, or only its exit code."""
+    """The start time of a process, in the kernel's clock ticks; None if it does not exist or is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:

@@ -1,8 +1,8 @@
-"""A link between two brokers that can be cut, stalled, slowed and refused: a relay on loopback that stands in between.
+"""A relay on loopback that stands in for a link between two brokers, and can be cut, stalled and slowed.
 
-Cutting aborts the connections with all that is in them, as a reset does; while a link is cut, new connections end at
-once. Stalling holds the bytes of both directions back; from outside, that is a network which has gone silent. Slowing
-delays every chunk, or hands its first bytes over one by one, so that readers get frames in pieces.
+Cutting aborts the connections with all bytes in flight, as a reset does; while a link is cut, new connections end at
+once. Stalling holds back the bytes of both directions, as if the network had gone silent. Slowing delays every chunk,
+or delivers its first bytes one by one, so that readers get frames in pieces.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ __all__ = ["LinkProxy"]
 _HOST: Final = "127.0.0.1"
 _CHUNK_BYTES: Final = 65_536
 _SINGLE_BYTES: Final = 512
-"""How many bytes of a chunk go one by one: several frames with their headers, at a cost that stays bounded."""
+"""How many bytes of a chunk are sent one by one: several frames with their headers, at a bounded cost."""
 
 
 class LinkProxy:
     """Relays connections from one port to another; use it with ``async with``.
 
-    Port 0 is any port that is free; ``port`` tells which one it became.
+    Port 0 means any free port; ``port`` then tells which one.
     """
 
     def __init__(self, port: int, target_port: int) -> None:
@@ -51,21 +51,21 @@ class LinkProxy:
 
     @property
     def connections(self) -> int:
-        """How many it relays at the moment."""
+        """The number of connections being relayed."""
         return len(self._tasks)
 
     def cut(self) -> None:
-        """Abort all connections, and let none be made until ``restore``."""
+        """Abort all connections, and accept no new ones until ``restore``."""
         self._is_cut = True
         for writer in list(self._writers):
             writer.transport.abort()
 
     def stall(self) -> None:
-        """Hold all bytes back until ``restore``."""
+        """Hold back all bytes until ``restore``."""
         self._flowing.clear()
 
     def delay(self, seconds: float) -> None:
-        """Let every chunk wait for so long until ``restore``."""
+        """Delay every chunk by this time until ``restore``."""
         self._delay_s = seconds
 
     def trickle(self) -> None:
@@ -73,7 +73,7 @@ class LinkProxy:
         self._is_trickling = True
 
     def restore(self) -> None:
-        """Let connections be made, and bytes through at full speed."""
+        """Accept connections again, and let bytes through at full speed."""
         self._is_cut = False
         self._delay_s = 0.0
         self._is_trickling = False
@@ -84,7 +84,7 @@ class LinkProxy:
         assert task is not None
         self._tasks[task] = self._writers[writer] = None
         try:
-            # A neighbour that is down or a cut ends the connection; whoever dialled tries again by itself.
+            # A neighbour that is down or a cut ends the connection; the dialling broker retries by itself.
             with suppress(OSError):
                 if not self._is_cut:
                     await self._relay(reader, writer)
@@ -114,18 +114,18 @@ class LinkProxy:
                 return
             writer.write(data)
             await writer.drain()
-        # The end waits as the bytes do: a silent network does not tell of it.
+        # The end of the stream is held back like the bytes: a silent network does not signal it.
         await self._flowing.wait()
         if not writer.is_closing():
             writer.close()
 
     async def _trickled(self, data: bytes, writer: asyncio.StreamWriter) -> bytes:
-        """Write the first bytes one by one; returns those that are left."""
+        """Write the first bytes one by one, and return the rest."""
         for place in range(min(len(data), _SINGLE_BYTES)):
             if writer.is_closing():
                 break
             writer.write(data[place : place + 1])
             await writer.drain()
-            # A turn of the loop for each, so that the kernel gets them one by one.
+            # One turn of the loop per byte, so that the kernel gets them one by one.
             await asyncio.sleep(0)
         return data[_SINGLE_BYTES:]

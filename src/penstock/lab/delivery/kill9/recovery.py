@@ -1,9 +1,9 @@
-"""How long it takes after a repair until messages flow again through what was repaired.
+"""Measures how long it takes after a repair until messages flow again through the repaired broker or link.
 
-A repair concerns pairs of a subscriber-hosting broker and a publisher-hosting one: all those whose ways lead through
-the broker or link. It has recovered when the subscriber to everything at each of these hosts has received a message
-which was published after the repair at each of these sources. A pair of which one end is down itself, or is struck in
-the meantime, does not count: the repair of that will tell. A further blow to what is in between does not end the
+A repair concerns pairs of a subscriber-hosting and a publisher-hosting broker: all those whose paths lead through the
+broker or link. Recovery is complete when the subscriber to everything at each of these hosts has received a message
+published after the repair at each of these sources. A pair does not count if one end is down itself, or is struck in
+the meantime: that end's own repair is measured instead. A further blow to anything in between does not end the
 measurement, and so lengthens it.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["Recoveries", "Recovery", "pairs_behind", "percentile"]
 
 @dataclass(slots=True, frozen=True)
 class Recovery:
-    """One repair, and how long it took until all was well."""
+    """A repair, and how long it took until messages flowed again."""
 
     kind: Kind
     repaired_s: float
@@ -34,7 +34,7 @@ class _Pending:
 
 
 class Recoveries:
-    """The repairs after which somebody still waits, and how long the others took."""
+    """Repairs after which some pair has no new message yet, and how long the others took to recover."""
 
     def __init__(self) -> None:
         self._down: dict[str, None] = {}
@@ -43,11 +43,11 @@ class Recoveries:
 
     @property
     def pending(self) -> int:
-        """Repairs after which somebody still waits."""
+        """The number of repairs after which some pair has no new message yet."""
         return len(self._pending)
 
     def on_blow(self, blow: Blow) -> None:
-        """Something is harmed."""
+        """Note that a broker or link is struck."""
         if isinstance(blow.target, str):
             self._down[blow.target] = None
             for each in self._pending:
@@ -55,7 +55,7 @@ class Recoveries:
             self._pending = [each for each in self._pending if each.pairs]
 
     def on_repaired(self, blow: Blow, *, now_s: float) -> None:
-        """It has been repaired."""
+        """Note that a broker or link has been repaired."""
         if isinstance(blow.target, str):
             self._down.pop(blow.target, None)
         pairs = [pair for pair in pairs_behind(blow.target) if not self._down.keys() & pair]
@@ -63,7 +63,7 @@ class Recoveries:
             self._pending.append(_Pending(blow.kind, now_s, dict.fromkeys(pairs)))
 
     def on_received(self, host: str, source: str, *, published_s: float, now_s: float) -> None:
-        """The subscriber to everything at the host got a message of the source."""
+        """Note that the subscriber to everything at the host got a message from the source."""
         for each in self._pending:
             if published_s >= each.repaired_s:
                 had = each.pairs.pop((host, source), self) is None
@@ -73,7 +73,7 @@ class Recoveries:
 
 
 def pairs_behind(target: str | Link) -> list[Link]:
-    """The pairs (host, source) whose ways lead through a broker or a link, or may do so."""
+    """The pairs (host, source) whose paths lead, or may lead, through a broker or a link."""
     ends = (target,) if isinstance(target, str) else target
     hosts = [name for name in HOSTS if name in ends] or HOSTS
     sources = [name for name in SOURCES if name in ends] or SOURCES
@@ -81,7 +81,7 @@ def pairs_behind(target: str | Link) -> list[Link]:
 
 
 def percentile(values: list[float], percent: float) -> float:
-    """The smallest value that so many per cent do not exceed; 0 if there are none.
+    """The smallest value that ``percent`` per cent of the values do not exceed; 0 if there are no values.
 
     >>> percentile([3.0, 1.0, 2.0], 50), percentile([3.0, 1.0, 2.0], 99), percentile([], 99)
     (2.0, 3.0, 0.0)

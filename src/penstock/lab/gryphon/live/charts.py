@@ -1,4 +1,4 @@
-"""Charts of the live experiments as the paper's figures 7, 9 and 10, from our samples."""
+"""Charts of the live experiments, after the paper's figures 7, 9 and 10."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SMOOTH_S: Final = 2.0
 
 
 def draw_phases(figure: Figure, samples: Sequence[Sample], phases: Sequence[Phase], *, how: str) -> None:
-    """Rates against the bottleneck (figure 9), and what waits in brokers and how late it is (figure 10)."""
+    """Draw rates against the bottleneck (figure 9), and queues in brokers and lags of hosts (figure 10)."""
     top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=[3, 1.4, 1.4])
     _draw_rates(top, samples)
     for number, phase in enumerate(phases):
@@ -35,7 +35,7 @@ def draw_phases(figure: Figure, samples: Sequence[Sample], phases: Sequence[Phas
 
 
 def draw_outage(figure: Figure, samples: Sequence[Sample], outage: Outage, *, how: str) -> None:
-    """Rates through a link failure and the recovery from it (figure 7), with NACK windows and lags."""
+    """Draw rates through a link failure and the recovery from it (figure 7), with NACK windows and lags."""
     top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=[3, 1.4, 1.4])
     _draw_rates(top, samples)
     for at_s, text in (

@@ -1,4 +1,4 @@
-"""What is read from the samples of the live experiments: the same figures as of the simulated ones."""
+"""Figures computed from the samples of the live experiments, the same as for the simulated ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 _STEADY_S: Final = 10.0
-"""The last of a phase, by which it is judged."""
+"""The last part of a phase, by which it is judged."""
 _RESTORED: Final = 0.9
 _CAUGHT_UP_S: Final = 1.0
 _LAST_S: Final = 3.0
@@ -29,7 +29,7 @@ _LAST_S: Final = 3.0
 
 @dataclass(slots=True, frozen=True)
 class Phase:
-    """A time in which the bottleneck had one bandwidth."""
+    """A period in which the bottleneck had one bandwidth."""
 
     first_s: float
     last_s: float
@@ -50,17 +50,17 @@ class Outage:
 
 
 def published(sample: Sample) -> int:
-    """Messages of all pubends."""
+    """Messages published to all pubends."""
     return sum(sample.published)
 
 
 def queue_max_bytes(samples: Sequence[Sample]) -> int:
-    """The most that was seen waiting in a broker."""
+    """The most bytes seen waiting in a broker."""
     return max((size for each in samples for size in each.queued_bytes.values()), default=0)
 
 
 def phase_figures(samples: Sequence[Sample], phases: Sequence[Phase], host: str) -> dict[str, float]:
-    """Of each phase: how well the bottleneck was used, how soon the rate fitted it, how late messages were."""
+    """For each phase: how well the bottleneck was used, how soon the rate adapted, how late messages were."""
     points = rates(samples, published)
     found: dict[str, dict[str, float]] = {"utilisation": {}, "adapt_s": {}, "mean_lag_s": {}}
     for number, phase in enumerate(phases, start=1):
@@ -75,7 +75,7 @@ def phase_figures(samples: Sequence[Sample], phases: Sequence[Phase], host: str)
 
 
 def outage_figures(samples: Sequence[Sample], outage: Outage, host: str) -> dict[str, float]:
-    """How long the failed host took to recover, and what became of the publication rate meanwhile and afterwards."""
+    """How long the failed host took to recover, and the publication rate before, meanwhile and afterwards."""
     before = mean_rate(samples, published, first_s=outage.down_s - _STEADY_S, last_s=outage.down_s)
     meanwhile = mean_rate(samples, published, first_s=outage.up_s, last_s=outage.recovered_s)
     after = mean_rate(samples, published, first_s=outage.last_s - _STEADY_S, last_s=outage.last_s)
@@ -98,14 +98,14 @@ def has_caught_up(sample: Sample, host: str) -> bool:
 
 
 def lag_end_s(samples: Sequence[Sample], last_s: float) -> float:
-    """How far hosts were behind at the end of the observation: of the last moments the median, of hosts the worst."""
+    """The lag of the worst host at the end of the observation: the median of the last moments."""
     window = between(samples, last_s - _LAST_S, last_s)
     worst = sorted(max(each.lag_s.values(), default=0.0) for each in window)
     return worst[len(worst) // 2] if worst else 0.0
 
 
 def _restore_s(samples: Sequence[Sample], outage: Outage) -> float:
-    """From recovery until every pubend has its rate again; all of the observation if one never has."""
+    """Time from recovery until every pubend has its rate back; the rest of the observation if one never has."""
     longest = 0.0
     for number in range(len(PUBENDS)):
         points = smoothed(rates(samples, lambda each, number=number: each.published[number]), 2.0)  # type: ignore[misc]
@@ -115,7 +115,7 @@ def _restore_s(samples: Sequence[Sample], outage: Outage) -> float:
 
 
 def _least_share(samples: Sequence[Sample], outage: Outage) -> float:
-    """What the slowest pubend published in recovery, as a share of the mean."""
+    """Messages of the slowest pubend in recovery, as a share of the mean."""
     window = between(samples, outage.up_s, outage.recovered_s)
     if len(window) < 2:
         return 1.0

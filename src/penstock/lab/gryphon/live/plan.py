@@ -1,7 +1,7 @@
-"""What the live experiments of congestion control run: the paper's simple topology, real brokers ([Gryphon] figure 1).
+"""The setup of the live congestion experiments: the paper's simple topology, real brokers ([Gryphon] figure 1).
 
-Deviation: phases take 30 to 50 s where the paper has 120 s, so that a run ends within three minutes. What is measured
-against time is shortened with them: the output queue (5 MB there) and what a broker remembers for others.
+Deviation: phases take 30 to 50 s where the paper has 120 s, so that a run ends within three minutes. Sizes that
+stand for a time are reduced with them: the output queue (5 MB in the paper) and a broker's cache.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ IB_SB1: Final = ("ib", "sb1")
 IB_SB2: Final = ("ib", "sb2")
 LINKS: Final = (PB_IB, IB_SB1, IB_SB2)
 OFFERED_MSG_S: Final = 125.0
-"""To each pubend."""
+"""Offered to each pubend."""
 WIRE_BYTES: Final = 360
-"""What a message takes on a link between brokers, all included."""
+"""The size of a message on a link between brokers, including all overhead."""
 _QUEUE_BYTES: Final = 2 * 1024 * KIB
 _CACHE_BYTES: Final = 256 * KIB
-"""Of each pubend: about six seconds."""
+"""Cache for each pubend: about six seconds."""
 
 
 @dataclass(slots=True, frozen=True)
 class LivePlan(OverlayPlan):
-    """Brokers and links, and how congestion is controlled."""
+    """Brokers and links, and their congestion settings."""
 
     congestion: Mapping[str, str | bool] = field(default_factory=dict)
-    """Parameters of congestion control that are to differ from the usual."""
+    """Congestion parameters that differ from the defaults."""
 
     def toml(self, ports: Mapping[str, int]) -> str:
-        """The overlay file."""
-        # Not super(): a dataclass with slots is another class than the one that was written down.
+        """The text of the overlay file."""
+        # Not super(): a dataclass with slots is a copy, and super() would refer to the original class.
         lines = [OverlayPlan.toml(self, ports).rstrip("\n"), "[congestion]"]
         for key, value in self.congestion.items():
             lines.append(f'{key} = "{value}"' if isinstance(value, str) else f"{key} = {str(value).lower()}")

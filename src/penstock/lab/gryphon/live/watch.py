@@ -1,4 +1,4 @@
-"""Looks at live brokers twice a second: what was published and delivered, what waits, who is how far behind."""
+"""Samples live brokers twice a second: messages published, delivered and waiting, and how far hosts are behind."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from penstock.session.errors import ClientError
 __all__ = ["SAMPLE_S", "Watch", "lag_s", "sample_of"]
 
 SAMPLE_S: Final = 0.5
-"""Between two looks."""
+"""Time between two samples."""
 
 
 class Watch:
-    """Keeps what was seen."""
+    """Takes samples and keeps them."""
 
     def __init__(self, overlay: LinkedOverlay, traffic: Traffic) -> None:
         self._overlay, self._traffic = overlay, traffic
@@ -36,13 +36,13 @@ class Watch:
         return time.monotonic() - self._started_s
 
     async def watch(self) -> None:
-        """Look for ever."""
+        """Take samples until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(SAMPLE_S - self.now_s % SAMPLE_S)
 
     async def look(self) -> Sample:
-        """See how all is now, and keep it."""
+        """Take a sample now, and keep it."""
         self._overlay.check()
         traffic, names = self._traffic, list(self._traffic.askers)
         statuses = dict(zip(names, await asyncio.gather(*map(self._ask, names)), strict=True))
@@ -56,7 +56,7 @@ class Watch:
             try:
                 return await self._traffic.askers[name].status()
             except ClientError:
-                # The connection was lost; the client makes another one, unless the broker is gone.
+                # The connection was lost; the client reconnects unless the broker is gone.
                 self._overlay.check()
                 await asyncio.sleep(SAMPLE_S / 10)
 
@@ -68,7 +68,7 @@ def sample_of(
     published: Mapping[str, int],
     delivered: Mapping[str, int],
 ) -> Sample:
-    """What the statuses of all brokers say."""
+    """Make a sample from the statuses of all brokers."""
     pubends = statuses["pb"].congestion.pubends
     streams = {host: statuses[host].congestion.streams.values() for host in HOSTS}
     return Sample(

@@ -1,6 +1,6 @@
-"""One member of the live experiment of the token: a process of its own that operates at its turns, and says so.
+"""One member process of the live token experiment: it operates at its turns, and reports this.
 
-What happens is told through a pipe, with the time of the machine's monotonic clock, which all processes share.
+Events are reported through a pipe, with the time of the machine's monotonic clock, which all processes share.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from penstock.client.token import OverUdp, TokenGroup
 __all__ = ["Told", "run_member"]
 
 Told = tuple[str, int, str]
-"""What, when (in nanoseconds of the monotonic clock), and of which generation."""
+"""An event: its kind, its time (in nanoseconds of the monotonic clock), and the token's generation."""
 
 
 class _Teller(logging.Handler):
-    """Tells through the pipe what the member notes."""
+    """Sends the member's log messages through the pipe."""
 
     def __init__(self, pipe: Connection) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class _Teller(logging.Handler):
 
 
 def run_member(own: str, names: Sequence[str], pipe: Connection, times_ms: tuple[int, int], variant: str) -> None:
-    """Operate until the process is killed, or nobody listens any more."""
+    """Operate until the process is killed, or nobody listens to the pipe any more."""
     logger = logging.getLogger("penstock")
     logger.addHandler(_Teller(pipe))
     logger.setLevel(logging.INFO)
@@ -52,6 +52,6 @@ async def _operate(own: str, names: Sequence[str], pipe: Any, times_ms: tuple[in
             async with group.turn() as fence:
                 generation = f"{fence.timestamp_ms}/{fence.id}"
                 pipe.send(("begin", time.monotonic_ns(), generation))
-                # A little less than the budget, so that timers that are late do not make it late.
+                # A little less than the budget, so that a late timer does not exceed it.
                 await asyncio.sleep(0.9 * op_ms / 1_000)
                 pipe.send(("end", time.monotonic_ns(), generation))

@@ -1,6 +1,6 @@
-"""The archive of ``archive-kill9`` as a process of its own: started, watched from outside, killed in a chosen phase.
+"""Runs the archive of ``archive-kill9`` as a separate process: starts it, watches it, and kills it in a chosen phase.
 
-Everything is seen by what is on the disk, so that the archive needs to know nothing of being watched.
+The phase is inferred from the files on disk, so the archive need not know that it is watched.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ merged."""
 
 _COMMAND: Final = (sys.executable, "-m", "penstock.pipeline.archive")
 _START_S_MAX: Final = 10.0
-"""A kill at the start comes within this time: Spark itself takes about eight seconds."""
+"""Longest delay before a kill at the start: Spark itself takes about eight seconds."""
 _BATCH_S_MAX: Final = 1.5
 _LOOK_S: Final = 0.02
 _LOOK_CLOSELY_S: Final = 0.001
-"""Once there is a batch: it becomes visible, and is merged, within some milliseconds."""
+"""Polling interval once a batch runs: it becomes visible, and is merged, within milliseconds."""
 
 
 class DriverError(PenstockError):
-    """The archive does not get anywhere."""
+    """The archive makes no progress."""
 
 
 @dataclass(slots=True, frozen=True)
 class Birth:
-    """What an earlier life had left on the disk when this one began: it shows nothing of this one."""
+    """State that earlier processes left on disk when this one started, which says nothing about this one."""
 
     offset: int
-    """The newest batch that Spark knew."""
+    """The newest batch in Spark's checkpoint."""
     sequence: int
-    """Of the journal."""
+    """Sequence number of the journal."""
     at_ns: int
-    """By the clock by which files are dated."""
+    """Start time, by the clock that dates files."""
 
     @classmethod
     def of(cls, lake: Path) -> Birth:
-        """A life that begins now."""
+        """The state for a process that starts now."""
         return cls(_newest_offset(lake), _sequence(_journal(lake)), time.time_ns())
 
 
 class ArchiveDriver(Kill9Process):
-    """The archive's process, one life after the other."""
+    """The archive's process, restarted after every kill."""
 
     def __init__(self, lake: Path, options: Sequence[str], *, command: Sequence[str] = _COMMAND) -> None:
         super().__init__([*command, "--lake", str(lake), *options], lake.with_name(f"{lake.name}.log"))
@@ -68,12 +68,12 @@ class ArchiveDriver(Kill9Process):
         self._birth = Birth.of(lake)
 
     def start(self, *more: str) -> None:
-        """Begin another life."""
+        """Start the process again."""
         self._birth = Birth.of(self.lake)
         super().start(*more)
 
     async def kill_in(self, phase: Phase, rng: Random, *, patience_s: float) -> bool:
-        """Kill it in a phase of its work; answers whether it came to that, and neither ended nor took too long."""
+        """Kill it in a phase of its work; returns False if it ended by itself or took too long to get there."""
         deadline_s = time.monotonic() + (rng.uniform(0.0, _START_S_MAX) if phase == "start" else patience_s)
         hit = at_work = False
         while self.is_running and time.monotonic() < deadline_s and not hit:
@@ -83,13 +83,13 @@ class ArchiveDriver(Kill9Process):
         if phase == "batch" and hit:
             await asyncio.sleep(rng.uniform(0.0, _BATCH_S_MAX))
         hit = (hit or phase == "start") and self.is_running
-        # Either all at once, as when a machine stops, or the driver alone, whose Java has to find that out.
+        # Kill either the whole process tree, as when a machine stops, or only the driver, which its Java has to notice.
         self.kill(alone=rng.random() < 0.5)
         return hit
 
 
 def is_in_phase(phase: Phase, lake: Path, birth: Birth) -> bool:
-    """Whether what is on the disk shows that a life is in the phase."""
+    """Whether the files on disk show that the process is in the phase."""
     match phase:
         case "start":
             return True

@@ -1,8 +1,8 @@
-"""The archive live: its driver is killed again and again while brokers are killed too, and nothing is lost or twice.
+"""Runs a live archive whose driver is killed again and again, along with brokers; nothing is lost or duplicated.
 
-One seed draws when and in which phase of its work the driver is killed, and which brokers are. The machine decides the
-rest, so a run cannot be repeated to the letter. A driver that gives up by itself, since brokers were away for too long,
-is started again as an operator would do, and is not counted as a restart.
+One seed draws when and in which phase the driver is killed, and which brokers are killed. The machine decides the rest,
+so a run cannot be repeated exactly. A driver that gives up by itself because brokers were away too long is started
+again, as an operator would do, and does not count as a restart.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PLAN: Final = OverlayPlan(
     [("pb1", "ib1"), ("pb2", "ib1"), ("sb1", "ib1"), ("sb1", "pb1")],
     {"heartbeat_ms": 250, "silent_ms": 2_000, "retain_ms": 3_600_000},
 )
-"""Logs are kept for as long as a run may take: the archive is not a subscriber that they would wait for."""
+"""Logs are kept for as long as a run may take, since they do not wait for the archive: it is not a subscriber."""
 
 _PATIENT: Final = ClientSettings(backoff_max_ms=500, close_ms=1_000)
 _PAYLOAD: Final = bytes(range(100))
@@ -58,14 +58,14 @@ _COLOURS: Final = {
 
 
 def draw_phases(rng: Random, restarts: int) -> list[Phase]:
-    """In which phase each life ends: all of them equally often, in any order.
+    """Draw the phase in which each life ends: all phases equally often, shuffled.
 
     >>> sorted(draw_phases(Random(1), 6))
     ['batch', 'merging', 'merging', 'publishing', 'staging', 'start']
     """
     phases: list[Phase] = []
     while len(phases) < restarts:
-        # Backwards, so that the rarest moments are in short runs as well.
+        # Backwards, so that short runs include the rarest phases too.
         phases += PHASES[::-1]
     phases = phases[:restarts]
     rng.shuffle(phases)
@@ -91,7 +91,7 @@ def _brokers(overlay: DemoOverlay) -> str:
 
 @dataclass(slots=True)
 class _History:
-    """What happened when, in seconds since the start, for the chart."""
+    """Event times for the chart, in seconds since the start."""
 
     published: list[tuple[float, int]] = field(default_factory=list)
     archived: list[tuple[float, int]] = field(default_factory=list)
@@ -173,7 +173,7 @@ class _Play:
             )
 
     async def _life(self, phase: Phase) -> bool:
-        """One life that ends in the phase; false if it ended otherwise."""
+        """Run the archive once and kill it in the phase; returns False if it ended otherwise."""
         self._driver.start("--every", f"{self._rng.choice((0.2, 0.5, 1.0))}s")
         hit = await self._driver.kill_in(phase, self._rng, patience_s=_LIFE_S_MAX)
         if not hit:
@@ -194,11 +194,11 @@ class _Play:
                 self._overlay.kill(name)
                 self._history.broker_kills.append(self._now_s())
                 await asyncio.sleep(rng.choice((0.0, rng.uniform(0.0, _BROKER_DOWN_S_MAX))))
-                # In a thread: it takes about a second, and publishers must go on.
+                # In a thread: it takes about a second, and publishers must not stall.
                 await asyncio.to_thread(self._overlay.start, name)
 
     async def _watch(self) -> None:
-        """See that no broker has ended by itself, and note how far everything is."""
+        """Check that no broker has exited by itself, and record progress."""
         known: dict[Path, int] = {}
         while True:
             await asyncio.sleep(1)
@@ -208,7 +208,7 @@ class _Play:
             self._history.archived.append((now_s, archived_rows(self._driver.lake, known)))
 
     async def _finish(self, acked: int) -> None:
-        """Archive up to now, in order, until all is there or nothing more comes."""
+        """Archive up to now without kills, until all rows are there or no more arrive."""
         before = -1
         for _ in range(_GIVEN_UP_MAX):
             self._driver.start("--once")
@@ -249,7 +249,7 @@ class _Play:
 
 
 def _draw(figure: Figure, history: _History) -> None:
-    """Rows over time, with the kills."""
+    """Plot rows over time, with the kills."""
     axes = figure.add_subplot()
     for title, points, colour in (
         ("published", history.published, "#000000"),

@@ -1,7 +1,7 @@
-"""What should be in the archive of ``archive-kill9``, known without brokers and Spark, and what is in it.
+"""Compares the archive of ``archive-kill9`` with what should be in it, without using brokers or Spark.
 
-The files are read as anybody would read them: all Parquet files that are not hidden. When the archive has ended in
-order, each row counts.
+It reads the files as anyone would: all Parquet files that are not hidden. Once the archive has ended normally, every
+row counts.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from penstock.model.lake_tables import PUBLICATIONS
 __all__ = ["ArchiveVerdict", "Publication", "archived_rows", "judge_archive", "read_archive"]
 
 Publication = tuple[str, str]
-"""The identifier of a message, and the pubend it was published to."""
+"""A message identifier and its pubend."""
 
 _MISSING: Final = "pyarrow is not installed; install it with: pip install 'penstock[spark]'"
 
 
 @dataclass(slots=True, frozen=True)
 class ArchiveVerdict:
-    """How what is archived differs from what was published."""
+    """How the archive differs from what was published."""
 
     archived: int
     lost: int
-    """Acknowledged, and not in the archive."""
+    """Acknowledged but not archived."""
     duplicated: int
     strange: int
-    """In the archive, and never published, or not there."""
+    """Archived but never published to that pubend."""
 
 
 def judge_archive(
     published: Mapping[str, Sequence[str]], acked: Mapping[str, int], rows: Sequence[Publication]
 ) -> ArchiveVerdict:
-    """Compare rows with what was published to each pubend, in order, so many of which were acknowledged.
+    """Compare rows with the messages published to each pubend; the first ``acked`` of each were acknowledged.
 
     >>> judge_archive({"q": ["a", "b", "c"]}, {"q": 2}, [("a", "q"), ("a", "q"), ("x", "q")])
     ArchiveVerdict(archived=3, lost=1, duplicated=1, strange=1)
@@ -55,7 +55,7 @@ def judge_archive(
 
 
 def read_archive(lake: Path) -> list[Publication]:
-    """Every row of the archive."""
+    """Read every row of the archive."""
     try:
         import pyarrow.parquet as pq
     except ImportError:
@@ -68,7 +68,7 @@ def read_archive(lake: Path) -> list[Publication]:
 
 
 def archived_rows(lake: Path, known: dict[Path, int]) -> int:
-    """About how many rows there are now, while files come and go; remembers in ``known`` what was looked into."""
+    """Estimate the current number of rows while files come and go; ``known`` caches the counts per file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

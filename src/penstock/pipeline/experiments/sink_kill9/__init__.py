@@ -1,1 +1,1 @@
-"""The sink under fire: driver, executors and brokers are killed, and everything is published once."""
+"""The sink under fire: driver, executors and brokers are killed, and every message is published once."""

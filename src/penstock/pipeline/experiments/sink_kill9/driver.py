@@ -1,6 +1,6 @@
-"""The relay of ``sink-kill9`` as a process of its own: its executors and its driver are killed in a chosen phase.
+"""Runs the relay of ``sink-kill9`` as a separate process, and kills its executors and driver in a chosen phase.
 
-Everything is seen by what is on the disk, so that the relay needs to know nothing of being watched.
+The phase is inferred from the files on disk, so the relay need not know that it is watched.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ __all__ = ["PHASES", "Birth", "Phase", "SinkDriver", "is_in_phase"]
 Phase: TypeAlias = Literal["start", "batch", "staging", "publishing", "committed"]
 
 PHASES: Final[tuple[Phase, ...]] = ("start", "batch", "staging", "publishing", "committed")
-"""Before any batch; while a batch runs; when its first rows are staged; when it counts and is being published; when it
-is published and Spark has not noted so."""
+"""Before any batch; while a batch runs; when its first rows are staged; when it is committed and being published; when
+it is published but Spark has not recorded that."""
 
 _COMMAND: Final = ("nice", "-n", "10", sys.executable, "-m", "penstock.pipeline.sink.relay")
-"""Three Javas start at once with every life: on a small machine brokers would wait for them for minutes."""
+"""Every start launches three Javas at once: on a small machine brokers would wait minutes for them."""
 _EXECUTOR: Final = "CoarseGrainedExecutorBackend"
 _START_S_MAX: Final = 12.0
 _BATCH_S_MAX: Final = 1.5
@@ -38,30 +38,30 @@ _LOOK_CLOSELY_S: Final = 0.002
 
 @dataclass(slots=True, frozen=True)
 class Birth:
-    """What was on the disk at some moment: it shows nothing of what comes after."""
+    """State on disk at some moment, which says nothing about later events."""
 
     offset: int
-    """The newest batch that Spark knew."""
+    """The newest batch in Spark's checkpoint."""
     sequence: int
-    """Of the journal."""
+    """Sequence number of the journal."""
     at_ns: int
-    """By the clock by which files are dated."""
+    """The moment, by the clock that dates files."""
 
     @classmethod
     def of(cls, folder: Path) -> Birth:
-        """Now."""
+        """The state now."""
         return cls(_newest(folder, "offsets"), _sequence(_journal(folder)), time.time_ns())
 
 
 class SinkDriver(Kill9Process):
-    """The relay's process, one life after the other."""
+    """The relay's process, restarted after every kill."""
 
     def __init__(self, folder: Path, options: Sequence[str], *, command: Sequence[str] = _COMMAND) -> None:
         super().__init__([*command, "--folder", str(folder), *options], folder.with_name(f"{folder.name}.log"))
         self.folder: Final = folder
 
     async def kill_executor(self, rng: Random, *, patience_s: float) -> bool:
-        """Kill an executor while a batch runs, and wait for the next batch that is published all the same."""
+        """Kill an executor while a batch runs, and wait until the next batch is published regardless."""
         if not await self._until("batch", Birth.of(self.folder), patience_s):
             return False
         await asyncio.sleep(rng.uniform(0.0, _BATCH_S_MAX))
@@ -73,7 +73,7 @@ class SinkDriver(Kill9Process):
         return await self._until("publishing", Birth.of(self.folder), patience_s)
 
     async def kill_in(self, phase: Phase, rng: Random, *, patience_s: float) -> bool:
-        """Kill the driver in a phase of its work; answers whether it came to that."""
+        """Kill the driver in a phase of its work; returns whether it got there."""
         if phase == "start":
             await self.ended(patience_s=rng.uniform(0.0, _START_S_MAX))
             hit = self.is_running
@@ -82,12 +82,12 @@ class SinkDriver(Kill9Process):
             if phase == "batch" and hit:
                 await asyncio.sleep(rng.uniform(0.0, _BATCH_S_MAX))
             hit = hit and self.is_running
-        # Either all at once, as when a machine stops, or the driver alone, whose Java has to find that out.
+        # Kill either the whole process tree, as when a machine stops, or only the driver, which its Java has to notice.
         self.kill(alone=rng.random() < 0.5)
         return hit
 
     async def _until(self, phase: Phase, birth: Birth, patience_s: float) -> bool:
-        """Wait for something that shows the phase, after a moment; whether it came."""
+        """Wait for the files to show the phase after ``birth``; returns whether they did."""
         deadline_s = time.monotonic() + patience_s
         at_work = False
         while self.is_running and time.monotonic() < deadline_s:
@@ -99,7 +99,7 @@ class SinkDriver(Kill9Process):
 
 
 def is_in_phase(phase: Phase, folder: Path, birth: Birth) -> bool:
-    """Whether what is on the disk shows that the relay is in the phase."""
+    """Whether the files on disk show that the relay is in the phase."""
     if phase == "start":
         return True
     if phase == "batch":

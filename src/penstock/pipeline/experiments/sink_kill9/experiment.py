@@ -1,9 +1,9 @@
-"""The sink live: its driver and its executors are killed again and again, brokers too, and nothing is lost or twice.
+"""Runs a live sink whose driver and executors are killed again and again, brokers too; nothing is lost or duplicated.
 
-Numbered messages are published to one pubend; a relay on Spark repeats them at another one, shuffled, so that a batch
-that is made again has its rows in another order. In the end the log of the second is compared with what was published
-to the first. One seed draws when and in which phase of its work who is killed; the machine decides the rest. A driver
-that gives up by itself, since brokers were away for too long, is started again as an operator would do.
+Numbered messages are published to one pubend; a relay on Spark republishes them to a second one, shuffled, so that a
+recomputed batch has its rows in another order. In the end the second pubend's log is compared with what was published
+to the first. One seed draws what is killed when and in which phase; the machine decides the rest. A driver that gives
+up by itself because brokers were away too long is started again, as an operator would do.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PLAN: Final = OverlayPlan(
     [("pb1", "sb1"), ("pb2", "sb1")],
     {"heartbeat_ms": 250, "silent_ms": 2_000, "retain_ms": 7_200_000},
 )
-"""Logs are kept for as long as a run may take: the second one is the result."""
+"""Logs are kept for as long as a run may take: the second pubend's log is the result."""
 
 _PATIENT: Final = ClientSettings(backoff_max_ms=500, close_ms=1_000)
 _TURN_S: Final = 0.02
@@ -51,17 +51,17 @@ _COLOURS: Final = dict(zip(PHASES, ("#4477aa", "#66ccee", "#228833", "#ee6677", 
 
 @dataclass(slots=True, frozen=True)
 class SinkVerdict:
-    """How what is in the second pubend differs from what was published to the first."""
+    """How the second pubend's log differs from what was published to the first."""
 
     relayed: int
     lost: int
     duplicated: int
     strange: int
-    """In the second pubend, and never published to the first."""
+    """In the second pubend but never published to the first."""
 
 
 def judge_sink(acked: int, published: int, found: Sequence[int]) -> SinkVerdict:
-    """Compare the numbers in the log with 1 to what was published, of which so many were acknowledged.
+    """Compare the numbers in the log with 1 to ``published``, the first ``acked`` of which were acknowledged.
 
     >>> judge_sink(3, 4, [1, 1, 2, 9])
     SinkVerdict(relayed=4, lost=1, duplicated=1, strange=1)
@@ -76,10 +76,10 @@ def judge_sink(acked: int, published: int, found: Sequence[int]) -> SinkVerdict:
 
 
 def draw_lives(rng: Random, kills: int, executor_kills: int) -> list[tuple[Phase, int]]:
-    """In which phase each life of the driver ends, all equally often, and how many executors are killed before."""
+    """Draw the phase in which each life of the driver ends, all equally often, and how many executors die before."""
     phases: list[Phase] = []
     while len(phases) < kills:
-        # Backwards, so that the rarest moments are in short runs as well.
+        # Backwards, so that short runs include the rarest phases too.
         phases += PHASES[::-1]
     phases = phases[:kills]
     rng.shuffle(phases)
@@ -105,7 +105,7 @@ def _run(context: Context) -> Mapping[str, float]:
 
 @dataclass(slots=True)
 class _History:
-    """What happened when, in seconds since the start, for the chart."""
+    """Event times for the chart, in seconds since the start."""
 
     published: list[tuple[float, int]] = field(default_factory=list)
     driver_kills: list[tuple[float, Phase]] = field(default_factory=list)
@@ -196,7 +196,7 @@ class _Play:
                 self._overlay.kill(name)
                 self._history.broker_kills.append(self._now_s())
                 await asyncio.sleep(rng.uniform(0.0, _BROKER_DOWN_S_MAX))
-                # In a thread: it takes about a second, and publishers must go on.
+                # In a thread: it takes about a second, and publishers must not stall.
                 await asyncio.to_thread(self._overlay.start, name)
 
     async def _watch(self) -> None:
@@ -206,7 +206,7 @@ class _Play:
             self._history.published.append((self._now_s(), self._published))
 
     async def _finish(self) -> None:
-        """Relay up to now, in order."""
+        """Relay everything up to now, without kills."""
         for _ in range(_GIVEN_UP_MAX):
             self._driver.start("--once")
             code = await self._driver.ended(patience_s=_LAST_S_MAX)
@@ -250,7 +250,7 @@ class _Play:
 
 
 def _draw(figure: Figure, history: _History) -> None:
-    """What was published over time, with the kills."""
+    """Plot published messages over time, with the kills."""
     axes = figure.add_subplot()
     axes.plot(*zip(*history.published, strict=True), c="#000000", label="published to the first pubend")
     axes.plot(*zip(*history.relayed, strict=True), "D", c="#ccbb44", label="in the log of the second, at the end")

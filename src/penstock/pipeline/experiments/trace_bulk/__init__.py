@@ -1,1 +1,1 @@
-"""The bulk trace, measured beside two other ways to the same answers."""
+"""Measures the bulk trace against two other ways to get the same answers."""

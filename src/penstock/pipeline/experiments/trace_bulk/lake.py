@@ -1,8 +1,8 @@
-"""A lake as brokers of a large overlay would have shipped it, for measuring how fast messages are traced in bulk.
+"""Generates a lake as the brokers of a large overlay would have shipped it, to measure how fast bulk tracing is.
 
-Brokers in a tree, of which some publish; subscribers at all of them; topics, whose subscribers sit at a few brokers.
-Every message is published, routed and delivered as its topic says; what that leaves is written as Bloom histories or,
-if it is asked for, as exact records of the same events.
+Brokers form a tree, and some of them publish; all have subscribers; each topic's subscribers sit at a few brokers.
+Every message is published, routed and delivered as its topic says; the events are written as Bloom histories or, on
+request, as exact records.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ __all__ = ["START_MS", "LakeSize", "TracedOverlay", "slabs", "topics_of", "write
 START_MS: Final = 1_794_700_800_000
 """2026-11-15, 00:00."""
 PER_MS: Final = 5
-"""Messages of one origin in a millisecond: 5,000 a second."""
+"""Messages per origin and millisecond: 5,000 a second."""
 
 _PUBLISHERS: Final = np.uint64(200)
 _STRIDE: Final = np.uint64(37)
 _UNSTRIDE: Final = np.uint64(173)
-"""Times the stride it is one more than a multiple of the publishers."""
+"""The inverse of the stride modulo the number of publishers."""
 _SLAB: Final = 200_000
-"""Messages of one origin that are made at once."""
+"""Messages of one origin that are generated at once."""
 _FOREVER_MS: Final = 2**62
 _LATE_MS: Final = 3_600_000
 _SPAN_BYTES: Final = ">q"
@@ -45,18 +45,18 @@ _SPAN_BYTES: Final = ">q"
 
 @dataclass(slots=True, frozen=True)
 class LakeSize:
-    """What a lake takes, in bytes."""
+    """The size of a lake, in bytes."""
 
     messages: int
     events: int
     raw: int
-    """Of filters or records, before compression."""
+    """Bytes of filters or records, before compression."""
     compressed: int
-    """Of the files that hold them."""
+    """Bytes of the files that hold them."""
 
 
 class TracedOverlay:
-    """Who is where, and which way the messages of each topic go."""
+    """Where brokers and subscribers are, and how each topic's messages are routed."""
 
     def __init__(self, seed: int, *, brokers: int, subscribers: int, topics: int, origins: int) -> None:
         rng = Random(seed)
@@ -67,7 +67,7 @@ class TracedOverlay:
         self.subscribers = {name: [f"sub-{name}-{place:03d}" for place in range(each)] for name in self.names}
         self.origins = rng.sample(range(brokers), min(origins, brokers))
         self.wanted: list[dict[int, list[int]]] = []
-        """By topic and broker, the places of those of its subscribers that want it."""
+        """By topic and broker, the indexes of the subscribers that want the topic."""
         for _ in range(topics):
             homes = rng.sample(range(brokers), min(3, brokers))
             shares = [4, 3, 3]
@@ -79,11 +79,11 @@ class TracedOverlay:
             )
 
     def number(self, broker: int) -> int:
-        """As ids have it."""
+        """The broker's number in message ids."""
         return broker + 1
 
     def routed(self, origin: int, topic: int) -> set[int]:
-        """The brokers that messages of a topic come to from an origin, without that one."""
+        """The brokers that a topic's messages reach from an origin, excluding the origin."""
         found: set[int] = set()
         for home in self.wanted[topic]:
             up, down = self._to_root(origin), self._to_root(home)
@@ -95,28 +95,28 @@ class TracedOverlay:
         return [0] if broker == 0 else [broker, *self._to_root(self.parents[broker])]
 
     def links(self) -> Iterator[tuple[int, int]]:
-        """Each link, from both of its ends."""
+        """Each link, once from either end."""
         for child, parent in enumerate(self.parents[1:], start=1):
             yield child, parent
             yield parent, child
 
 
 def slabs(overlay: TracedOverlay, messages: int) -> Iterator[tuple[int, Column, Column]]:
-    """All messages, some at a time: origin and halves of ids; those of each origin in order of time."""
+    """Yield all messages in chunks: origin and halves of ids; each origin's in order of time."""
     share = -(-messages // len(overlay.origins))
     for place, origin in enumerate(overlay.origins):
         left = min(share, messages - place * share)
         for start in range(0, left, _SLAB):
             numbers = np.arange(start, min(start + _SLAB, left), dtype=np.uint64)
             milliseconds = numbers // np.uint64(PER_MS)
-            # In each millisecond five publishers, by chance and all different.
+            # Each millisecond has five publishers, pseudo-random and all different.
             publishers = (_chance(milliseconds, 1) + numbers % np.uint64(PER_MS) * _STRIDE) % _PUBLISHERS
             high = publishers << np.uint64(32) | np.uint64(overlay.number(origin))
             yield origin, high, (milliseconds + np.uint64(START_MS)) << np.uint64(16)
 
 
 def topics_of(overlay: TracedOverlay, high: Column, low: Column) -> NDArray[np.int64]:
-    """The topics of messages, which their ids tell."""
+    """Derive the topics of messages from their ids."""
     milliseconds = (low >> np.uint64(16)) - np.uint64(START_MS)
     ahead = ((high >> np.uint64(32)) + _PUBLISHERS - _chance(milliseconds, 1) % _PUBLISHERS) % _PUBLISHERS
     numbers = milliseconds * np.uint64(PER_MS) + ahead * _UNSTRIDE % _PUBLISHERS
@@ -124,14 +124,14 @@ def topics_of(overlay: TracedOverlay, high: Column, low: Column) -> NDArray[np.i
 
 
 def _chance(numbers: Column, salt: int) -> Column:
-    """Numbers by chance, but always the same ones."""
+    """Pseudo-random numbers, the same on every call."""
     return mixed_columns(numbers, np.full(len(numbers), salt, dtype=np.uint64))[0] >> np.uint64(8)
 
 
 def write_lake(
     folder: Path, overlay: TracedOverlay, settings: TrackingSettings, messages: int, *, exact: bool = False
 ) -> LakeSize:
-    """Write all that brokers would have shipped of so many messages."""
+    """Write everything that brokers would have shipped about this many messages."""
     writer = _Writer(folder, overlay, settings, exact=exact)
     for origin, high, low in slabs(overlay, messages):
         writer.add(origin, high, low, topics_of(overlay, high, low))
@@ -143,7 +143,7 @@ def write_lake(
 
 @dataclass(slots=True)
 class _Filling:
-    """A history with the keys that are not in a filter yet."""
+    """A history and its keys that are not in a filter yet."""
 
     key: HistoryKey
     shape: FilterShape
@@ -154,7 +154,7 @@ class _Filling:
 
 
 class _Writer:
-    """Histories or records on their way into files."""
+    """Writes histories or records to files."""
 
     def __init__(self, folder: Path, overlay: TracedOverlay, settings: TrackingSettings, *, exact: bool) -> None:
         self._overlay, self._exact = overlay, exact
@@ -174,7 +174,7 @@ class _Writer:
         self.events = self.raw_bytes = 0
 
     def add(self, origin: int, high: Column, low: Column, topics: NDArray[np.int64]) -> None:
-        """Some messages of one origin happen."""
+        """Record the events of some messages of one origin."""
         number = self._overlay.number(origin)
         self._record(origin, HistoryKey(Phase.PUBLISH, number), high, low, None)
         for broker in range(len(self._overlay.names)):
@@ -248,7 +248,7 @@ class _Writer:
             self._cargo[broker] = Cargo()
 
     def close(self, *, last_ms: int) -> None:
-        """Write what is left, and what else brokers ship."""
+        """Write the remaining keys, and the other tables that brokers ship."""
         for (broker, _), filling in self._histories.items():
             if filling.waiting:
                 self._fill(broker, filling, is_last=True)

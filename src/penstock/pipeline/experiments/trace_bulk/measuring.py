@@ -1,7 +1,7 @@
-"""Measures the bulk trace beside two others that give the same answers; the experiment ``trace-bulk`` runs it.
+"""Measures the bulk trace and two alternatives that give the same answers; run by the experiment ``trace-bulk``.
 
-The others are a join with exact records, and Bloom filters that are asked one after the other. What counts is the
-processor time of this process and all below it, Java and Python, as the machine may be busy with other things.
+The alternatives are a join with exact records, and Bloom filters asked one after the other. The measure is CPU time of
+this process and its descendants, Java and Python, as the machine may be busy with other things.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ _WARM_UP: Final = 20_000
 
 
 class BenchOptions(msgspec.Struct, frozen=True):
-    """What is measured, on what."""
+    """What to measure, and on which data."""
 
     lake: str
     ids: str
-    """Parquet with the identifiers."""
+    """Parquet file with the identifiers."""
     out: str
     """Folder for the traces."""
     exact_lake: str = ""
     master: str = "local[2]"
     filterwise: bool = True
     rounds: int = 1
-    """Times that each job is run over all identifiers; the last one counts."""
+    """How often each job runs over all identifiers; only the last run counts."""
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """What one job took."""
+    """The cost of one job."""
 
     job: str
     ids: int
@@ -56,9 +56,9 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def measure(options: BenchOptions, told: Callable[[str], None] = lambda _: None) -> list[Measured]:
-    """Run the jobs one after the other, each to the Parquet that it writes.
+    """Run the jobs one after the other, each until its Parquet output is written.
 
-    The first identifiers, or all of them in rounds before the last, are for Java to compile what is used often.
+    A warm-up on the first identifiers, and all rounds but the last, give Java time to compile hot code.
     """
     settings = SessionSettings(options.master, driver_memory="2g", app_name="penstock trace-bulk")
     with using_session(settings) as spark:
@@ -87,7 +87,7 @@ def _measured(spark: SparkSession, options: BenchOptions, name: str, job: Callab
 
 
 def exact_traces(ids: DataFrame, records: DataFrame) -> DataFrame:
-    """Traces from exact records: those with the same identifier, together."""
+    """Traces from exact records, grouped by identifier."""
     from pyspark.sql import functions
 
     own = records.select("id_high", "id_low", "phase", "broker", "subscriber_key")
@@ -102,7 +102,7 @@ def exact_traces(ids: DataFrame, records: DataFrame) -> DataFrame:
 
 
 def filterwise_group(facts: LakeFacts) -> Callable[[Any, Any, Any], Any]:
-    """Asks every filter of a group for every message of its time, one filter after the other."""
+    """Return a function that asks every filter of a group for every message of its time, one filter at a time."""
 
     def trace(_key: Any, ids: Any, filters: Any) -> Any:
         import pyarrow as pa
@@ -125,7 +125,7 @@ def filterwise_group(facts: LakeFacts) -> Callable[[Any, Any, Any], Any]:
 
 
 def tree_cpu_s() -> float:
-    """Processor time of this process and of all that came of it and still run, or were waited for."""
+    """CPU time of this process and its descendants, running or already reaped."""
     stats = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -187,7 +187,7 @@ def _written(frame: DataFrame, out: str, name: str) -> None:
 
 
 def main() -> None:
-    """Read the options from standard input, tell of the progress, and write what was measured."""
+    """Read options from standard input, report progress on standard error, and write the measurements."""
     options = msgspec.json.decode(sys.stdin.buffer.read(), type=BenchOptions)
     measured = measure(options, lambda text: print(text, file=sys.stderr, flush=True))
     sys.stdout.buffer.write(msgspec.json.encode(measured) + b"\n")
