@@ -1,4 +1,4 @@
-"""What a store must still have after damage, from what it acknowledged and nothing else; plain dictionaries."""
+"""Judges a store after damage by what it acknowledged and nothing else, kept in plain dictionaries."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _PART_BYTES: Final = 1 << 20
 
 @dataclass(slots=True)
 class _Log:
-    """What is true of one pubend."""
+    """The acknowledged state of one pubend."""
 
     messages: dict[int, bytes] = field(default_factory=dict)
-    """Those that are kept, by tick."""
+    """Messages still kept, by tick."""
     ever: dict[int, bytes] = field(default_factory=dict)
-    """All that ever were, trimmed ones included."""
+    """All messages ever appended, including trimmed ones."""
     lease: int | None = None
     last: int | None = None
     trimmed: int = 0
@@ -44,16 +44,16 @@ class Truth:
     """Whether the store said in this life that all kept records of earlier lives are lost."""
 
     def copy(self) -> Truth:
-        """One that can go another way."""
+        """An independent copy."""
         return Truth({name: log.copy() for name, log in self.logs.items()}, dict(self.values), dict(self.kept))
 
     def lease_at_least(self, pubend: str, lease: Tick | None) -> Tick | None:
-        """The lease, or the one that there is if that is higher."""
+        """The lease, or the current one if that is higher."""
         held = self.logs[pubend].lease if pubend in self.logs else None
         return lease if lease is None or held is None else Tick(max(lease, held))
 
     def acknowledge(self, changes: Sequence[Change]) -> None:
-        """A commit has returned: appends count first, then trims, then the rest."""
+        """Apply a commit that has returned: appends first, then trims, then the rest."""
         for change in changes:
             if isinstance(change, Append):
                 self._append(change)
@@ -98,13 +98,13 @@ class Found:
     """How a store differs from the truth."""
 
     named: list[str] = field(default_factory=list)
-    """What is missing, and the store says so."""
+    """What is missing, and reported by the store."""
     silent: list[str] = field(default_factory=list)
-    """What is missing or different without a word."""
+    """What is missing or different, and not reported."""
 
 
 def differences(truth: Truth, store: LogStore, *, doubts: Sequence[str] = (), is_salvaged: bool = False) -> Found:
-    """Compare a store with the truth; doubts are what salvaging said of tables, by their first word."""
+    """Compare a store with the truth; salvaging reported ``doubts``, each with a table as its first word."""
     found = Found()
     recovered = store.recovered()
     if recovered.pubends.keys() != truth.logs.keys() and not (
@@ -120,7 +120,8 @@ def differences(truth: Truth, store: LogStore, *, doubts: Sequence[str] = (), is
         sequences = {publisher: kept[0] for publisher, kept in log.sequences.items()}
         if state.sequences != sequences:
             (found.named if "sequence" in doubted else found.silent).append(f"sequence numbers of {name} differ")
-    damaged = store.damaged_values()
+    # A line in the log is not enough: whoever reads an empty value tells its subscriber, a missing one looks new.
+    damaged = [name for name in store.damaged_values() if recovered.values.get(name) == b""]
     _compare_records(found, "value", truth.values, recovered.values, damaged, is_doubted="named" in doubted)
     _compare_kept(found, truth, store, is_doubted="kept" in doubted)
     return found
@@ -154,7 +155,7 @@ def _compare_log(found: Found, name: str, log: _Log, store: LogStore, *, is_salv
 
 def _compare_bounds(found: Found, name: str, log: _Log, state: RecoveredPubend, *, is_salvaged: bool) -> None:
     if is_salvaged:
-        # Streams go on above the lease: it may be higher, but never lower.
+        # Streams continue above the lease: it may be higher, but never lower.
         highest = max(state.lease or 0, state.last_tick or 0)
         if highest < max(log.lease or 0, log.last or 0):
             found.silent.append(f"{name}: goes on at {highest}, below {log.lease} or {log.last}")

@@ -1,7 +1,7 @@
-"""Deliberate bugs, one at a time, that must be found: ``python -m bench.mutants [--only NAME] [--seeds N]``.
+"""Plants deliberate bugs, one at a time, which must be found: ``python -m bench.mutants [--only NAME] [--seeds N]``.
 
 Each mutant is a small replacement in one file of a copy of the sources; the working tree is never touched. Its campaign
-runs against the copy, in a process of its own, until a seed fails; or its tests do. A mutant that nothing finds is a
+or its tests run against the copy, in a process of their own, until something fails. A mutant that nothing finds is a
 hole in the proof: then the exit code is 1.
 """
 
@@ -33,18 +33,18 @@ _CAMPAIGNS: Final[dict[str, type[DeliveryCampaign]]] = {"delivery": DeliveryCamp
 
 
 class _Found(NamedTuple):
-    """Who found a mutant, and how; nobody, if there is no failure."""
+    """What found a mutant, and how; both empty if nothing did."""
 
     finder: str
     failure: str
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Hunt all mutants; 1 if one survives."""
+    """Hunt all mutants; return 1 if one survives."""
     chosen = _parser().parse_args(arguments)
     if chosen.hunt:
         return _hunt_here(chosen.hunt, chosen.first, chosen.seeds)
-    mutants = [each for each in MUTANTS if (each.name in chosen.only if chosen.only else not each.survives)]
+    mutants = [each for each in MUTANTS if not chosen.only or each.name in chosen.only]
     found: list[tuple[str, ...]] = []
     survivors = 0
     with ProgressReporter() as reporter, ThreadPoolExecutor(chosen.processes) as pool:
@@ -58,9 +58,6 @@ def main(arguments: list[str] | None = None) -> int:
             found.append((mutant.name, mutant.what, finder, failure or "survived"))
     columns = {"mutant": "left", "bug": "left", "found by": "left", "as": "left"}
     console.table(f"{len(mutants)} mutants, {survivors} survived", columns, iter(found))
-    if not chosen.only:
-        for mutant in [each for each in MUTANTS if each.survives]:
-            console.line(f"not hunted, as it is known to survive: {mutant.name} ({mutant.survives})")
     return FAILURE if survivors else 0
 
 
@@ -74,7 +71,7 @@ def mutate(mutant: Mutant, sources: Path) -> None:
 
 
 def _hunt(mutant: Mutant, seeds: int) -> _Found:
-    """Who finds a mutant, and how."""
+    """Return what finds a mutant, and how."""
     with tempfile.TemporaryDirectory(prefix="penstock-mutant-") as folder:
         sources = Path(folder) / "src"
         shutil.copytree(_SOURCES, sources, ignore=shutil.ignore_patterns("__pycache__"))
@@ -105,7 +102,7 @@ def _failing_test(sources: Path, tests: tuple[str, ...]) -> _Found:
 
 
 def _first_failure(sources: Path, campaign: str, first: int, end: int) -> tuple[int, str]:
-    """The first seed from one on, and before another, that fails against some sources, in a process of its own."""
+    """The first seed from ``first`` to before ``end`` that fails against some sources, in a process of its own."""
     command = [sys.executable, "-m", "bench.mutants", "--hunt", campaign, "--first", str(first), "--seeds", str(end)]
     environment = _environment(sources)
     done = subprocess.run(command, cwd=_SOURCES.parent, env=environment, capture_output=True, text=True, check=False)
@@ -121,7 +118,7 @@ def _environment(sources: Path) -> dict[str, str]:
 
 
 def _hunt_here(campaign: str, first: int, end: int) -> int:
-    """Run seeds against the package as it is imported here, until one fails; for the process of a mutant."""
+    """Run seeds against the package imported here until one fails; used in the process of a mutant."""
     import penstock
 
     failure = None

@@ -1,8 +1,8 @@
-"""What a plan reaches and costs, on the workload and the machines of the experiment ``balancing-local``.
+"""Measures what a plan achieves and costs, on the workload and machines of the experiment ``balancing-local``.
 
 2,000 subscriptions to quotes, a quarter of them without traffic, on four brokers of power 1, 2, 4 and 10, by the cost
 model of balancing: 0.6 Mbit/s and 200 µs + 210 µs for each subscription at power 1. The profile is made by the function
-that Spark's tasks run, in this process, and timed by the processor.
+that Spark's tasks run, in this process, and measured in processor time.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from bench.report import Report
+from penstock.cli.pipeline.profile import balancing_difference
 from penstock.model.reporting import Reporter
 from penstock.pipeline.profile.bits import bits_of
 from penstock.pipeline.profile.capacities import parse_capacities, parse_capacity
-from penstock.pipeline.profile.comparing import balancing_difference
 from penstock.pipeline.profile.matching import matched, matcher_of
 from penstock.pipeline.profile.model import Profile, ProfiledSubscription, Window
 from penstock.pipeline.profile.placement import BrokerPlan, plan_placement
-from penstock.pipeline.source.maps import text_of
+from penstock.pipeline.source.decoding import text_of
 from penstock.selectors.selector import Selector
 from penstock.sim.workloads import QuoteWorkload
 

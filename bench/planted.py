@@ -1,6 +1,6 @@
-"""The deliberate bugs that ``bench.mutants`` plants, and who must find each of them.
+"""Lists the deliberate bugs that ``bench.mutants`` plants, and what must find each of them.
 
-Bugs in brokers are found by a campaign. Bugs in what campaigns do not run, and in the judges of the campaigns
+Bugs in brokers are found by a campaign. Bugs in code that campaigns do not run, and in the judges of the campaigns
 themselves, are found by tests.
 """
 
@@ -14,7 +14,7 @@ __all__ = ["MUTANTS", "Mutant"]
 
 @dataclass(slots=True, frozen=True)
 class Mutant:
-    """A bug: a text in one file of the package, and what stands there instead."""
+    """A bug: a text in one file of the package, and its replacement."""
 
     name: str
     what: str
@@ -25,8 +25,6 @@ class Mutant:
     """The campaign that must find it, unless tests must."""
     tests: tuple[str, ...] = ()
     """The tests that must find it, as paths."""
-    survives: str = ""
-    """Why no seed has found it so far; it is hunted only if it is named, and listed as a hole in the proof."""
 
 
 MUTANTS: Final = (
@@ -64,7 +62,7 @@ MUTANTS: Final = (
     Mutant(
         "delivers-above-doubt",
         "data beyond the doubt horizon is delivered with what lies before it",
-        "streams/edge.py",
+        "streams/edge_stream.py",
         "count = bisect_left(self._ticks, horizon)",
         "count = len(self._ticks)",
     ),
@@ -137,7 +135,7 @@ MUTANTS: Final = (
         "broker/host/edge.py",
         "if catch_up.ready or horizon < self.stream.horizon or self.stream.horizon < catch_up.meets_at:",
         "if catch_up.ready or horizon < self.stream.horizon:",
-        survives="open: needs old silence between a catch-up's answer and the tick of its confirmation",
+        tests=("tests/broker/host/test_edge.py",),
     ),
     Mutant(
         "first-asker-only",
@@ -145,7 +143,7 @@ MUTANTS: Final = (
         "broker/transit/carrier.py",
         "for child, ranges in self._books[pubend].answered(knowledge.first, knowledge.last).items():",
         "for child, ranges in sorted(self._books[pubend].answered(knowledge.first, knowledge.last).items())[:1]:",
-        survives="costs time, not messages: the others ask again after a second, and are answered then",
+        tests=("tests/broker/transit/test_carrier.py",),
     ),
     Mutant(
         "answers-misdirected",
@@ -164,7 +162,7 @@ MUTANTS: Final = (
     Mutant(
         "gap-ignored",
         "what comes after a gap is taken as if nothing were missing",
-        "streams/edge.py",
+        "streams/edge_stream.py",
         "if first <= self.horizon:\n",
         "if first <= self.horizon or not self._known:\n",
     ),
@@ -193,9 +191,8 @@ MUTANTS: Final = (
         "answers-before-commit",
         "a durable name is given away before the register is durable",
         "broker/pubend/desk.py",
-        "        self._replies.append(_Reply(commit, frame.pubend, frame.host, answer))\n"
-        "        if former is not None:",
-        "        self._send(frame.pubend, frame.host, answer)\n        if former is not None:",
+        "        self._replies.append(_Reply(commit, frame.pubend, frame.host, answer))\n        if former:",
+        "        self._send(frame.pubend, frame.host, answer)\n        if former:",
     ),
     Mutant(
         "name-not-registered",
@@ -211,6 +208,14 @@ MUTANTS: Final = (
         "broker/pubend/register.py",
         "if known is None or (known.ownership, known.host) != (ownership, host):",
         "if known is None:",
+    ),
+    Mutant(
+        "damaged-name-is-new",
+        "a durable name whose stored position is damaged begins like a new one, without a word",
+        "broker/pubend/register.py",
+        'named = Named(tick=0, ownership=0, host="", is_damaged=True)',
+        "continue",
+        tests=("tests/broker/test_scenario_durable.py",),
     ),
     Mutant(
         "durables-not-held",
@@ -522,8 +527,8 @@ MUTANTS: Final = (
         "linear-checksum",
         "changes in two rows can cancel in the totals",
         "live/store/totals.py",
-        'could cancel.\n    """\n    mixed = (crc32(content) << 32 | adler32(content)) * _MIX\n',
-        'could cancel.\n    """\n    mixed = crc32(content)\n',
+        'could cancel out.\n    """\n    mixed = (crc32(content) << 32 | adler32(content)) * _MIX\n',
+        'could cancel out.\n    """\n    mixed = crc32(content)\n',
         tests=("tests/live/store/test_totals.py",),
     ),
     Mutant(
@@ -637,6 +642,22 @@ MUTANTS: Final = (
         "guest.refused <= guest.confirmed):",
         "guest.refused >= 0):",
         tests=("tests/broker/clients/test_intake.py",),
+    ),
+    Mutant(
+        "chosen-publisher-forked",
+        "children share the publisher identity that the application chose",
+        "client/client.py",
+        "elif self._settings.publisher:",
+        "elif False:",
+        tests=("tests/client/test_scenario_fork.py",),
+    ),
+    Mutant(
+        "given-up-unnamed",
+        "a client that gives up does not name the messages that were not acknowledged",
+        "client/client.py",
+        "self._session.publishing.abandon()\n            self._reports.collect()",
+        "self._reports.collect()",
+        tests=("tests/client/test_flushing.py",),
     ),
     Mutant(
         "refusal-to-anybody",

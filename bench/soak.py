@@ -1,16 +1,16 @@
 """Fuzzes for as long as you like: ``python -m bench.soak --seeds N [--first N] [--campaign NAME] [--story]``.
 
 Every seed runs every campaign but ``live``, on all cores. ``live`` plays rounds on real processes, one after the other,
-and has to be asked for: ``--campaign live --seeds N``, or ``--minutes M`` for as many rounds as fit. So have the
-campaigns of ``bench.edge_fuzz``, each of whose seeds throws a great deal at one edge: ``--edges --seeds N``.
+and must be requested: ``--campaign live --seeds N``, or ``--minutes M`` for as many rounds as fit. So must the
+campaigns of ``bench.edge_fuzz``, in which each seed throws a great deal at one edge: ``--edges --seeds N``.
 
 A failure prints its campaign, its seed and what was wrong; a failure of the campaign ``delivery`` also prints its
-story. The exit code says what the worst failure was:
+story. The exit code tells the worst failure:
 
     0  none
-    1  a broken law: lost, twice, out of order, not as selected, a wrong answer
-    2  a lack of progress: the overlay did not come to rest after all harm was repaired
-    3  a crash: an exception that nobody expected
+    1  a broken law: lost, duplicated, out of order, not as selected, a wrong answer
+    2  a lack of progress: the overlay did not settle after all harm was repaired
+    3  a crash: an unexpected exception
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ CAMPAIGNS: Final[dict[str, Callable[[Random], object]]] = {
     "balancing": lambda rng: _sound(BalancingCampaign(rng.getrandbits(32))),
 }
 EXIT_CODES: Final = {Failure.CRASH: 3, Failure.BROKEN_LAW: 1, Failure.NO_PROGRESS: 2}
-"""The worst first."""
+"""Exit codes by failure, the worst first."""
 _FAULTS_MAX: Final = 10
-"""Faults after which it stops: more of them would only repeat the story."""
+"""Faults after which the soak stops: more would only repeat the story."""
 _TOLD_EVERY: Final = 100
-"""Seeds after which a line is written, for those who read a file and not a bar."""
+"""Seeds between two progress lines, for those who read a file and not a bar."""
 _STORY_LINES: Final = 500_000
-"""Lines of the trace that are kept for a story that was asked for."""
+"""Lines of the trace kept for a requested story."""
 
 
 @dataclass(slots=True)
@@ -72,13 +72,13 @@ class _Outcome:
     """What one seed found, in a form that travels between processes."""
 
     failures: list[tuple[Failure, str]] = field(default_factory=list)
-    """How each failed campaign failed, and what to print of it."""
+    """How each failed campaign failed, and what to print about it."""
     counts: Counter[str] = field(default_factory=Counter)
-    """Paths that the campaign of deliveries took, and figures of it."""
+    """Paths that the ``delivery`` campaign took, and its figures."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the campaigns; the exit code says what the worst failure was."""
+    """Run the campaigns; the exit code tells the worst failure."""
     chosen = _parser().parse_args(arguments)
     names = chosen.campaign or (list(EDGES) if chosen.edges else [*CAMPAIGNS, DELIVERY])
     if chosen.story:
@@ -93,7 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _simulate(names: list[str], chosen: argparse.Namespace) -> list[Failure]:
-    """Run the campaigns that need no processes of their own; returns what failed."""
+    """Run the campaigns that need no processes of their own; return the failures."""
     started_s = time.monotonic()
     failures: list[Failure] = []
     counts: Counter[str] = Counter()
@@ -121,12 +121,12 @@ def _simulate(names: list[str], chosen: argparse.Namespace) -> list[Failure]:
 
 
 def _outcomes(names: list[str], seeds: range, processes: int) -> Iterator[_Outcome]:
-    """What came of each seed, in their order."""
+    """The outcome of each seed, in order."""
     work = partial(_outcome, names)
     if processes == 1 or len(seeds) == 1:
         yield from map(work, seeds)
         return
-    # Spawned, not forked: what a fork inherits (open files, threads of libraries) is no business of a campaign.
+    # Spawned, not forked: a campaign should not inherit open files and library threads.
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         yield from pool.imap(work, seeds)
 
@@ -211,7 +211,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--campaign", action="append", choices=names, help="only this one; may be repeated")
     thrown = ", ".join(f"{count:,} {what}" for count, what in THROWN.values())
-    parser.add_argument("--edges", action="store_true", help=f"throw at whatever faces outside; a seed: {thrown}")
+    parser.add_argument(
+        "--edges", action="store_true", help=f"fuzz everything that takes outside input; per seed: {thrown}"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="processes to use (all cores)")
     parser.add_argument("--story", action="store_true", help=f"run the first seed of {DELIVERY} and tell its story")
     parser.add_argument("--minutes", type=float, help=f"how long {LIVE} plays, instead of a number of seeds")

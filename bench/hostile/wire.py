@@ -1,4 +1,4 @@
-"""The attacker's end of a connection: says whatever it likes, in the frames of the tree that it attacks."""
+"""Drives the attacker's end of a connection, with any content, in the frames of the tree that it attacks."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _Frame = TypeVar("_Frame")
 
 
 class Rejected(Exception):  # noqa: N818 - it ends an attack, and is what we hope for
-    """The broker did not let the attacker in, or threw it out."""
+    """The broker refused or disconnected the attacker."""
 
 
 class Peer:
-    """A connection to a broker, and what was heard on it."""
+    """A connection to a broker, and what was received on it."""
 
     _open: ClassVar[list[Peer]] = []
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self.heard: list[f.Frame] = []
-        """All but deliveries and heartbeats, of which there may be many."""
+        """Received frames, except deliveries and heartbeats, of which there may be many."""
         self.counts: Counter[str] = Counter()
         self.is_over = False
         self._news = asyncio.Event()
@@ -53,13 +53,13 @@ class Peer:
 
     @classmethod
     async def dial(cls, port: int, *, tls: ssl.SSLContext | None = None) -> Self:
-        """A connection on which nothing was said yet."""
+        """Open a connection, and send nothing."""
         async with asyncio.timeout(_DIAL_S_MAX):
             return cls(*await asyncio.open_connection("127.0.0.1", port, ssl=tls))
 
     @classmethod
     async def client(cls, port: int, name: str = "mallory", **hello: Any) -> Self:
-        """A client that has been let in; raises ``Rejected`` if it is not."""
+        """Connect as a client; raises ``Rejected`` if it is not welcomed."""
         peer = await cls.dial(port)
         try:
             peer.send(f.Hello(f.PROTOCOL_VERSION, "client", name, OVERLAY, **hello))
@@ -79,7 +79,7 @@ class Peer:
 
     @classmethod
     async def link(cls, port: int, secret: str, name: str = "b2") -> Self:
-        """A neighbour that has the link token, however this tree wants it proved."""
+        """Connect as a neighbour with the link token, in whichever way this tree wants it proved."""
         peer = await cls.dial(port)
         life = int(time.time() * 1_000)
         if not hasattr(f, "LinkProof"):
@@ -88,7 +88,7 @@ class Peer:
             challenge = b"challenge of the attacker"
             peer.send(f.Hello(f.PROTOCOL_VERSION, "broker", name, OVERLAY, life, challenge=challenge))
             if (greeting := await peer.hear(f.Hello, 15.0)) is not None:
-                proofs: Any = import_module("penstock.broker.neighbours.link_proof")
+                proofs: Any = import_module("penstock.broker.neighbours.neighbourhood")
                 own = SimpleNamespace(name=name, overlay=OVERLAY, link_credential=secret)
                 seen = SimpleNamespace(dialled="b1", challenge=challenge, greeting=greeting)
                 peer.send(f.LinkProof(proofs.proof_of(seen, own)))
@@ -97,37 +97,37 @@ class Peer:
         return peer
 
     def body(self, attributes: Mapping[str, str | int | bool], payload: bytes = b"") -> bytes:
-        """A message of this client, as bytes, under an identifier of its own."""
+        """A message of this client as bytes, with an identifier of its own."""
         if self._ids is None:
             welcome = self.all(f.Welcome)[0]
             self._ids = MessageIdSource(welcome.publisher, welcome.broker_number)
         return encode_body(self._ids.next(int(time.time() * 1_000)), Message(attributes)) + payload
 
     def send(self, *frames: f.Frame) -> None:
-        """Say something."""
+        """Send frames."""
         self.send_bytes(b"".join(map(encode_frame, frames)))
 
     def send_bytes(self, data: bytes) -> None:
-        """Say anything."""
+        """Send any bytes."""
         if not self._writer.is_closing():
             self._writer.write(data)
 
     def keep_alive(self) -> None:
-        """From now on say now and then that one is there."""
+        """Send heartbeats from now on."""
         self._beating = asyncio.create_task(self._beat())
 
     def fall_silent(self) -> None:
-        """Say nothing by itself any more."""
+        """Stop sending heartbeats."""
         if self._beating is not None:
             self._beating.cancel()
             self._beating = None
 
     def turn_deaf(self) -> None:
-        """Read nothing any more."""
+        """Stop reading."""
         cast("asyncio.ReadTransport", self._writer.transport).pause_reading()
 
     async def drain(self, seconds: float = 10.0) -> bool:
-        """Wait until the broker has taken what was said; whether it did in time."""
+        """Wait until the broker has accepted what was sent; return whether it did in time."""
         with suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._writer.drain()
@@ -135,7 +135,7 @@ class Peer:
         return False
 
     async def hear(self, kind: type[_Frame], seconds: float = 10.0, *, number: int | None = None) -> _Frame | None:
-        """The first frame of a kind, of that number if it has one; None if the connection or the time is over."""
+        """Wait for the first frame of a kind, and of a number if given; None if the connection or the time is over."""
 
         def found() -> _Frame | None:
             frames = (each for each in self.heard if isinstance(each, kind))
@@ -145,7 +145,7 @@ class Peer:
         return found()
 
     async def until(self, condition: Callable[[], bool], seconds: float = 10.0) -> bool:
-        """Wait for something that what is heard makes true."""
+        """Wait until received frames make the condition true, or time is up; return whether it holds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not condition() and not self.is_over:
@@ -154,11 +154,11 @@ class Peer:
         return condition()
 
     async def ended(self, seconds: float = 10.0) -> bool:
-        """Wait until the broker has ended the connection; whether it has."""
+        """Wait until the broker has ended the connection; return whether it has."""
         return await self.until(lambda: self.is_over, seconds)
 
     def all(self, kind: type[_Frame]) -> list[_Frame]:
-        """Everything that was heard of a kind."""
+        """All received frames of a kind."""
         return [each for each in self.heard if isinstance(each, kind)]
 
     def last_words(self) -> str:
@@ -199,15 +199,15 @@ class Peer:
 
 
 def body(attributes: Mapping[str, str | int | bool]) -> bytes:
-    """A message as bytes, under the identifier of somebody else."""
+    """A message as bytes, with the identifier of another publisher."""
     return encode_body(MessageIdSource(publisher=1, broker=1).next(0), Message(attributes))
 
 
 def raw_publish(first: int, bodies: list[bytes], pubend: str = "b1.a") -> f.Publish:
-    """A batch, under whatever number."""
+    """A batch of messages, with any sequence number."""
     return f.Publish(first, bodies, pubend)
 
 
 def head(length: int, kind: int = 0) -> bytes:
-    """The beginning of a frame that says how long it is going to be."""
+    """The header of a frame, which announces its length."""
     return struct.pack(">IB", length, kind)

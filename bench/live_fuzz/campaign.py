@@ -1,4 +1,4 @@
-"""The campaign ``live`` of the soak: rounds on real processes, one seed each, for some seeds or some minutes."""
+"""Runs the campaign ``live`` of the soak: rounds on real processes, one seed each, for some seeds or some minutes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from bench.live_fuzz.judge import Verdict, judge_round
+from bench.live_fuzz.judge import FuzzVerdict, judge_round
 from bench.live_fuzz.plan import BLOWS, RoundPlan, draw_round
 from bench.live_fuzz.world import Played, play_round
 from penstock.cli.console import console, shown_number
@@ -26,11 +26,11 @@ __all__ = ["LIVE", "LiveOptions", "live_campaign"]
 
 LIVE: Final = "live"
 _FAULTS_SHOWN: Final = 8
-"""Faults of one round that are printed: the rest is in its journals."""
+"""Faults printed per round; the rest are in its journals."""
 _INTERRUPTED: Final = 130
-"""The exit code after Ctrl-C, as that of all commands of Penstock."""
+"""The exit code after Ctrl-C, as for all commands of Penstock."""
 _FAULTY_ROUNDS_MAX: Final = 10
-"""Rounds with faults after which it stops: each keeps a folder, and more of them would only repeat the story."""
+"""Rounds with faults after which the campaign stops: each keeps a folder, and more would only repeat the story."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -42,12 +42,12 @@ class LiveOptions:
     minutes: float | None = None
     """Play until this time is over, however many rounds that takes."""
     off: tuple[str, ...] = ()
-    """Known behaviours that are not demanded."""
+    """Known behaviours that are not required."""
 
 
 @dataclass(slots=True)
 class _Sum:
-    """What came of all rounds."""
+    """Totals over all rounds."""
 
     rounds: int = 0
     faulty_rounds: int = 0
@@ -59,7 +59,7 @@ class _Sum:
 
 
 def live_campaign(options: LiveOptions) -> list[Failure]:
-    """Play the rounds and print what came of them; returns what failed."""
+    """Play the rounds, print the results, and return the failures."""
     started_s = time.monotonic()
     total = _Sum()
     try:
@@ -99,7 +99,7 @@ def _seeds(options: LiveOptions, started_s: float) -> Iterator[int]:
 
 
 def _play(seed: int, options: LiveOptions, total: _Sum) -> None:
-    """Play one round; its folder stays if something was wrong."""
+    """Play one round; its folder is kept if something was wrong."""
     plan = draw_round(seed, options.off)
     folder = Path(tempfile.mkdtemp(prefix=f"penstock-live-{seed}-"))
     (folder / "plan.json").write_bytes(msgspec.json.format(msgspec.json.encode(plan)))
@@ -125,12 +125,12 @@ def _play(seed: int, options: LiveOptions, total: _Sum) -> None:
     total.faulty_rounds += 1
     total.failures += [failure for failure, _ in found]
     for reserve in folder.glob("data/*/reserve"):
-        # 48 MiB for each broker that tell nothing.
+        # 48 MiB per broker, without any information.
         reserve.unlink()
     console.note(_story(plan, folder, found))
 
 
-def _faults(played: Played, verdict: Verdict) -> list[tuple[Failure, str]]:
+def _faults(played: Played, verdict: FuzzVerdict) -> list[tuple[Failure, str]]:
     return [
         *((Failure.CRASH, text) for text in played.crashes),
         *((Failure.BROKEN_LAW, text) for text in verdict.faults),

@@ -1,19 +1,19 @@
-"""The judge of the live fuzz: reads the journals of a round, and nothing else, and says which laws were broken.
+"""Judges the live fuzz: reads the journals of a round, and nothing else, and reports which laws were broken.
 
 The laws:
 
-- *nothing lost*: a message whose tick lies between the start and the position of a chain, and that its selector fits,
-  has come to the chain. An acknowledged message that was sent after a chain was confirmed has come, too. Both hold
+- *nothing lost*: a message whose tick lies between the start and the position of a chain, and that its selector
+  matches, has reached the chain. So has an acknowledged message that was sent after the chain was confirmed. Both hold
   unless a notice names the tick;
 - *notices are excused*: by the policy ``lapse``, or, without a durable name, by an absence of ``grace_ms``, or by an
-  orderly end of the life before;
+  orderly end of the previous life;
 - *nothing twice*: within a life, and over all lives where positions are stored; no message has two ticks, and no tick
-  has two messages; a message that a client refused to take never comes;
+  has two messages; a message that a client refused to accept never arrives;
 - *in order*: ticks ascend per pubend within a life, and so do the numbers of each publisher within a pubend;
-- *as selected*: by a Python function beside each selector;
+- *as selected*: judged by a Python function beside each selector;
 - *as sent*: attributes and payload are those of the publisher.
 
-Messages that were never acknowledged may come, once. One that came to anybody counts for everybody.
+Messages that were never acknowledged may arrive, once. One that reached anybody counts for everybody.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from bench.live_fuzz.plan import Limits, RoundPlan
 from bench.live_fuzz.quotes import SELECTORS
 from bench.live_fuzz.testimony import Chain, Life, MessageKey, Sent, chains_of, sent_by
 
-__all__ = ["Verdict", "judge", "judge_round"]
+__all__ = ["FuzzVerdict", "judge", "judge_round"]
 
 _SLACK_MS: Final = 3_000
-"""Positions are told about once a second at each of two hops, so a pubend knows of a move only somewhat later."""
+"""Positions are sent about once a second at each of two hops, so a pubend learns of a move only somewhat later."""
 _RETAINED: Final = Limits()
-"""Limits with which no log is trimmed within a round."""
+"""Limits that keep any log from being trimmed within a round."""
 
 
 @dataclass(slots=True)
-class Verdict:
-    """What came of a round."""
+class FuzzVerdict:
+    """The verdict on a round."""
 
     faults: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
 
-def judge_round(plan: RoundPlan, folder: Path) -> Verdict:
+def judge_round(plan: RoundPlan, folder: Path) -> FuzzVerdict:
     """Judge the journals in the folder of a round."""
     counts: Counter[str] = Counter()
     sent: dict[MessageKey, Sent] = {}
@@ -66,7 +66,7 @@ def judge_round(plan: RoundPlan, folder: Path) -> Verdict:
     return verdict
 
 
-def judge(plan: RoundPlan, sent: Mapping[MessageKey, Sent], chains: Sequence[Chain]) -> Verdict:
+def judge(plan: RoundPlan, sent: Mapping[MessageKey, Sent], chains: Sequence[Chain]) -> FuzzVerdict:
     """Judge what was sent and what was read."""
     return _Judge(plan, sent, chains).verdict()
 
@@ -77,10 +77,10 @@ class _Judge:
         self._faults: list[str] = []
         self._counts: Counter[str] = Counter()
         self._places: dict[MessageKey, tuple[str, int]] = {}
-        """Pubend and tick of every message that came to anybody."""
+        """Pubend and tick of every message that reached anybody."""
         self._hosts = {pubend: name for name, pubends in plan.pubends.items() for pubend in pubends}
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> FuzzVerdict:
         self._place_messages()
         streams = self._streams()
         self._check_publisher_order(streams)
@@ -93,7 +93,7 @@ class _Judge:
             self._check_confirmed(chain)
         self._counts["sent"] = len(self._sent)
         self._counts["acknowledged"] = sum(message.fate == "acked" for message in self._sent.values())
-        return Verdict(self._faults, self._counts)
+        return FuzzVerdict(self._faults, self._counts)
 
     def _blame(self, chain: Chain, what: str) -> None:
         self._faults.append(f"{chain.name} ({chain.plan.keeping}, {SELECTORS[chain.plan.selector].text}): {what}")
@@ -101,7 +101,7 @@ class _Judge:
     # What holds for all subscribers together.
 
     def _place_messages(self) -> None:
-        """Find the tick of each message; nobody may have seen it at another one."""
+        """Find the tick of each message; nobody may have seen it at another tick."""
         at_place: dict[tuple[str, int], MessageKey] = {}
         for chain in self._chains:
             for life in chain.lives:
@@ -113,7 +113,7 @@ class _Judge:
                         self._blame(chain, f"{place} is message {key}, and {at_place[place]} elsewhere")
 
     def _streams(self) -> dict[str, list[tuple[int, MessageKey]]]:
-        """By pubend, the messages in the order of their ticks."""
+        """The messages of each pubend, in the order of their ticks."""
         streams: dict[str, list[tuple[int, MessageKey]]] = {pubend: [] for pubend in self._hosts}
         for key, (pubend, tick) in self._places.items():
             streams.setdefault(pubend, []).append((tick, key))
@@ -183,7 +183,7 @@ class _Judge:
         return any(self._is_excused(chain, number, pubend, life.refused_ms) for pubend in self._hosts)
 
     def _is_excused(self, chain: Chain, number: int, pubend: str, at_ms: int) -> bool:
-        """Whether a subscription had to expect that what it has not read is trimmed."""
+        """Whether a subscription had to expect that messages it has not read are trimmed."""
         limits = self._plan.limits
         if limits.retain_policy == "lapse":
             return True
@@ -195,7 +195,7 @@ class _Judge:
         return has_left or chain.absence_ms(pubend, at_ms) >= grace_ms - _SLACK_MS
 
     def _check_coverage(self, chain: Chain, streams: Mapping[str, list[tuple[int, MessageKey]]]) -> None:
-        """Everything between the start and the position has come, or is named as lost."""
+        """Check that everything between start and position has arrived, or is named as lost."""
         got = {row[2:] for life in chain.lives for row in life.got}
         fits = SELECTORS[chain.plan.selector].fits
         for pubend, stream in streams.items():
@@ -223,7 +223,7 @@ class _Judge:
         return [(lost.first, lost.last) for life in chain.lives for lost in life.lost if lost.pubend == pubend]
 
     def _skipped(self, chain: Chain, pubend: str) -> list[tuple[int, int]]:
-        """Gaps between lives that are told by ``starts`` alone: of stored positions that the log does not keep."""
+        """Gaps between lives that only ``starts`` reveals: the log no longer keeps the stored positions."""
         if chain.is_durable:
             is_lenient = "lapsed-resume" in self._plan.off and self._plan.limits.retain_policy == "lapse"
             return [(0, chain.end(pubend))] if is_lenient else []
@@ -237,7 +237,7 @@ class _Judge:
         return gaps
 
     def _check_confirmed(self, chain: Chain) -> None:
-        """What was acknowledged, and sent after the chain was confirmed, has come to a chain that read to the end."""
+        """Check that a chain that read to the end has every acknowledged message sent after it was confirmed."""
         if not chain.lives[-1].ended:
             return
         got = {row[2:] for life in chain.lives for row in life.got}
@@ -251,7 +251,7 @@ class _Judge:
             pubends = [message.pubend] if message.pubend else self._pubends_of(key)
             if not all(confirmed_ms.get(pubend, message.at_ms + 1) < message.at_ms for pubend in pubends):
                 continue
-            # Nobody knows its tick; where ticks are lost, it may be among them.
+            # Its tick is unknown; where ticks are lost, it may be among them.
             if not any(self._told(chain, pubend) or self._skipped(chain, pubend) for pubend in pubends):
                 missing.append(key)
         if missing:
@@ -267,7 +267,7 @@ class _Judge:
         return confirmed
 
     def _pubends_of(self, key: MessageKey) -> Sequence[str]:
-        """The pubends among which the client of a message chose."""
+        """The pubends from which the client of a message could choose."""
         plans = [plan for plan in self._plan.publishers if key[0].split(".")[0] == plan.name]
         return [pubend for plan in plans for broker in plan.brokers for pubend in self._plan.pubends[broker]]
 

@@ -24,7 +24,7 @@ def test_amounts_are_read_as_people_write_them(text: str, amount: float) -> None
 
 @pytest.mark.parametrize("text", ["", "KB", "600 apples", "-5KB", "1e5", "6.0.0KB"])
 def test_what_is_no_amount_is_refused(text: str) -> None:
-    with pytest.raises(AupError, match="is no amount"):
+    with pytest.raises(AupError, match="is not an amount"):
         parse_amount(text)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from balancing.model import Model, ModelHost
-from penstock.balancing.balancer import Balancer
+from penstock.balancing.balancer import Balancer, Trails
 from penstock.balancing.estimators import Figures
 from penstock.balancing.mediation import Phase
 from penstock.balancing.messages import Done, End, Letter, Moving, Reply, Request
@@ -350,3 +350,33 @@ def test_what_was_measured_before_a_session_is_no_reason_for_the_next() -> None:
     assert balancer.load.input < 0.95, "as it is since then, and not as it was"
     model.run(10)
     assert balancer.counts["sessions"] == 1
+
+
+def test_who_came_does_not_go_back() -> None:
+    trails = Trails(return_ms=1_000)
+    trails.learn({"s1": ("a",), "s2": ()}, "b", now_ms=0)
+    assert not trails.may_go("s1", "a", now_ms=999)
+    assert not trails.may_go("s1", "b", now_ms=999)
+    assert trails.may_go("s1", "c", now_ms=0)
+    assert trails.may_go("s2", "a", now_ms=0)
+    assert trails.may_go("stranger", "b", now_ms=0)
+    assert trails.may_go("s1", "a", now_ms=1_000)
+
+
+def test_trails_go_along() -> None:
+    trails = Trails(return_ms=1_000)
+    trails.learn({"s1": ("a",)}, "b", now_ms=0)
+    assert trails.of(["s1", "s2"], now_ms=0) == {"s1": ("a", "b"), "s2": ()}
+    assert trails.of(["s1"], now_ms=1_000) == {"s1": ()}
+
+
+def test_what_is_kept_is_bounded() -> None:
+    trails = Trails(return_ms=1_000)
+    trails.learn({"s": [f"b{each}" for each in range(100)]}, "x", now_ms=0)
+    assert len(trails.of(["s"], now_ms=0)["s"]) == 32
+    for number in range(10):
+        trails.learn({"s": [f"c{number}.{each}" for each in range(20)]}, "x", now_ms=0)
+    assert len(trails.of(["s"], now_ms=0)["s"]) == 32
+    trails.learn({f"c{each}": () for each in range(100_000)}, "x", now_ms=0)
+    assert len(trails) == 100_000
+    assert trails.may_go("s", "x", now_ms=0), "the oldest was forgotten"

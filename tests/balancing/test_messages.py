@@ -10,7 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.balancing.estimators import Figures
-from penstock.balancing.messages import Content, Done, End, Letter, Moving, Refusal, Reply, Request, Watch, address_of
+from penstock.balancing.messages import (
+    COVERING_CHARS_MAX,
+    Content,
+    Done,
+    End,
+    Letter,
+    Moving,
+    Refusal,
+    Reply,
+    Request,
+    Watch,
+    address_of,
+    fitting,
+)
 from penstock.balancing.metrics import Load
 from penstock.balancing.pie import MalformedError
 from penstock.model.message import Message
@@ -25,6 +38,17 @@ CONTENTS: list[Content] = [
     End("nothing to move"),
     Watch(("c2",)),
 ]
+
+
+def moving(trails: dict[str, list[str]]) -> bytes:
+    return msgspec.msgpack.encode({"total": 1, "trails": trails})
+
+
+def test_no_more_of_a_covering_set_is_sent_than_is_taken() -> None:
+    covering = fitting(f"x = {number:0100d}" for number in range(10_000))
+    reply = Letter("e1", "e2", 1, Reply(FIGURES, "host:1", covering))
+    assert len(covering) == COVERING_CHARS_MAX // 104
+    assert Letter.read(reply.attributes(), reply.payload()) == reply
 
 
 @pytest.mark.parametrize("content", CONTENTS)
@@ -53,6 +77,10 @@ def test_a_letter_survives_the_way(content: Content) -> None:
         ({"$kind": "watch"}, msgspec.msgpack.encode({"clusters": [""]})),
         ({"$kind": "watch"}, msgspec.msgpack.encode({"clusters": [f"c{number}" for number in range(9)]})),
         ({"$from": "e1\n"}, None),
+        ({}, moving({"s" * 201: []})),
+        ({}, moving({"s": [f"b{number}" for number in range(33)]})),
+        ({}, moving({"s": ["b" * 201]})),
+        ({"$kind": "reply"}, msgspec.msgpack.encode(Reply(FIGURES, "", ("x = 1 " * 50_000,)))),
     ],
 )
 def test_what_cannot_be_right_is_refused(changes: dict[str, Any], payload: bytes | None) -> None:
@@ -67,13 +95,13 @@ def test_figures_that_no_broker_has_are_refused(bad: float) -> None:
     with pytest.raises(MalformedError, match="figures"):
         Letter.read(letter.attributes(), letter.payload())
     moving = Letter("e1", "e2", 1, Moving(1, {}, Load(bad if bad < 1e6 else float("nan"))))
-    with pytest.raises(MalformedError, match="cannot move"):
+    with pytest.raises(MalformedError, match="invalid load estimate"):
         Letter.read(moving.attributes(), moving.payload())
 
 
 def test_a_number_that_cannot_move_is_refused() -> None:
     letter = Letter("e1", "e2", 1, Moving(-1))
-    with pytest.raises(MalformedError, match="-1 subscribers cannot move"):
+    with pytest.raises(MalformedError, match="invalid move announcement: -1 subscribers"):
         Letter.read(letter.attributes(), letter.payload())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,12 +44,17 @@ def test_a_global_one_is_addressed_and_counts_hops() -> None:
         {"$broker": ""},
         {"$broker": 7},
         {"$cluster": "x" * 201},
-        {"$balanced": "e " * 10_001},
+        {"$balanced": "e " * 8_193},
     ],
 )
 def test_what_cannot_be_right_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(MalformedError):
         Pie.from_attributes({**LOCAL.attributes(), **changes})
+
+
+def test_no_more_names_are_sent_than_are_taken() -> None:
+    pie = replace(LOCAL, balanced=tuple(f"e{number:0190d}" for number in range(1_000)))
+    assert 80 < len(Pie.from_attributes(pie.attributes()).balanced) < 90
 
 
 def test_a_cluster_is_the_mean_of_its_edges() -> None:

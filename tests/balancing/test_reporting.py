@@ -6,7 +6,7 @@ from balancing.instances import random_work
 from penstock.balancing.detection import Action
 from penstock.balancing.mediation import LoadSession, Phase
 from penstock.balancing.metrics import Load, Metric
-from penstock.balancing.offload.match import offload_match
+from penstock.balancing.offload.algorithms import offload_match
 from penstock.balancing.reporting import (
     Estimate,
     decision_figures,

@@ -91,7 +91,9 @@ def test_conditions_that_no_index_answers_are_counted_by_name_and_given_back() -
     assert one.refusals() == [], "what is looked up costs nothing"
     one.subscribe(100, "x + 1 = y * 2 OR x + 2 = y * 3")
     two.subscribe(1, "x + 1 = y * 5 OR x + 2 = y * 6")
-    problem = "client feed has conditions that no index answers, of more than 10 operations (client_effort_max)"
+    problem = (
+        "client feed: selector conditions that no index can answer exceed 10 operations per message (client_effort_max)"
+    )
     assert two.refusals() == [("subscribe", 1, problem)]
     one.say(f.Unsubscribe(100))
     two.subscribe(2, "x + 1 = y * 5 OR x + 2 = y * 6")

@@ -108,7 +108,7 @@ def test_a_peer_that_breaks_a_rule_loses_its_connection_and_nobody_elses() -> No
     bad.say(f.Forward("pb.a", [1], [b"x" * 40]))
     assert bad.closed is not None
     assert bad.closed.code == "protocol"
-    assert bad.closed.reason == "a Forward from a client"
+    assert bad.closed.reason == "Forward frames are not accepted from a client"
     assert isinstance(bad.heard[-1], f.Goodbye)
     overlay.client("pb").publish({"a": 1})
     assert good.messages() == [{"a": 1}]

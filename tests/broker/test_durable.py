@@ -10,6 +10,7 @@ from penstock.broker.durable import (
     SetValue,
     Trim,
     needed_at_start,
+    parts_of,
     space_bytes,
 )
 from penstock.model.tick import Tick
@@ -46,3 +47,11 @@ def test_messages_and_large_records_need_space() -> None:
     assert [space_bytes(each) for each in changes] == [4, len(large)]
     without = (KeepRecord("a", large[1:]), KeepRecord("a", None), SetValue("v", large), Trim("p", Tick(1)))
     assert [space_bytes(each) for each in without] == [0, 0, 0, 0]
+
+
+def test_a_recovered_log_is_divided_where_its_bytes_are() -> None:
+    assert parts_of([], 0) == ()
+    assert parts_of([(7, 15)], 15) == ((7, 15),)
+    assert parts_of([(tick, 10) for tick in range(1, 129)], 1_280) == tuple((tick, 20) for tick in range(2, 129, 2))
+    large = tuple((tick, 40_000) for tick in range(1, 201))
+    assert parts_of(large, 8_000_000) == large

@@ -27,6 +27,6 @@ def test_a_frame_is_heard_from_one_kind_of_peer_only(allowed: PeerKind, kind: Pe
         handler(peer(kind), frame, 5)
         assert heard == [(frame, 5)]
     else:
-        with pytest.raises(ProtocolError, match=f"^a Heartbeat from a {kind.value}$"):
+        with pytest.raises(ProtocolError, match=f"^Heartbeat frames are not accepted from a {kind.value}$"):
             handler(peer(kind), frame, 5)
         assert heard == []

@@ -275,7 +275,7 @@ def test_an_owner_goes_on_through_a_crash_of_the_pubend() -> None:
     assert durable(overlay, "tb").numbers() == [1, 2]
 
 
-def test_a_value_that_was_damaged_begins_anew_and_the_others_go_on() -> None:
+def test_who_comes_back_to_a_damaged_position_is_told_and_the_others_go_on() -> None:
     overlay = line()
     first, second = durable(overlay), durable(overlay, "sb", "E")
     publish(overlay, 0, 1)
@@ -290,8 +290,35 @@ def test_a_value_that_was_damaged_begins_anew_and_the_others_go_on() -> None:
     again, other = durable(overlay), durable(overlay, "tb", "E")
     publish(overlay, 2)
     overlay.wait(1_000)
-    assert again.numbers() == [2]
+    assert again.numbers() == []
+    ((_, _, reason),) = again.refusals()
+    assert "is damaged on its disk" in reason
     assert other.numbers() == [0, 1, 2]
+    # The name still holds the log, and whoever accepts repetitions gets everything in it.
+    third = overlay.client("tb")
+    third.durable(1, "D", missing="earliest")
+    overlay.wait(1_000)
+    assert third.numbers() == [0, 1, 2]
+
+
+def test_a_client_that_stays_goes_on_though_the_stored_position_is_damaged() -> None:
+    overlay = line()
+    client = durable(overlay)
+    publish(overlay, 0, 1)
+    overlay.crash("pb")
+    overlay.disks["pb"]._values["durable/pb.a/D"] = b""
+    overlay.wait(10)
+    overlay.start("pb")
+    overlay.link("pb", "ib")
+    overlay.wait(3_000)
+    client.acknowledge("pb.a", ticks(overlay)[1], 1)
+    publish(overlay, 2)
+    overlay.wait(20_000)
+    assert client.numbers() == [0, 1, 2]
+    assert client.refusals() == []
+    overlay.leave(client)
+    overlay.wait(3_000)
+    assert durable(overlay, "tb").numbers() == [1, 2]
 
 
 # --- pubends that come later

@@ -92,12 +92,12 @@ def test_without_a_token_none_is_shown_and_a_wildcard_is_dialled_at_the_host() -
 @pytest.mark.parametrize(
     ("code", "content", "result", "reason"),
     [
-        (401, b'{"error": "no"}', "refused", "asks for another token than the admin_token of this file"),
+        (401, b'{"error": "no"}', "refused", "rejected the admin_token in this file"),
         (409, b'{"result": "refused", "reason": "not so"}', "refused", "not so"),
-        (404, b"Not Found", "unreachable", "what answers there (with 404) is no broker"),
-        (200, b"[1, 2]", "unreachable", "what answers there (with 200) is no broker"),
-        (200, b"{}", "unreachable", "is no broker"),
-        (200, b"\xff", "unreachable", "is no broker"),
+        (404, b"Not Found", "unreachable", "not a broker that supports this request (HTTP 404)"),
+        (200, b"[1, 2]", "unreachable", "not a broker that supports this request (HTTP 200)"),
+        (200, b"{}", "unreachable", "not a broker"),
+        (200, b"\xff", "unreachable", "not a broker"),
     ],
 )
 def test_what_is_no_good_answer_is_told(code: int, content: bytes, result: str, reason: str) -> None:

@@ -96,3 +96,16 @@ print(*(name for name in sys.modules if name.startswith("penstock.") and name.co
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "penstock.live" in done.stdout.split()
     assert not {"penstock.lab", "penstock.sim", "penstock.pipeline", "penstock.client"} & set(done.stdout.split())
+
+
+def test_the_commands_of_the_pipeline_are_listed() -> None:
+    result = CliRunner().invoke(app, ["pipeline", "--help"])
+    assert result.exit_code == 0
+    assert "sweep" in result.stdout
+
+
+def test_other_commands_do_not_wait_for_spark_to_be_imported() -> None:
+    heavy = ["pyspark", "pyarrow", "pandas", "matplotlib"]
+    code = f"import sys, penstock.cli; print([name for name in {heavy} if name in sys.modules])"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"

@@ -18,7 +18,7 @@ from penstock.cli.app import app
 from penstock.cli.demo_verdict import SentMessage
 from penstock.cli.story import FAST, Outcome
 from penstock.cli.story.crowd import Member
-from penstock.cli.story.judging import judge_all
+from penstock.cli.story.telling import judge_all
 from penstock.model.message_id import MessageId
 from penstock.pipeline.errors import JavaMissingError
 

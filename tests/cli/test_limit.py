@@ -70,7 +70,7 @@ def test_a_limit_is_set_shown_and_lifted(site: Site) -> None:
 def test_misuse_is_explained(site: Site) -> None:
     result = site.limit("set", "much")
     assert result.exit_code == 2
-    assert "is no amount" in result.output
+    assert "is not an amount" in result.output
     result = site.limit("set", "600KB", "--alpha", "7")
     assert result.exit_code == 2
     assert "alpha is 7, must be 0 to 1" in result.output

@@ -1,7 +1,8 @@
-"""``penstock overlay``: a file is checked, and running brokers put a changed one into force."""
+"""``penstock overlay``: a file is checked, running brokers put a changed one into force, and settings are listed."""
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,10 +16,12 @@ from typer.testing import CliRunner, Result
 
 from commands import running
 from penstock.cli.app import app
+from penstock.cli.overlay import settings_page
 from penstock.lab.demo_overlay import free_ports
 from penstock.live.node import BrokerNode
 
 KEY, OTHER_KEY = "admin-key", "another"
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 NAMES = ("b1", "b2", "b3")
 
 
@@ -128,7 +131,7 @@ def test_an_answer_of_somebody_else_is_no_answer(tmp_path: Path) -> None:
         threading.Thread(target=server.handle_request).start()
         file.write_text(f"overlay = 'x'\n[brokers.b1]\nport = 1\nadmin_port = {server.server_port}\n")
         (told,) = answers(run("apply", str(file), "--json")).values()
-    assert (told["result"], "is no broker" in told["reason"]) == ("unreachable", True)
+    assert (told["result"], "not a broker" in told["reason"]) == ("unreachable", True)
 
 
 def test_a_good_file_is_shown(tmp_path: Path) -> None:
@@ -175,3 +178,19 @@ def test_a_file_that_is_not_there_is_misuse(tmp_path: Path) -> None:
     for command in ("check", "apply"):
         result = run(command, str(tmp_path / "nothing.toml"))
         assert (result.exit_code, "nothing.toml" in result.stderr) == (2, True)
+
+
+def test_the_page_of_the_manual_is_up_to_date() -> None:
+    assert PAGE.read_text(encoding="utf-8") == settings_page(), (
+        "make it anew: penstock overlay settings --markdown > docs/configuration.md"
+    )
+
+
+def test_settings_are_shown_as_table_and_as_json() -> None:
+    runner = CliRunner()
+    shown = runner.invoke(app, ["overlay", "settings"])
+    assert shown.exit_code == 0
+    assert "heartbeat_ms" in shown.stdout
+    told = json.loads(runner.invoke(app, ["overlay", "settings", "--json"]).stdout)
+    assert told["[congestion]"][0]["name"] == "profile"
+    assert runner.invoke(app, ["overlay", "settings", "--markdown"]).stdout == settings_page()

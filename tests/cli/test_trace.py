@@ -22,7 +22,7 @@ from penstock.client.sync import connect_sync
 from penstock.lab.demo_overlay import OverlayPlan, free_ports
 from penstock.model.message_id import MessageId
 from penstock.protocol.frames import Refused, TraceReply, TraceRequest
-from penstock.tracking.answers import BrokerAnswer, GapSeen, Hop, Trace, Verdict
+from penstock.tracking.answers import BrokerAnswer, Evidence, GapSeen, Hop, Trace
 
 PLAIN = replace(TRACE, probable_false_positives=(), unreachable=(), gaps=())
 
@@ -67,24 +67,24 @@ def test_programs_get_json() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (Hop("b", None, Verdict.UNKNOWN, is_counted=False, answer=None), "could not be asked"),
+        (Hop("b", None, Evidence.UNKNOWN, is_counted=False, answer=None), "could not be asked"),
         (
             Hop(
                 "b",
                 None,
-                Verdict.GAP,
+                Evidence.GAP,
                 is_counted=False,
-                answer=BrokerAnswer("b", Verdict.GAP, gaps=(GapSeen("b", "route/1", "crash"),)),
+                answer=BrokerAnswer("b", Evidence.GAP, gaps=(GapSeen("b", "route/1", "crash"),)),
             ),
             "its records have a gap (crash)",
         ),
         (
-            Hop("b", None, Verdict.UNKNOWN, is_counted=False, answer=BrokerAnswer("b", Verdict.UNKNOWN)),
+            Hop("b", None, Evidence.UNKNOWN, is_counted=False, answer=BrokerAnswer("b", Evidence.UNKNOWN)),
             "it has no records of that time",
         ),
         (replace(hop("b", None), is_counted=False), "probably a false positive"),
         (
-            replace(hop("b", None), answer=BrokerAnswer("b", Verdict.NO, Verdict.YES, Verdict.GAP)),
+            replace(hop("b", None), answer=BrokerAnswer("b", Evidence.NO, Evidence.YES, Evidence.GAP)),
             "published, deliveries unknown",
         ),
     ],
@@ -94,13 +94,13 @@ def test_every_broker_says_what_it_is_worth(given: Hop, words: str) -> None:
 
 
 def test_what_is_on_no_record_ends_with_failure_and_says_how_sure_that_is() -> None:
-    nowhere = replace(PLAIN, hops=(), routed_by=(), receivers=(), published=Verdict.NO, published_at=None)
+    nowhere = replace(PLAIN, hops=(), routed_by=(), receivers=(), published=Evidence.NO, published_at=None)
     result = traced(nowhere)
     assert (result.exit_code, "was never at broker pb" in result.stderr) == (1, True)
     result = traced(replace(nowhere, unknown=("pb",)))
     assert result.exit_code == 1
     assert "no records of that time: pb" in result.stderr
-    assert "may have been sent all the same" in result.stderr
+    assert "so it may have been sent" in result.stderr
 
 
 def test_an_alias_is_told() -> None:

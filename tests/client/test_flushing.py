@@ -9,7 +9,7 @@ import pytest
 from client.scripted import ScriptedBroker, run, until
 from penstock.client.client import connect
 from penstock.protocol.frames import Frame, Publish, PublishAck, Refused, RefusedAck
-from penstock.session.errors import RefusedError
+from penstock.session.errors import ConnectionFailedError, RefusedError
 from penstock.session.settings import ClientSettings
 
 
@@ -66,5 +66,34 @@ def test_a_client_says_that_it_knows_of_a_refusal() -> None:
             assert broker.peer.of(RefusedAck) == [RefusedAck(2)]
             assert (client.counters.acknowledged, client.counters.refused) == (2, 1)
             await client.close()
+
+    run(test())
+
+
+def test_a_client_that_gives_up_names_what_was_not_acknowledged() -> None:
+    async def test() -> None:
+        settings = ClientSettings(give_up_ms=30, backoff_first_ms=1)
+        async with ScriptedBroker({Publish: lambda _: []}) as broker:
+            client = await connect(broker.address, settings=settings).open()
+            sent = [await client.publish({"n": number}) for number in range(3)]
+            await until(lambda: broker.peer.of(Publish))
+        with pytest.raises(
+            ConnectionFailedError, match=r"no connection for 30 ms.*; 3 messages were not ack"
+        ) as failed:
+            await client.flush()
+        assert (failed.value.messages, failed.value.count, client.counters.lost) == (tuple(sent), 3, 3)
+        await client.close()
+
+    run(test())
+
+
+def test_a_close_that_takes_too_long_names_what_was_not_acknowledged() -> None:
+    async def test() -> None:
+        async with ScriptedBroker({Publish: lambda _: []}) as broker:
+            client = await connect(broker.address, settings=ClientSettings(close_ms=30)).open()
+            sent = await client.publish({"n": 1})
+            with pytest.raises(ConnectionFailedError, match="1 messages were not acknowledged within 30 ms") as failed:
+                await client.close()
+            assert (failed.value.messages, failed.value.count, client.counters.lost) == ((sent,), 1, 1)
 
     run(test())

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from penstock.live.overlay import BrokerPlace, Overlay
 from penstock.model.errors import MisuseError
 from penstock.model.message_id import MessageId
 from penstock.protocol.frames import Hello, Publish
-from penstock.session.errors import ClientError, ForkedError
+from penstock.session.errors import ClientError, ConnectionFailedError, ForkedError
 from penstock.session.settings import ClientSettings
 
 CHILDREN = 3
@@ -105,6 +105,39 @@ def test_a_client_that_is_not_open_is_another_one_in_each_child() -> None:
         assert len({each[which] for each in seen}) == 3, which  # type: ignore[index]
     assert {each[4] for each in seen} == {b"chosen"}  # type: ignore[index]
     assert in_child(lambda: named.name) == "me"
+
+
+@pytest.mark.parametrize("make", [connect, connect_sync])
+def test_a_chosen_publisher_belongs_to_the_process_that_made_the_client(
+    make: Callable[..., Client | SyncClient],
+) -> None:
+    client = make("penstock://127.0.0.1:1", settings=ClientSettings(publisher=b"chosen"))
+
+    def opened() -> object:
+        return client.open() if isinstance(client, SyncClient) else asyncio.run(client.open())
+
+    assert "a chosen publisher identity belongs to one process" in str(in_child(lambda: raised(opened)))
+    with pytest.raises(ConnectionFailedError):
+        opened()
+
+
+def test_a_child_forked_while_another_thread_opens_a_blocking_client_does_not_wait_for_it() -> None:
+    broker = ScriptedBroker({Hello: lambda _: []})
+    with broker_in_a_thread(broker):
+        client = connect_sync(broker.address)
+
+        def opens() -> None:
+            with suppress(ClientError):
+                client.open()
+
+        opening = threading.Thread(target=opens)
+        opening.start()
+        while client._thread is None:
+            opening.join(0.001)
+        assert "opened in process" in str(in_child(lambda: raised(client.flush)))
+        assert "opened in process" in str(in_child(lambda: raised(client.open)))
+        client.close()
+        opening.join()
 
 
 def raised(use: Callable[[], object]) -> str:

@@ -12,7 +12,7 @@ from penstock.client.client import Client, connect
 from penstock.live.loop import run as run_fast
 from penstock.protocol.codec import encode_frame
 from penstock.protocol.frames import Frame, Goodbye, Heartbeat, Hello, Migrate, Moved, Publish, Subscribe
-from penstock.session.errors import ConnectionFailedError, RefusedError
+from penstock.session.errors import ClientClosedError, ConnectionFailedError, RefusedError
 from penstock.session.settings import ClientSettings
 
 
@@ -76,6 +76,19 @@ def test_a_broker_that_says_nothing_is_given_up_in_time() -> None:
             with pytest.raises(ConnectionFailedError, match="no welcome within 30 ms"):
                 await connect(broker.address, settings=ClientSettings(connect_ms=30)).open()
             await until(lambda: broker.peer.is_gone)
+
+    run(test())
+
+
+def test_an_open_that_waits_fails_when_the_client_is_closed() -> None:
+    async def test() -> None:
+        async with ScriptedBroker({Hello: lambda _: []}) as broker:
+            client = connect(broker.address)
+            opening = asyncio.create_task(client.open())
+            await until(lambda: broker.peers and broker.peer.of(Hello))
+            await client.close()
+            with pytest.raises(ClientClosedError, match="closed while it was connecting"):
+                await opening
 
     run(test())
 
@@ -205,7 +218,7 @@ def test_a_client_moves_to_another_broker(monkeypatch: pytest.MonkeyPatch) -> No
     async def test() -> None:
         async with ScriptedBroker() as old, ScriptedBroker() as new, connect(old.address, settings=QUICK) as client:
             new.name = "new"
-            old.answers[Moved] = lambda _: [Goodbye("moved", "goes on at new")]
+            old.answers[Moved] = lambda _: [Goodbye("moved", "client moved to broker new")]
             subscription = await client.subscribe("TRUE").ready()
             old.peer.send(deliver(1), Migrate(7, 1, "new", new.address))
             await until(lambda: client.broker == "new" and old.peer.is_gone)

@@ -13,21 +13,21 @@ from penstock.model.message_id import InvalidMessageIdError, MessageId
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import Refused, TraceReply, TraceRequest
 from penstock.session.errors import RefusedError
-from penstock.tracking.answers import BrokerAnswer, GapSeen, Hop, Trace, Verdict
+from penstock.tracking.answers import BrokerAnswer, Evidence, GapSeen, Hop, Trace
 
 ID = MessageId(7, 1, 1_700_000_000_000, 3)
 
 
 def hop(broker: str, parent: str | None, receivers: tuple[str, ...] = ()) -> Hop:
-    answer = BrokerAnswer(broker, Verdict.YES, receivers=receivers, evidence=(f"route/1#{broker}",))
-    return Hop(broker, parent, Verdict.YES, is_counted=True, answer=answer)
+    answer = BrokerAnswer(broker, Evidence.YES, receivers=receivers, evidence=(f"route/1#{broker}",))
+    return Hop(broker, parent, Evidence.YES, is_counted=True, answer=answer)
 
 
 TRACE = Trace(
     message_id=ID,
     origin="pb",
     published_at="pb",
-    published=Verdict.YES,
+    published=Evidence.YES,
     hops=(hop("pb", None), hop("ib", "pb"), hop("sb", "ib", ("alice",)), hop("tb", "ib")),
     routed_by=("pb", "ib", "sb", "tb"),
     delivered_by=("sb",),

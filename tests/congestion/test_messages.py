@@ -17,7 +17,7 @@ def test_an_alert_needs_somebody_who_alerts(uca: Uca, *, is_alert: bool) -> None
 
 @pytest.mark.parametrize(("nonrec", "rec", "lag_ms"), [(-0.1, inf, 0), (inf, -1.0, 0), (nan, inf, 0), (1.0, 1.0, -1)])
 def test_what_no_broker_can_measure_is_the_fault_of_the_peer(nonrec: float, rec: float, lag_ms: int) -> None:
-    with pytest.raises(PeerError, match="none may be negative"):
+    with pytest.raises(PeerError, match="must not be negative"):
         Uca(1, nonrec, rec, lag_ms)
 
 

@@ -26,7 +26,7 @@ class Authority:
         self.path.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
     def issue(self, name: str, *, mutual: bool = False, passphrase: bytes = b"") -> TlsFiles:
-        """A certificate of that common name (none if it is empty) for 127.0.0.1, and its key."""
+        """A certificate of that common name (none if it is empty, two for "a+b") for 127.0.0.1, and its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         addresses = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
         signed = _builder(_named(name), self._name, key).add_extension(addresses, critical=False)
@@ -41,7 +41,7 @@ class Authority:
 
 
 def _named(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)] if name else [])
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, each) for each in name.split("+") if each])
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:

@@ -74,7 +74,11 @@ def test_where_there_is_no_token_nobody_gets_through_and_is_told_why() -> None:
         ("0.0.0.0:9001", 421),
         ("", 421),
         ("[", 421),
-        ("user@pb1.example", 200),
+        ("[::::]", 421),
+        ("[1.2]", 421),
+        ("user@pb1.example", 421),
+        ("attacker.example@127.0.0.1", 421),
+        ("127.0.0.1/", 421),
         ("pb1.example@attacker.example", 421),
     ],
 )
@@ -97,6 +101,14 @@ def test_a_request_names_the_broker_as_it_is_known(host: str, code: int) -> None
 )
 def test_a_page_of_somebody_else_changes_nothing(origin: str, code: int) -> None:
     assert asked(AdminGate(KEY), LOCAL | BEARER | {"origin": origin}, "POST") == code
+
+
+@pytest.mark.parametrize("header", ["host", "origin"])
+def test_a_header_that_is_there_twice_does_not_hide_behind_the_first(header: str) -> None:
+    once = {**LOCAL, **BEARER, "origin": "http://127.0.0.1:9001"}
+    asking = request("POST", once)
+    asking.scope["headers"].append((header.encode(), b"http://attacker.example"))
+    assert answered(AdminGate(KEY).guarded(page), asking).status_code in {403, 421}
 
 
 def test_an_open_page_has_names_for_who_shows_the_token() -> None:

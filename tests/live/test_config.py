@@ -318,6 +318,12 @@ def test_an_overlay_needs_a_broker(tmp_path: Path) -> None:
         loaded("overlay = 'x'", tmp_path)
 
 
+def test_an_overlay_has_no_more_pubends_than_a_frame_can_name(tmp_path: Path) -> None:
+    pubends = ", ".join(f'"p{number}"' for number in range(10_001))
+    with pytest.raises(ConfigError, match=r"brokers: 10,001 pubends are over the limit of 10,000"):
+        loaded(f"overlay = 'x'\n[brokers.b1]\nport = 7001\npubends = [{pubends}]\n", tmp_path)
+
+
 def test_ports_that_the_system_chooses_do_not_collide(tmp_path: Path) -> None:
     assert len(loaded(SMALL.replace("7001", "0").replace("7002", "0"), tmp_path).brokers) == 2
 

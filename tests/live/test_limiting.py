@@ -46,7 +46,7 @@ def test_the_table_is_read_and_reaches_brokers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ('rate = "lots"', "limit.rate: 'lots' is no amount"),
+        ('rate = "lots"', "limit.rate: 'lots' is not an amount"),
         ("alpha = 3.0", "limit.alpha: alpha is 3, must be 0 to 1"),
         ('colour = "red"', "limit.colour: unknown key"),
         ('policy = "kind"', "limit.policy: policy is 'kind'"),

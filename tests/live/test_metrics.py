@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from penstock.live.counters import Counters
 from penstock.live.metrics import registry_of, rendered
 from penstock.live.node_status import NodeStatus
-from penstock.live.store_figures import StoreFigures
+from penstock.live.store_worker import StoreFigures
 from penstock.model.tick import tick_at
 from penstock.protocol.status import GuaranteedStatus
 from statuses import node_status

@@ -33,6 +33,7 @@ from penstock.live.store_worker import (
     LogRead,
     Opened,
     Report,
+    StoreFigures,
     StorePlace,
     StoreWorker,
 )
@@ -456,3 +457,14 @@ def test_a_read_waits_while_the_system_lacks_something(tmp_path: Path) -> None:
         bench.worker._serve(refusing)
     (found,) = bench.all(LogRead)
     assert [tick for tick, _ in found.messages] == list(range(1, 11))
+
+
+def test_groups_are_counted_with_their_messages() -> None:
+    figures = StoreFigures()
+    assert figures.as_dict()["messages_per_sync"] == 0
+    figures.count([Commit(1, (Append("p", numbered(1, 3)), SetValue("v", b""))), Commit(2, ())], sync_ms=2.5)
+    figures.count([Commit(3, (Append("p", numbered(4, 4)),))], sync_ms=1.5)
+    assert (figures.commits, figures.syncs, figures.messages, figures.last_sync_ms) == (3, 2, 4, 1.5)
+    assert (figures.as_dict()["messages_per_sync"], figures.as_dict()["full"]) == (2, 0)
+    figures.full_reason = "no space"
+    assert figures.as_dict()["full"] == 1

@@ -52,6 +52,12 @@ def test_with_mutual_tls_the_server_knows_the_client(tmp_path: Path) -> None:
     assert run(names_seen(server, client_context(authority.issue("feed")))) == ("feed", "b1")
 
 
+def test_a_certificate_for_two_names_is_for_neither(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    server = server_context(authority.issue("b1", mutual=True))
+    assert run(names_seen(server, client_context(authority.issue("feed+desk")))) == ("", "b1")
+
+
 def test_with_mutual_tls_a_client_without_certificate_is_not_let_in(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     server = server_context(authority.issue("b1", mutual=True))

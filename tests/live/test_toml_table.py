@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.live.errors import ConfigError
-from penstock.live.toml_table import TomlTable, read_toml
+from penstock.live.toml_table import Place, TomlLines, TomlTable, read_toml
 
 TEXT = """\
 name = "x"
@@ -24,6 +24,8 @@ value = 1
 [[rows]]
 value = 2
 fraction = 2.25
+day = 2026-01-02
+hour = 03:04:05
 """
 
 
@@ -67,6 +69,8 @@ def test_values_come_with_their_types(table: TomlTable) -> None:
         (lambda table: table.table("words"), "words: must be a table, not an array"),
         (lambda table: table.tables("words"), "must be an array of tables ([[words]]), but has a string ('a')"),
         (lambda table: table.text_or_flag("number", default=True), "number: must be a string, true or false"),
+        (lambda table: table.tables("rows")[1].text("day"), "day: must be a string, not a date (2026-01-02)"),
+        (lambda table: table.tables("rows")[1].text("hour"), "hour: must be a string, not a time (03:04:05)"),
         (lambda table: table.tables("rows")[1].text("value"), "x.toml:12: rows[2].value: must be a string"),
         (lambda table: table.table("table").refuse_others(), "x.toml:8: table.inner: unknown key"),
     ],
@@ -131,3 +135,63 @@ def test_what_is_no_file_is_not_read(path: str) -> None:
 def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"absent\.toml: cannot be read: No such file"):
         read_toml(tmp_path / "absent.toml")
+
+
+PLACES = """\
+overlay = "demo"
+
+[security.tls]   # a comment
+ca = "x"
+[brokers.pb1]
+port = 7001
+"quoted.key" = 1
+pubends = [
+  "a",
+]
+[brokers . "pb 2"]
+host.name = 3
+[[links]]
+between = ["a", "b"]
+[[links]]
+
+between = ["c", "d"]
+[links.more]
+key = 1
+inline = { deep = 1 }
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        (("overlay",), 1),
+        (("security",), 3),
+        (("security", "tls"), 3),
+        (("security", "tls", "ca"), 4),
+        (("brokers", "pb1", "port"), 6),
+        (("brokers", "pb1", "quoted.key"), 7),
+        (("brokers", "pb1", "pubends"), 8),
+        (("brokers", "pb 2"), 11),
+        (("brokers", "pb 2", "host", "name"), 12),
+        (("links", 0), 13),
+        (("links", 0, "between"), 14),
+        (("links", 1, "between"), 17),
+        (("links", 1, "more", "key"), 19),
+        (("links", 1, "more", "inline", "deep"), 20),
+        (("brokers", "pb1", "absent"), 5),
+        (("absent",), 1),
+        ((), 1),
+    ],
+)
+def test_a_place_is_found_or_what_contains_it(place: Place, line: int) -> None:
+    assert TomlLines(PLACES).find(place) == line
+
+
+def test_what_is_no_toml_does_no_harm() -> None:
+    assert TomlLines("[[[\n= 3\n[a b]\nx = ").find(("x",)) == 4
+
+
+def test_a_key_of_thousands_of_names_is_not_looked_into() -> None:
+    lines = TomlLines("a." * 5_000 + "b = 1\nc = 2")
+    assert lines.find(("a", "a")) == 1
+    assert lines.find(("c",)) == 2

@@ -16,7 +16,7 @@ from penstock.live.overlay import Overlay
 from penstock.live.store import LogStore
 from penstock.live.unserved import check_served
 
-FOUND = Recovered({"b1.a": RecoveredPubend(last_tick=7, first_tick=5, size_bytes=1_234)})
+FOUND = Recovered({"b1.a": RecoveredPubend(last_tick=7, first_tick=5, parts=((7, 1_234),))})
 
 
 def changed(overlay: Overlay, **changes: object) -> Overlay:

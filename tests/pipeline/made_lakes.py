@@ -16,7 +16,7 @@ from penstock.model.lake_tables import LakeTable, find_table, partition_path
 from penstock.model.message_id import MessageId
 from penstock.model.tick import tick_at
 from penstock.model.values import Attributes
-from penstock.pipeline.source.maps import text_of
+from penstock.pipeline.source.decoding import text_of
 from penstock.sim.workloads import QuoteWorkload
 
 T0 = datetime(2026, 11, 15, 12, tzinfo=UTC)

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import pytest
+
+from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import Acknowledge, Horizons, Subscribe
 from penstock.session.inbox import Inbox, Wanted
-from penstock.session.inboxes import MESSAGES_MAX, Inboxes, Reporting, subscribe_frame
+from penstock.session.inboxes import MESSAGES_MAX, Inboxes, Reporting, learn_names, subscribe_frame
 from penstock.session.positions import LostTicks
 from penstock.session.received import BestEffortReceived, Received
 from penstock.session.settings import ClientSettings
@@ -312,3 +315,10 @@ def test_another_connection_has_other_numbers() -> None:
     assert reports.take(now_ms=0) == []
     reports.on_moved(inbox)
     assert reports.take(now_ms=0) == []
+
+
+def test_a_broker_cannot_name_pubends_without_end() -> None:
+    known: dict[int, str] = {}
+    learn_names(known, ((number, "p") for number in range(100_000)))
+    with pytest.raises(ProtocolError, match="more than 100,000 pubends"):
+        learn_names(known, [(100_000, "p")])

@@ -57,7 +57,7 @@ def test_a_session_goes_where_it_is_told_and_is_looked_for_there_from_then_on() 
     line = moved(stage)
     assert (stage.of(1, Moved), stage.of(line, Moved)) == ([Moved(7)], [Moved(7)])
     assert (stage.of(line, Hello)[0].migration, stage.of(line, Hello)[0].origin) == (7, "old")
-    stage.tell(1, Goodbye("moved", "goes on at new"))
+    stage.tell(1, Goodbye("moved", "client moved to broker new"))
     stage.tell(line, message(2, 1))
     assert [each.tick for each in inbox.queue] == [1, 2]
     stage.lose(line)
@@ -74,7 +74,7 @@ def test_what_the_old_broker_still_has_is_taken_before_the_line_ends() -> None:
     stage.tell(1, message(1, 1))
     assert [each.tick for each in inbox.queue] == [1], "what came over the new line waits for that"
     assert 1 not in stage.gone
-    stage.tell(1, Goodbye("moved", "goes on at new"))
+    stage.tell(1, Goodbye("moved", "client moved to broker new"))
     assert [each.tick for each in inbox.queue] == [1, 2]
     assert 1 in stage.gone
 
@@ -123,7 +123,7 @@ def test_a_session_stays_where_it_is_if_nobody_answers_there_or_says_no() -> Non
 def test_a_session_that_has_moved_and_then_stays_soon_has_nothing_left_of_the_move() -> None:
     stage, _ = subscribed_stage()
     line = moved(stage)
-    stage.tell(1, Goodbye("moved", "goes on at new"))
+    stage.tell(1, Goodbye("moved", "client moved to broker new"))
     moves = stage.session._resident.moves
     stage.tell(line, order(8, "penstock://third:7000", "third"))
     stage.connect(stage.line)

@@ -441,3 +441,18 @@ def test_a_message_that_no_frame_can_carry_is_refused() -> None:
     identifying.on_welcome(welcome("b"), skew_ms=0)
     with pytest.raises(LimitError):
         identifying.identify(Message({f"a{number}": "x" * 65_536 for number in range(20)}), wall_ms=0)
+
+
+def test_what_is_abandoned_is_lost_and_named() -> None:
+    queue = PublishQueue(linger_ms=0, batch_bytes=1_000)
+    queue.on_welcome(credit_bytes=1_000, now_ms=0)
+    for number in range(4):
+        queue.put(b"%040d" % number, now_ms=0)
+        if number == 1:
+            assert len(queue.take(now_ms=0)) == 1
+    queue.abandon()
+    queue.check_invariants()
+    assert (queue.lost, queue.settled, queue.queued_bytes, queue.next_deadline()) == (4, 4, 0, None)
+    assert [(each.number, each.reason) for each in queue.take_failures()] == [(n, "") for n in range(1, 5)]
+    queue.on_ack(2, 80)
+    assert queue.acknowledged == 0

@@ -1,4 +1,8 @@
-"""A hundred seeds of the campaign keep all laws and converge; failures are told apart; seeds can be replayed."""
+"""A hundred seeds of the campaign keep all laws and converge; failures are told apart; seeds can be replayed.
+
+Memory limits are compared with what a broker says of itself, and what exceeds them is named. When a host restarts
+without some of its subscribers, who comes back within its grace misses nothing, and others are told.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,13 @@ import pytest
 
 from penstock.broker.broker import Broker
 from penstock.broker.effects import Effect
-from penstock.sim.delivery import DeliveryCampaign
+from penstock.sim.delivery import DeliveryCampaign, exceeded, restart_host
 from penstock.sim.delivery_run import Failure
+from penstock.sim.verdict import judge
+from penstock.sim.world import World
 
+GRACE_MS = 20_000
+LIMITS = {"retain_ms": 0, "cache_bytes": 300, "grace_ms": GRACE_MS}
 SCRIPT = """
 import sys
 from penstock.sim.delivery import DeliveryCampaign
@@ -88,3 +96,71 @@ def test_limits_that_are_not_kept_break_a_law(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("penstock.sim.delivery.exceeded", lambda broker, **_: [f"{broker.name} has too much"])
     run = DeliveryCampaign(1).run(blows_max=5)
     assert (run.failure, run.complaint) == (Failure.BROKEN_LAW, "b1 has too much")
+
+
+@pytest.fixture
+def world() -> World:
+    made = World(1)
+    made.add_overlay([("b1", "b2")], guaranteed=True)
+    made.add_client("client", "b1").subscribe("")
+    made.run_until_ready()
+    made.run_for(2_000)
+    return made
+
+
+def test_a_broker_at_rest_keeps_to_its_limits(world: World) -> None:
+    assert exceeded(world.brokers["b1"], pubends=2) == []
+
+
+@pytest.mark.parametrize(
+    ("where", "complaint"),
+    [
+        (("outbox_bytes",), "bytes in outboxes"),
+        (("guaranteed", "cache_bytes"), "bytes in caches"),
+        (("guaranteed", "streams", "b1-pubend", "pending_bytes"), "bytes pending of b1-pubend"),
+        (("guaranteed", "streams", "b1-pubend", "catch_ups"), "catch-ups of b1-pubend"),
+    ],
+)
+def test_what_exceeds_its_limit_is_named(
+    world: World, where: tuple[str, ...], complaint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = world.brokers["b1"]
+    status = broker.core.status()
+    part: Any = status
+    for step in where[:-1]:
+        part = part[step] if isinstance(part, dict) else getattr(part, step)
+    setattr(part, where[-1], 1 << 40)
+    monkeypatch.setattr(broker.core, "status", lambda: status)
+    (found,) = exceeded(broker, pubends=2)
+    assert found.startswith(f"b1 has {1 << 40:,} {complaint}, more than")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_who_comes_back_in_time_misses_nothing_and_who_comes_later_is_told(seed: int) -> None:
+    world = World(seed)
+    world.add_overlay([("b1", "b2")], guaranteed=True, settings=LIMITS)
+    publisher = world.add_client("pub", "b1")
+    subscribers = [world.add_client(f"sub-{number}", "b2") for number in range(3)]
+    for client in subscribers:
+        client.subscribe("")
+    assert world.run_until_ready()
+    world.run_for(GRACE_MS + 2_000)
+    noted: list[str] = []
+    assert restart_host(world, subscribers, lambda kind, _: noted.append(kind), grace_ms=GRACE_MS)
+    for _ in range(30):
+        publisher.publish({"a": 1})
+        world.run_for(1_000)
+    world.run_for(20_000)
+    assert noted == ["host_restart"]
+    assert all(client.is_ready for client in subscribers)
+    verdict = judge([publisher], subscribers, grace_ms=GRACE_MS)
+    assert verdict.is_sound, verdict.problems
+    assert verdict.acknowledged == 30
+    told = [client for client in subscribers if client.lost]
+    assert all(judge([publisher], [client]).lost for client in told), "a notice without a loss"
+
+
+def test_without_subscribers_there_is_no_host_to_restart() -> None:
+    world = World(1)
+    world.add_overlay([("b1", "b2")], guaranteed=True)
+    assert not restart_host(world, [], lambda *_: None, grace_ms=GRACE_MS)

@@ -29,7 +29,12 @@ def test_what_was_appended_is_recovered() -> None:
     disk.apply([append(3, 5, lease=10, a=2), append(8, a=1, b=7), SetValue("x", b"1"), SetValue("y", b"2")])
     disk.apply([SetValue("y", None)])
     pubend = RecoveredPubend(
-        lease=10, last_tick=8, first_tick=3, trimmed_below=0, size_bytes=15, sequences={b"a": 2, b"b": 7}
+        lease=10,
+        last_tick=8,
+        first_tick=3,
+        trimmed_below=0,
+        parts=((3, 5), (5, 5), (8, 5)),
+        sequences={b"a": 2, b"b": 7},
     )
     assert disk.recovered() == Recovered({"p": pubend}, {"x": b"1"})
     assert disk.size_bytes == 15

@@ -87,8 +87,8 @@ def test_what_came_to_no_life_is_missed_once_the_last_owner_is_behind_it() -> No
 
 def test_a_name_is_refused_only_to_one_of_those_who_claim_it_at_the_same_time() -> None:
     loser = life("two", 30_000_000, 5, 5)
-    loser.record.refused = "durable subscription 'n' is in use, and would not be given up"
-    assert found(life("one", 0, 5, 51), loser) == ["two: is refused n, though nobody else came"]
+    loser.record.refused = "durable subscription 'n' is in use and could not be taken over"
+    assert found(life("one", 0, 5, 51), loser) == ["two: was refused n although nobody else came"]
     assert found(life("one", 25_000_000, 5, 51), loser) == []
 
 
@@ -105,17 +105,17 @@ def test_only_who_asks_for_it_is_refused_a_name_whose_position_is_gone() -> None
     first = life("one", 0, 20, 31)
     assert found(first, refused("fail", 25)) == []
     for missing in ("earliest", "latest"):
-        assert "though it was to go on" in found(first, refused(missing, 25))[0]
+        assert "although it asked to resume" in found(first, refused(missing, 25))[0]
 
 
 def test_nobody_is_refused_a_name_whose_position_is_kept() -> None:
-    assert "though its position is kept" in found(life("one", 0, 20, 31), refused("fail", 20))[0]
+    assert "although its position is kept" in found(life("one", 0, 20, 31), refused("fail", 20))[0]
     resumed = life("one", 0, 20, 31)
     resumed.record.visits[-1].stated["p"] = 20
     assert found(resumed, refused("fail", 20)) == [], "it had come to 20, and had not acknowledged that"
     settled = life("one", 0, 5, 31)
     settled.record.settled["p"] = Acknowledged(150, "p", 20)
-    assert "though its position is kept" in found(settled, refused("fail", 20))[0]
+    assert "although its position is kept" in found(settled, refused("fail", 20))[0]
     # What came later says nothing about then.
     settled.record.settled["p"] = Acknowledged(250, "p", 20)
     assert found(settled, refused("fail", 20)) == []

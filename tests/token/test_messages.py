@@ -39,16 +39,16 @@ def packed(*values: object) -> bytes:
     [
         (b"", "begins with b'', not with version"),
         (b"\x02" + encode_message(MESSAGES[1])[1:], "not with version"),
-        (b"\x01", "no token message"),
-        (b"\x01\xc1", "no token message"),
-        (packed("x", 1, 2, 3, 4), "no token message: Invalid value 'x'"),
-        (packed("a", 1, 2, 3), "no token message"),
-        (packed("a", 1, 2, 3, "4"), "no token message"),
+        (b"\x01", "malformed token message"),
+        (b"\x01\xc1", "malformed token message"),
+        (packed("x", 1, 2, 3, 4), "malformed token message: Invalid value 'x'"),
+        (packed("a", 1, 2, 3), "malformed token message"),
+        (packed("a", 1, 2, 3, "4"), "malformed token message"),
         (packed("a", 1, 2, 3, -4), r"number -4, not in 0 \.\."),
         (packed("c", 2**60, 2, 3, 4), "offer_life"),
         (packed("o", 1, 2, 3, "", 5, 6), "an id of 0 characters"),
         (packed("o", 1, 2, 3, "x" * 201, 5, 6), "an id of 201 characters, not 1 to 200"),
-        (encode_message(MESSAGES[0]) + b"\x00", "no token message"),
+        (encode_message(MESSAGES[0]) + b"\x00", "malformed token message"),
     ],
 )
 def test_bytes_that_are_no_message_are_refused_with_a_reason(data: bytes, complaint: str) -> None:

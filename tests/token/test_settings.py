@@ -84,9 +84,9 @@ def test_constants_that_cannot_work_are_refused(change: dict[str, Any], complain
 
 
 def test_sizes_and_loads_that_cannot_be_are_refused() -> None:
-    with pytest.raises(TokenError, match="a group of 0 components has none"):
+    with pytest.raises(TokenError, match="a group needs at least 1 component, not 0"):
         Constants.for_size(0)
-    with pytest.raises(TokenError, match="a group of -1 components has none"):
+    with pytest.raises(TokenError, match="a group needs at least 1 component, not -1"):
         Constants.for_period(-1, min_ms=10, op_ms=1)
     with pytest.raises(TokenError, match="load 0 is not above 0"):
         Constants.for_size(1, load=0)

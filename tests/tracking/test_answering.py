@@ -6,7 +6,7 @@ import pytest
 
 from penstock.model.message_id import MessageId
 from penstock.tracking.answering import Answerer
-from penstock.tracking.answers import BrokerAnswer, Verdict
+from penstock.tracking.answers import BrokerAnswer, Evidence
 from penstock.tracking.attachment import AttachmentMap
 from penstock.tracking.hashing import subscriber_key
 from penstock.tracking.recorder import Recorder
@@ -72,13 +72,13 @@ def test_a_broker_says_what_it_routed_and_to_whom_it_delivered(settings: Trackin
         broker.recorder.persist(now_ms=2_000)
         broker.store()
     found = broker.answer(ids[10])
-    assert (found.routed, found.published, found.delivered) == (Verdict.YES, Verdict.NO, Verdict.YES)
+    assert (found.routed, found.published, found.delivered) == (Evidence.YES, Evidence.NO, Evidence.YES)
     assert found.receivers == ("alice",)
     assert found.receivers_checked == 2
     assert (found.neighbours, found.upstream, found.alias, found.gaps) == (("b1",), ("b1",), None, ())
     assert len(found.evidence) == 2
     assert (found.path_fpp == 0) == (settings.strategy == "exact")
-    assert (broker.answer(ids[60]).receivers, broker.answer(ids[60]).delivered) == ((), Verdict.NO)
+    assert (broker.answer(ids[60]).receivers, broker.answer(ids[60]).delivered) == ((), Evidence.NO)
 
 
 def test_subscriber_histories_are_not_asked_where_the_message_never_was() -> None:
@@ -88,7 +88,7 @@ def test_subscriber_histories_are_not_asked_where_the_message_never_was() -> Non
     broker.deliver(make_ids(1_000, 100), "alice", now_ms=1_050)
     broker.store()
     found = broker.answer(make_id(1_010, 7))
-    assert (found.claim, found.receivers_checked, found.delivered) == (Verdict.NO, 0, Verdict.NO)
+    assert (found.claim, found.receivers_checked, found.delivered) == (Evidence.NO, 0, Evidence.NO)
     assert len(broker.loaded) == 1
     assert found.path_fpp > 0
 
@@ -98,12 +98,12 @@ def test_filters_are_loaded_only_if_they_match_and_only_if_stored() -> None:
     for place in range(5):
         broker.recorder.record_routed(1, joined(make_ids(1_000 + place * 100, 100)), now_ms=1_050 + place * 100)
     # Handed out, but perhaps not durable: the store is not asked.
-    assert broker.answer(make_id(1_010)).claim is Verdict.YES
+    assert broker.answer(make_id(1_010)).claim is Evidence.YES
     assert broker.loaded == []
     broker.store()
-    assert broker.answer(make_id(1_010)).claim is Verdict.YES
+    assert broker.answer(make_id(1_010)).claim is Evidence.YES
     assert [len(names) for names in broker.loaded] == [1]
-    assert broker.answer(make_id(700)).claim is Verdict.NO
+    assert broker.answer(make_id(700)).claim is Evidence.NO
     assert len(broker.loaded) == 1
 
 
@@ -111,9 +111,9 @@ def test_the_publisher_history_is_asked_at_the_origin_only() -> None:
     broker = Broker()
     mine, foreign = make_id(1_000, broker=2), make_id(1_001, broker=1)
     broker.recorder.record_published(joined([mine, foreign]), now_ms=1_000)
-    assert broker.answer(mine).published is Verdict.YES
-    assert broker.answer(foreign).published is Verdict.NO
-    assert broker.answer(foreign, origins=(1, 2)).published is Verdict.YES
+    assert broker.answer(mine).published is Evidence.YES
+    assert broker.answer(foreign).published is Evidence.NO
+    assert broker.answer(foreign, origins=(1, 2)).published is Evidence.YES
 
 
 def test_an_alias_is_told() -> None:
@@ -127,7 +127,7 @@ def test_a_forgotten_alias_makes_a_no_of_the_origin_uncertain() -> None:
     broker.recorder.record_published(joined([make_id(1_001, broker=2)]), now_ms=1_001)
     broker.answerer.aliases.known_since_ms = 5_000
     found = broker.answer(make_id(1_000, broker=2))
-    assert (found.published, found.claim) == (Verdict.GAP, Verdict.GAP)
+    assert (found.published, found.claim) == (Evidence.GAP, Evidence.GAP)
     assert [(gap.history, gap.reason) for gap in found.gaps] == [("aliases", "retention")]
     assert broker.answer(make_id(1_001, broker=2)).gaps == ()
     assert broker.answer(make_id(1_000, broker=1)).gaps == ()
@@ -137,8 +137,8 @@ def test_a_forgotten_alias_makes_a_no_of_the_origin_uncertain() -> None:
 def test_histories_of_all_origins_are_asked() -> None:
     broker = Broker()
     broker.recorder.record_routed(3, joined([make_id(1_000)]), now_ms=1_000)
-    assert broker.answer(make_id(1_000)).claim is Verdict.NO
-    assert broker.answer(make_id(1_000), origins=(3,)).claim is Verdict.YES
+    assert broker.answer(make_id(1_000)).claim is Evidence.NO
+    assert broker.answer(make_id(1_000), origins=(3,)).claim is Evidence.YES
 
 
 def test_who_caught_up_later_is_found() -> None:
@@ -178,9 +178,9 @@ def test_a_gap_makes_a_no_worthless_and_receivers_are_looked_for() -> None:
     again.attachments.attach("newcomer", {}, now_ms=5_400)
     again.deliver([lost], "newcomer", now_ms=5_500)
     found = again.answer(lost)
-    assert (found.claim, found.receivers) == (Verdict.GAP, ("alice", "newcomer"))
+    assert (found.claim, found.receivers) == (Evidence.GAP, ("alice", "newcomer"))
     assert {(gap.history, gap.reason) for gap in found.gaps} == {("route/1", "crash"), ("deliver/1", "crash")}
-    assert again.answer(kept).claim is Verdict.YES
+    assert again.answer(kept).claim is Evidence.YES
 
 
 @pytest.mark.parametrize("harm", ["cut", "flip", "gone", "swap"])
@@ -195,7 +195,7 @@ def test_a_damaged_filter_is_a_gap_and_never_a_no(harm: str) -> None:
     harmed = {"cut": value[:-5], "flip": value[:200] + bytes([value[200] ^ 1]) + value[201:], "gone": None}
     broker.values[name] = broker.values[other] if harm == "swap" else harmed[harm]
     found = broker.answer(make_id(1_010))
-    assert found.claim is Verdict.GAP
+    assert found.claim is Evidence.GAP
     assert [(gap.reason, gap.span) for gap in found.gaps if gap.history == "route/1"] == [("damaged", (1_000, 1_099))]
 
 
@@ -204,8 +204,8 @@ def test_what_is_older_than_kept_is_unknown() -> None:
     for place in range(3):
         broker.recorder.record_routed(1, joined(make_ids(1_000 + place * 100, 100)), now_ms=1_050 + place * 100)
     broker.store()
-    assert broker.answer(make_id(1_010)).claim is Verdict.UNKNOWN
-    assert broker.answer(make_id(1_210)).claim is Verdict.YES
+    assert broker.answer(make_id(1_010)).claim is Evidence.UNKNOWN
+    assert broker.answer(make_id(1_210)).claim is Evidence.YES
 
 
 def test_forgotten_attachments_make_deliveries_uncertain() -> None:
@@ -213,7 +213,7 @@ def test_forgotten_attachments_make_deliveries_uncertain() -> None:
     broker.attachments.known_since_ms = 5_000
     broker.recorder.record_routed(1, joined([make_id(1_000)]), now_ms=1_000)
     found = broker.answer(make_id(1_000))
-    assert (found.routed, found.delivered) == (Verdict.YES, Verdict.GAP)
+    assert (found.routed, found.delivered) == (Evidence.YES, Evidence.GAP)
     assert [(gap.history, gap.reason) for gap in found.gaps] == [("attachments", "retention")]
 
 
@@ -221,7 +221,7 @@ def test_without_tracking_everything_is_unknown() -> None:
     answerer = Answerer("b2", 2, NullTracking(), AttachmentMap(), slack_ms=50)
     found = answerer.inquire(make_id(1_000, broker=2), now_ms=2_000).answer
     assert found is not None
-    assert (found.claim, found.published, found.delivered) == (Verdict.UNKNOWN, Verdict.UNKNOWN, Verdict.UNKNOWN)
+    assert (found.claim, found.published, found.delivered) == (Evidence.UNKNOWN, Evidence.UNKNOWN, Evidence.UNKNOWN)
 
 
 def test_more_subscribers_checked_are_more_chances_to_be_wrong() -> None:

@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.tracking.answers import Ask, BrokerAnswer, GapSeen, Trace, Verdict
+from penstock.tracking.answers import Ask, BrokerAnswer, Evidence, GapSeen, Trace
 from penstock.tracking.reconstruct import Reconstruction
 from tracking.ids import make_id
 
 ID = make_id(1_000, broker=1)
 # A tree: the origin a has the neighbours b and e, behind b are c and d, behind e is f.
 LINKS = {"a": ("b", "e"), "b": ("a", "c"), "c": ("b", "d"), "d": ("c",), "e": ("a", "f"), "f": ("e",)}
-YES, NO, GAP, UNKNOWN = Verdict.YES, Verdict.NO, Verdict.GAP, Verdict.UNKNOWN
+YES, NO, GAP, UNKNOWN = Evidence.YES, Evidence.NO, Evidence.GAP, Evidence.UNKNOWN
 
 
-def said(broker: str, routed: Verdict, *receivers: str, **more: object) -> BrokerAnswer:
+def said(broker: str, routed: Evidence, *receivers: str, **more: object) -> BrokerAnswer:
     answer = BrokerAnswer(broker, routed, receivers=receivers, neighbours=LINKS.get(broker, ()))
     return replace(answer, **more)  # type: ignore[arg-type]
 
@@ -74,7 +74,7 @@ def test_a_message_that_was_never_published_is_searched_nowhere() -> None:
 
 
 @pytest.mark.parametrize("verdict", [GAP, UNKNOWN])
-def test_the_search_goes_on_through_brokers_that_cannot_tell(verdict: Verdict) -> None:
+def test_the_search_goes_on_through_brokers_that_cannot_tell(verdict: Evidence) -> None:
     gap = GapSeen("b", "route/1", "crash", (900, 1_100))
     trace, asked = run(
         origin(),
@@ -134,7 +134,7 @@ def test_a_claim_that_the_neighbour_towards_the_origin_denies_is_not_counted() -
 
 
 @pytest.mark.parametrize("verdict", [YES, GAP, UNKNOWN, None])
-def test_a_claim_stands_if_the_neighbour_towards_the_origin_does_not_deny_it(verdict: Verdict | None) -> None:
+def test_a_claim_stands_if_the_neighbour_towards_the_origin_does_not_deny_it(verdict: Evidence | None) -> None:
     answers = [origin(), said("b", NO), said("c", YES, neighbours=("b", "e"), upstream=("e",)), said("f", NO)]
     answers += [said("e", verdict, neighbours=("a", "c"))] if verdict is not None else []
     trace, _ = run(*answers, topology={"e": ("a", "c")})

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from penstock.model.message_id import MessageId
 from penstock.tracking.hashing import subscriber_key
 from penstock.tracking.keys import HistoryKey, Phase
-from penstock.tracking.recorder import Recorder
+from penstock.tracking.recorder import Gaps, Recorder
 from penstock.tracking.records import GapRecord, Keep, MarkRecord, decode_record
 from penstock.tracking.settings import TrackingSettings
 from penstock.tracking.sizing import FilterShape
@@ -389,3 +389,32 @@ def test_filters_that_are_kept_elsewhere_retire_unless_they_are_open() -> None:
     store.keep(recorder)
     assert store.filters() == [still_open]
     assert "since/filter" in store.values
+
+
+def test_gaps_of_one_kind_grow_together() -> None:
+    gaps = Gaps()
+    first = gaps.add(GapRecord(((1, 5),), "overload", "route/7"))
+    second = gaps.add(GapRecord(((6, 9), (20, 20)), "overload", "route/7"))
+    assert first.name == second.name == "gap/overload/route/7"
+    assert second.value is not None
+    assert decode_record(second.value, GapRecord).spans == ((1, 9), (20, 20))
+    assert len(list(gaps)) == 1
+
+
+def test_gaps_are_found_by_history_and_time() -> None:
+    gaps = Gaps()
+    gaps.add(GapRecord(((1, 5),), "overload", "route/7"))
+    gaps.load(GapRecord(((4, 8),), "crash"))
+    assert [each.reason for each in gaps.concerning("route/7", 5)] == ["overload", "crash"]
+    assert [each.reason for each in gaps.concerning("route/8", 5)] == ["crash"]
+    assert gaps.concerning("route/7", 9) == []
+
+
+def test_a_record_stays_small_and_never_forgets() -> None:
+    gaps = Gaps()
+    for number in range(1_000):
+        keep = gaps.add(GapRecord(((number * 10, number * 10),), "crash"))
+    assert keep.value is not None
+    assert len(decode_record(keep.value, GapRecord).spans) == 256
+    assert len(keep.value) < 4_000
+    assert all(gaps.concerning("x", number * 10) for number in range(1_000))

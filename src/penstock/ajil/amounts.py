@@ -1,6 +1,6 @@
-"""The two things that are limited, bytes and packets, and how people write amounts of them ([Ajil] section 2).
+"""The two units that can be limited, bytes and packets, and how people write amounts of them ([Ajil] section 2).
 
-Beyond the paper: it speaks of KBps only; here both can be limited, each for itself.
+Beyond the paper, which speaks of KBps only: both can be limited, independently.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _AMOUNT: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([kmg]i?)?b?(?:ps|/s)?", r
 
 
 class Unit(IntEnum):
-    """What is counted; the place of the figures in arrays that hold both."""
+    """The unit that is counted, and its index in arrays that hold both."""
 
     BYTES = 0
     PACKETS = 1
 
     @property
     def words(self) -> str:
-        """As people read it."""
+        """The unit as people read it."""
         return "packets/s" if self is Unit.PACKETS else "bytes/s"
 
 
 def parse_amount(text: str) -> float:
-    """The number that ``600KB``, ``600 KBps``, ``1.5MiB/s`` or ``600000`` stands for, per second."""
+    """Parses an amount per second such as ``600KB``, ``600 KBps``, ``1.5MiB/s`` or ``600000``."""
     found = _AMOUNT.fullmatch(text.strip())
     if found is None:
-        raise AupError(f"{text!r} is no amount such as 600KB, 1.5MB/s or 600000")
+        raise AupError(f"{text!r} is not an amount; write for example 600KB, 1.5MB/s or 600000")
     return float(found[1]) * _FACTORS[(found[2] or "").lower()]
 
 

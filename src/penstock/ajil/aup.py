@@ -1,8 +1,8 @@
-"""The acceptable-use policy (AUP): what the administrator says, with a version ([Ajil] sections 4.1 and 4.2).
+"""The acceptable-use policy (AUP) that an administrator sets, with a version ([Ajil] sections 4.1 and 4.2).
 
-The paper lets changes be broadcast and is silent about order. Here every policy has a version and an author; the
-highest version wins wherever it is heard, in any order. Two administrators who change the policy at once make two of
-the same version: then the author's name decides, and after it the content, so that all nodes agree.
+The paper broadcasts changes and does not say in which order they apply. Here every policy has a version and an author;
+the highest version wins, in whatever order nodes hear of them. If two administrators change the policy at once, both
+make the same version: then the author's name decides, and after it the content, so that all nodes agree.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PRIORITIES_MAX: Final = 1_000
 _NAME_CHARS_MAX: Final = 255
 _INTEGER_MAX: Final = 2**63
 _PRIORITIES_BYTES_MAX: Final = 50_000
-"""Of all groups that a policy names, with their numbers: it must fit a message with all else."""
+"""Bytes of all groups that a policy names, with their numbers: the whole policy must fit into a message."""
 
 
 def _is(default: float | str | None, about: str, *, low: float = 0, high: float = 1e15) -> Any:
@@ -40,17 +40,17 @@ class Aup:
     """One acceptable-use policy; all rates are per second, whatever the epoch."""
 
     limit_bytes_s: float | None = _is(None, "L: bytes per second of all groups together; none for no limit", low=1)
-    limit_packets_s: float | None = _is(None, "the same in packets per second", low=1)
+    limit_packets_s: float | None = _is(None, "L: packets per second of all groups together; none for no limit", low=1)
     epoch_ms: int = _is(1000, "length of an epoch", low=10, high=3_600_000)
     report_fraction: float = _is(0.01, "c: reports as a share of all packets", high=1)
     alpha: float = _is(0.5, "share of the groups in the reaction domain, the highest first; 0 for the top one", high=1)
     beta: float = _is(0.25, "share of a group's senders in the reaction domain; 0 for the top one", high=1)
     policy: str = _is("global", "what a slowdown cuts: flat, local, global or naive")
     tax_bytes_s: float = _is(1000.0, "flat: what is cut, in bytes per second", low=1)
-    tax_packets_s: float = _is(10.0, "flat: the same in packets per second", low=0.001)
+    tax_packets_s: float = _is(10.0, "flat: what is cut, in packets per second", low=0.001)
     fraction: float = _is(0.1, "local: the share of the quota that is cut", low=0.001, high=1)
     smoothing: float = _is(1.0, "gamma: weight of the newest rate of a group", low=0.001, high=1)
-    timeout_epochs: int = _is(200, "after which a group nobody reports on counts as silent", low=1, high=1e9)
+    timeout_epochs: int = _is(200, "epochs without a report after which a group counts as silent", low=1, high=1e9)
     mode: str = _is("soft", "soft: nodes react; hard: nodes announce their demand and share the limit out")
     hard_share: float = _is(1.0, "hard: the share of the limit that is given out; less where reports get lost", low=0.1)
     slowdown: str = _is("delay", "what a sender does with what is over its quota: drop, or delay in a bounded buffer")
@@ -82,16 +82,16 @@ class Aup:
 
     @property
     def order(self) -> tuple[int, str, bytes]:
-        """Of two policies the one with the greater order is in force."""
+        """Sort key: of two policies, the one with the greater order is in force."""
         return (self.version, self.author, msgspec.msgpack.encode(self, order="sorted"))
 
     def limit(self, unit: Unit) -> float | None:
-        """What may be sent in an epoch by all together."""
+        """How much all nodes together may send in an epoch; None without a limit."""
         limit_s = self.limit_packets_s if unit is Unit.PACKETS else self.limit_bytes_s
         return None if limit_s is None else limit_s * self.epoch_ms / 1000
 
     def slowdown_policy(self, unit: Unit) -> SlowdownPolicy:
-        """What a slowdown cuts."""
+        """The policy that decides how much a slowdown cuts."""
         match self.policy:
             case "flat":
                 tax_s = self.tax_packets_s if unit is Unit.PACKETS else self.tax_bytes_s
@@ -108,7 +108,7 @@ class Aup:
         return replace(self, **{**changes, "version": self.version + 1, "author": author})
 
     def describe(self) -> str:
-        """In a few words, for people."""
+        """A short summary for people."""
         limits = [
             amount_text(limit_s, unit)
             for unit, limit_s in ((Unit.BYTES, self.limit_bytes_s), (Unit.PACKETS, self.limit_packets_s))
@@ -137,7 +137,7 @@ def _check(name: str, value: Any, kind: str, metadata: Mapping[str, Any]) -> Non
         return
     low, high = metadata["low"], metadata["high"]
     if isinstance(value, int) and abs(value) > _INTEGER_MAX:
-        # Too large to be told apart from others as a fraction, or to be shown.
+        # Too large to be exact as a float, or to be printed.
         raise AupError(f"{name} has too many digits, must be {low:g} to {high:g}")
     if not isfinite(value) or not low <= value <= high:
         raise AupError(f"{name} is {value:g}, must be {low:g} to {high:g}")
@@ -156,4 +156,4 @@ def _check_priorities(priorities: Mapping[str, float]) -> None:
 
 
 UNLIMITED: Final = Aup()
-"""What is in force before anybody has said anything."""
+"""The policy in force until another one is announced."""

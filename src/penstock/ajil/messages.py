@@ -1,8 +1,7 @@
-"""What nodes say to each other on the control channel, and how it is written ([Ajil] sections 3.1 and 4.2).
+"""The messages of the control channel between nodes, and their encoding ([Ajil] sections 3.1 and 4.2).
 
-Messages are MessagePack arrays that begin with a tag. Whatever cannot be read, or says what cannot be, is a
-``MalformedError``: a node counts and ignores it. Every message says which policy its sender has, so that who has an
-older one is noticed.
+Messages are MessagePack arrays that begin with a tag. Unreadable or impossible ones raise a ``MalformedError``: a node
+counts and ignores them. Every message says which policy its sender has, so that others notice an older one.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ __all__ = [
 ]
 
 MESSAGE_BYTES_MAX: Final = 60_000
-"""Of an encoded message; what fits into one datagram."""
+"""Size of an encoded message that fits into one datagram."""
 TOP_SENDERS_MAX: Final = 8
-"""Senders that a report names."""
+"""Most senders that a report names for a group."""
 _ENTRIES_MAX: Final = 10_000
 _AMOUNT_MAX: Final = 1e15
 _VERSION_HEARD_MAX: Final = 2**52
-"""What others say is below what an operator can say at a node itself: no policy is there for good."""
+"""Highest version accepted from others. An operator can set a higher one at a node, so no policy is final."""
 
 Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=255)]
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=_AMOUNT_MAX)]
@@ -50,23 +49,23 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     bytes: Amount
     packets: Amount
     senders: Number = 0
-    """How many have sent."""
+    """Number of senders."""
     top: Annotated[tuple[tuple[Name, Amount, Amount], ...], msgspec.Meta(max_length=TOP_SENDERS_MAX)] = ()
-    """Who has sent most: name, bytes, packets."""
+    """The top senders: name, bytes, packets."""
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True, tag="r"):
-    """What a node has seen in an epoch."""
+    """The traffic that a node has seen in an epoch."""
 
     node: Name
     version: Number
-    """Of the policy that the node has."""
+    """Version of the node's policy."""
     entries: Annotated[tuple[Entry, ...], msgspec.Meta(max_length=_ENTRIES_MAX)]
-    """May be empty: a node that has just come says which policy it has, and is told a newer one."""
+    """May be empty: a new node tells which policy it has, and is sent a newer one."""
 
 
 class Demand(msgspec.Struct, frozen=True, array_like=True, tag="d"):
-    """What a node wants to send in an epoch, under a hard limit."""
+    """How much a node wants to send in an epoch, under a hard limit."""
 
     node: Name
     version: Number
@@ -84,7 +83,7 @@ class Policy(msgspec.Struct, frozen=True, array_like=True, tag="p"):
 
     @property
     def aup(self) -> Aup:
-        """The policy."""
+        """The policy; raises ``MalformedError`` if it cannot work."""
         try:
             return Aup(**self.fields)
         except (AupError, TypeError) as error:
@@ -92,7 +91,7 @@ class Policy(msgspec.Struct, frozen=True, array_like=True, tag="p"):
 
     @classmethod
     def of(cls, node: str, aup: Aup) -> Policy:
-        """The message that says it."""
+        """The message that announces a node's policy."""
         return cls(node, msgspec.to_builtins(aup))
 
 
@@ -101,19 +100,19 @@ _DECODER: Final = msgspec.msgpack.Decoder(ControlMessage)
 
 
 def encode(message: ControlMessage) -> bytes:
-    """The message as bytes."""
+    """Encodes a message."""
     data = msgspec.msgpack.encode(message)
     assert len(data) <= MESSAGE_BYTES_MAX, f"a {type(message).__name__} of {len(data):,} bytes"
     return data
 
 
 def fits(message: ControlMessage) -> bool:
-    """Whether a message can be said at all."""
+    """Whether a message is small enough to send."""
     return len(msgspec.msgpack.encode(message)) <= MESSAGE_BYTES_MAX
 
 
 def decode(data: bytes) -> ControlMessage:
-    """The message that bytes stand for."""
+    """Decodes a message; raises ``MalformedError``."""
     if len(data) > MESSAGE_BYTES_MAX:
         raise MalformedError(f"a control message of {len(data):,} bytes, over the limit of {MESSAGE_BYTES_MAX:,}")
     try:
@@ -123,7 +122,10 @@ def decode(data: bytes) -> ControlMessage:
     if isinstance(message, Policy):
         # A policy that cannot work is refused here, before anybody trusts it.
         if message.aup.version > _VERSION_HEARD_MAX:
-            raise MalformedError(f"a policy of node {message.node!r} that leaves no version for another")
+            raise MalformedError(
+                f"node {message.node!r} announced policy version {message.aup.version}, "
+                f"above the highest accepted version {_VERSION_HEARD_MAX}"
+            )
     elif isinstance(message, Report):
         _check_finite(each for entry in message.entries for each in (entry.bytes, entry.packets))
     return message

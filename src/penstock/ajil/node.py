@@ -1,17 +1,19 @@
 """A node: a monitor and a reactor under an acceptable-use policy ([Ajil] section 3, pseudocode 1).
 
 The same object runs in the simulator, between hosts over UDP multicast, and in brokers of the overlay. Its shell
-counts what was sent, brings what arrives on the control channel, says when an epoch ends, and carries out what the node
-answers: reports and announcements to broadcast, and quotas to keep.
+counts traffic, delivers messages of the control channel, says when an epoch ends, and carries out what the node
+answers: reports and announcements to broadcast, and quotas to enforce.
 
-Epochs are counted by the node itself: a step of some clock, or a shell that was late, makes one epoch shorter or
-longer, and nothing else. Beyond the paper: priorities, the hard limit, and how a node that comes late learns the
-policy: every message carries the version of its sender's policy, and who hears of an older one announces the newer.
+The node counts epochs itself: a clock step or a late shell makes one epoch shorter or longer, and nothing else. Beyond
+the paper: priorities, the hard limit, and how a node that joins late learns the policy: every message carries the
+version of its sender's policy, and a node that hears of an older one announces the newer. Which groups a node reports
+on in an epoch (section 3.1) is drawn with few random numbers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log, log1p
 from typing import Final
 
 import numpy as np
@@ -19,7 +21,6 @@ from numpy.typing import NDArray
 
 from penstock.ajil.amounts import Floats, Indices, Unit
 from penstock.ajil.aup import UNLIMITED, Aup
-from penstock.ajil.chance import drawn
 from penstock.ajil.domain import top_channels, top_groups
 from penstock.ajil.groups import GroupIndex
 from penstock.ajil.hard import HardShares
@@ -29,15 +30,15 @@ from penstock.ajil.observation import Observation
 from penstock.ajil.reactor import Reactor
 from penstock.model.ports import Rng
 
-__all__ = ["AjilNode", "Channel", "EpochEnd", "Slowed"]
+__all__ = ["AjilNode", "Channel", "EpochEnd", "Slowed", "drawn"]
 
 _UNITS: Final = tuple(Unit)
 _EXEMPT_SCALE: Final = 0.25
 """The share of a cut that exempt groups suffer when together they are too large to be exempt."""
 _EAGER: Final = 3.0
-"""So many of the nodes that hear of an older policy announce theirs at the end of the epoch, on average."""
+"""How many of the nodes that hear of an older policy announce theirs at the end of the epoch, on average."""
 _NODES_EPOCHS: Final = 20
-"""A node that said nothing for so many epochs is not counted any more."""
+"""A node that said nothing for this many epochs no longer counts."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -50,7 +51,7 @@ class Channel:
 
 @dataclass(slots=True, frozen=True)
 class Slowed:
-    """A channel that is slowed down, for people."""
+    """A channel that is slowed down, for display."""
 
     channel: Channel
     unit: Unit
@@ -64,7 +65,7 @@ class EpochEnd:
     """What a node does at the end of an epoch."""
 
     reported: Indices
-    """Places in the observation of the groups to report on."""
+    """The groups to report on, as places in the observation."""
     demand: Demand | None = None
     """To be broadcast, under a hard limit."""
     policy: Policy | None = None
@@ -90,25 +91,25 @@ class AjilNode:
         self.monitor = Monitor(groups or GroupIndex(), shares=shares, smoothing=aup.smoothing)
         self.hard = HardShares(nodes or GroupIndex(), name)
         self.channels: list[Channel | None] = []
-        """By place; None where a channel is no more."""
+        """By place; None where a channel was closed."""
         self._free: list[int] = []
         self._channel_group: Indices = np.zeros(0, dtype=np.int64)
         self.reactors = (Reactor(), Reactor())
         """By unit."""
         self.budgets = self._first_budgets()
-        """By unit: what the node may send in this epoch in all its channels together."""
+        """By unit: how much all channels of the node together may send in this epoch."""
         self.estimates = np.zeros(2)
-        """By unit: E, when the last epoch ended."""
+        """By unit: E at the end of the last epoch."""
         self._heard_nodes: dict[str, int] = {}
         self._owes_policy = False
         self._scale_cache: Floats | None = None
         self._least = [0.0, 0.0]
-        """By unit: the rate of the last of the top groups, when it was last asked for."""
+        """By unit: the lowest rate among the top groups, when last computed."""
 
     # --- channels
 
     def open_channel(self, channel: Channel) -> int:
-        """The place of a new channel in all arrays."""
+        """Opens a channel; returns its place in all arrays."""
         number = self.monitor.groups.number(channel.group)
         if self._free:
             place = self._free.pop()
@@ -123,7 +124,7 @@ class AjilNode:
         return place
 
     def close_channel(self, place: int) -> None:
-        """A channel is no more."""
+        """Closes a channel; its place may be reused."""
         assert self.channels[place] is not None
         self.channels[place] = None
         self._free.append(place)
@@ -131,13 +132,13 @@ class AjilNode:
             reactor.release(place)
 
     def quota(self, place: int, unit: Unit) -> float:
-        """What a channel may send in an epoch; infinite if it is not slowed down."""
+        """How much a channel may send in an epoch; infinite if it is not slowed down."""
         return float(self.reactors[unit].quota[place])
 
-    # --- what arrives
+    # --- the control channel
 
     def hear(self, message: ControlMessage) -> bool:
-        """Something arrived on the control channel; True if the policy has changed."""
+        """Handles a message of the control channel; returns whether the policy has changed."""
         if message.node == self.name:
             return False
         self._heard_nodes[message.node] = self.epoch
@@ -154,7 +155,7 @@ class AjilNode:
         return False
 
     def adopt(self, aup: Aup) -> bool:
-        """A policy was heard of: True if it is newer than the one in force, and now is in force."""
+        """Puts a policy into force if it is newer than the present one; returns whether it was."""
         if aup.order <= self.aup.order:
             if aup.order == self.aup.order:
                 # Somebody else has just announced it.
@@ -165,7 +166,7 @@ class AjilNode:
         old, self.aup = self.aup, aup
         self.monitor.smoothing = aup.smoothing
         self._scale_cache = None
-        # Who has just learned it tells it on: its announcer may have been heard by few.
+        # A node that has just learned a policy passes it on: few may have heard its announcer.
         self._owes_policy = True
         for unit in _UNITS:
             if aup.limit(unit) is None or aup.mode != old.mode:
@@ -178,14 +179,14 @@ class AjilNode:
         return True
 
     def _first_budgets(self) -> Floats:
-        """Under a hard limit a node sends nothing before others know what it wants."""
+        """The budgets at the start: under a hard limit, a node sends nothing until others know its demand."""
         is_shared = [self.aup.mode == "hard" and self.aup.limit(unit) is not None for unit in _UNITS]
         return np.where(is_shared, 0.0, np.inf)
 
     # --- the end of an epoch
 
     def end_epoch(self, seen: Observation) -> EpochEnd:
-        """An epoch is over: what was seen in it is kept, and some of it is told to others."""
+        """Ends an epoch: stores what was seen in it, and decides what to tell others."""
         self.epoch += 1
         self.monitor.observe(seen.rows, seen.amounts, epoch=self.epoch)
         demand = self._announce(seen) if self.aup.mode == "hard" else None
@@ -195,7 +196,7 @@ class AjilNode:
         return EpochEnd(chosen, demand, self._policy_to_announce())
 
     def react(self, seen: Observation) -> None:
-        """Others' reports on the same epoch had time to arrive: quotas follow what is known now."""
+        """Adapts the quotas, once others' reports on the same epoch have had time to arrive."""
         self.monitor.expire(self.epoch, self.aup.timeout_epochs)
         if self.aup.mode == "hard":
             self._share_out()
@@ -221,7 +222,7 @@ class AjilNode:
             reactor.cut(hit, sent, scale, policy, estimate=estimate, limit=limit, waiting=waiting)
 
     def _domain(self, unit: Unit, seen: Observation, limit: float) -> tuple[NDArray[np.bool_], Floats | None]:
-        """Which channels are in the reaction domain, and which share of a cut each suffers, if not all of it."""
+        """Which channels are in the reaction domain, and the share of a cut that each suffers; None for all of it."""
         rates, groups = self.monitor.rates(unit), self._channel_group
         hit = top_channels(seen.ranks[unit], seen.sizes, self.aup.beta)
         scale: Floats | None = None
@@ -239,7 +240,7 @@ class AjilNode:
         return hit & top, scale
 
     def _scales(self) -> Floats:
-        """By number of group: the share of a cut that it suffers."""
+        """The share of a cut that each group suffers, by group number."""
         names = self.monitor.groups.names
         if self._scale_cache is None or len(self._scale_cache) != len(names):
             self._scale_cache = np.array([self.aup.priorities.get(each, 1.0) for each in names])
@@ -255,15 +256,15 @@ class AjilNode:
             if limit is not None:
                 self.budgets[unit] = self.hard.budget(unit, self.aup.hard_share * limit, epoch=self.epoch)
 
-    # --- what others are told
+    # --- reports and announcements
 
     def _chosen(self, seen: Observation) -> Indices:
-        """The groups to report on in this epoch, by chance."""
+        """The groups to report on in this epoch, drawn at random."""
         chances = self.monitor.chances(seen.rows, seen.amounts[1], seen.members, self.aup.report_fraction)
         return drawn(chances, self._rng)
 
     def _policy_to_announce(self) -> Policy | None:
-        """About one node in each epoch repeats the policy for those who come late; at once if somebody asked."""
+        """The policy to announce, if any: about one node per epoch repeats it for latecomers, more if one was heard."""
         if self.aup.version == 0:
             return None
         nodes = self.nodes_heard + 1
@@ -273,7 +274,7 @@ class AjilNode:
 
     @property
     def nodes_heard(self) -> int:
-        """How many other nodes were heard of late."""
+        """How many other nodes were heard lately."""
         if len(self._heard_nodes) > 64 or self.epoch % 8 == 0:
             oldest = self.epoch - _NODES_EPOCHS
             self._heard_nodes = {name: heard for name, heard in self._heard_nodes.items() if heard >= oldest}
@@ -297,3 +298,24 @@ class AjilNode:
         for reactor in self.reactors:
             reactor.check_invariants()
         assert (self.budgets >= 0).all(), "a budget is negative"
+
+
+def drawn(chances: Floats, rng: Rng) -> Indices:
+    """The places drawn, each with its own probability, independently of the others.
+
+    Most probabilities are small. Instead of one number per place, we draw the distance to the next place that would
+    come up at the highest probability, and keep that place with the ratio of its own probability to the highest.
+    """
+    highest = float(chances.max()) if len(chances) else 0.0
+    if highest <= 0:
+        return np.zeros(0, dtype=np.int64)
+    # At 1 every place is a candidate: there are no distances to draw.
+    step = log1p(-highest) if highest < 1 else None
+    found: list[int] = []
+    place = -1
+    while True:
+        place += 1 if step is None else 1 + int(min(log(1.0 - rng.random()) / step, len(chances)))
+        if place >= len(chances):
+            return np.array(found, dtype=np.int64)
+        if rng.random() * highest < chances[place]:
+            found.append(place)

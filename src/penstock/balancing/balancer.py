@@ -1,19 +1,35 @@
-"""The balancer of an edge broker: detection, mediation, estimation and offload, composed ([PADRES] figure 2).
+"""The balancer of an edge broker: combines detection, mediation, estimation and offload ([PADRES] figure 2).
 
 Driven by values: measurements, letters and PIE messages, arrivals and the time come in; publications and notes go out.
-What it needs to know of its broker it asks through ``BalancedHost``.
+It queries its broker through ``BalancedHost``.
+
+Ours: trails, the brokers each subscriber has left, so that none is sent back for a while. The paper's brokers forget; a
+subscriber handed back and forth is what its authors call instability. A trail travels with its subscriber from broker
+to broker, in the letter that announces the move.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from penstock.balancing.detection import Action, Triggers, actions, balanced_with, relief_of
 from penstock.balancing.estimators import DelayFit, Figures, figures_of
 from penstock.balancing.mediation import LoadSession, Mediator, Phase
-from penstock.balancing.messages import Done, End, Letter, Moving, Refusal, Reply, Request, Watch, address_of
+from penstock.balancing.messages import (
+    TRAIL_MAX,
+    Done,
+    End,
+    Letter,
+    Moving,
+    Refusal,
+    Reply,
+    Request,
+    Watch,
+    address_of,
+    fitting,
+)
 from penstock.balancing.metrics import Load, LoadMeter, Measurement, Metric
 from penstock.balancing.offload import ALGORITHMS, Coverage, Offload
 from penstock.balancing.peers import Peers
@@ -30,15 +46,15 @@ from penstock.balancing.reporting import (
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.standing import Standing
 from penstock.balancing.states import State, Stimulus
-from penstock.balancing.trails import Trails
 from penstock.model.ports import Rng
 from penstock.model.values import Attributes
 from penstock.selectors.errors import SelectorError
 from penstock.selectors.selector import Selector
 
-__all__ = ["Balancer"]
+__all__ = ["Balancer", "Trails"]
 
 _KEPT: Final = 1_000
+_CLIENTS_MAX: Final = 100_000
 
 
 class Balancer:
@@ -56,7 +72,7 @@ class Balancer:
         self._mediator = Mediator(name, settings)
         self._trails = Trails(return_ms=settings.return_ms)
         self._watched: dict[str, int] = {}
-        """Clusters besides its own, and until when."""
+        """Clusters it watches besides its own, and until when."""
         self._fruitless: dict[tuple[str, Metric], tuple[int, float]] = {}
         self._expected: tuple[int, bool, Load] | None = None
         self._pie_ms: int | None = None
@@ -80,16 +96,16 @@ class Balancer:
         return self._mediator.session
 
     def figures(self) -> Figures:
-        """What the load follows from."""
+        """The quantities that determine the load."""
         return figures_of(self._meter, self._fit)
 
     def measure(self, measurement: Measurement) -> None:
-        """The shell, or the broker itself, has counted."""
+        """Takes a measurement from the shell or the broker itself."""
         if self._meter.add(measurement):
             self._fit.add(self._meter.subscriptions_mean, self._meter.delay_s)
 
     def on_publication(self, attributes: Attributes, payload: bytes, *, now_ms: int) -> list[Command]:
-        """A PIE message or a letter; what is malformed is counted, and ends the session that it belongs to."""
+        """Handles a PIE message or a letter; a malformed one is counted, and ends the session it belongs to."""
         try:
             if attributes.get("$class") == PIE:
                 pie = Pie.from_attributes(attributes)
@@ -119,16 +135,16 @@ class Balancer:
         return [note, *self._send(self._mediator.on_failed(session))]
 
     def next_deadline(self) -> int | None:
-        """When it wants to be woken."""
+        """When ``on_deadline`` is due next."""
         if self._pie_ms is None or (self._phase is Phase.SAMPLING and self._host.is_sampled()):
             return 0
         wishes = [self._pie_ms, self._detection_ms, self._mediator.next_deadline()]
         return min(each for each in wishes if each is not None)
 
     def on_deadline(self, *, now_ms: int) -> list[Command]:
-        """It is that time."""
+        """Do everything that is due now."""
         if self._pie_ms is None:
-            # Not all at once: requests that cross are refused on both sides.
+            # Spread brokers in time: requests that cross are refused on both sides.
             self._pie_ms = now_ms + self._rng.randrange(self._settings.pie_ms)
             self._detection_ms = now_ms + self._settings.detection_ms + self._rng.randrange(self._settings.detection_ms)
         commands = self._on_session_deadline(now_ms)
@@ -143,7 +159,7 @@ class Balancer:
     # --- load information and detection
 
     def peers(self, *, now_ms: int) -> dict[str, Pie]:
-        """The edges it may be balanced with: of its own cluster, and of those it watches."""
+        """The edges it may balance with: those of its own cluster and of the clusters it watches."""
         self._watched = {name: until for name, until in self._watched.items() if until > now_ms}
         return self._peers.known(now_ms=now_ms, clusters=(self._cluster, *self._watched))
 
@@ -158,7 +174,7 @@ class Balancer:
             return []
         load, before = self.load, self.standing.state
         if before is State.STABILIZING and self._meter.span_ms < self._settle_ms:
-            # Too little was measured since the session: overload would be what was there before.
+            # Too little was measured since the session: an overload seen now would be the old one.
             return []
         self.standing.look(load, now_ms=now_ms)
         if before is State.STABILIZING and self.standing.state is not before:
@@ -167,13 +183,13 @@ class Balancer:
             return []
         overload = self.standing.overload(now_ms=now_ms)
         if self.standing.is_moving(now_ms=now_ms) and relief_of(load, overload) is None:
-            # What others told is older than what was measured here: while loads move, that is no imbalance.
+            # Peers' reports are older than our own measurement: while loads move, a difference is no imbalance.
             return []
         found = actions(load, self.peers(now_ms=now_ms), self._triggers, overload=overload)
         return self._send(self._mediator.ask([each for each in found if self._promises(each, now_ms)], now_ms=now_ms))
 
     def _promises(self, action: Action, now_ms: int) -> bool:
-        """Whether it makes sense to ask: not where nothing could be done lately, unless that has become worse."""
+        """Whether asking makes sense: not after a recent fruitless try, unless the difference has grown."""
         until_ms, difference = self._fruitless.get((action.partner, action.metric), (0, 0.0))
         return now_ms >= until_ms or action.difference > difference + self._triggers.of(action.metric) / 2
 
@@ -204,14 +220,15 @@ class Balancer:
         if isinstance(content, Refusal):
             return self._send(mediator.on_refusal(letter, now_ms=now_ms))
         if isinstance(content, Moving):
-            self._trails.learn(content.trails, letter.sender, now_ms=now_ms)
+            if mediator.session is not None and mediator.session.partner == letter.sender:
+                self._trails.learn(content.trails, letter.sender, now_ms=now_ms)
             return self._done(now_ms) if mediator.on_moving(letter, content, now_ms=now_ms) else []
         return self._on_end(letter, content, now_ms)
 
     def _on_request(self, letter: Letter, now_ms: int) -> list[Command]:
         reply = None
         if self.standing.state is State.OK and self._mediator.session is None:
-            covering = self._host.covering_set(self._settings.covering_max)
+            covering = fitting(self._host.covering_set(self._settings.covering_max))
             reply = Reply(self.figures(), self._host.address, covering)
         accepted, letters = self._mediator.on_request(letter, self.standing.state, reply, now_ms=now_ms)
         if accepted:
@@ -253,11 +270,11 @@ class Balancer:
         ended, letters = self._mediator.on_unreadable(sender, number, now_ms=now_ms)
         if letters and action is not None:
             self._leave_alone(action, now_ms)
-        closed = self._close(ended, f"a letter of {sender} that cannot be read", now_ms) if ended else []
+        closed = self._close(ended, f"unreadable letter from {sender}", now_ms) if ended else []
         return self._send(letters) + closed
 
     def _leave_alone(self, action: Action, now_ms: int) -> None:
-        """Nothing could be done with a partner: it is not asked again for a while."""
+        """Do not ask a fruitless partner again for a while."""
         self._fruitless[action.partner, action.metric] = (now_ms + self._settings.fruitless_ms, action.difference)
 
     def _on_end(self, letter: Letter, content: Done | End | Refusal, now_ms: int) -> list[Command]:
@@ -283,7 +300,7 @@ class Balancer:
         return self._send(letters) + self._close(session, "timeout", now_ms)
 
     def _offload(self, session: LoadSession, now_ms: int) -> list[Command]:
-        """Sampling is over: decide who moves, and tell them."""
+        """Decide who moves, once sampling is over, and tell them."""
         assert session.action is not None
         assert session.reply is not None
         action, work = session.action, self._decide(session)
@@ -313,7 +330,8 @@ class Balancer:
         assert session.action is not None
         assert session.reply is not None
         profile, action = self._host.end_sampling(), session.action
-        partner = [one for each in session.reply.covering for one in Selector.parse(each).conjunctions]
+        covering = session.reply.covering[: self._settings.covering_max]
+        partner = [one for each in covering for one in Selector.parse(each).conjunctions]
         coverage = Coverage(profile.interests, partner)
         figures, reply = self.figures(), session.reply.figures
         work = Offload(profile, figures, reply, self._settings, self._triggers, is_overload=action.is_overload)
@@ -322,7 +340,7 @@ class Balancer:
         return work
 
     def _done(self, now_ms: int) -> list[Command]:
-        """All have come that will."""
+        """End the session: every subscriber that will arrive has arrived."""
         session = self._mediator.session
         assert session is not None
         session, letters = self._mediator.finish(Done(session.arrived))
@@ -333,7 +351,7 @@ class Balancer:
         if session.phase is Phase.SAMPLING:
             self._host.end_sampling()
         if session.phase is Phase.ASKING:
-            # The candidate ended what had not begun: it counts as a refusal.
+            # The candidate ended a session that had not begun: that counts as a refusal.
             return []
         self.standing.apply(Stimulus.ENDS, now_ms=now_ms)
         if session.total:
@@ -367,3 +385,36 @@ class Balancer:
             "accuracy": {metric.value: mean_accuracy(self.estimates, metric) for metric in Metric},
             "counts": {**self.counts, **self._mediator.counts},
         }
+
+
+class Trails:
+    """The brokers each client must not return to, and until when."""
+
+    def __init__(self, *, return_ms: int) -> None:
+        self._return_ms = return_ms
+        self._left: dict[str, dict[str, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._left)
+
+    def may_go(self, client: str, broker: str, *, now_ms: int) -> bool:
+        """Whether a client may move to a broker."""
+        return self._left.get(client, {}).get(broker, 0) <= now_ms
+
+    def of(self, clients: Iterable[str], *, now_ms: int) -> dict[str, tuple[str, ...]]:
+        """The unexpired trails of clients that are about to move."""
+        return {
+            client: tuple(broker for broker, until_ms in self._left.get(client, {}).items() if until_ms > now_ms)
+            for client in clients
+        }
+
+    def learn(self, trails: Mapping[str, Iterable[str]], left: str, *, now_ms: int) -> None:
+        """Records that these clients left a broker, and their earlier trails; beyond a bound, drops the oldest."""
+        until_ms = now_ms + self._return_ms
+        for client, brokers in trails.items():
+            known = {broker: end_ms for broker, end_ms in self._left.pop(client, {}).items() if end_ms > now_ms}
+            known |= dict.fromkeys([*brokers, left], until_ms)
+            # The latest ones: of very many, the oldest may be forgotten.
+            self._left[client] = dict(list(known.items())[-TRAIL_MAX:])
+        while len(self._left) > _CLIENTS_MAX:
+            del self._left[next(iter(self._left))]

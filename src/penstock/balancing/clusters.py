@@ -1,10 +1,10 @@
-"""Balancing between clusters: what a cluster-head does ([PADRES] sections 3.2 and 3.3).
+"""Balances load between clusters, at a cluster-head ([PADRES] sections 3.2 and 3.3).
 
 A head averages the local PIE messages of its edges and tells the neighbouring heads. Two clusters out of balance agree
-on a session; then each head tells its edges to listen to the edges of the other cluster, and these balance among
-themselves as within one cluster. The session ends when all of them are in each other's balanced sets, or by time.
-A cluster is N/A if one of its edges is; it may still offload if none of its edges has room (ours: the paper does not
-say how a cluster that is overloaded as a whole gets rid of anything).
+on a session; then each head tells its edges to listen to the edges of the other cluster, and all of them balance as if
+they were in one cluster. The session ends when they are all in each other's balanced sets, or by timeout. A cluster is
+N/A if one of its edges is; it may still offload if none of its edges has room (ours: the paper does not say how a
+cluster that is overloaded as a whole sheds load).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from penstock.model.values import Attributes
 __all__ = ["ClusterHead"]
 
 _NOTHING = Figures(0.0, 0, 0.0, 1.0, 0.0, 0.0)
-"""Heads reply without figures: their edges exchange those."""
+"""Heads reply with empty figures: their edges exchange the real ones."""
 
 
 class ClusterHead:
@@ -53,7 +53,7 @@ class ClusterHead:
         self._heads = Peers(peer_ms=settings.peer_ms)
         self._mediator = Mediator(name, settings, is_global=True)
         self._other = ""
-        """The cluster of the partner, in a session."""
+        """The partner's cluster, during a session."""
         self._begun_ms = 0
         self._pie_ms: int | None = None
         self._detection_ms = 0
@@ -71,7 +71,7 @@ class ClusterHead:
         """A head's own load is not balanced (future work in the paper)."""
 
     def on_publication(self, attributes: Attributes, payload: bytes, *, now_ms: int) -> list[Command]:
-        """A PIE message or a letter; what is malformed is counted, and ends the session that it belongs to."""
+        """Handles a PIE message or a letter; a malformed one is counted, and ends the session it belongs to."""
         try:
             if attributes.get("$class") == PIE:
                 return self._on_pie(Pie.from_attributes(attributes), now_ms)
@@ -82,14 +82,14 @@ class ClusterHead:
         return self._on_letter(letter, now_ms) if letter.to == self._name and letter.is_global else []
 
     def next_deadline(self) -> int | None:
-        """When it wants to be woken."""
+        """When ``on_deadline`` is due next."""
         if self._pie_ms is None:
             return 0
         wishes = [self._pie_ms, self._detection_ms, self._mediator.next_deadline()]
         return min(each for each in wishes if each is not None)
 
     def on_deadline(self, *, now_ms: int) -> list[Command]:
-        """It is that time."""
+        """Do everything that is due now."""
         if self._pie_ms is None:
             self._pie_ms = now_ms + self._settings.pie_ms + self._rng.randrange(self._settings.pie_ms)
             self._detection_ms = now_ms + self._settings.detection_ms + self._rng.randrange(self._settings.detection_ms)
@@ -108,7 +108,7 @@ class ClusterHead:
     # --- load information
 
     def edges(self, *, now_ms: int) -> dict[str, Pie]:
-        """The edges of its own cluster that were heard lately."""
+        """The edges of its own cluster heard lately."""
         return self._edges.known(now_ms=now_ms, clusters=(self._cluster,))
 
     def _on_pie(self, pie: Pie, now_ms: int) -> list[Command]:
@@ -117,7 +117,7 @@ class ClusterHead:
         elif pie.broker != self._name:
             self._heads.hear(pie, now_ms=now_ms)
             if not pie.hops and not self.edges(now_ms=now_ms):
-                # A head without edges is only a stretch of the way.
+                # A head without edges only relays.
                 self.counts["passed"] += 1
                 further = replace(pie, hops=pie.hops + 1)
                 return [Publish(further.attributes(to)) for to in self._neighbours if to != pie.broker]
@@ -216,7 +216,7 @@ class ClusterHead:
         if to != self._name or attributes.get("$scope") != "global" or attributes.get("$class") == PIE:
             return []
         ended, letters = self._mediator.on_unreadable(sender, number, now_ms=now_ms)
-        closed = self._close(f"a letter of {sender} that cannot be read", now_ms) if ended else []
+        closed = self._close(f"unreadable letter from {sender}", now_ms) if ended else []
         return self._send(letters) + closed
 
     def _open(self, other: str, now_ms: int) -> list[Command]:

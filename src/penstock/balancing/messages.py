@@ -1,11 +1,12 @@
-"""What brokers say to each other in a session, as publications of the reserved space ([PADRES] section 3.3).
+"""The letters of a session between brokers, sent as publications in the reserved space ([PADRES] section 3.3).
 
-They are addressed by attribute: the edges of a cluster are no neighbours of each other. What is in them besides the
-address travels as the payload. Nothing that arrives is believed before it was checked.
+They are addressed by attribute, because the edges of a cluster are not neighbours of each other. The content travels as
+the payload. Everything that arrives is checked before it is believed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, TypeAlias
 
@@ -15,10 +16,13 @@ from penstock.balancing.estimators import Figures
 from penstock.balancing.metrics import Load
 from penstock.balancing.pie import MalformedError, is_name, number_in, text_in
 from penstock.model.decoding import UnreadableError, decoded
+from penstock.model.limits import PEER_NAME_CHARS_MAX
 from penstock.model.values import Attributes, AttributeValue
 
 __all__ = [
     "BALANCING",
+    "COVERING_CHARS_MAX",
+    "TRAIL_MAX",
     "Content",
     "Done",
     "End",
@@ -29,17 +33,22 @@ __all__ = [
     "Request",
     "Watch",
     "address_of",
+    "fitting",
 ]
 
 BALANCING: Final = "BALANCING"
+COVERING_CHARS_MAX: Final = 256 * 1024
+"""Most characters of a covering set in a reply."""
+TRAIL_MAX: Final = 32
+"""Most brokers in the trail of a client."""
 _SESSION_MAX: Final = 2**53
 _WATCHED_MAX: Final = 8
-"""Clusters that an edge may be told to watch: all of them are in one selector. A head names one."""
+"""The most clusters an edge may be told to watch: they all go into one selector. A head names one."""
 
 
 @dataclass(slots=True, frozen=True)
 class Request:
-    """May I offload to you?"""
+    """Asks a broker to accept subscribers."""
 
     kind: ClassVar[str] = "request"
     metric: str = ""
@@ -47,19 +56,19 @@ class Request:
 
 @dataclass(slots=True, frozen=True)
 class Reply:
-    """You may: this is my load, and what I get already."""
+    """Accepts a request, with the sender's load and the publications it already gets."""
 
     kind: ClassVar[str] = "reply"
     figures: Figures
     address: str = ""
-    """Where clients find the broker."""
+    """Where clients reach the broker."""
     covering: tuple[str, ...] = ()
-    """Its covering set."""
+    """The broker's covering set."""
 
 
 @dataclass(slots=True, frozen=True)
 class Refusal:
-    """You may not, and why."""
+    """Refuses a request, with the reason."""
 
     kind: ClassVar[str] = "refusal"
     state: str = ""
@@ -68,19 +77,19 @@ class Refusal:
 
 @dataclass(slots=True, frozen=True)
 class Moving:
-    """So many subscribers are on their way; said again if they become fewer."""
+    """Says how many subscribers are on their way; sent again if the number falls."""
 
     kind: ClassVar[str] = "moving"
     total: int
     trails: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """By client: the brokers that it must not go back to for a while."""
+    """The brokers each client must not return to for a while."""
     estimated: Load = field(default_factory=Load)
-    """What the load of the accepting broker will be, as the offloading one believes."""
+    """The accepting broker's load after the session, as the offloading one estimates it."""
 
 
 @dataclass(slots=True, frozen=True)
 class Done:
-    """All have arrived that will: the session is over."""
+    """Ends the session: every subscriber that will arrive has arrived."""
 
     kind: ClassVar[str] = "done"
     arrived: int = 0
@@ -88,7 +97,7 @@ class Done:
 
 @dataclass(slots=True, frozen=True)
 class End:
-    """The session is over for me."""
+    """Ends the session early, with the reason."""
 
     kind: ClassVar[str] = "end"
     reason: str = ""
@@ -96,7 +105,7 @@ class End:
 
 @dataclass(slots=True, frozen=True)
 class Watch:
-    """A head tells an edge: balance with the edges of these clusters, too; none to end that."""
+    """Tells an edge, from its head, to balance with the edges of these clusters as well; empty to stop."""
 
     kind: ClassVar[str] = "watch"
     clusters: tuple[str, ...] = ()
@@ -133,12 +142,12 @@ class Letter:
         }
 
     def payload(self) -> bytes:
-        """The content."""
+        """The encoded content."""
         return msgspec.msgpack.encode(self.content)
 
     @classmethod
     def read(cls, attributes: Attributes, payload: bytes) -> Letter:
-        """From a publication; raises ``MalformedError`` for what cannot be right."""
+        """Reads a letter from a publication; raises ``MalformedError`` if it is invalid."""
         kind = _KINDS.get(str(attributes.get("$kind")))
         if kind is None:
             raise MalformedError(f"kind {str(attributes.get('$kind'))[:40]!r} does not exist")
@@ -152,18 +161,48 @@ class Letter:
 
 
 def address_of(attributes: Attributes) -> tuple[str, str, int]:
-    """From whom to whom a letter is, and of which session, also if nothing else of it can be read."""
+    """Sender, recipient and session of a letter, even if nothing else in it can be read."""
     session = int(number_in(attributes, "$session", high=_SESSION_MAX))
     return text_in(attributes, "$from"), text_in(attributes, "$to"), session
 
 
+def fitting(covering: Iterable[str]) -> tuple[str, ...]:
+    """As much of a covering set as a reply may have: whoever gets it parses all of it in one turn."""
+    found: list[str] = []
+    room = COVERING_CHARS_MAX
+    for selector in covering:
+        room -= len(selector)
+        if room < 0:
+            break
+        found.append(selector)
+    return tuple(found)
+
+
 def _check(content: Content) -> None:
-    if isinstance(content, Reply) and not content.figures.is_sound():
-        raise MalformedError("a reply has figures that no broker can have")
+    if isinstance(content, Reply):
+        _check_reply(content)
+    if isinstance(content, Moving):
+        _check_trails(content.trails)
     if isinstance(content, Moving) and (not 0 <= content.total < _SESSION_MAX or not content.estimated.is_finite()):
-        raise MalformedError(f"{content.total} subscribers cannot move")
+        raise MalformedError(f"invalid move announcement: {content.total} subscribers, or an invalid load estimate")
     if isinstance(content, Watch):
         _check_watched(content.clusters)
+
+
+def _check_reply(reply: Reply) -> None:
+    if not reply.figures.is_sound():
+        raise MalformedError("reply contains invalid load figures")
+    chars = sum(map(len, reply.covering))
+    if chars > COVERING_CHARS_MAX:
+        raise MalformedError(f"a covering set of {chars:,} characters is over the limit of {COVERING_CHARS_MAX:,}")
+
+
+def _check_trails(trails: dict[str, tuple[str, ...]]) -> None:
+    for client, brokers in trails.items():
+        if len(client) > PEER_NAME_CHARS_MAX:
+            raise MalformedError(f"a client's name of {len(client):,} characters")
+        if len(brokers) > TRAIL_MAX or not all(map(is_name, brokers)):
+            raise MalformedError(f"the trail of client {client[:40]!r} is too long, or has something that is no broker")
 
 
 def _check_watched(clusters: tuple[str, ...]) -> None:

@@ -1,8 +1,8 @@
-"""PIE, the load information that brokers publish, as attributes of the reserved space ([PADRES] section 3.2).
+"""PIE messages: the load that brokers publish, as attributes in the reserved space ([PADRES] section 3.2).
 
-A local PIE message is one broker's, for the edges of its cluster; a global one is the average of a cluster, addressed
-to each neighbouring head by name, so that it goes one cluster-hop and no further. A head without edges passes it on
-once. What cannot be right (a load that is no number, a state that does not exist) is refused whole.
+A local PIE message has one broker's load, for the edges of its cluster; a global one has the average of a cluster,
+addressed to each neighbouring head by name, so that it goes one cluster-hop and no further. A head without edges passes
+it on once. A message with an invalid field (a load that is no number, an unknown state) is refused whole.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ __all__ = ["LOAD_MAX", "PIE", "MalformedError", "Pie", "average", "is_name", "nu
 
 PIE: Final = "PIE"
 LOAD_MAX: Final = 1e6
-"""Nobody is busier than this: whoever says so is not believed."""
-_NAMES_MAX: Final = 10_000
+"""The highest plausible load; a message that claims more is refused."""
+_BALANCED_CHARS_MAX: Final = 16_384
+"""Most characters of the names that a PIE message has: brokers keep one of each of a thousand peers."""
 _NAME_CHARS_MAX: Final = 200
 
 
 class MalformedError(PeerError):
-    """A control message of balancing that cannot be right."""
+    """A control message of balancing is invalid."""
 
 
 @dataclass(slots=True, frozen=True)
 class Pie:
-    """What one broker, or one cluster, says of its load."""
+    """The load that one broker or cluster reports."""
 
     broker: str
     cluster: str
@@ -45,7 +46,7 @@ class Pie:
     """Heads without edges that have passed it on."""
 
     def attributes(self, to: str = "") -> dict[str, AttributeValue]:
-        """As attributes of a publication; a global one is addressed."""
+        """The message as attributes of a publication; a global one is addressed."""
         made: dict[str, AttributeValue] = {
             "$class": PIE,
             "$scope": "global" if self.is_global else "local",
@@ -55,7 +56,7 @@ class Pie:
             "$input": self.load.input,
             "$output": self.load.output,
             "$delay_s": self.load.delay_s,
-            "$balanced": " ".join(self.balanced),
+            "$balanced": _joined(self.balanced),
         }
         if self.is_global:
             made["$to"], made["$hops"] = to, self.hops
@@ -63,14 +64,14 @@ class Pie:
 
     @classmethod
     def from_attributes(cls, attributes: Attributes) -> Pie:
-        """From a publication; raises ``MalformedError`` for what cannot be right."""
+        """Reads a PIE message from a publication; raises ``MalformedError`` if it is invalid."""
         try:
             state = State(attributes.get("$state"))
         except ValueError:
             raise MalformedError(f"state {attributes.get('$state')!r} does not exist") from None
-        balanced = str(attributes.get("$balanced") or "").split()
-        if len(balanced) > _NAMES_MAX:
-            raise MalformedError(f"{len(balanced):,} names are over the limit of {_NAMES_MAX:,}")
+        names = str(attributes.get("$balanced") or "")
+        if len(names) > _BALANCED_CHARS_MAX:
+            raise MalformedError(f"names of {len(names):,} characters are over the limit of {_BALANCED_CHARS_MAX:,}")
         load = Load(*(number_in(attributes, name, high=LOAD_MAX) for name in ("$input", "$output", "$delay_s")))
         is_global = attributes.get("$scope") == "global"
         return cls(
@@ -78,14 +79,25 @@ class Pie:
             text_in(attributes, "$cluster"),
             state,
             load,
-            tuple(balanced),
+            tuple(names.split()),
             is_global,
             int(number_in(attributes, "$hops", high=100)) if is_global else 0,
         )
 
 
+def _joined(names: Iterable[str]) -> str:
+    """As many of the names as a message may have."""
+    found = ""
+    for name in names:
+        longer = f"{found} {name}" if found else name
+        if len(longer) > _BALANCED_CHARS_MAX:
+            break
+        found = longer
+    return found
+
+
 def average(loads: Iterable[Load]) -> Load:
-    """The load of a cluster: the mean of its edges'."""
+    """The load of a cluster: the mean over its edges."""
     every = list(loads)
     count = max(len(every), 1)
     return Load(
@@ -96,7 +108,7 @@ def average(loads: Iterable[Load]) -> Load:
 
 
 def number_in(attributes: Mapping[str, object], name: str, *, high: float) -> float:
-    """A number that is not negative and not above a limit."""
+    """A number among the attributes, from 0 to a limit."""
     value = attributes.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or not 0 <= value <= high:
         raise MalformedError(f"{name} {value!r} is no number in 0 to {high:g}")
@@ -109,7 +121,7 @@ def is_name(text: str) -> bool:
 
 
 def text_in(attributes: Mapping[str, object], name: str) -> str:
-    """A name."""
+    """A name among the attributes."""
     value = attributes.get(name)
     if not isinstance(value, str) or not is_name(value):
         raise MalformedError(f"{name} {str(value)[:40]!r} is no name")

@@ -1,7 +1,7 @@
-"""PRESS: which interests matched which of the last publications, as bit vectors ([PADRES] section 4.1).
+"""PRESS: records which interests matched which recent publications, as bit vectors ([PADRES] section 4.1).
 
 One bit for each publication sampled, one column for each unique subscription; 10,000 of them and 100 samples take one
-megabit, as in the paper. Words come first and columns second, so that every question is a few operations on whole rows.
+megabit, as in the paper. Words come first and columns second, so that every query is a few operations on whole rows.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Press:
 
     def __init__(self, columns: int, *, samples_max: int) -> None:
         if columns < 0 or samples_max < 1:
-            raise MisuseError(f"bit vectors of {columns} columns and {samples_max} samples cannot be")
+            raise MisuseError(f"cannot make bit vectors with {columns} columns and {samples_max} samples")
         words = -(-samples_max // _WORD)
         self.bits: Words = np.zeros((words, columns), np.uint64)
         """A bit for each publication and column; the first publication is the lowest bit of the first word."""
         self.css: Words = np.zeros(words, np.uint64)
-        """The same for the covering set of the partner, as a whole."""
+        """A bit for each publication that the partner's covering set as a whole matches."""
         self.samples_max = samples_max
         self.taken = 0
         """Publications sampled so far."""
@@ -52,7 +52,7 @@ class Press:
         return self.taken >= self.samples_max
 
     def record(self, columns: npt.NDArray[np.integer], *, is_covered: bool) -> None:
-        """A publication matched these columns, and the partner's covering set or not."""
+        """Record which columns a publication matched, and whether the partner's covering set did."""
         if self.is_full:
             return
         word, bit = divmod(self.taken, _WORD)
@@ -67,12 +67,12 @@ class Press:
         return self._share(popcounts(self.bits)) * input_msg_s
 
     def added_rates(self, input_msg_s: float, css: Words | None = None) -> npt.NDArray[np.float64]:
-        """What each column would add to the input of the partner: its bits that the covering set has not."""
+        """How much each column would add to the partner's input: its bits that the covering set lacks."""
         covered = self.css if css is None else css
         return self._share(popcounts(self.bits & ~covered[:, None])) * input_msg_s
 
     def reduced_rates(self, input_msg_s: float, present: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-        """By what input falls if a column leaves: its bits that no other column that is present has."""
+        """How much input falls if a column leaves: its bits that no other present column has."""
         alone = self.alone(present)
         return self._share(popcounts(self.bits & alone[:, None])) * input_msg_s
 
@@ -82,7 +82,7 @@ class Press:
         if not bits.shape[1]:
             return np.zeros_like(self.css)
         once = np.bitwise_or.reduce(bits, axis=1)
-        # A publication that is wanted twice is in what the columns before a column want, and in the column itself.
+        # A publication is wanted twice if a column and any column before it have it.
         before = np.bitwise_or.accumulate(bits, axis=1)
         twice = np.bitwise_or.reduce(before[:, :-1] & bits[:, 1:], axis=1)
         return np.asarray(once & ~twice)
@@ -92,7 +92,7 @@ class Press:
         return np.asarray(np.bitwise_or.reduce(self.bits[:, present], axis=1, initial=np.uint64(0)))
 
     def share_of(self, words: Words) -> float:
-        """The share of the publications sampled that are in these words."""
+        """The share of the sampled publications that are in these words."""
         return int(np.bitwise_count(words).sum()) / self.taken if self.taken else 0.0
 
     def text(self, column: int) -> str:
@@ -112,6 +112,6 @@ class Press:
 
 
 def popcounts(bits: Words) -> npt.NDArray[np.int64]:
-    """The bits of each column."""
+    """The number of bits set in each column."""
     counts: npt.NDArray[np.int64] = np.bitwise_count(bits).sum(axis=0, dtype=np.int64)
     return counts

@@ -1,6 +1,6 @@
 """All parameters of balancing, with their units, checked on construction ([PADRES] sections 3 to 5).
 
-The defaults are the paper's where it gives one. What it leaves open (intervals, timeouts, bounds) is marked as ours.
+The defaults are the paper's where it gives one. Those it leaves open (intervals, timeouts, bounds) are marked as ours.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class BalancingError(MisuseError):
 
 
 def _is(default: bool | float | str, about: str, *, unit: str = "", low: float = 0, high: float = 1e12) -> Any:
-    """A parameter with what is said of it, and the numbers that it may be, both ends included."""
+    """A parameter with its help text, unit and range, both ends included."""
     return field(default=default, metadata={"unit": unit, "help": about, "low": low, "high": high})
 
 
@@ -40,19 +40,25 @@ class BalancingSettings:
     lower_overload: float = _is(0.90, "a utilisation above this: nothing is accepted", low=0.01, high=1.0)
     higher_overload: float = _is(0.95, "a utilisation above this: balance now", low=0.01, high=1.0)
     local_ratio_trigger: float = _is(0.1, "difference of utilisations in a cluster that is balanced", low=1e-3, high=1)
-    local_delay_trigger: float = _is(0.1, "the same for matching delays, normalised", low=1e-3, high=100)
+    local_delay_trigger: float = _is(
+        0.1, "difference of normalised matching delays in a cluster that is balanced", low=1e-3, high=100
+    )
     global_ratio_trigger: float = _is(0.15, "difference of utilisations between clusters", low=1e-3, high=1)
-    global_delay_trigger: float = _is(0.15, "the same for matching delays, normalised", low=1e-3, high=100)
+    global_delay_trigger: float = _is(
+        0.15, "difference of normalised matching delays between clusters", low=1e-3, high=100
+    )
     delay_norm_s: float = _is(0.1, "matching delays are compared as shares of this (N_f)", unit="s", low=1e-6)
     balance_threshold: float = _is(0.005, "a metric that differs by no more is balanced", low=1e-6, high=1)
     guard_share: float = _is(
         0.5, "steps may drive another metric apart freely up to this share of its trigger (ours)", high=1.0
     )
     inert_ms: int = _is(
-        60_000, "above the lower overload threshold for so long counts as above the higher one (ours)", unit="ms"
+        60_000, "time above the lower overload threshold after which it counts as the higher one (ours)", unit="ms"
     )
     stabilize_ms: int = _is(30_000, "after a session, no other for so long", unit="ms")
-    stabilize_share: float = _is(0.05, "and until no metric moves by more between detections", low=1e-3, high=10)
+    stabilize_share: float = _is(
+        0.05, "after a session, wait until no metric moves by more than this between detections", low=1e-3, high=10
+    )
 
     samples_max: int = _is(50, "publications that PRESS samples (N)", low=1, high=100_000)
     sample_ms: int = _is(30_000, "the longest that it samples (T)", unit="ms", low=10)
@@ -62,14 +68,16 @@ class BalancingSettings:
     smoothing_ms: int = _is(15_000, "what metrics are averaged over (ours)", unit="ms", low=10)
     detection_ms: int = _is(5_000, "between two runs of the detection (ours)", unit="ms", low=10)
     pie_ms: int = _is(10_000, "between two PIE messages (ours)", unit="ms", low=10)
-    peer_ms: int = _is(35_000, "a peer not heard of for so long is not known any more (ours)", unit="ms", low=10)
+    peer_ms: int = _is(35_000, "how long before a silent peer is forgotten (ours)", unit="ms", low=10)
     reply_ms: int = _is(5_000, "the longest wait for an answer (ours)", unit="ms", low=1)
     migration_ms: int = _is(500, "the longest wait for subscribers to arrive, for each of them", unit="ms", low=1)
     global_session_ms: int = _is(300_000, "the longest session of two clusters (ours)", unit="ms", low=10)
-    fruitless_ms: int = _is(120_000, "a partner with whom nothing could be done is left alone (ours)", unit="ms")
-    return_ms: int = _is(600_000, "a subscriber does not go back to where it was (ours)", unit="ms")
+    fruitless_ms: int = _is(120_000, "how long not to ask a partner again after a fruitless session (ours)", unit="ms")
+    return_ms: int = _is(600_000, "how long a subscriber is not sent back to a broker it left (ours)", unit="ms")
     moves_max: int = _is(10_000, "subscribers that move in one session (ours)", low=1, high=1_000_000)
-    covering_max: int = _is(10_000, "conjunctions of a covering set that are told (ours)", low=1, high=1_000_000)
+    covering_max: int = _is(
+        10_000, "most conjunctions of a covering set sent to a partner (ours)", low=1, high=1_000_000
+    )
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -90,11 +98,11 @@ class BalancingSettings:
             raise BalancingError(f"smoothing_ms {self.smoothing_ms} is less than measure_ms {self.measure_ms}")
 
     def role_of(self, degree: int) -> str:
-        """The role of a broker that is configured with so many neighbours."""
+        """The role of a broker configured with this many neighbours."""
         return self.role or ("head" if degree > 1 else "edge")
 
     def cluster_of(self, name: str, neighbours: tuple[str, ...]) -> str:
-        """The cluster of a broker that is configured with these neighbours."""
+        """The cluster of a broker configured with these neighbours."""
         if self.cluster:
             return self.cluster
         return neighbours[0] if self.role_of(len(neighbours)) == "edge" and neighbours else name

@@ -1,4 +1,4 @@
-"""What each client has at this broker, by the name that it has proved: its quotas are shared by all its connections."""
+"""Counts what each client uses at this broker, by its authenticated name: all its connections share its quotas."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ __all__ = ["Account", "Accounts"]
 
 @dataclass(slots=True)
 class Account:
-    """What one client has."""
+    """What one client uses of its quotas."""
 
     client: str
     connections: int = 0
     subscriptions: int = 0
     positions: int = 0
-    """Pubends for which its subscriptions state where they begin, and unknown ones that are kept while it is away."""
+    """Pubends for which its subscriptions state where they begin, plus unknown ones kept while it is away."""
     selector_bytes: int = 0
-    """Of the selectors of its subscriptions."""
+    """Total size of its subscriptions' selectors."""
     effort: int = 0
-    """Operations that its subscriptions add to the matching of a message, at most (``selectors.effort``)."""
+    """Most operations that its subscriptions can add to the matching of one message (``selectors.effort``)."""
     ghosts: int = 0
-    """Connections of its that vanished, and whose positions are kept."""
+    """Vanished connections of the client whose positions are still kept."""
 
 
 class Accounts:
-    """The clients that are connected to one broker, or were a short time ago."""
+    """Accounts of the clients that are connected to one broker, or were a short time ago."""
 
     def __init__(self, settings: BrokerSettings) -> None:
         self._settings = settings
@@ -37,7 +37,7 @@ class Accounts:
         return len(self._accounts)
 
     def open(self, client: str) -> Account | str:
-        """A client connects: its account, or why it may not."""
+        """Adds a connection of a client; returns its account, or why it may not connect."""
         account = self._accounts.get(client)
         limit = self._settings.client_connections_max
         if account is not None and account.connections >= limit:
@@ -48,17 +48,17 @@ class Accounts:
         return account
 
     def close(self, account: Account) -> None:
-        """A connection of a client has ended, and with it all it had on it."""
+        """Removes a connection that has ended; its subscriptions are off the account already."""
         account.connections -= 1
         self.settle(account)
 
     def settle(self, account: Account) -> None:
-        """Forgets a client of which nothing is left."""
+        """Forgets a client that has nothing left here."""
         if not account.connections and not account.ghosts:
             del self._accounts[account.client]
 
     def problem(self, account: Account, positions: int, selector_bytes: int, effort: int = 0) -> str:
-        """Why a client may not have another subscription that needs so much; empty if it may."""
+        """Says why a client may not add a subscription that needs this much; empty if it may."""
         settings = self._settings
         if account.subscriptions >= settings.client_subscriptions_max:
             limit = settings.client_subscriptions_max
@@ -71,6 +71,6 @@ class Accounts:
             return f"client {account.client} has selectors of more than {limit:,} bytes (client_selector_bytes_max)"
         if account.effort + effort > settings.client_effort_max:
             limit = settings.client_effort_max
-            problem = f"client {account.client} has conditions that no index answers, of more than {limit:,} operations"
-            return f"{problem} (client_effort_max)"
+            problem = f"selector conditions that no index can answer exceed {limit:,} operations per message"
+            return f"client {account.client}: {problem} (client_effort_max)"
         return ""

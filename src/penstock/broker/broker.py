@@ -1,8 +1,8 @@
 """The broker: stimuli in, effects out, deadlines owned inside, no I/O.
 
-It composes the rooms around it and decides only who is asked what: the desk serves clients, the topology and the
-filters spread what all brokers must know, the router carries messages, mechanisms add what the papers describe. Two
-shells run it: ``live`` with sockets and clocks, ``sim`` in virtual time.
+It composes the rooms and only decides which of them handles what: the desk serves clients, the topology and the filters
+spread what all brokers must know, the router carries messages, mechanisms add what the papers describe. Two shells run
+it: ``live`` with sockets and clocks, ``sim`` in virtual time.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Broker:
         recovered: Recovered | None = None,
         stopwatch: Callable[[], int] | None = None,
     ) -> None:
-        """A stopwatch counts nanoseconds; without one, nobody knows how long matching takes."""
+        """The stopwatch counts nanoseconds; without one, matching is not timed."""
         recovered = recovered or Recovered()
         rooms = Rooms(settings, incarnation=incarnation, kept=recovered.kept, stopwatch=stopwatch)
         self.settings, self.rooms = rooms.settings, rooms
@@ -77,7 +77,7 @@ class Broker:
         self._congestion = Congestion(rooms, self._guaranteed.logs, edges, carrier)
         limiter = Limiter(settings.name, settings.limit or LimitSettings(), rng=rng)
         self._intake = Intake(rooms, self._guaranteed, self._congestion, limiter, refuse=self._desk.refuse)
-        self._neighbourhood = Neighbourhood(rooms, self._readiness, self._guaranteed, incarnation=incarnation)
+        self._neighbourhood = Neighbourhood(rooms, self._readiness, self._guaranteed, incarnation=incarnation, rng=rng)
         self._membership = Membership(rooms, self._neighbourhood)
         self.migrations = Migrations(rooms, edges, release=self._release, end=self._end, tell=told)
         self._operator = Operator(rooms, self.migrations)
@@ -162,7 +162,7 @@ class Broker:
     def connect(
         self, connection: int, *, now_ms: int, dialled: str = "", certificate: str = "", source: str = ""
     ) -> list[Effect]:
-        """A transport exists: to the neighbour that was dialled, or from somebody who will say who it is."""
+        """A transport was opened: to the neighbour that was dialled, or from a peer that has yet to say who it is."""
         self._guaranteed.begin_turn(now_ms=now_ms)
         peer = self._connections.open(connection, dialled=dialled, certificate=certificate, now_ms=now_ms)
         peer.source = source
@@ -178,7 +178,7 @@ class Broker:
         return self._finish(now_ms)
 
     def receive(self, connection: int, frames: list[f.Frame], *, now_ms: int) -> list[Effect]:
-        """Frames have arrived, in this order; a peer that breaks a rule loses its connection, and only that."""
+        """Handles frames in their order of arrival; a peer that breaks a rule loses its connection, and only that."""
         self._guaranteed.begin_turn(now_ms=now_ms)
         self._handle(connection, frames, now_ms)
         return self._finish(now_ms)
@@ -196,18 +196,18 @@ class Broker:
             try:
                 handler = self._handlers.get(type(frame))
                 if handler is None:
-                    raise ProtocolError(f"a {type(frame).__name__} is not for brokers")
+                    raise ProtocolError(f"brokers do not accept {type(frame).__name__} frames")
                 handler(peer, frame, now_ms)
             except PeerError as error:
                 self.malformed += 1
                 self._end(peer, "protocol", str(error), now_ms)
 
     def progress(self, connection: int, unfinished_bytes: int, *, now_ms: int) -> None:
-        """So much of a frame has arrived, and the rest is still on its way; it changes nothing but who is silent."""
+        """Part of a frame has arrived, the rest is still on its way; this only affects which peers count as silent."""
         self._connections.progress(connection, unfinished_bytes, now_ms=now_ms)
 
     def disconnect(self, connection: int, *, now_ms: int) -> list[Effect]:
-        """A transport is gone."""
+        """A transport was lost."""
         self._guaranteed.begin_turn(now_ms=now_ms)
         peer = self._connections.peers.get(connection)
         if peer is not None:
@@ -222,7 +222,7 @@ class Broker:
         return self._finish(now_ms)
 
     def log_full(self, reason: str, *, now_ms: int) -> list[Effect]:
-        """The oldest commit has to wait for space; the shell tries again until it can say ``committed``."""
+        """The oldest commit must wait for space; the shell retries until it can call ``committed``."""
         self._guaranteed.on_full(reason)
         self._intake.hold_back(reason)
         return self._finish(now_ms)
@@ -236,23 +236,23 @@ class Broker:
         now_ms: int,
         damaged: TickRange | None = None,
     ) -> list[Effect]:
-        """What a read found: all there is from the first tick asked for up to this last one.
+        """A read has ended: these are all messages from the first requested tick up to ``last``.
 
-        The last one may lie behind the last that was asked for, if there is nothing in between. What is damaged lies
-        right behind that, and cannot be read.
+        ``last`` may lie beyond the last requested tick, if there is nothing in between. The damaged ticks follow
+        right after it, and cannot be read.
         """
         if not self._log_desk.on_read(number, messages, last, damaged):
             self._guaranteed.on_read(number, messages, last, damaged, now_ms=now_ms)
         return self._finish(now_ms)
 
     def kept_read(self, number: int, values: dict[str, bytes | None], *, now_ms: int) -> list[Effect]:
-        """Kept records by name, None for each that is missing or damaged; names not in here did not fit."""
+        """Kept records were read, by name: None for each that is missing or damaged; names left out did not fit."""
         self._guaranteed.begin_turn(now_ms=now_ms)
         self._trace_desk.on_kept_read(number, values, now_ms=now_ms)
         return self._finish(now_ms)
 
     def apply(self, settings: BrokerSettings, *, now_ms: int) -> list[Effect]:
-        """The operator changed something; raises ``SettingsError``, and changes nothing, if that needs a new start."""
+        """Applies changed settings; raises ``SettingsError``, and changes nothing, if they need a restart."""
         self._guaranteed.begin_turn(now_ms=now_ms)
         self._end_all(self._membership.apply(settings), now_ms)
         self._congestion.tune(now_ms=now_ms)
@@ -263,13 +263,13 @@ class Broker:
         return self._finish(now_ms)
 
     def operate(self, operation: Operation, *, now_ms: int) -> list[Effect]:
-        """The operator wants something; raises ``MisuseError``, and does nothing, if that cannot be."""
+        """Carries out an operator's request; raises ``MisuseError``, and does nothing, if it is impossible."""
         self._guaranteed.begin_turn(now_ms=now_ms)
         self._operator.carry_out(operation, now_ms=now_ms)
         return self._finish(now_ms)
 
     def retire(self, names: Sequence[str], *, now_ms: int) -> list[Effect]:
-        """Filters with these names are kept elsewhere for good: they are given up as far as they are the oldest."""
+        """Filters with these names are stored elsewhere for good: drops them as far as they are the oldest."""
         self._guaranteed.begin_turn(now_ms=now_ms)
         self._tracker.retire(names)
         return self._finish(now_ms)
@@ -281,19 +281,19 @@ class Broker:
         return self._finish(now_ms)
 
     def measured(self, figures: HostFigures, *, now_ms: int) -> list[Effect]:
-        """What the machine is like, measured by the shell about every ``balancing.measure_ms``."""
+        """The shell has measured the machine, as it does about every ``balancing.measure_ms``."""
         self._guaranteed.begin_turn(now_ms=now_ms)
         self._mechanisms.measured(figures, now_ms=now_ms)
         return self._finish(now_ms)
 
     def next_deadline(self) -> int | None:
-        """When this broker wants to be woken, if nothing happens before."""
-        # Mechanisms are asked each time: what they want may change with anything.
+        """When this broker must be woken, if nothing happens before."""
+        # Mechanisms are asked each time: any event may change their deadlines.
         wishes = (next_due(self._dues), self._mechanisms.next_deadline(), self._beat_ms, self._credit_ms)
         return min([each for each in wishes if each is not None], default=None)
 
     def on_deadline(self, *, now_ms: int) -> list[Effect]:
-        """It is time: heartbeats, silent peers, probes, credit, mechanisms."""
+        """Does what is due: heartbeats, silent peers, probes, credit, mechanisms."""
         self._guaranteed.begin_turn(now_ms=now_ms)
         if self._beat_ms is not None and now_ms >= self._beat_ms:
             self._beat_ms = now_ms + self.settings.heartbeat_ms if self._connections.peers else None
@@ -306,7 +306,7 @@ class Broker:
         for resumed in self._neighbourhood.on_deadline(now_ms=now_ms):
             self._handle(resumed.peer.connection, resumed.frames, now_ms)
         self._intake.on_deadline(now_ms=now_ms)
-        # A query that overtakes the silence spoken in the same turn would make everybody look as late as that.
+        # A query that overtook the silence announced in this turn would make all hosts look that much behind.
         self._intake.before_rates()
         self._congestion.on_deadline(now_ms=now_ms)
         self._guaranteed.on_deadline(now_ms=now_ms)
@@ -321,10 +321,10 @@ class Broker:
         return self._finish(now_ms)
 
     def shutdown(self, *, now_ms: int) -> list[Effect]:
-        """An orderly end: everybody is told."""
+        """Shuts down in an orderly way, and tells all peers."""
         self._guaranteed.begin_turn(now_ms=now_ms)
         self._intake.acknowledge_all()
-        # Links last: what durable subscriptions have acknowledged goes out on them when their clients leave.
+        # Links last: they carry the positions of durable subscriptions that are reported when their clients leave.
         leaving = sorted(self._connections.peers.values(), key=lambda peer: peer.kind is PeerKind.LINK)
         for peer in leaving:
             self._end(peer, "shutdown", f"broker {self.settings.name} stops", now_ms)
@@ -336,19 +336,19 @@ class Broker:
 
     @property
     def connections(self) -> Connections:
-        """Who is connected, for those who test it."""
+        """The connected peers, for tests."""
         return self._connections
 
     def knows(self, connection: int) -> bool:
-        """Whether the other end has proved who it is."""
+        """Whether the other end has authenticated."""
         return self._connections.knows(connection)
 
     def outbox(self, connection: int) -> Outbox:
-        """What waits for a connection."""
+        """The frames queued for a connection."""
         return self._connections.outbox(connection)
 
     def status(self) -> BrokerStatus:
-        """How the broker is, as figures."""
+        """The broker's status, in figures."""
         return self._figures.status()
 
     def check_invariants(self) -> None:
@@ -360,13 +360,13 @@ class Broker:
         for due in self._dues:
             due.check()
 
-    # --- who comes, and what they ask that concerns several rooms
+    # --- arrivals, and requests that concern several rooms
 
     def _link_up(self, peer: Peer, name: str, now_ms: int) -> None:
         former = self._connections.links.get(name)
         if former is not None:
             # The neighbour knows that the old connection is dead before we do.
-            self._end(former, "replaced", f"broker {name} has connected anew", now_ms)
+            self._end(former, "replaced", f"replaced by a new connection from broker {name}", now_ms)
         self._neighbourhood.link_up(peer, name)
         self._tracker.on_neighbour(name, up=True)
         self._mechanisms.on_neighbour(name, up=True, now_ms=now_ms)

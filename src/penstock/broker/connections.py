@@ -15,10 +15,10 @@ from penstock.protocol.frames import ControlFrame, DataFrame, Goodbye, Heartbeat
 __all__ = ["PROGRESS_BYTES", "Connections"]
 
 PROGRESS_BYTES: Final = 32 * 1024
-"""What has to move within ``silent_ms`` where a peer is in the middle of something large: 52 kbit/s by default.
+"""Bytes that must move within ``silent_ms`` while a peer transfers something large: 52 kbit/s by default.
 
-Nobody can send a heartbeat in the middle of a frame, and one of 8 MiB takes longer than ``silent_ms`` on most lines.
-Less than this is taken for silence, so that nobody holds an unfinished frame for long at no cost.
+No heartbeat can be sent in the middle of a frame, and one of 8 MiB takes longer than ``silent_ms`` on most lines.
+Slower progress counts as silence, so that nobody can hold an unfinished frame for long at no cost.
 """
 
 
@@ -30,9 +30,9 @@ class Connections:
         self.peers: dict[int, Peer] = {}
         self.links: dict[str, Peer] = {}
         self.links_version = 0
-        """Grows when a link comes or goes."""
+        """Incremented when a link comes or goes."""
         self._closed: dict[int, Outbox] = {}
-        """Outboxes of connections closed lately: the shell still has to take what is in them."""
+        """Outboxes of recently closed connections: the shell still has to drain them."""
         self._tally = Tally()
         self._woken: dict[int, Wake] = {}
         self._effects: list[Effect] = []
@@ -41,7 +41,7 @@ class Connections:
         """Data frames dropped at the bound of an outbox."""
 
     def open(self, connection: int, *, dialled: str, certificate: str, now_ms: int) -> Peer:
-        """A transport exists; nothing is known yet of who is at the other end."""
+        """Registers a new transport; nothing is known yet about the other end."""
         assert connection not in self.peers
         settings = self._settings
         outbox = Outbox(
@@ -54,28 +54,28 @@ class Connections:
         return peer
 
     def knows(self, connection: int) -> bool:
-        """Whether the other end of a connection has proved who it is."""
+        """Whether the other end of a connection has authenticated."""
         peer = self.peers.get(connection)
         return peer is not None and peer.kind is not PeerKind.STRANGER
 
     def client_of(self, connection: int) -> str:
-        """The name of the client at the other end of a connection; empty if that has gone."""
+        """The name of the client at the other end of a connection; empty if it is gone."""
         peer = self.peers.get(connection)
         return peer.name if peer is not None else ""
 
     def outbox(self, connection: int) -> Outbox:
-        """What waits for a connection, also for one that is being closed."""
+        """The frames queued for a connection, also for one that is being closed."""
         peer = self.peers.get(connection)
         return peer.outbox if peer is not None else self._closed[connection]
 
     def link_up(self, peer: Peer) -> None:
-        """The other end has proved to be a neighbour."""
+        """Registers a peer that has proved to be a neighbour as a link."""
         peer.kind = PeerKind.LINK
         self.links[peer.name] = peer
         self.links_version += 1
 
     def forget(self, peer: Peer) -> None:
-        """The connection is gone; what waited for it is thrown away, unless the shell is still to send it."""
+        """Removes a connection; discards what is queued for it, unless the shell still has to send it."""
         self.peers.pop(peer.connection, None)
         if peer.connection not in self._closed:
             peer.outbox.clear()
@@ -100,9 +100,9 @@ class Connections:
         return False
 
     def carry_to(self, connections: Sequence[int], frame: DataFrame) -> int:
-        """Queues a data frame for many; answers with how many did not drop it."""
+        """Queues a data frame for many connections; returns how many did not drop it."""
         peers, woken, dropped = self.peers, self._woken, 0
-        # As ``carry`` does for one: this is where a fan-out spends its time.
+        # ``carry``, inlined: this is where a fan-out spends its time.
         for connection in connections:
             peer = peers[connection]
             peer.said = True
@@ -120,22 +120,22 @@ class Connections:
             self._overflowed[peer.connection] = peer
 
     def carry_first(self, peer: Peer, frame: DataFrame) -> None:
-        """Queues a data frame of the system's own ahead of other data."""
+        """Queues one of the system's own data frames ahead of other data."""
         peer.said = True
         self._woken[peer.connection] = peer.wake
-        # The lane takes any frame; its type says what belongs there otherwise.
+        # The control lane takes any frame; its type names those that usually belong there.
         if not peer.outbox.push_control(frame):  # type: ignore[arg-type]
             self._overflowed[peer.connection] = peer
 
     def take_overflowed(self) -> list[Peer]:
-        """The peers that do not read what they are sent, and must go."""
+        """Returns the peers that do not read what they are sent, and must be disconnected."""
         if not self._overflowed:
             return []
         overflowed, self._overflowed = list(self._overflowed.values()), {}
         return [peer for peer in overflowed if peer.connection in self.peers]
 
     def close(self, peer: Peer, code: str, reason: str) -> None:
-        """Says goodbye and ends the connection; the shell sends what is queued first."""
+        """Says goodbye and closes the connection; the shell sends what is queued first."""
         if peer.connection not in self.peers:
             return
         if code == "slow":
@@ -147,7 +147,7 @@ class Connections:
         self.record("closed", peer=peer.name or str(peer.connection), code=code, reason=reason)
 
     def close_quietly(self, peer: Peer) -> None:
-        """Ends a connection whose other end has said goodbye."""
+        """Closes a connection whose other end has said goodbye."""
         self._effects.append(Close(peer.connection, "goodbye", "the other end said goodbye"))
         self._keep_closed(peer)
 
@@ -157,35 +157,35 @@ class Connections:
         self._closed[peer.connection] = peer.outbox
 
     def record(self, event: str, **fields: str | int) -> None:
-        """Notes something for the operator."""
+        """Records an event for the operator."""
         self._effects.append(Record(event, tuple(fields.items())))
 
     def add_effect(self, effect: Effect) -> None:
-        """Asks something of the shell."""
+        """Adds an effect for the shell."""
         self._effects.append(effect)
 
     def waiting_bytes(self) -> int:
-        """Data that waits in all outboxes together."""
+        """The data queued in all outboxes together."""
         return self._tally.data_bytes
 
     def progress(self, connection: int, unfinished_bytes: int, *, now_ms: int) -> None:
-        """So much of a frame has arrived: enough since the last time counts as having heard of the peer."""
+        """Notes how much of a frame has arrived: enough of it since the last time counts as hearing from the peer."""
         peer = self.peers.get(connection)
         if peer is None:
             return
         if unfinished_bytes < peer.unfinished_bytes:
-            # Another frame.
+            # A new frame.
             peer.unfinished_bytes = 0
         if unfinished_bytes - peer.unfinished_bytes >= PROGRESS_BYTES:
             peer.unfinished_bytes, peer.heard_ms = unfinished_bytes, now_ms
 
     def beat(self, *, now_ms: int) -> list[Peer]:
-        """Heartbeats where nothing else was said; answers with those not heard of for too long."""
-        # A shell that is still emptying one of these holds it itself.
+        """Sends heartbeats where nothing else was sent; returns the peers not heard from for too long."""
+        # A shell that is still draining one of these holds a reference of its own.
         self._closed.clear()
         silent = []
         for peer in self.peers.values():
-            # A stranger has to say who it is, not just anything.
+            # A stranger has to authenticate: other frames do not keep it connected.
             is_stranger = peer.kind is PeerKind.STRANGER
             limit_ms = self._settings.handshake_ms if is_stranger else self._settings.silent_ms
             if now_ms - (peer.opened_ms if is_stranger else peer.heard_ms) >= limit_ms:
@@ -197,16 +197,16 @@ class Connections:
         return silent
 
     def too_slow(self, *, now_ms: int) -> list[Farewell]:
-        """Those that must go since what waits for them leaves too little room for others; to be asked after a beat.
+        """Returns peers to disconnect since what is queued for them leaves too little room; call it after ``beat``.
 
-        An outbox that is below its own bound is nobody else's concern, until many of them are: those of one client
-        over its quota, or those of all, so that publishers wait. Then nothing more comes that could overflow any of
-        them, and whoever reads nothing would stop everybody for ever.
+        An outbox below its own bound concerns nobody else until many of them add up: those of one client over its
+        quota, or all of them, so that publishers wait. Then no new data comes that could overflow any of them, and a
+        peer that reads nothing would stop everybody for ever.
         """
         return self._over_quota() or self._stuck(now_ms)
 
     def _over_quota(self) -> list[Farewell]:
-        """Of each client for which too much waits, the connection with most of it."""
+        """For each client over its quota, the connection with most bytes queued."""
         waiting: dict[str, list[Peer]] = {}
         for peer in self.peers.values():
             if peer.outbox and peer.kind is PeerKind.CLIENT:
@@ -220,16 +220,22 @@ class Connections:
         return endings
 
     def _stuck(self, now_ms: int) -> list[Farewell]:
-        """While publishers wait for room: whoever takes nothing and has most of it, one at a time."""
+        """While publishers wait for room: of the peers that read nothing, the one with most bytes queued."""
         if self.waiting_bytes() <= self._settings.held_back_bytes:
             return []
         stuck = [peer for peer in self.peers.values() if now_ms - peer.took_ms >= self._settings.silent_ms]
         if not stuck:
             return []
-        return [Farewell(max(stuck, key=_waiting_bytes), "slow", "publishers wait for what it does not read")]
+        return [
+            Farewell(
+                max(stuck, key=_waiting_bytes),
+                "slow",
+                "does not read its data, and publishers are blocked until it does",
+            )
+        ]
 
     def take_effects(self) -> list[Effect]:
-        """What the shell must do: wake connections first, then close."""
+        """Returns the effects for the shell: wakes first, then the others."""
         peers = self.peers
         effects: list[Effect] = [wake for connection, wake in self._woken.items() if connection in peers]
         if self._effects:
@@ -240,7 +246,7 @@ class Connections:
 
 
 def _note_taken(peer: Peer, now_ms: int) -> None:
-    """Sees whether a peer takes what waits for it: all of it, or enough within the time that counts as silence."""
+    """Notes whether a peer drains its outbox: all of it, or enough within the time that counts as silence."""
     outbox = peer.outbox
     if not outbox.data_bytes or outbox.taken_bytes >= peer.taking_bytes:
         peer.took_ms = now_ms

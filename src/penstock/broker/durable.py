@@ -1,13 +1,13 @@
-"""What a broker keeps durably: the changes that it gathers into a commit, and what it finds again when it starts.
+"""The data that a broker keeps durably: the changes it gathers into a commit, and what it recovers when it starts.
 
-A shell makes all changes of a commit durable together or not at all. Ticks and bodies are as in the streams. Beside the
-log there are named values, of which a broker finds all when it starts, and kept records ([Tracking] section 3.2), of
-which there may be millions: it finds what it needs of each at a start, and reads the whole of one when it is asked for.
+A shell makes all changes of a commit durable together or not at all. Ticks and bodies are as in the streams. Besides
+the log there are named values, all of which are loaded at startup, and kept records ([Tracking] section 3.2). There may
+be millions of those: a broker loads only the part of each that it needs at startup, and reads a whole one on demand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,20 +26,25 @@ __all__ = [
     "RecoveredPubend",
     "SetValue",
     "Trim",
+    "add_part",
     "needed_at_start",
+    "parts_of",
     "space_bytes",
 ]
 
 KEPT_READ_BYTES_MAX: Final = 4 << 20
-"""Bytes of kept records in one answer, unless the first one alone has more."""
+"""Most bytes of kept records in one answer, unless the first one alone has more."""
 SMALL_RECORD_BYTES_MAX: Final = 1_024
 """Records up to this size are written like named values, even when there is no space for messages."""
 _FILTERS: Final = "filter/"
+_PART_BYTES: Final = 64 * 1024
+_PARTS_MIN: Final = 64
+"""Parts of a recovered log, if its batches are small enough."""
 
 
 @dataclass(slots=True, frozen=True)
 class Append:
-    """Messages at the end of a pubend's log, with what must be remembered together with them."""
+    """Appends messages to a pubend's log, with what must be remembered together with them."""
 
     pubend: str
     messages: Sequence[tuple[Tick, bytes]] = ()
@@ -57,7 +62,7 @@ class Trim:
     pubend: str
     below_tick: Tick
     batches_max: int = 1_000
-    """Most stored batches dropped in one commit, so that nobody's publish waits for long; the rest needs another."""
+    """Most stored batches dropped in one commit, so that no publish waits for long; the rest needs another commit."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -70,7 +75,7 @@ class ForgetPublishers:
 
 @dataclass(slots=True, frozen=True)
 class SetValue:
-    """A small named value, or nothing in its place."""
+    """Sets a small named value, or deletes it if None."""
 
     name: str
     value: bytes | None
@@ -78,52 +83,58 @@ class SetValue:
 
 @dataclass(slots=True, frozen=True)
 class KeepRecord:
-    """A record under its name, in place of any other of that name; or none there any more."""
+    """Keeps a record under its name, replacing any earlier one, or deletes it if None."""
 
     name: str
     value: bytes | None
 
 
 Change = Append | Trim | ForgetPublishers | SetValue | KeepRecord
-"""Whatever may be part of a commit."""
+"""Anything that may be part of a commit."""
 
 
 @dataclass(slots=True, frozen=True)
 class RecoveredPubend:
-    """What is found of one pubend when a broker starts."""
+    """What a broker recovers of one pubend when it starts."""
 
     lease: int | None = None
     """The tick up to which an earlier life may have promised something."""
     last_tick: int | None = None
-    """The tick of the newest message there ever was."""
+    """The tick of the newest message ever appended."""
     first_tick: int | None = None
-    """The tick of the oldest message that is kept."""
+    """The tick of the oldest message that is still kept."""
     trimmed_below: int = 0
-    size_bytes: int = 0
-    """Bytes of the bodies that are kept."""
+    parts: tuple[tuple[int, int], ...] = ()
+    """The kept messages in parts as ``parts_of`` makes them: the last tick of each, and the bytes of its bodies."""
     sequences: Mapping[bytes, int] = field(default_factory=dict)
-    """The highest sequence number of each publisher that is remembered."""
+    """The highest sequence number of each remembered publisher."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the bodies that are still kept."""
+        return sum(size for _, size in self.parts)
 
 
 @dataclass(slots=True, frozen=True)
 class Recovered:
-    """What is found when a broker starts."""
+    """Everything that a broker recovers when it starts."""
 
     pubends: Mapping[str, RecoveredPubend] = field(default_factory=dict)
     values: Mapping[str, bytes] = field(default_factory=dict)
+    """Named values; a damaged one is empty, so that its reader knows that something was there."""
     kept: Mapping[str, bytes] = field(default_factory=dict)
-    """What ``needed_at_start`` says of every kept record, in the order in which they were last kept.
+    """What ``needed_at_start`` returns for every kept record, in the order in which they were last kept.
 
-    A damaged one is there without a byte: whoever needs it must know that something was there. If the shell cannot even
-    tell the names, there is none at all.
+    A damaged record has an empty value, so that its reader knows that something was there. If the shell cannot even
+    tell the names, the mapping is empty.
     """
 
 
 def needed_at_start(name: str, value: bytes) -> bytes:
-    """The beginning of a record that a broker must find when it starts: of a closed filter its header, else all.
+    """Returns the part of a record that a broker must load when it starts: the header of a closed filter, else all.
 
-    Filters in which more may be recorded are continued, so they are needed whole. One that cannot be read is left to
-    whoever says so, up to the length of the longest header.
+    Open filters are continued, so they are needed whole. A filter that cannot be read is cut to the length of the
+    longest header, and left to its reader to report.
     """
     if not name.startswith(_FILTERS):
         return value
@@ -134,8 +145,26 @@ def needed_at_start(name: str, value: bytes) -> bytes:
     return value if header.is_open else value[: len(StoredFilter(header, b"").encode())]
 
 
+def add_part(
+    parts: MutableSequence[tuple[int, int]], last_tick: int, size_bytes: int, part_bytes: int = _PART_BYTES
+) -> None:
+    """Appends messages to the parts of a log, given their last tick and size; joins neighbours up to this size."""
+    if parts and parts[-1][1] + size_bytes <= part_bytes:
+        size_bytes += parts.pop()[1]
+    parts.append((last_tick, size_bytes))
+
+
+def parts_of(sizes: Iterable[tuple[int, int]], total_bytes: int) -> tuple[tuple[int, int], ...]:
+    """The parts of a whole log, given last ticks and sizes of its batches: few, but fine enough to trim by size."""
+    parts: list[tuple[int, int]] = []
+    part_bytes = min(_PART_BYTES, total_bytes // _PARTS_MIN)
+    for last_tick, size_bytes in sizes:
+        add_part(parts, last_tick, size_bytes, part_bytes)
+    return tuple(parts)
+
+
 def space_bytes(change: Change) -> int:
-    """Bytes for which a change needs space; none if it makes room or is small, and so can do without."""
+    """Bytes of space that a change needs; zero if it makes room, or is small enough to be written anyway."""
     if isinstance(change, Append):
         return sum(len(body) for _, body in change.messages)
     if isinstance(change, KeepRecord) and change.value is not None:

@@ -1,4 +1,4 @@
-"""Who may say what to a broker, and which of its parts hears it: one table for links, one for clients."""
+"""Which frames a broker accepts from whom, and which of its parts handles each: tables for links and for clients."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["Handler", "client_handlers", "link_handlers", "only", "stream_handlers", "trace_handlers"]
 
 Handler: TypeAlias = Callable[[Peer, Any, int], None]
-"""Hears a frame of a peer, at a time."""
+"""Handles a frame from a peer, at a given time."""
 
 
 def link_handlers(neighbourhood: Neighbourhood, router: Router, mechanisms: Mechanisms) -> dict[type, Handler]:
-    """What brokers say to each other about the overlay, and best-effort messages."""
+    """Handlers for what brokers tell each other about the overlay, and for best-effort messages."""
     return _all_of(
         PeerKind.LINK,
         {
@@ -48,7 +48,7 @@ def link_handlers(neighbourhood: Neighbourhood, router: Router, mechanisms: Mech
 def stream_handlers(
     guaranteed: Guaranteed, logs: LogDesk, congestion: Congestion, router: Router
 ) -> dict[type, Handler]:
-    """What brokers say to each other about guaranteed streams: hosts up a pubend's tree, the pubend down."""
+    """Handlers for frames about guaranteed streams: from hosts up a pubend's tree, from the pubend down."""
     upward: dict[type, Handler] = {
         f.Nack: lambda peer, frame, now_ms: guaranteed.on_nack(peer, frame, now_ms=now_ms),
         f.StreamOpen: lambda _, frame, __: guaranteed.on_stream_frame(frame),
@@ -67,8 +67,8 @@ def stream_handlers(
     return _all_of(
         PeerKind.LINK,
         {
-            # The two that look for themselves: what a connection says of versions counts whoever is the parent, and
-            # positions of several hosts come together.
+            # These two check the sender themselves: versions announced on a connection count whoever is the parent, and
+            # one frame carries the positions of several hosts.
             f.KnowledgeMessage: lambda peer, frame, now_ms: guaranteed.on_knowledge(peer, frame, now_ms=now_ms),
             f.Positions: lambda peer, frame, now_ms: guaranteed.on_positions(peer, frame, now_ms=now_ms),
             **{kind: _from_host(router, handler) for kind, handler in upward.items()},
@@ -78,7 +78,7 @@ def stream_handlers(
 
 
 def trace_handlers(traces: TraceDesk, router: Router) -> dict[type, Handler]:
-    """What brokers and clients say about the way of a message."""
+    """Handlers for what clients and brokers ask and answer about the path of a message."""
 
     def on_question(peer: Peer, frame: f.TraceQuestion, now_ms: int) -> None:
         # Questions to a broker travel up the tree of its system stream.
@@ -102,7 +102,7 @@ def client_handlers(
     neighbourhood: Neighbourhood,
     migrations: Migrations,
 ) -> dict[type, Handler]:
-    """What clients say, as far as one part alone can answer."""
+    """Handlers for frames of clients that a single part can answer."""
     positions, flood = guaranteed.positions, neighbourhood.flood
     return _all_of(
         PeerKind.CLIENT,
@@ -121,21 +121,21 @@ def client_handlers(
 
 
 def only(kind: PeerKind, handler: Handler) -> Handler:
-    """The handler for peers of this kind; a frame of anybody else is a ``ProtocolError``."""
+    """Restricts a handler to peers of this kind; a frame from anybody else is a ``ProtocolError``."""
 
     def guarded(peer: Peer, frame: Any, now_ms: int) -> None:
         if peer.kind is not kind:
-            raise ProtocolError(f"a {type(frame).__name__} from a {peer.kind.value}")
+            raise ProtocolError(f"{type(frame).__name__} frames are not accepted from a {peer.kind.value}")
         handler(peer, frame, now_ms)
 
     return guarded
 
 
 def _from_host(router: Router, handler: Handler) -> Handler:
-    """The handler for what a host says to a pubend: from the neighbour behind which the host is, or not at all."""
+    """Restricts a handler of frames from a host to a pubend: ignores those not from the neighbour towards the host."""
 
     def guarded(peer: Peer, frame: Any, now_ms: int) -> None:
-        # An alert need not name anybody.
+        # An alert need not name a host.
         if router.is_from_host(peer.name, frame.pubend, frame.host or peer.name):
             handler(peer, frame, now_ms)
 
@@ -143,7 +143,7 @@ def _from_host(router: Router, handler: Handler) -> Handler:
 
 
 def _from_pubend(router: Router, handler: Handler) -> Handler:
-    """The handler for what a pubend says: from the neighbour towards it, or not at all."""
+    """Restricts a handler of frames from a pubend: ignores those not from the neighbour towards the pubend."""
 
     def guarded(peer: Peer, frame: Any, now_ms: int) -> None:
         if router.is_from_pubend(peer.name, frame.pubend):

@@ -1,4 +1,4 @@
-"""What a broker must know before it starts; units in the names, checked on construction."""
+"""The settings that a broker needs before it starts; units in the names, checked on construction."""
 
 from __future__ import annotations
 
@@ -36,89 +36,91 @@ class BrokerSettings:
     pubends: tuple[str, ...] = ()
     """The named streams that publishers of this broker write to; empty for a broker that hosts no publishers."""
     best_effort: tuple[str, ...] = ()
-    """Those of the pubends that guarantee nothing and keep nothing; the others need a durable log."""
+    """The pubends that guarantee nothing and keep nothing; the others need a durable log."""
     neighbours: tuple[str, ...] = ()
-    """The brokers it has links with, whether it dials them or they dial it."""
+    """The brokers it has links with, whichever end dials."""
     members: tuple[str, ...] = ()
-    """All brokers of the overlay; empty if nobody knows: then whoever is heard of counts."""
+    """All brokers of the overlay; empty if unknown, and then every broker it hears of counts."""
     link_credential: str = field(default="", repr=False)
-    """The secret by which brokers of the overlay know each other; empty if certificates or nothing protects links."""
+    """The secret that authenticates brokers to each other; empty if certificates protect links, or nothing does."""
     access: Access = field(default_factory=Access)
-    """Who may connect, and publish and see what."""
+    """Who may connect, and what each client may publish and see."""
 
     address: str = ""
-    """What clients are told that have to come here from another broker; empty if that is the name."""
+    """The address given to clients that have to move here from another broker; empty if that is the name."""
+    addresses: tuple[tuple[str, str], ...] = ()
+    """The same of every broker of the overlay, by name; empty if unknown, and then each broker's own word counts."""
 
     heartbeat_ms: int = 1_000
-    """A connection on which nothing else was sent for so long carries a heartbeat."""
+    """After this long without sending anything else, a connection carries a heartbeat."""
     silent_ms: int = 5_000
-    """A connection on which nothing was heard for so long is closed."""
+    """After this long without hearing anything, a connection is closed."""
     handshake_ms: int = 5_000
-    """A connection that has not said who it is by then is closed."""
+    """A connection that has not authenticated within this time is closed."""
     subscribe_wait_ms: int = 3_000
     """A subscription is confirmed after this time at the latest, with the pubends that have not answered as pending."""
     acknowledge_ms: int = 250
-    """An acknowledgement that nobody asked for may wait so long for others to go with it."""
+    """How long an acknowledgement that nobody asked for may wait to be sent with others."""
     credit_bytes: int = 2 * _MEBIBYTE
     """Bytes a client may publish without an acknowledgement."""
     client_outbox_bytes: int = 64 * _MEBIBYTE
-    """Data that may wait for one client; a client that lets more wait is disconnected."""
+    """Most data that may be queued for one client; a client that lets more wait is disconnected."""
     link_outbox_bytes: int = 64 * _MEBIBYTE
-    """Data that may wait for one link; more is dropped."""
+    """Most data that may be queued for one link; more is dropped."""
     control_outbox_bytes: int = 16 * _MEBIBYTE
-    """Control frames that may wait for one connection; a peer that lets more wait is disconnected."""
+    """Most control frames that may be queued for one connection; a peer that lets more wait is disconnected."""
     held_back_bytes: int = 128 * _MEBIBYTE
     """When this much data waits in all outboxes together, publishers get no more credit until it is less."""
     report_ms: int = 1_000
-    """How often clients are told how far streams are, and pubends how far clients are."""
+    """How often clients are told how far streams have advanced, and pubends how far clients have."""
     silence_ms: int = 1_000
-    """A guaranteed stream in which nothing was published for so long says so."""
+    """After this long without a message, a guaranteed stream announces silence."""
     lease_ms: int = 5_000
-    """How far ahead of its clock a pubend may promise ticks and silence; a restart after a crash begins behind it."""
+    """How far ahead of its clock a pubend may promise ticks and silence; a restart after a crash begins after it."""
     receive_window_ms: int = 10_000
-    """How much of a stream is kept beyond its doubt horizon."""
+    """How much of each stream is kept beyond its doubt horizon, in time."""
     receive_window_bytes: int = 16 * _MEBIBYTE
-    """The same, in bytes of messages; for each stream."""
+    """How much of each stream is kept beyond its doubt horizon, in bytes of messages."""
     cache_bytes: int = 16 * _MEBIBYTE
-    """What a broker remembers of each guaranteed pubend to answer for those behind it."""
+    """How much of each guaranteed pubend a broker caches, to answer requests from downstream."""
     catch_ups_max: int = 4
-    """Catch-up streams of one pubend that run at a time; who comes later waits, and shares."""
+    """Catch-up streams of one pubend that run at a time; later subscriptions wait, and share the next one."""
     grace_ms: int = 60_000
-    """For so long a host keeps the positions of clients that vanished."""
+    """How long a host keeps the positions of clients that vanished."""
     retain_ms: int = 300_000
-    """Messages younger than this stay in the log, whoever has received them."""
+    """Messages younger than this stay in the log, even if everybody has received them."""
     retain_bytes: int = 0
-    """So much of a pubend's log stays, whoever has received it."""
+    """This much of a pubend's log stays, even if everybody has received it."""
     retain_bytes_max: int = 4096 * _MEBIBYTE
-    """At this size of a pubend's log the policy decides."""
+    """The size of a pubend's log at which the policy decides."""
     retain_policy: str = "hold"
-    """``hold``: publishers wait until subscribers have caught up; ``lapse``: the oldest is given up, with an alarm."""
+    """``hold``: publishers wait until subscribers have caught up; ``lapse``: the oldest is dropped, with an alarm."""
     congestion: CongestionSettings = field(default_factory=CongestionSettings)
-    """How pubends follow the slowest broker, and how fast lost messages are asked for again."""
+    """How pubends follow the slowest broker, and how fast lost messages are requested again."""
     balancing: BalancingSettings = field(default_factory=BalancingSettings)
-    """How load is shared with other brokers; off unless it is asked for."""
+    """How load is shared with other brokers; off unless enabled."""
     tracking: TrackingSettings = field(default_factory=TrackingSettings)
-    """How it is recorded where messages came from and went to."""
+    """How brokers record where messages came from and went to."""
     migration_ms: int = 30_000
-    """A client that was asked to go to another broker has to be there by then, or counts as one that stays."""
+    """A client that was asked to move to another broker has to arrive within this time, or counts as staying."""
     token: Plan | None = None
-    """What is asked of the token that walks over all brokers; none walks without it. Shared by all brokers."""
+    """The plan of the token that walks over all brokers; None for no token. Shared by all brokers."""
     limit: LimitSettings | None = None
-    """The limit on all that is published in the overlay; None if there is none, and none can be heard of."""
+    """The limit on all that is published in the overlay; None if there is none, nor any heard of from other brokers."""
     connections_max: int = 10_000
     """Connections a broker accepts."""
     strangers_max: int = 256
-    """Connections among them that have not proved who they are; when there are more, the oldest is closed."""
+    """Connections among them that have not authenticated; when there are more, the oldest is closed."""
     subscriptions_max: int = 1_000_000
     """Subscriptions of all its clients together."""
     durables_max: int = 100_000
     """Durable subscriptions that each pubend of this broker keeps."""
     client_durables_max: int = 1_000
-    """Durable subscriptions of one client, by its name, that each pubend keeps, where clients prove who they are."""
+    """Durable subscriptions of one client, by its name, that each pubend keeps, where clients authenticate."""
     client_connections_max: int = 1_000
     """Connections that one client, by its name, may have at this broker."""
     client_waiting_bytes_max: int = 96 * _MEBIBYTE
-    """What may wait for one client, by its name, on all its connections together; the one with most is closed then."""
+    """Bytes queued for one client, by its name, on all its connections; above this, the one with most is closed."""
     client_subscriptions_max: int = 10_000
     """Subscriptions that one client, by its name, may have on all its connections together."""
     client_selector_bytes_max: int = 4 * _MEBIBYTE
@@ -126,7 +128,8 @@ class BrokerSettings:
     client_effort_max: int = 20_000
     """Comparisons, operations and searches that subscriptions of one client may add to the matching of a message.
 
-    Only of what no index answers, such as LIKE, <> or arithmetic. It takes about ten milliseconds, at most.
+    Counts only conditions that no index answers, such as LIKE, <> or arithmetic. The default takes about ten
+    milliseconds, at most.
     """
     client_positions_max: int = 10_000
     """Pubends for which all subscriptions of one client together may state where they begin."""
@@ -198,19 +201,19 @@ class BrokerSettings:
 class SettingsInForce(BrokerSettings):
     """The copy that all rooms of one broker read: the only settings that ever change, and only as a whole.
 
-    Rooms that kept settings of their own would go on with the old ones; passing new ones to each of them is forgotten
-    for the next room that comes.
+    Rooms with copies of their own would keep using the old ones, and whoever adds a room would forget to pass it the
+    new ones.
     """
 
     __slots__ = ()
-    __hash__ = None  # type: ignore[assignment]  # what changes is nothing to be found again by
+    __hash__ = None  # type: ignore[assignment]  # mutable, so not hashable
 
     @classmethod
     def of(cls, settings: BrokerSettings) -> Self:
-        """A copy that may change."""
+        """Makes a copy that may change."""
         return cls(**{each.name: getattr(settings, each.name) for each in fields(BrokerSettings)})
 
     def change_to(self, settings: BrokerSettings) -> None:
-        """From now on these are in force."""
+        """Puts these settings in force."""
         for each in fields(BrokerSettings):
             object.__setattr__(self, each.name, getattr(settings, each.name))

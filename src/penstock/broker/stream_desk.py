@@ -1,6 +1,6 @@
-"""Where subscriptions begin and who owns durable names: questions on their way up the trees, answers on their way down.
+"""Settles where subscriptions begin and who owns durable names: questions go up the trees, answers come down.
 
-A broker passes on what is not for it; as host it asks (``Openings``), as pubend it answers (``PubendDesk``).
+A broker forwards what is not for it; as host it asks (``Openings``), as pubend it answers (``PubendDesk``).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __all__ = ["StreamDesk"]
 
 _DURABLES_PER_FRAME: Final = 1_000
 _REMARK_EVERY: Final = 10
-"""Every so many reports all durable positions are reported anew: a report may have been lost."""
+"""How many reports until all durable positions are reported again, as a report may have been lost."""
 
 
 class StreamDesk:
-    """One broker's part in where subscriptions begin."""
+    """One broker's part in settling where subscriptions begin and who owns durable names."""
 
     def __init__(
         self,
@@ -57,20 +57,20 @@ class StreamDesk:
         self._now_ms = 0
         self._reports = 0
         self._passing: dict[str, dict[tuple[str, str], tuple[int, int]]] = {}
-        """By pubend, name and host: two hosts may both think that a name is theirs."""
+        """Positions to forward, by pubend, name and host: two hosts may both believe that they own a name."""
         self._wishes: list[Wish] = []
 
     @property
     def counts(self) -> dict[str, int]:
-        """How often what happened."""
+        """Event counters."""
         return self._pubends.counts
 
     def begin_turn(self, now_ms: int) -> None:
-        """A stimulus has come: this is its time."""
+        """Sets the time of a new stimulus."""
         self._now_ms = now_ms
 
     def take_wishes(self) -> list[Wish]:
-        """What came of the last calls for this broker's own streams; to be asked after each of them."""
+        """Returns what the last calls require of this broker's own streams; to be called after each of them."""
         wishes, self._wishes = self._wishes, []
         return wishes
 
@@ -81,31 +81,31 @@ class StreamDesk:
         self._openings.ask(subscription, pubend, now_ms=self._now_ms)
 
     def leave(self, key: int) -> None:
-        """A subscription is gone."""
+        """Withdraws the questions of a subscription that is gone."""
         self._openings.leave(key)
 
     def forgetting(self, connection: int, client: str) -> int:
-        """How many requests to forget names are under way, of a connection and of the client that proved this name."""
+        """How many requests to forget names are pending, from a connection or from the client with this proven name."""
         return self._openings.forgetting(connection, client)
 
     def forget(self, connection: int, number: int, name: str, pubends: list[str], by: Claimant) -> None:
-        """A client asks to forget a durable name."""
+        """Asks pubends to forget a durable name, for a client."""
         self._openings.forget(connection, number, name, pubends, by, now_ms=self._now_ms)
 
     @property
     def has_done(self) -> bool:
-        """Whether requests to forget can be answered."""
+        """Whether any requests to forget can be answered."""
         return bool(self._openings.done)
 
     def take_done(self) -> list[Forgetting]:
-        """Requests to forget that can be answered."""
+        """Returns the requests to forget that can be answered."""
         done, self._openings.done = self._openings.done, []
         return done
 
     # --- frames of neighbours, and of this broker itself
 
     def hear(self, frame: ControlFrame) -> None:
-        """What a neighbour says about a stream, or this broker to itself."""
+        """Handles a frame about a stream, from a neighbour or from this broker itself."""
         match frame:
             case StreamOpen():
                 self._on_open(frame)
@@ -121,7 +121,7 @@ class StreamDesk:
                 self.on_positions(frame)
 
     def _on_open(self, frame: StreamOpen) -> None:
-        """A host asks."""
+        """Answers a host's question, or forwards it."""
         if frame.pubend not in self._logs:
             self._ways.up(frame.pubend, frame)
             return
@@ -130,7 +130,7 @@ class StreamDesk:
             self._finality.report(frame.pubend, frame.host, tick, is_settled=False, now_ms=self._now_ms)
 
     def _on_opened(self, frame: StreamOpened) -> None:
-        """A pubend answers."""
+        """Handles a pubend's answer, or forwards it."""
         if frame.host != self._name:
             self._ways.down(frame.pubend, frame.host, frame)
             return
@@ -141,12 +141,12 @@ class StreamDesk:
         self._openings.withdraw_if_denied(opening.subscription, frame, now_ms=self._now_ms)
         problem = frame.problem
         if frame.held:
-            problem = f"durable subscription {opening.subscription.durable!r} is in use, and would not be given up"
+            problem = f"durable subscription {opening.subscription.durable!r} is in use and could not be taken over"
         if problem:
             self._wishes.append(Refusal(opening.subscription, problem))
         elif frame.pubend not in opening.subscription.opened and not opening.subscription.is_denied:
             if opening.subscription.durable:
-                # Also here: what the pubend said of a former owner may have got lost, and it names only the last one.
+                # Also here: the pubend's notice about a former owner may have got lost, and covers only the last one.
                 later = opening.subscription
                 self._end_below(later.durable, later.ownership, later.claimant)
             self._wishes += self._edges.on_opened(opening.subscription, frame.pubend, frame.tick, now_ms=self._now_ms)
@@ -156,21 +156,21 @@ class StreamDesk:
         return peer is not None and peer.guest is not None and peer.guest.is_leaving
 
     def _on_taken(self, frame: StreamTaken) -> None:
-        """A durable name has another owner."""
+        """A durable name has a new owner."""
         if frame.host != self._name:
             self._ways.down(frame.pubend, frame.host, frame)
         else:
             for subscription in self._end_below(frame.durable, frame.ownership):
-                # The pubend does not know our number yet.
+                # The pubend does not know our claim yet.
                 self._openings.ask(subscription, frame.pubend, now_ms=self._now_ms)
 
     def _end_below(self, durable: str, ownership: int, by: Claimant | None = None) -> list[HostSubscription]:
-        """Ends the subscriptions here whose claim to a name is lower; answers with those whose claim is higher."""
+        """Ends the subscriptions here whose claim to a name is lower; returns those whose claim is higher."""
         ended, higher = self._edges.on_taken(durable, ownership, by)
         for subscription in ended:
             what = f"durable subscription {durable!r} was taken over or forgotten"
             self._wishes.append(Refusal(subscription, what))
-            # It must not claim anything any more, not even in answer to what is on its way.
+            # It must not claim anything any more, not even in reply to frames that are on their way.
             self._openings.leave(subscription.key)
         return higher
 
@@ -189,18 +189,18 @@ class StreamDesk:
             self._openings.on_forgotten(frame)
 
     def on_committed(self, number: int) -> None:
-        """Commits are durable."""
+        """Commits up to this number are durable."""
         self._pubends.on_committed(number)
 
     # --- positions of durable subscriptions
 
     def on_positions(self, frame: Positions) -> None:
-        """Durable subscriptions behind this broker have moved."""
+        """Takes the positions of durable subscriptions downstream that have moved."""
         for name, ownership, tick, host in frame.durables:
             self._pass(frame.pubend, name, ownership, tick, host)
 
     def report(self, positions: ClientPositions) -> None:
-        """Reports what has moved here, and passes it on with what was reported to us."""
+        """Reports the positions that have moved here, together with those reported to this broker."""
         self._reports += 1
         if self._reports % _REMARK_EVERY == 0:
             positions.remark()
@@ -210,7 +210,7 @@ class StreamDesk:
         self.pass_on()
 
     def pass_on(self) -> None:
-        """Passes on what was reported to us, and has waited."""
+        """Forwards the reports that have been waiting."""
         passing, self._passing = self._passing, {}
         for pubend, names in passing.items():
             words = [(name, *word, host) for (name, host), word in names.items()]
@@ -218,7 +218,7 @@ class StreamDesk:
                 self._ways.up(pubend, Positions(pubend, (), tuple(words[start : start + _DURABLES_PER_FRAME])))
 
     def take_changes(self, commits: Commits) -> None:
-        """Makes positions durable that have moved."""
+        """Adds the positions that have moved to the commit."""
         for change in self._pubends.changes():
             commits.add(change)
 
@@ -227,7 +227,7 @@ class StreamDesk:
             self._pubends.move(pubend, name, ownership, tick, host)
             return
         passing = self._passing.setdefault(pubend, {})
-        # No pubend keeps more names; whose position is left out is reported again.
+        # No pubend keeps more names than this; a position that is left out is reported again.
         if len(passing) < self._durables_max or (name, host) in passing:
             passing[name, host] = (ownership, tick)
 
@@ -235,11 +235,11 @@ class StreamDesk:
 
     @property
     def due(self) -> Due:
-        """When to ask again."""
+        """When unanswered questions are asked again."""
         return self._openings.due
 
     def on_deadline(self, *, now_ms: int) -> None:
-        """Asks again."""
+        """Repeats unanswered questions."""
         due_ms = self._openings.next_deadline()
         if due_ms is not None and due_ms <= now_ms:
             self._openings.on_deadline(now_ms=now_ms)

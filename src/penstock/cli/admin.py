@@ -1,7 +1,7 @@
-"""Asks brokers at their admin ports: finds them and their tokens by the overlay file, and trusts no answer.
+"""Sends requests to brokers' admin ports: takes addresses and tokens from the overlay file, and trusts no answer.
 
-``call_admin`` raises what goes wrong, for commands that cannot go on without an answer; ``ask`` and ``ask_all`` make an
-answer of that, too, for those that show a row for each broker.
+``call_admin`` raises ``AdminError``, for commands that cannot continue without an answer; ``ask`` and ``ask_all`` turn
+the error into an ``Answer``, for commands that show a row per broker.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ import msgspec
 from penstock.live.admin_token import find_token
 from penstock.live.errors import ConfigError
 from penstock.live.overlay import BrokerPlace, Overlay
+from penstock.model.decoding import UnreadableError, decoded
 from penstock.model.errors import PenstockError
 
 __all__ = ["AdminError", "Answer", "ask", "ask_all", "call_admin"]
 
 _ASK_S_MAX: Final = 10.0
 _AT_ONCE_MAX: Final = 16
-"""Brokers that are asked at a time."""
+"""Brokers asked at a time."""
 _ANSWER_BYTES_MAX: Final = 1024 * 1024
+_answer: Final = msgspec.json.Decoder(dict[str, Any])
 _ANYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - nothing is bound here
 
 
 class AdminError(PenstockError):
-    """A broker that cannot be asked: ``unreachable``, or ``refused`` without the right token; says why."""
+    """A request failed: ``result`` is ``unreachable``, or ``refused`` without the right token; the message says why."""
 
     def __init__(self, result: str, reason: str) -> None:
         super().__init__(reason)
@@ -39,14 +41,14 @@ class AdminError(PenstockError):
 
 @dataclass(slots=True, frozen=True)
 class Answer:
-    """What one broker made of a request."""
+    """One broker's answer to a request."""
 
     name: str
     result: str
-    """As the broker says; ``refused`` or ``unreachable`` otherwise."""
+    """The broker's own word; ``refused`` or ``unreachable`` if the request failed."""
     reason: str = ""
     told: dict[str, Any] = field(default_factory=dict)
-    """All that it said."""
+    """The whole decoded answer."""
 
 
 def ask_all(
@@ -58,7 +60,7 @@ def ask_all(
     *,
     without: str = "",
 ) -> list[Answer]:
-    """The same request to all of them, several at a time."""
+    """Send the same request to all these brokers, several at a time."""
     target = f"{path}?{urlencode(query)}" if query else path
     with ThreadPoolExecutor(_AT_ONCE_MAX) as pool:
         return list(pool.map(lambda place: ask(overlay, place, method, target, without=without), places))
@@ -67,7 +69,7 @@ def ask_all(
 def ask(
     overlay: Overlay, place: BrokerPlace, method: str, target: str, *, seconds_max: float = _ASK_S_MAX, without: str
 ) -> Answer:
-    """The answer of a broker, or why there is none; for the rest see ``call_admin``."""
+    """Return a broker's answer, or why it failed; for the arguments see ``call_admin``."""
     try:
         told = call_admin(overlay, place, method, target, seconds_max=seconds_max, without=without)
     except AdminError as error:
@@ -78,13 +80,13 @@ def ask(
 def call_admin(
     overlay: Overlay, place: BrokerPlace, method: str, target: str, *, seconds_max: float = _ASK_S_MAX, without: str
 ) -> dict[str, Any]:
-    """All that a broker answers, which has at least a ``result``; raises ``AdminError``.
+    """Return a broker's whole answer, which has at least a ``result``; raises ``AdminError``.
 
-    ``target`` is a path with its query; ``without`` is what to do about a broker that has no admin port.
+    ``target`` is a path with its query; ``without`` tells users what to do about a broker without an admin port.
     """
     if not place.admin_port:
         raise AdminError("unreachable", "; ".join(filter(None, ("has no admin_port", without))))
-    # Who binds to all addresses is found at the one that others dial.
+    # A broker that binds to all addresses is reachable at the one that others dial.
     host = place.host if place.admin_host in _ANYWHERE else place.admin_host
     connection = HTTPConnection(host, place.admin_port, timeout=seconds_max)
     token, lack = _token(overlay, place)
@@ -100,7 +102,7 @@ def call_admin(
 
 
 def _token(overlay: Overlay, place: BrokerPlace) -> tuple[str, str]:
-    """The token, or why there is none: whether that is the trouble, the broker says, if it runs at all."""
+    """The token, or why it is missing; only the broker's answer tells whether that matters."""
     try:
         return find_token(overlay, place), ""
     except ConfigError as error:
@@ -109,10 +111,10 @@ def _token(overlay: Overlay, place: BrokerPlace) -> tuple[str, str]:
 
 def _read(status: int, content: bytes, lack: str) -> dict[str, Any]:
     if status == 401:
-        raise AdminError("refused", lack or "the broker asks for another token than the admin_token of this file")
+        raise AdminError("refused", lack or "the broker rejected the admin_token in this file")
     try:
-        told = msgspec.json.decode(content, type=dict[str, Any])
+        told = decoded(_answer.decode, content)
         return {**told, "result": str(told["result"])}
-    except (msgspec.DecodeError, KeyError, UnicodeDecodeError):
-        reason = f"what answers there (with {status}) is no broker that can do this"
+    except (UnreadableError, KeyError):
+        reason = f"not a broker that supports this request (HTTP {status})"
         raise AdminError("unreachable", reason) from None

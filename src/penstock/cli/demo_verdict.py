@@ -1,7 +1,7 @@
-"""What should have been delivered in a demo, by asking every selector about every message, beside what was.
+"""Judges a demo: evaluates every selector on every message, and compares the result with what was delivered.
 
-No index, no filter, no broker takes part in this: conditions are evaluated as they were written. What counts is the
-list of identifiers per publisher, so that a loss, a repetition, a stray and a change of order all show.
+It uses no index, no filter and no broker: conditions are evaluated as they were written. It compares the lists of
+identifiers per publisher, so that losses, duplicates, strays and reordering all show.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from penstock.model.values import AttributeValue
 from penstock.selectors.evaluate import compile_condition
 from penstock.selectors.text import parse
 
-__all__ = ["Latency", "SentMessage", "Verdict", "judge", "latency_of"]
+__all__ = ["DemoVerdict", "Latency", "SentMessage", "judge", "latency_of"]
 
 _PUBLISHER_BYTES: Final = 8
-"""The beginning of an identifier that says who published it, and where."""
+"""Length of the part of an identifier that says who published it, and at which broker."""
 
 
 @dataclass(slots=True, frozen=True)
 class SentMessage:
-    """A message that the broker has taken over."""
+    """A message that the broker has accepted."""
 
     id: MessageId
     attributes: Mapping[str, AttributeValue]
 
 
 @dataclass(slots=True, frozen=True)
-class Verdict:
-    """What one subscriber should have got, and what it did."""
+class DemoVerdict:
+    """What one subscriber should have received, and what it did receive."""
 
     matched: int
     delivered: int
@@ -43,7 +43,7 @@ class Verdict:
     in_order: bool
     """Whether the messages of each publisher came in the order in which they were published."""
     damaged: int = 0
-    """Messages that were not as they were published."""
+    """Messages that differ from what was published."""
 
     @property
     def is_right(self) -> bool:
@@ -52,7 +52,7 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """The verdict for people."""
+        """The verdict in words."""
         wrong = [f"{self.missing:,} missing"] if self.missing else []
         wrong += [f"{self.surplus:,} too many"] if self.surplus else []
         wrong += [f"{self.damaged:,} damaged"] if self.damaged else []
@@ -62,7 +62,7 @@ class Verdict:
 
 @dataclass(slots=True, frozen=True)
 class Latency:
-    """How long messages took, in milliseconds."""
+    """Percentiles of delivery latency, in milliseconds."""
 
     p50_ms: float
     p90_ms: float
@@ -70,14 +70,14 @@ class Latency:
     max_ms: float
 
 
-def judge(selector: str, sent: Sequence[SentMessage], received: Sequence[bytes], *, damaged: int = 0) -> Verdict:
-    """Compare what was received (identifiers as bytes, in their order) with what the selector says."""
+def judge(selector: str, sent: Sequence[SentMessage], received: Sequence[bytes], *, damaged: int = 0) -> DemoVerdict:
+    """Compare the received identifiers (as bytes, in order) with the messages that the selector matches."""
     fits = compile_condition(parse(selector))
     expected = [each.id.to_bytes() for each in sent if fits(each.attributes) is True]
     wanted, got = Counter(expected), Counter(received)
-    # Only what should have come, and once each, has an order to speak of.
+    # Order is judged only among expected messages, each counted once.
     known = [each for each in dict.fromkeys(received) if each in wanted]
-    return Verdict(
+    return DemoVerdict(
         matched=len(expected),
         delivered=len(received),
         missing=(wanted - got).total(),
@@ -88,7 +88,7 @@ def judge(selector: str, sent: Sequence[SentMessage], received: Sequence[bytes],
 
 
 def latency_of(latencies_ns: Sequence[int]) -> Latency | None:
-    """Percentiles; none if there was nothing to measure."""
+    """Latency percentiles; None if nothing was measured."""
     if not latencies_ns:
         return None
     values = np.percentile(np.asarray(latencies_ns, dtype=np.float64) / 1e6, (50, 90, 99, 100))

@@ -1,4 +1,4 @@
-"""``penstock drain``: has the clients of a broker go to others, and stops it when they have gone."""
+"""``penstock drain``: moves the clients of a broker to other brokers, and stops it when they have left."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ __all__ = ["EXAMPLES", "DrainError", "drain"]
 EXAMPLES = """
 Brokers are asked at their `admin_port`. Clients that only subscribe go to the other
 running brokers of the same kind (with pubends or without), those with the fewest clients first; their applications
-notice nothing. Who publishes, or is pinned, stays. As long as anybody stays, the broker is not stopped, and lets nobody
-in; `--force` stops it all the same, and `--cancel` lets clients in again. Ends with 1 unless the broker was stopped.
+notice nothing. Publishers and pinned clients stay. While any client stays, the broker keeps running but accepts no new
+clients; `--force` stops it all the same, and `--cancel` lets clients in again. Ends with 1 unless the broker was
+stopped.
 
 Examples:
 
@@ -33,7 +34,7 @@ _WITHOUT: Final = "give it one, to be asked there"
 
 
 class DrainError(PenstockError):
-    """A broker could not be emptied, or could not be asked."""
+    """A broker could not be drained, or could not be reached."""
 
 
 def drain(
@@ -47,7 +48,7 @@ def drain(
     cancel: Annotated[bool, typer.Option("--cancel", help="Let clients in again, and do not stop it.")] = False,
     wait: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long clients may take to go.")] = 120.0,
 ) -> None:
-    """Have the clients of a broker go to others, then stop it."""
+    """Move the clients of a broker to other brokers, then stop it."""
     overlay = load_overlay(file)
     place = overlay.place_of(broker)
     if cancel:
@@ -69,7 +70,7 @@ def drain(
 
 
 def _targets(overlay: Overlay, place: BrokerPlace, named: list[str]) -> list[tuple[str, str]]:
-    """The brokers that can take clients, as the node wants to be told."""
+    """The brokers that can take clients: each name, and ``name=clients`` as the admin port expects it."""
     if place.name in named:
         raise MisuseError(f"broker {place.name} is to stop, and cannot take its own clients")
     if named:
@@ -82,12 +83,14 @@ def _targets(overlay: Overlay, place: BrokerPlace, named: list[str]) -> list[tup
     found = [(each.name, f"{each.name}={clients}") for each, clients in counted if clients is not None]
     if not found:
         tried = ", ".join(each.name for each in candidates) or "there is none of its kind"
-        raise DrainError(f"nobody can take the clients of {place.name}: {tried} (not running, or no admin_port)")
+        raise DrainError(
+            f"no broker can take the clients of {place.name}: {tried} (not running, draining, or without admin_port)"
+        )
     return found
 
 
 def _clients(overlay: Overlay, place: BrokerPlace) -> int | None:
-    """How many clients a broker has; none if it cannot be asked."""
+    """How many clients a broker has; None if it cannot be reached or is draining itself."""
     try:
         told = call_admin(overlay, place, "GET", "/drain", without=_WITHOUT)
     except AdminError as error:
@@ -97,7 +100,7 @@ def _clients(overlay: Overlay, place: BrokerPlace) -> int | None:
 
 
 def _watch(overlay: Overlay, place: BrokerPlace, wait_s: float) -> dict[str, Any]:
-    """How it is when everybody has gone who can, or it took too long."""
+    """Wait until every client that can leave has left, or time is up; return the last state."""
     end_s, shown = time.monotonic() + wait_s, None
     while True:
         told: dict[str, Any] = _call(overlay, place, "GET", "/drain")["drain"]
@@ -112,7 +115,7 @@ def _watch(overlay: Overlay, place: BrokerPlace, wait_s: float) -> dict[str, Any
 def _explain(broker: str, told: dict[str, Any]) -> None:
     kinds = ", ".join(f"{count} {kind}" for kind, count in told["staying"].items())
     going = f"{told['going']} still on their way" if told["going"] else ""
-    console.note(f"{broker} goes on: {'; '.join(filter(None, (kinds, going)))}")
+    console.note(f"{broker} was not stopped: {'; '.join(filter(None, (kinds, going)))}")
     for reason in told["reasons"]:
         console.note(f"  {reason}")
     console.note("publishers and pinned clients do not move; stop them, or stop the broker with --force")

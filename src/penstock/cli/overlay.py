@@ -1,23 +1,31 @@
-"""``penstock overlay``: checks an overlay file, and lets running brokers put a changed one into force."""
+"""``penstock overlay``: checks an overlay file, applies a changed one to running brokers, and lists every setting."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
-from penstock.cli import overlay_settings
 from penstock.cli.admin import Answer, ask_all
 from penstock.cli.console import FAILURE, console
 from penstock.live.config import load_overlay
 from penstock.live.errors import ConfigError
 from penstock.live.membership import OverlayChange
 from penstock.live.overlay import BrokerPlace, Overlay
+from penstock.live.reference import SECTIONS, Section, settings_of
 
-__all__ = ["app"]
+__all__ = ["app", "settings_page"]
 
+_SETTINGS_EXAMPLES = """
+Examples:
+
+- `penstock overlay settings`
+- `penstock overlay settings --markdown > docs/configuration.md`
+- `penstock overlay settings --json | jq '.["[congestion]"][].name'`
+"""
 _CHECK_EXAMPLES = """
 Ends with 1 if some brokers cannot reach each other by links, or if a broker would refuse to start.
 
@@ -37,6 +45,11 @@ Examples:
 - `penstock overlay apply overlay.toml`
 - `kill -HUP PID` for a broker without an admin port
 """
+_INTRODUCTION = """# Configuration reference
+
+Every setting of `overlay.toml`, as `penstock overlay settings --markdown` prints it. Names, defaults and texts
+are those of the settings classes, which check them; [running an overlay](overlay.md) explains the rest of the file.
+"""
 _WITHOUT: Final = "send SIGHUP to its process, and look into its log"
 _FINE: Final = ("applied", "changed", "unchanged")
 _ANSWERS: Final = {"broker": "left", "result": "left", "what": "left"}
@@ -50,7 +63,24 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     help="The brokers and links of an overlay: check the file, and apply it to brokers that run.",
 )
-app.command("settings", epilog=overlay_settings.EXAMPLES)(overlay_settings.settings)
+
+
+@app.command("settings", epilog=_SETTINGS_EXAMPLES)
+def settings(
+    *,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the page of the manual.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show every setting that an overlay file may have."""
+    if as_markdown:
+        console.write(settings_page())
+    elif as_json:
+        told = {section.table: [asdict(each) for each in settings_of(section)] for section in SECTIONS}
+        console.json(told)
+    else:
+        columns = {"setting": "left", "default": "right", "unit": "left", "what it is": "left"}
+        for section in SECTIONS:
+            console.table(f"{section.table}: {section.about}", columns, _setting_rows(section))
 
 
 @app.command("check", epilog=_CHECK_EXAMPLES)
@@ -81,7 +111,7 @@ def apply(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change, broker by broker.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let all brokers of the file put it into force without a restart."""
+    """Apply the file to all its brokers, without a restart."""
     overlay = load_overlay(file)
     method, query = "GET" if dry_run else "POST", {"sha256": overlay.digest}
     answers = ask_all(overlay, overlay.brokers.values(), method, "/overlay", query, without=_WITHOUT)
@@ -91,6 +121,24 @@ def apply(
         console.table("what would change" if dry_run else "applied", _ANSWERS, map(_told, answers))
     if any(each.result not in _FINE for each in answers):
         raise typer.Exit(FAILURE)
+
+
+def settings_page() -> str:
+    """The configuration reference of the manual, as Markdown."""
+    return "\n".join([_INTRODUCTION, *(line for section in SECTIONS for line in _section(section))])
+
+
+def _setting_rows(section: Section) -> Iterator[tuple[str, ...]]:
+    for each in settings_of(section):
+        yield each.name, each.default, each.unit, each.help
+
+
+def _section(section: Section) -> Iterator[str]:
+    yield f"## `{section.table}`\n\n{section.about}\n\n| setting | default | unit | what it is |\n|---|---|---|---|"
+    for name, default, unit, text in _setting_rows(section):
+        shown = f"`{default}`" if default else ""
+        yield f"| `{name}` | {shown} | {unit} | {text} |"
+    yield ""
 
 
 def _shown(answer: Answer) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``penstock status``: how brokers are, asked one by one; and how far guaranteed pubends and their streams are."""
+"""``penstock status``: shows the state of each broker, and the progress of guaranteed pubends and their streams."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from typing import Annotated, Final
 
 import typer
 
-from penstock.cli import congestion_rows
-from penstock.cli.balancing_rows import BALANCING, balancing_rows
-from penstock.cli.congestion_rows import RATES, STREAMS, rate_rows
+from penstock.cli import status_rows
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token
 from penstock.cli.console import FAILURE, console, printable
+from penstock.cli.status_rows import BALANCING, RATES, STREAMS, balancing_rows, rate_rows
 from penstock.live.config import load_overlay
 from penstock.live.loop import run
 from penstock.live.overlay import BrokerPlace
@@ -63,19 +62,19 @@ _DURABLES: Final = {
     "pending": "right",
 }
 _DURABLES_SHOWN: Final = 20
-"""Durable subscriptions that are shown, those furthest behind first; all that the broker names are in the JSON."""
+"""Durable subscriptions shown, those furthest behind first; the JSON has all that the brokers report."""
 _HOSTS_SHOWN: Final = 5
-"""Hosts of a pubend in its row, those furthest behind first; the others are counted."""
+"""Hosts named in the row of a pubend, those furthest behind first; the others are only counted."""
 
 
 @dataclass(slots=True, frozen=True)
 class Asked:
-    """One broker, and what came of asking it."""
+    """One broker, with its status or why it could not be asked."""
 
     name: str
     url: str
     links: tuple[str, ...] = ()
-    """The neighbours it should have; none if nobody knows."""
+    """The neighbours it should have; empty if unknown."""
     status: BrokerStatus | None = None
     problem: str = ""
 
@@ -92,11 +91,11 @@ def status(
     certificate: Certificate = None,
     key: Key = None,
 ) -> None:
-    """Show brokers with their links, clients and counts; those that do not answer are shown as such.
+    """Show brokers with their links, clients and counts; those that do not answer are shown as unreachable.
 
-    Of guaranteed pubends it shows the log and how far behind hosts are, of their streams how far hosts have delivered;
-    of congestion control the rates of pubends, who limits them, and how the streams of hosts move; and of balancing
-    loads and states, the session under way, and who moved where and why.
+    For guaranteed pubends it shows the log and how far behind hosts are; for their streams, how far hosts have
+    delivered; for congestion control, the rates of pubends, who limits them, and how the streams of hosts move; for
+    balancing, loads and states, the current session, and who moved where and why.
     """
     given = Party(token, name, ca, certificate, key)
     answers = run(ask_all(list(targets(target, given))))
@@ -119,7 +118,7 @@ def _show(answers: list[Asked]) -> None:
         ("streams", _STREAMS, list(stream_rows(statuses))),
         ("durable subscriptions", _DURABLES, list(durable_rows(statuses))),
         ("congestion: rates of pubends", RATES, list(rate_rows(statuses))),
-        ("congestion: streams of hosts", STREAMS, list(congestion_rows.stream_rows(statuses))),
+        ("congestion: streams of hosts", STREAMS, list(status_rows.stream_rows(statuses))),
         ("balancing", BALANCING, list(balancing_rows(statuses))),
     ):
         if rows:
@@ -135,7 +134,7 @@ def _show(answers: list[Asked]) -> None:
 def _show_table(title: str, columns: Mapping[str, str], rows: Sequence[tuple[str, ...]]) -> None:
     width = shutil.get_terminal_size().columns
     if sys.stdout.isatty() and _table_width(columns, rows) > width:
-        # A table with torn cells is worse than none.
+        # A table with wrapped cells is worse than none.
         console.line(printable(f"{title}\n" + "\n".join(listed(columns, rows, width=width))))
     else:
         console.table(title, columns, iter(rows))
@@ -157,7 +156,7 @@ def listed(columns: Mapping[str, str], rows: Sequence[tuple[str, ...]], *, width
 
 
 def targets(target: str, given: Party) -> Iterator[tuple[Asked, Party]]:
-    """The brokers that are meant, by URL or by overlay file, each with the party to ask it as."""
+    """The brokers that a URL or an overlay file names, each with the identity to use for it."""
     if "://" in target:
         yield from ((Asked("", str(each)), given) for each in parse_addresses(target))
         return
@@ -168,14 +167,14 @@ def targets(target: str, given: Party) -> Iterator[tuple[Asked, Party]]:
 
 
 def _party_at(place: BrokerPlace, given: Party) -> Party:
-    """Who knows the overlay's file knows its authority, too."""
+    """The identity to use at a broker: with the authority that the overlay file names, unless one was given."""
     if place.tls is None or given.ca is not None:
         return given
     return Party(given.token, given.name, place.tls.ca, given.certificate, given.key)
 
 
 async def ask_all(targets: list[tuple[Asked, Party]]) -> list[Asked]:
-    """All brokers at once, each with its status or what was wrong with it."""
+    """Ask all brokers at once; each result has a status or a problem."""
     return await asyncio.gather(*(_ask(asked, party) for asked, party in targets))
 
 
@@ -219,7 +218,7 @@ def _links(asked: Asked) -> str:
 
 
 def pubend_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, ...]]:
-    """What brokers, by name, say of their guaranteed pubends."""
+    """Rows of guaranteed pubends, from statuses by broker."""
     for name, told in statuses.items():
         held_back = "yes" if told.guaranteed.held_back else "no"
         for pubend, figures in told.guaranteed.pubends.items():
@@ -228,7 +227,7 @@ def pubend_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, ...
 
 
 def stream_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, ...]]:
-    """What brokers, by name, say of the streams that they deliver to their clients."""
+    """Rows of the streams that hosts deliver to their clients, from statuses by broker."""
     # A host that hears nothing of a pubend does not know how far behind it is; the pubend's own broker does.
     newest = {
         pubend: figures.last_tick for told in statuses.values() for pubend, figures in told.guaranteed.pubends.items()
@@ -240,7 +239,7 @@ def stream_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, ...
 
 
 def durable_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, ...]]:
-    """What brokers, by name, say of the durable subscriptions that their pubends keep."""
+    """Rows of the durable subscriptions that pubends keep, from statuses by broker."""
     found = [
         (figures.last_tick - each.tick, name, pubend, each, figures.last_tick)
         for told in statuses.values()
@@ -254,7 +253,7 @@ def durable_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, ..
 
 
 def _hosts(figures: PubendStatus) -> str:
-    """A line for each host, so that no width of a terminal tears a name from its figure."""
+    """One line per host, so that a narrow terminal does not separate a name from its figure."""
     hosts = sorted(figures.hosts.items(), key=lambda each: (each[1], each[0]))
     shown = [f"{host} {_behind(figures.last_tick, tick)}" for host, tick in hosts[:_HOSTS_SHOWN]]
     more = [f"and {len(hosts) - _HOSTS_SHOWN:,} more"] if len(hosts) > _HOSTS_SHOWN else []
@@ -267,7 +266,7 @@ def _time(tick: int) -> str:
 
 
 def _behind(last_tick: int, next_tick: int) -> str:
-    """By how much a position, the first tick that is still wanted, is behind a last tick."""
+    """How far a position, the first tick still wanted, is behind the last tick."""
     seconds = max(0, tick_ms(Tick(last_tick)) - tick_ms(Tick(next_tick))) / 1_000
-    # Not torn apart at the end of a line.
+    # The no-break space keeps the figure and its unit on one line.
     return f"{seconds:,.1f}\u00a0s"

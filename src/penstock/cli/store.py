@@ -1,4 +1,4 @@
-"""``penstock store``: looks after the data folder of a broker that does not run."""
+"""``penstock store``: checks and salvages the data folder of a broker that is not running."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.model.tick import TickRange, format_tick
 __all__ = ["app"]
 
 _RANGES_MAX = 10
-"""Ranges of ticks that are printed per pubend; the rest is counted."""
+"""Tick ranges printed per pubend; the rest are only counted."""
 _CHECK_EXAMPLES = """
 Ends with 1 if anything is damaged. Nothing is changed.
 
@@ -53,7 +53,7 @@ def check(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
-    """Read a whole store, and say what is damaged."""
+    """Read a whole store, and report what is damaged."""
     checked = check_store(folder)
     if as_json:
         console.json(_as_json(checked))
@@ -109,15 +109,16 @@ def salvage(
     folder: Folder,
     *,
     pubends: Annotated[
-        list[str] | None, typer.Option("--pubend", help="A pubend of this broker; all of them, if asked for.")
+        list[str] | None,
+        typer.Option("--pubend", help="A pubend of this broker; name all of them if salvage asks for it."),
     ] = None,
     overlay: Annotated[str, typer.Option(help="The name of the overlay, if asked for.")] = "",
     broker: Annotated[str, typer.Option(help="The name of the broker, if asked for.")] = "",
     force: Annotated[bool, typer.Option("--force", help="Also if a broker can open the store.")] = False,
 ) -> None:
-    """Build a new store of all that is whole in a damaged one, and mark the rest as lost.
+    """Build a new store from the intact parts of a damaged one, and mark the rest as lost.
 
-    Subscribers are told of every tick that may have had a message; streams go on above them.
+    Subscribers are told of every lost tick that may have had a message; streams continue above those ticks.
     """
     if not force and not check_store(folder).problems:
         raise StoreRefusedError(f"a broker can open the store in {folder}, there is nothing to salvage")

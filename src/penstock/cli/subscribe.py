@@ -40,9 +40,9 @@ Examples:
 """
 
 _SHOWN_PAYLOAD_CHARS: Final = 60
-_LAG_S: Final = 5.0
+_LAG_S: Final = 5.0  # between two lines about the lag
 _LOST_SHOWN: Final = 5
-"""Time between two lines about the lag."""
+"""Lost ranges of ticks named at the end."""
 
 
 def subscribe(  # noqa: PLR0913 - one per option
@@ -65,7 +65,9 @@ def subscribe(  # noqa: PLR0913 - one per option
     ] = "fail",
     durable: Annotated[
         str,
-        typer.Option(metavar="NAME", help="Go on where this name was, and have its positions kept over any absence."),
+        typer.Option(
+            metavar="NAME", help="Resume this durable subscription; its positions are kept while you are away."
+        ),
     ] = "",
     manual: Annotated[
         bool, typer.Option("--manual", help="Acknowledge a message when it is written out, not when it is read.")
@@ -85,8 +87,8 @@ def subscribe(  # noqa: PLR0913 - one per option
 ) -> None:
     """Print the messages that match a selector, until Ctrl-C or a limit.
 
-    Nothing is printed before the subscription is in force on all paths, which standard error tells. With a durable
-    name, `--from` counts only where the name is new; `penstock durable forget` ends it.
+    Printing starts when the subscription is in force on all paths, which is reported on standard error. With a
+    durable name, `--from` counts only if the name is new; `penstock durable forget` ends it.
     """
     asked = _Asked(Selector.parse(selector), parse_start(start or []), cast("Missing", missing), durable, manual)
     asked.check()
@@ -98,13 +100,13 @@ def subscribe(  # noqa: PLR0913 - one per option
         console.note(f"{reader.printed:,} messages")
         if reader.lost:
             shown = "; ".join(reader.lost[:_LOST_SHOWN])
-            console.note(f"LOST, kept no more or damaged, in {len(reader.lost):,} ranges of ticks: {shown}")
+            console.note(f"LOST: {len(reader.lost):,} ranges of ticks were trimmed or damaged: {shown}")
         if show_position and reader.positions:
             console.note("go on with " + " ".join(f"--from {each}={tick}" for each, tick in reader.positions.items()))
 
 
 def parse_start(texts: list[str]) -> Start | None:
-    """Where to begin, as it is given on the command line.
+    """Parse the start that was given on the command line.
 
     >>> parse_start(["quotes=1200", "a=b=7"])
     {'quotes': 1200, 'a=b': 7}
@@ -139,7 +141,7 @@ def _parse_ticks(texts: list[str]) -> dict[str, int]:
 
 @dataclass(slots=True, frozen=True)
 class _Asked:
-    """What is subscribed to."""
+    """The subscription that the user asks for."""
 
     selector: Selector
     start: Start | None
@@ -148,7 +150,7 @@ class _Asked:
     is_manual: bool
 
     def check(self) -> None:
-        """Complain before there is a connection."""
+        """Raise if it is invalid, before there is a connection."""
         wanted(str(self.selector), **self._options())
 
     def subscribe(self, client: Client) -> Subscription:
@@ -160,28 +162,28 @@ class _Asked:
 
 
 class _Reader:
-    """Prints up to so many messages."""
+    """Prints up to ``count`` messages."""
 
     def __init__(self, line: Callable[[Received], str], count: int | None, *, manual: bool) -> None:
         self._line, self._count, self._is_manual = line, count, manual
         self.printed = 0
         self.positions: dict[str, int] = {}
-        """Where the subscription goes on behind what was printed."""
+        """The positions after the last printed message, by pubend."""
         self.lost: list[str] = []
-        """Ticks of which nobody will ever know what they were."""
+        """Ranges of ticks that are lost for good."""
 
     async def read(self, subscription: Subscription) -> None:
-        # No more than wanted: what was taken out counts as read.
+        # Take no more than wanted: whatever is taken out counts as read.
         while batch := await subscription.batch(None if self._count is None else self._count - self.printed):
             console.write("".join([self._line(each) + "\n" for each in batch]))
-            # Who reads from a pipe wants what is there now.
+            # The reader of a pipe wants to see messages at once.
             sys.stdout.flush()
             if self._is_manual:
                 subscription.acknowledge()
             self.printed += len(batch)
             if self.printed == self._count:
                 return
-            # Else heartbeats would have to wait as long as messages keep coming.
+            # Otherwise heartbeats would have to wait as long as messages keep coming.
             await asyncio.sleep(0)
 
 
@@ -204,7 +206,7 @@ async def _read(
 
 @asynccontextmanager
 async def _showing_lag(subscription: Subscription, *, is_wanted: bool) -> AsyncIterator[None]:
-    """Within it, the lag is told now and then; and once at the end."""
+    """Print the lag regularly while inside, and once at the end."""
 
     async def show() -> None:
         while True:
@@ -233,7 +235,7 @@ def shown_lag(lags: dict[str, Lag]) -> str:
 
 
 def json_line(received: Received) -> str:
-    """A message as one line of JSON, which ``penstock publish --jsonl`` takes again; what is not text is base64."""
+    """A message as one line of JSON, which ``penstock publish --jsonl`` accepts; a binary payload becomes base64."""
     line: dict[str, Any] = {
         "id": str(received.id),
         "pubend": received.pubend,
@@ -251,7 +253,7 @@ def json_line(received: Received) -> str:
 
 
 def shown_line(received: Received) -> str:
-    """A message as one line for people: when, attributes, and the beginning of the payload."""
+    """A message as one line for people: time, pubend, attributes, and the beginning of the payload."""
     seconds, milliseconds = divmod(received.published_at_ms, 1_000)
     clock = f"{seconds // 3_600 % 24:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{milliseconds:03d}Z"
     attributes = " ".join(

@@ -1,12 +1,17 @@
-"""``penstock top``: a live view of brokers, refreshed each second: rates, what limits them, lags, what waits."""
+"""``penstock top``: shows a live view of brokers, refreshed each second: rates, what limits them, lags and queues.
+
+Tables of brokers, pubends and streams are drawn from each look at the brokers; limited pubends and recovering streams
+have colours.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
 from typing import Annotated, Final, TypeAlias
@@ -15,22 +20,24 @@ from urllib.parse import urlsplit
 import msgspec
 import typer
 from rich.console import Console as RichConsole
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
-from penstock.cli.congestion_rows import rate_rows
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token
 from penstock.cli.console import FAILURE, Printable, console, printable_json
 from penstock.cli.status import targets
-from penstock.cli.top_view import Look, picture
+from penstock.cli.status_rows import RATES, STREAMS, outboxes, rate_rows, stream_rows
 from penstock.client.client import Client
 from penstock.live.loop import run
 from penstock.live.node_status import NodeStatus
+from penstock.model.decoding import UnreadableError, decoded
 from penstock.model.errors import MisuseError
 from penstock.protocol.status import BrokerStatus
 from penstock.session.errors import ClientError
 
-__all__ = ["EXAMPLES", "top"]
+__all__ = ["EXAMPLES", "Look", "broker_rows", "picture", "top"]
 
 EXAMPLES = """
 Yellow pubends are limited, by the broker that is named beside them; red streams recover. Ctrl-C ends it.
@@ -44,6 +51,26 @@ Examples:
 _CONNECT_MS: Final = 2_000
 _ANSWER_S: Final = 3.0
 _ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+_status: Final = msgspec.json.Decoder(NodeStatus)
+_BROKERS: Final = {
+    "broker": "left",
+    "links": "left",
+    **dict.fromkeys(("clients", "subs", "published/s", "delivered/s", "outbox B"), "right"),
+}
+_ROWS_MAX: Final = 200
+"""Rows of a table; more would not help on a terminal."""
+
+
+@dataclass(slots=True, frozen=True)
+class Look:
+    """The status of all brokers at one time."""
+
+    at_s: float
+    statuses: Mapping[str, BrokerStatus]
+    """Statuses by broker."""
+    problems: Mapping[str, str] = field(default_factory=dict)
+    """Why the other brokers did not answer, by broker."""
+
 
 _Show: TypeAlias = Callable[[Look, Look | None], object]
 
@@ -66,7 +93,7 @@ def top(  # noqa: PLR0913 - one per option
     certificate: Certificate = None,
     key: Key = None,
 ) -> None:
-    """Watch brokers: rates and what limits them, how far streams are behind, what waits; until Ctrl-C."""
+    """Watch brokers until Ctrl-C: rates and what limits them, how far streams are behind, how much is queued."""
     brokers = _brokers(target, Party(token, name, ca, certificate, key))
     with suppress(KeyboardInterrupt):
         with _shower(once=once, as_json=as_json) as show:
@@ -76,7 +103,7 @@ def top(  # noqa: PLR0913 - one per option
 
 
 class _Broker:
-    """One broker to be asked again and again, over a connection that is kept as long as it lasts."""
+    """A broker polled over a connection that is kept as long as it lasts."""
 
     def __init__(self, name: str, make: Callable[[], Client]) -> None:
         self.name = name
@@ -100,14 +127,14 @@ class _Broker:
             raise
 
     async def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection, if there is one."""
         client, self._client = self._client, None
         if client is not None:
             await client.close(flush=False)
 
 
 class _AdminBroker:
-    """The same, asked at its admin port."""
+    """A broker polled at its admin port."""
 
     def __init__(self, url: str, token: str) -> None:
         self.name, self._token = url, token
@@ -117,7 +144,7 @@ class _AdminBroker:
         return await asyncio.to_thread(self._get)
 
     async def close(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: no connection is kept."""
 
     def _get(self) -> BrokerStatus:
         parts = urlsplit(self.name)
@@ -130,10 +157,10 @@ class _AdminBroker:
                 raise ClientError(
                     "asks for another token: its admin_token, or what is in admin.token in its data folder"
                 )
-            return msgspec.json.decode(answer.read(_ANSWER_BYTES_MAX), type=NodeStatus).broker
+            return decoded(_status.decode, answer.read(_ANSWER_BYTES_MAX)).broker
         except (OSError, HTTPException) as error:
             raise ClientError(str(error) or type(error).__name__) from None
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UnreadableError:
             raise ClientError("what answers there is no broker") from None
         finally:
             connection.close()
@@ -176,7 +203,7 @@ async def _look(brokers: list[_Broker | _AdminBroker]) -> Look:
 
 
 async def _watch(brokers: list[_Broker | _AdminBroker], show: _Show, *, interval_s: float | None) -> Look:
-    """Look again and again, or once if there is no interval."""
+    """Poll and show the brokers repeatedly, or once if there is no interval; return the last look."""
     before: Look | None = None
     async with AsyncExitStack() as stack:
         for broker in brokers:
@@ -192,7 +219,7 @@ async def _watch(brokers: list[_Broker | _AdminBroker], show: _Show, *, interval
 
 @contextmanager
 def _shower(*, once: bool, as_json: bool) -> Iterator[_Show]:
-    """What shows a look; on a terminal each takes the place of the last, which stays there at the end."""
+    """A function that shows a look; on a terminal each replaces the one before, and the last one stays."""
     if as_json:
         yield _show_json
     elif once:
@@ -213,3 +240,57 @@ def _show_json(look: Look, _before: Look | None) -> None:
     told = {"time": datetime.now(UTC), "brokers": look.statuses, "problems": look.problems}
     console.line(printable_json(msgspec.json.encode(told)))
     sys.stdout.flush()
+
+
+def picture(look: Look, before: Look | None, *, title: str) -> RenderableType:
+    """All tables of one look; rates are computed against the look before."""
+    parts: list[RenderableType] = [Text(title, style="bold")]
+    for heading, columns, rows in (
+        ("brokers", _BROKERS, broker_rows(look, before)),
+        ("pubends", RATES, list(rate_rows(look.statuses))),
+        ("streams", STREAMS, list(stream_rows(look.statuses))),
+    ):
+        if rows:
+            parts.append(_table(heading, columns, rows))
+    parts += [Text(f"{name}: {problem}", style="red") for name, problem in look.problems.items()]
+    return Group(*parts)
+
+
+def broker_rows(look: Look, before: Look | None) -> list[tuple[str, ...]]:
+    """A row for each broker."""
+    rows = []
+    for name, told in look.statuses.items():
+        rates = (_rate(look, before, name, count) for count in ("published", "delivered"))
+        links = ", ".join(told.links) or "none"
+        rows.append((name, links, f"{told.clients:,}", f"{told.subscriptions:,}", *rates, outboxes(told)))
+    return rows
+
+
+def _rate(look: Look, before: Look | None, name: str, count: str) -> str:
+    """How fast a count has grown; empty if unknown, as after a restart."""
+    if before is None or name not in before.statuses or look.at_s <= before.at_s:
+        return ""
+    old, new = before.statuses[name], look.statuses[name]
+    if old.incarnation != new.incarnation:
+        return ""
+    grown = new.counts.get(count, 0) - old.counts.get(count, 0)
+    return f"{grown / (look.at_s - before.at_s):,.0f}"
+
+
+def _table(heading: str, columns: Mapping[str, str], rows: Sequence[tuple[str, ...]]) -> Table:
+    table = Table(title=heading, title_justify="left", box=None, pad_edge=False, header_style="dim")
+    for column, justify in columns.items():
+        table.add_column(column, justify="right" if justify == "right" else "left")
+    for row in rows[:_ROWS_MAX]:
+        table.add_row(*(Text(cell) for cell in row), style=_style(columns, row))
+    if len(rows) > _ROWS_MAX:
+        table.caption = f"and {len(rows) - _ROWS_MAX:,} more"
+    return table
+
+
+def _style(columns: Mapping[str, str], row: tuple[str, ...]) -> str:
+    """The colour of a row: limited pubends and recovering streams stand out."""
+    cells = dict(zip(columns, row, strict=True))
+    if cells.get("recovering") == "yes":
+        return "red"
+    return "yellow" if cells.get("allowed") else ""

@@ -1,4 +1,4 @@
-"""``penstock trace``: where a message came from, which way it went and who received it, as a tree ([Tracking] 3.3)."""
+"""``penstock trace``: shows the origin, path and receivers of a message as a tree ([Tracking] 3.3)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.live.loop import run
 from penstock.model.message_id import MessageId
 from penstock.session.address import DEFAULT_PORT
 from penstock.session.errors import ConnectionFailedError
-from penstock.tracking.answers import GapSeen, Hop, Trace, Verdict
+from penstock.tracking.answers import Evidence, GapSeen, Hop, Trace
 
 __all__ = ["EXAMPLES", "shown_trace", "trace"]
 
@@ -37,7 +37,7 @@ Examples:
 _ANSWER_S: Final = 60.0
 _FILE_COLUMNS: Final = 120
 _TIME_MS_MAX: Final = 253_402_300_800_000
-"""The year 10,000, up to which times have a name."""
+"""The year 10,000, from which on times cannot be formatted."""
 
 
 def trace(
@@ -57,7 +57,7 @@ def trace(
 ) -> None:
     """Show where a message came from, which brokers it passed and which subscribers received it.
 
-    What brokers remember is right with the probability that is told; what they may have forgotten is named.
+    The output says how probable an error is, and names the records that may be missing.
     """
     wanted = MessageId.parse(message_id)
     found = run(_ask(wanted, broker, Party(token, name, ca, certificate, key)))
@@ -83,7 +83,7 @@ async def _ask(message_id: MessageId, url: str, party: Party) -> Trace:
 
 
 def shown_trace(found: Trace) -> Tree:
-    """The way of a message, to be printed."""
+    """The path of a message, as a tree to be printed."""
     tree = Tree(Text(f"message {found.message_id}", style="bold"))
     tree.add(Text(f"published {_time(found.message_id.timestamp_ms)} by publisher {found.message_id.publisher:,}"))
     for node in hop_trees(found):
@@ -117,23 +117,26 @@ def _role(hop: Hop) -> str:
     answer = hop.answer
     if answer is None:
         return "could not be asked"
-    if hop.claim is Verdict.GAP:
+    if hop.claim is Evidence.GAP:
         return f"may have had it: its records have a gap ({', '.join(dict.fromkeys(g.reason for g in answer.gaps))})"
-    if hop.claim is Verdict.UNKNOWN:
+    if hop.claim is Evidence.UNKNOWN:
         return "may have had it: it has no records of that time"
     if not hop.is_counted:
         return "claims it, but cannot have got it: probably a false positive"
-    roles = [
-        *(["published"] if answer.published is Verdict.YES else []),
-        *(["routed"] if answer.routed is Verdict.YES else []),
-        *(["delivered"] if answer.delivered is Verdict.YES else []),
-        *(["deliveries unknown"] if answer.delivered in (Verdict.GAP, Verdict.UNKNOWN) else []),
-    ]
+    roles = []
+    if answer.published is Evidence.YES:
+        roles.append("published")
+    if answer.routed is Evidence.YES:
+        roles.append("routed")
+    if answer.delivered is Evidence.YES:
+        roles.append("delivered")
+    if answer.delivered in (Evidence.GAP, Evidence.UNKNOWN):
+        roles.append("deliveries unknown")
     return ", ".join(roles)
 
 
 def _doubts(found: Trace) -> Iterator[str]:
-    """Why something may be missing."""
+    """Reasons why the trace may be incomplete or surprising."""
     if found.published_at is not None and found.published_at != found.origin:
         yield f"its id names broker {found.origin}; it was published again at {found.published_at}"
     if found.unreachable:
@@ -149,7 +152,7 @@ def _doubts(found: Trace) -> Iterator[str]:
 def _absence(found: Trace) -> str:
     if found.is_complete:
         return f"was never at broker {found.origin}, which its id names, nor anywhere else that was asked"
-    return "is on no record; but records are missing, so that it may have been sent all the same"
+    return "is not on record, but some records are missing, so it may have been sent"
 
 
 def _span(gap: GapSeen) -> str:
@@ -157,7 +160,7 @@ def _span(gap: GapSeen) -> str:
 
 
 def _time(ms: int) -> str:
-    """A timestamp for people; ids may have any."""
+    """A timestamp for people; an id may contain any number."""
     if not 0 <= ms < _TIME_MS_MAX:
         return f"{ms} ms"
     return datetime.fromtimestamp(ms / 1_000, UTC).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", " UTC")

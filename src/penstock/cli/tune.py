@@ -1,4 +1,4 @@
-"""``penstock tune``: shows the parameters of congestion control of running brokers, and changes them."""
+"""``penstock tune``: shows and changes the parameters of congestion control of running brokers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["EXAMPLES", "tune"]
 
 EXAMPLES = """
 Brokers are asked at their `admin_port`. They are all asked first whether they can
-do it; if one cannot, none changes. What is tuned so lasts until a broker starts anew or applies a changed file: to make
-it last, write it into the table `[congestion]`. Ends with 1 unless all brokers have done it.
+do it; if one cannot, none changes. Changes last until a broker restarts or applies a changed file: to make
+them permanent, write them into the table `[congestion]`. Ends with 1 unless all brokers have done it.
 
 Examples:
 
@@ -43,7 +43,7 @@ def tune(
     show: Annotated[bool, typer.Option("--list", help="Show all parameters as they are now.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Change parameters of congestion control in brokers that run."""
+    """Change the parameters of congestion control of running brokers."""
     overlay = load_overlay(file)
     texts = dict(map(_pair, settings or []))
     if not texts and not show:
@@ -90,14 +90,14 @@ def _show(answers: list[Answer], *, is_change: bool, show: bool) -> None:
 
 
 def _row(answer: Answer) -> tuple[str, ...]:
-    # Before anybody has changed anything, a broker that could is not the one to look at.
+    # When nothing was changed, a broker that could have done it is not the one to look at.
     result = "could" if answer.result == "changed" else answer.result
     changed = (f"{name} {old} to {new}" for name, (old, new) in _figures(answer)["changed"].items())
     return answer.name, result, answer.reason or "\n".join(changed)
 
 
 def _alike(answers: list[Answer]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Brokers with the same parameters together: one table is enough for them."""
+    """Group brokers with the same parameters: one table is enough for them."""
     found: dict[bytes, list[Answer]] = {}
     for each in answers:
         if parameters := _figures(each)["parameters"]:

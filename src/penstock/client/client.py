@@ -1,4 +1,7 @@
-"""The client for asyncio programs: publish, subscribe, ask for the status, over one connection that heals itself."""
+"""The client for asyncio programs: publishes, subscribes and asks for the status, and reconnects by itself.
+
+Closing shuts the client down for certain, even if the task that closes it is cancelled meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
-from penstock.client.closing import Closing
 from penstock.client.counters import ClientCounters
 from penstock.client.flushing import Flushing
 from penstock.client.publisher import Publisher
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from penstock.selectors.selector import Selector
     from penstock.tracking.answers import Trace
 
-__all__ = ["Client", "connect"]
+__all__ = ["Client", "connect", "finished"]
 
 _log: Final = logging.getLogger("penstock.client")
 
@@ -60,11 +62,11 @@ def connect(
     tls: ssl.SSLContext | None = None,
     settings: ClientSettings | None = None,
 ) -> Client:
-    """A client of the broker at ``penstock://host:port``, or ``penstocks://host:port`` for TLS.
+    """Make a client for the broker at ``penstock://host:port``, or ``penstocks://host:port`` for TLS.
 
-    Several addresses, separated by commas, are tried in turn. The connection is made by ``async with``, or by
-    ``open``. A client without a name gets one by chance; an empty overlay means whatever overlay the broker is in;
-    without a context of its own, TLS trusts the authorities that the system trusts.
+    Several addresses, separated by commas, are tried in turn. ``async with`` or ``open`` makes the connection. Without
+    a ``name`` the client gets a random one; without an ``overlay`` it accepts whatever overlay the broker is in;
+    without a ``tls`` context, TLS trusts the authorities that the system trusts.
 
     >>> connect("penstock://127.0.0.1:7000,127.0.0.1:7001", name="ticker")
     <Client ticker of penstock://127.0.0.1:7000,127.0.0.1:7001: not open>
@@ -80,11 +82,11 @@ def connect(
 
 
 class Client:
-    """A connection to a broker, made by ``connect``; not to be shared between threads.
+    """A connection to a broker, made by ``connect``; do not share it between threads.
 
-    When the application does not read a subscription and its queue is full, nothing more is read from the connection,
-    acknowledgements included. So a task that publishes must not be the one that has to read: read in another task, or
-    subscribe with another client.
+    If the application does not read a subscription and its queue fills up, the client stops reading the connection,
+    acknowledgements included. So do not publish in the task that has to read: read in another task, or subscribe with
+    another client.
     """
 
     def __init__(
@@ -111,7 +113,7 @@ class Client:
             overlay=overlay,
         )
         self._shell = Shell(self._session, tls=tls, on_changes=self._on_changes)
-        self._closing = Closing(self._session, self._shell, on_closing=self._on_closing)
+        self._closing = _Closing(self._session, self._shell, on_closing=self._on_closing)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._subscriptions: WeakValueDictionary[int, Subscription] = WeakValueDictionary()
         self._questions = Questions()
@@ -120,47 +122,52 @@ class Client:
         self._reports = Reports(self._session.publishing)
         self._publisher = Publisher(self._session, self._shell, self._reports, self._until)
         self._flushing = Flushing(
-            self._session, self._shell, self._reports, check_usable=self._check_usable, news=self._news
+            self._session,
+            self._shell,
+            self._reports,
+            check_usable=self._check_usable,
+            end=lambda: self.end,
+            news=self._news,
         )
         self._process = 0
         self.end: ClientError | None = None
-        """Why this client does no more; none as long as it does."""
+        """Why this client has stopped; None while it is usable."""
         tell_after_fork(self)
 
     @property
     def broker(self) -> str:
-        """The name of the broker it is connected to, or was last."""
+        """Name of the broker that the client is connected to, or was last."""
         return self._session.welcome.broker if self._session.welcome else ""
 
     @property
     def pubends(self) -> tuple[str, ...]:
-        """The pubends of that broker, which can be published to."""
+        """The pubends of that broker, to which the client can publish."""
         return self._session.welcome.pubends if self._session.welcome else ()
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection at this moment."""
+        """Whether the client is connected at this moment."""
         return self._session.is_up
 
     @property
     def held_back(self) -> str:
-        """Why the broker lets its publishers wait, a full disk for example; empty if it does not."""
+        """Why the broker makes its publishers wait, for example a full disk; empty if it does not."""
         return self._session.held_back
 
     @property
     def counters(self) -> ClientCounters:
-        """What this client has done so far."""
+        """Counters of what this client has done so far."""
         return ClientCounters.of(self._session)
 
-    # Coming and going.
+    # Opening and closing.
 
     async def open(self) -> Client:
-        """Connect; raises ``ConnectionFailedError`` if no broker answers, ``RefusedError`` if one says no."""
+        """Connect; raises ``ConnectionFailedError`` if no broker answers, ``RefusedError`` if one refuses."""
         self._check_usable()
         if self._loop is not None:
             raise ClientClosedError("this client has been opened before; connect makes another one")
         self._loop = asyncio.get_running_loop()
-        self._process = os.getpid()
+        self.belongs_here()
         try:
             await self._shell.open()
         except BaseException:
@@ -169,12 +176,12 @@ class Client:
         return self
 
     async def close(self, *, flush: bool = True) -> None:
-        """End the connection; with ``flush``, when what was published is acknowledged (raises as ``flush`` does).
+        """End the connection; with ``flush``, once everything published is acknowledged (raises as ``flush`` does).
 
-        What was read from durable subscriptions is acknowledged; what was read last from each, only with ``flush``.
-        However it ends, also by a cancellation, the connection is gone then. Cancelling it once gives up flushing,
-        cancelling it again cuts the connection. Another ``close`` waits until the first one has ended. In a process
-        that was forked from the one that opened it, nothing happens to the connection.
+        Acknowledges everything read from durable subscriptions; what the last call returned, only with ``flush``.
+        Once it runs, the connection is gone afterwards, however it ends. Cancelling it once gives up flushing;
+        cancelling it again cuts the connection. A second ``close`` waits until the first has ended. In a
+        process forked from the one that opened the client, ``close`` leaves the connection alone.
         """
         if isinstance(self.end, ForkedError):
             return
@@ -199,7 +206,7 @@ class Client:
     ) -> Coroutine[Any, Any, MessageId]:
         """Send a message; waits while the publish window is full, or there is no connection.
 
-        It returns before the broker has acknowledged: that is what ``flush`` waits for.
+        Returns before the broker has acknowledged the message; ``flush`` waits for that.
         """
         self._check_usable()
         return self._publisher.publish(Message(attributes, payload, content_type), pubend, who_calls())
@@ -207,28 +214,28 @@ class Client:
     def publish_nowait(
         self, attributes: Attributes, payload: Payload = b"", *, content_type: str = "", pubend: str = ""
     ) -> MessageId:
-        """Send a message now; raises ``WouldBlockError`` if that is not possible."""
+        """Send a message without waiting; raises ``WouldBlockError`` where ``publish`` would wait."""
         self._check_usable()
         return self._publisher.publish_nowait(Message(attributes, payload, content_type), pubend, who_calls())
 
     def publish_many(self, messages: Iterable[Message], *, pubend: str = "") -> Coroutine[Any, Any, list[MessageId]]:
-        """Send messages in their order."""
+        """Send messages in order, waiting as ``publish`` does."""
         self._check_process()
         return self._publisher.publish_many(messages, pubend, who_calls())
 
     def flush(self) -> Coroutine[Any, Any, None]:
         """Wait until the broker has acknowledged everything published so far, over as many connections as it takes.
 
-        Raises ``RefusedError`` if it refused messages of the task that calls this, or of a task that has ended, and
+        Raises ``RefusedError`` if the broker refused messages of the calling task, or of a task that has ended. Raises
         ``ConnectionFailedError`` if such messages were on the wire when a connection was lost and could not be sent
         again, because the next broker was another one or the pubend guarantees nothing: nobody knows whether those
-        arrived. Each is told once; messages of other tasks, when those flush.
+        arrived. Each message is reported once; messages of other tasks are reported when those tasks flush.
         """
         self._check_process()
         return self._flushing.flush(who_calls())
 
     async def held_back_other_than(self, reason: str) -> str:
-        """Wait until ``held_back`` is something else than this, and return it: for those who show it to somebody."""
+        """Wait until ``held_back`` differs from this reason, and return it; for programs that display it."""
         await self._until(lambda: self.held_back != reason)
         return self.held_back
 
@@ -245,12 +252,13 @@ class Client:
     ) -> Subscription:
         """Ask for the messages that match; raises ``SelectorError`` at once if the text is not a selector.
 
-        Begins with what is published from now on; or with the ``earliest`` there is, at a time with a time zone, or at
-        a tick of each pubend, as ``Subscription.positions`` of an earlier subscription tells. What is not kept any more
-        is refused, unless ``missing`` says to begin with the earliest or latest instead.
+        The subscription begins with what is published from now on, unless ``start`` says otherwise: ``"earliest"`` for
+        the oldest message kept, a ``datetime`` with a time zone, or a tick of each pubend, as ``positions`` of an
+        earlier subscription has them. If the start is no longer kept, the broker refuses the subscription, unless
+        ``missing`` says to begin with the earliest or latest instead.
 
-        Under a durable name the pubends keep its positions: it goes on where it was when it comes back, at whatever
-        broker. There, ``start`` counts where the name is new; a tick of a pubend also where it is further on.
+        With a ``durable`` name, the pubends keep the subscription's positions: when it comes back, at any broker, it
+        resumes where it was. ``start`` then counts only where the name is new; a tick also where it is further on.
         """
         text = selector_text(selector)
         asked = wanted(text, start=start, missing=missing, durable=durable, acknowledge=acknowledge)
@@ -261,9 +269,9 @@ class Client:
         return subscription
 
     async def forget(self, durable: str) -> tuple[str, ...]:
-        """Have a durable subscription forgotten, with what is kept for it; who uses it is ended.
+        """Forget a durable subscription and everything kept for it; whoever uses it gets ``TakenOverError``.
 
-        Returns the pubends that could not be reached, and still know it. Raises ``RefusedError`` if nobody knows it.
+        Returns the pubends that could not be reached and still know it. Raises ``RefusedError`` if nobody knows it.
         """
         checked_durable(durable)
         return await forget_durable(self._ask, durable)
@@ -271,39 +279,39 @@ class Client:
     # Reading logs.
 
     async def survey(self) -> Survey:
-        """From where to where the logs of all guaranteed pubends of the overlay go; which of them are out of reach."""
+        """First and last tick in the log of every guaranteed pubend of the overlay, and the pubends out of reach."""
         return await self._log_reading.survey()
 
     def read(
         self, pubend: str, first: int, last: int, selector: str | Selector = "TRUE", *, bytes_max: int = READ_BYTES
     ) -> AsyncGenerator[LogPart, None]:
-        """What a pubend has from one tick to another: the same, whenever and however often it is read.
+        """Read the log of a pubend from one tick to another; the messages are the same however often it is read.
 
-        The parts cover all ticks in order; a lost connection is survived by asking again. What has not happened yet is
-        refused: ``survey`` first. Nothing is held for who reads so: what was trimmed meanwhile is named as lost.
+        The parts cover all ticks in order; if the connection is lost, the client asks again. Ticks in the future are
+        refused: call ``survey`` first. Reading does not keep the log from being trimmed: trimmed ticks are in ``lost``.
         """
         return self._log_reading.read(pubend, first, last, selector_text(selector), bytes_max=bytes_max)
 
     async def status(self) -> BrokerStatus:
-        """How the broker is; raises ``ConnectionFailedError`` if the connection is lost before it answers."""
+        """Ask for the broker's status; raises ``ConnectionFailedError`` if the connection is lost before it answers."""
         return await status_of_broker(self._ask)
 
     async def trace(self, message_id: MessageId | str) -> Trace:
-        """Where a message came from, which way it went, who received it; ``RefusedError`` if that is not told."""
+        """Trace a message: its origin, its path, its receivers; raises ``RefusedError`` if the broker does not tell."""
         # Imported here: few applications trace messages.
         from penstock.client.tracing import trace
 
         return await trace(self._ask, message_id)
 
-    # What subscriptions need.
+    # For subscriptions.
 
     def on_taken(self, inbox: Inbox) -> None:
-        """Read from the socket again, if no queue is too full any more."""
+        """Resume reading from the socket, if no queue is too full any more."""
         if self._session.on_taken(inbox):
             self._shell.resume_reading()
 
     def on_moved(self, inbox: Inbox) -> None:
-        """Tell the broker in time what the application has of a durable subscription."""
+        """Schedule telling the broker what the application has read from a durable subscription."""
         if self._session.on_moved(inbox):
             self._shell.schedule()
 
@@ -318,21 +326,30 @@ class Client:
         self._shell.pump_soon()
 
     def abandon(self, inbox: Inbox) -> None:
-        """Withdraw a subscription that the application has forgotten, from whatever thread."""
+        """Withdraw a subscription that the application has dropped; callable from any thread."""
         if self._loop is not None and self.end is None:
-            # The loop may have been closed without us.
+            # Somebody else may have closed the loop.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self.unsubscribe, inbox)
 
+    def belongs_here(self) -> None:
+        """Tie the client to this process, which opens it: in children forked from now on, its copies are unusable."""
+        self._process = os.getpid()
+
     def on_forked(self) -> None:
-        """This is the copy in a forked child: another client if it was not open, and of no use if it was."""
+        """In a forked child, turn this copy into another client if it was not open; else make it unusable."""
         self._shell.on_forked()
-        if self._loop is None:
-            self.name = self.name if self._is_named else _made_up()
-            self._session.become(self.name, secrets.token_bytes(16))
-        elif not isinstance(self.end, ClientClosedError):
+        if isinstance(self.end, ClientClosedError):
+            return
+        if self._process:
             self.end = ForkedError(where_opened("client", self._process))
             self._session.forget_connection()
+        elif self._settings.publisher:
+            # Numbers of two processes under one identity would count as repetitions of each other.
+            self.end = ForkedError("a chosen publisher identity belongs to one process: make the client after the fork")
+        else:
+            self.name = self.name if self._is_named else _made_up()
+            self._session.become(self.name, secrets.token_bytes(16))
 
     def __repr__(self) -> str:
         if self._loop is None:
@@ -361,7 +378,7 @@ class Client:
             raise self.end.with_traceback(None)
 
     def _check_process(self) -> None:
-        """Where a closed client may still be asked, the copy of an open one in a forked child may not."""
+        """Raise in a forked child's copy of an open client, where a closed client may still be asked."""
         if isinstance(self.end, ForkedError):
             raise self.end.with_traceback(None)
 
@@ -387,6 +404,10 @@ class Client:
 
     def _stop(self, end: ClientError) -> None:
         self.end = end
+        if not isinstance(end, ClientClosedError):
+            # No connection will come: whoever flushes hears which messages were not acknowledged.
+            self._session.publishing.abandon()
+            self._reports.collect()
         self._questions.fail(end)
         self._wake()
         for subscription in list(self._subscriptions.values()):
@@ -395,6 +416,52 @@ class Client:
     def _wake(self) -> None:
         self._news.set()
         self._news.clear()
+
+
+class _Closing:
+    """Shuts one client down, however many tasks ask for it."""
+
+    def __init__(self, session: Session, shell: Shell, *, on_closing: Callable[[], None]) -> None:
+        self._session, self._shell = session, shell
+        self._on_closing = on_closing
+        self._task: asyncio.Task[None] | None = None
+
+    async def close(self, *, is_done: bool) -> None:
+        """Say the last words and end the connection; if that is already under way, wait for it."""
+        if self._task is None:
+            try:
+                self._session.say_last_words(is_done=is_done)
+                self._shell.pump()
+            finally:
+                self._on_closing()
+                self._task = asyncio.create_task(self._end(), name="penstock: close")
+        await finished(self._task, hurry=self._shell.abort)
+
+    async def _end(self) -> None:
+        try:
+            await self._shell.close()
+        finally:
+            # Even if a loop that ends cancels all its tasks, this one included.
+            self._shell.abort()
+
+
+async def finished(task: asyncio.Task[Any], hurry: Callable[[], None]) -> None:
+    """Wait until the task has ended; raises what it raised.
+
+    If the caller is cancelled, ``hurry`` is called, which must let the task end without waiting for anybody else. The
+    cancellation is raised only once the task has ended, so that nothing is left behind.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+            hurry()
+    if cancelled is not None:
+        raise cancelled
+    if not task.cancelled():
+        task.result()
 
 
 def _made_up() -> str:

@@ -1,4 +1,4 @@
-"""Waits until the broker has settled what was published, and reports what it refused or what may be lost."""
+"""Waits until everything published is settled, and reports messages that were refused or may be lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 from penstock.client.reports import Owner, Reports
 from penstock.client.shell import Shell
-from penstock.session.errors import ConnectionFailedError, RefusedError
+from penstock.session.errors import ClientError, ConnectionFailedError, RefusedError
 from penstock.session.session import Session
 
 __all__ = ["Flushing", "backlog", "why_held_back"]
@@ -27,16 +27,19 @@ class Flushing:
         reports: Reports,
         *,
         check_usable: Callable[[], None],
+        end: Callable[[], ClientError | None],
         news: asyncio.Event,
     ) -> None:
+        """``end`` says why the client has stopped, if it has; ``check_usable`` raises it."""
         self._session, self._shell = session, shell
         self._reports = reports
-        self._check_usable, self._news = check_usable, news
+        self._check_usable, self._end = check_usable, end
+        self._news = news
 
     async def flush(self, asker: Owner | None, *, everything: bool = False) -> None:
-        """Wait until everything that was published so far is settled; raises what this one has to hear, or everything.
+        """Wait until everything published so far is settled; raises failures that concern the asker, or all of them.
 
-        Nothing waits between taking a report and raising it: a flush that is cancelled leaves it to the next one.
+        There is no await between taking a report and raising it, so a cancelled flush leaves it to the next one.
         """
         queue = self._session.publishing
         target = queue.published
@@ -50,34 +53,37 @@ class Flushing:
         refusal = self._reports.refusal(asker, everything=everything)
         if refusal is not None:
             raise refusal
-        loss = self._reports.loss(asker, everything=everything)
+        loss = self._reports.loss(asker, everything=everything, end=self._end())
         if loss is not None:
             raise loss
         if queue.settled < target:
             raise RefusedError("publish", f"{queue.refusal}; nothing is published behind that")
 
     async def flush_at_last(self, limit_ms: int) -> None:
-        """The same for all publishers, for no longer than that; then raises ``ConnectionFailedError``."""
+        """Flush for all publishers; raises ``ConnectionFailedError`` if that takes longer than the limit."""
         try:
             async with asyncio.timeout(limit_ms / 1000):
                 await self.flush(None, everything=True)
         except TimeoutError:
-            left, why = backlog(self._session, "were"), why_held_back(self._session)
-            raise ConnectionFailedError(f"{left} within {limit_ms} ms{why}") from None
+            text = f"{backlog(self._session, 'were')} within {limit_ms} ms{why_held_back(self._session)}"
+            self._session.publishing.abandon()
+            loss = self._reports.loss(None, everything=True)
+            assert loss is not None, "something was outstanding"
+            raise ConnectionFailedError(text, messages=loss.messages, count=loss.count) from None
 
     def give_up(self) -> None:
-        """Nobody will flush any more: what nobody has heard is logged, since it must not vanish."""
+        """Log the failures that no flush has reported: nobody will flush any more, and they must not vanish."""
         for each in (self._reports.refusal(None, everything=True), self._reports.loss(None, everything=True)):
             if each is not None:
                 _log.warning("closed before a flush could report: %s", each)
 
 
 def backlog(session: Session, verb: str) -> str:
-    """How many messages are not acknowledged, in words."""
+    """Says in words how many messages are not acknowledged."""
     queue = session.publishing
     return f"{queue.published - queue.settled:,} messages {verb} not acknowledged"
 
 
 def why_held_back(session: Session) -> str:
-    """Why publishers wait, to be added to a message; empty if they do not."""
+    """Why publishers wait, to append to an error message; empty if they do not."""
     return f"; the broker holds publishers back: {session.held_back}" if session.held_back else ""

@@ -1,8 +1,8 @@
-"""Remembers who published which messages, so that whoever published one hears that it was refused or may be lost.
+"""Remembers who published which messages, so that publishers hear which of theirs were refused or may be lost.
 
-The one who publishes is a task, or with the blocking client a thread. It is written down only where it changes from one
-message to the next. What went wrong is kept for its publisher until that flushes; if the publisher has ended, for
-whoever flushes next. Of very many messages only the first are named, and all are counted.
+A publisher is a task or, with the blocking client, a thread. It is recorded only where it changes from one message to
+the next. Failures are kept for their publisher until it flushes; if it has ended, for whoever flushes next. All
+failures are counted, but of very many only the first are named.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from weakref import ref
 
 from penstock.model.body import decode_id
 from penstock.model.message_id import MessageId
-from penstock.session.errors import ConnectionFailedError, RefusedError
+from penstock.session.errors import ClientError, ConnectionFailedError, RefusedError
 from penstock.session.publishing import Failure, PublishQueue
 
 __all__ = ["NAMED_MAX", "Owner", "Reports", "who_calls"]
 
 NAMED_MAX: Final = 1_000
-"""Messages that one error names."""
+"""How many messages one error names."""
 
 Owner: TypeAlias = asyncio.Task[Any] | threading.Thread
 _Ref: TypeAlias = Callable[[], Owner | None]
 
 
 def who_calls() -> Owner | None:
-    """The task in which this is called, or the thread if it runs no loop; None for a callback of a loop."""
+    """The current task, or the current thread if it runs no loop; None in a callback of a loop."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -45,7 +45,7 @@ def _nobody() -> None:
 
 @dataclass(slots=True)
 class _Report:
-    """What went wrong with the messages of one publisher."""
+    """The failed messages of one publisher."""
 
     owner: _Ref
     refused: list[tuple[MessageId, str]] = field(default_factory=list)
@@ -71,17 +71,17 @@ class _Report:
 
 
 class Reports:
-    """What the publishers of one client have to hear."""
+    """The failures to report to the publishers of one client."""
 
     def __init__(self, queue: PublishQueue) -> None:
         self._queue = queue
         self._marks: deque[tuple[int, _Ref]] = deque()
         self._reports: list[_Report] = []
         self.owner: _Ref = _nobody
-        """Who published last."""
+        """The publisher of the last message."""
 
     def mark(self, owner: Owner | None) -> None:
-        """The next message is published by somebody else than the one before it."""
+        """Record that the next message has another publisher than the one before it."""
         self.collect()
         settled = self._queue.settled
         while len(self._marks) > 1 and self._marks[1][0] <= settled + 1:
@@ -90,7 +90,7 @@ class Reports:
         self._marks.append((self._queue.published + 1, self.owner))
 
     def collect(self) -> None:
-        """Take from the queue what went wrong, and keep it for those who published it."""
+        """Take the failures from the queue, and keep them for their publishers."""
         failures = self._queue.take_failures()
         if not failures:
             return
@@ -100,7 +100,7 @@ class Reports:
             self._report_of(marks[place][1] if place >= 0 else _nobody).add(failure)
 
     def refusal(self, asker: Owner | None, *, everything: bool = False) -> RefusedError | None:
-        """The refusals that this one has to hear, once; of all publishers if there is nobody else to hear them."""
+        """The refusals that concern the asker, or all publishers with ``everything``; each is reported once."""
         heard = [each for each in self._heard_by(asker, everything=everything) if each.refused_count]
         if not heard:
             return None
@@ -111,8 +111,13 @@ class Reports:
         reason = f"{messages[-1][1]} (messages refused: {count:,})"
         return RefusedError("publish", reason, messages=tuple(messages), count=count)
 
-    def loss(self, asker: Owner | None, *, everything: bool = False) -> ConnectionFailedError | None:
-        """The same for messages that may be lost."""
+    def loss(
+        self, asker: Owner | None, *, everything: bool = False, end: ClientError | None = None
+    ) -> ConnectionFailedError | None:
+        """The possible losses that concern the asker, or all publishers with ``everything``; each is reported once.
+
+        ``end`` is why the client has stopped, if it has.
+        """
         heard = [each for each in self._heard_by(asker, everything=everything) if each.lost_count]
         if not heard:
             return None
@@ -120,7 +125,10 @@ class Reports:
         count = sum(each.lost_count for each in heard)
         for each in heard:
             each.lost, each.lost_count = [], 0
-        text = f"the connection was lost with {count:,} messages on the wire"
+        if end is None:
+            text = f"the connection was lost with {count:,} messages on the wire"
+        else:
+            text = f"{end}; {count:,} messages were not acknowledged"
         return ConnectionFailedError(text, messages=tuple(messages), count=count)
 
     def _heard_by(self, asker: Owner | None, *, everything: bool) -> list[_Report]:
@@ -129,7 +137,7 @@ class Reports:
         return [each for each in self._reports if everything or _is_over(each.owner()) or each.owner() is asker]
 
     def _report_of(self, owner: _Ref) -> _Report:
-        """One for each publisher that has not ended, and one for all others."""
+        """The report for a publisher: each that has not ended has its own, all others share one."""
         is_over = _is_over(owner())
         for each in self._reports:
             if each.owner is owner or (is_over and _is_over(each.owner())):
@@ -140,7 +148,7 @@ class Reports:
         return report
 
     def _join_ended(self) -> None:
-        """Put the reports of publishers that have ended together: tasks come and go, and nobody may ever flush."""
+        """Merge the reports of publishers that have ended: tasks come and go, and maybe nobody ever flushes."""
         ended = [each for each in self._reports if _is_over(each.owner())]
         for each in ended[1:]:
             ended[0].join(each)

@@ -13,12 +13,13 @@ from penstock.client.connection import Connection
 from penstock.protocol.frames import Frame
 from penstock.session.address import Address
 from penstock.session.changes import Abort, Changes, Dial, Effect, HangUp
+from penstock.session.errors import ClientClosedError
 from penstock.session.session import Session
 
 __all__ = ["Shell"]
 
 _LATE_MS: Final = 500
-"""A timer that is so late shows that the application kept the loop busy: then we were deaf, and not the broker dumb."""
+"""A timer later than this means that the application blocked the loop: the broker's silence is not held against it."""
 
 
 class Shell:
@@ -27,7 +28,7 @@ class Shell:
     def __init__(self, session: Session, *, tls: ssl.SSLContext | None, on_changes: Callable[[Changes], None]) -> None:
         self._session, self._tls, self._on_changes = session, tls, on_changes
         self._connections: dict[int, Connection] = {}
-        """By line, from the attempt to make each until nothing is left of it."""
+        """Connections by line, from the attempt to connect until nothing is left of them."""
         self._dialling: dict[int, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -43,17 +44,17 @@ class Shell:
 
     @property
     def connection(self) -> Connection | None:
-        """The connection to the present broker; none if it is gone."""
+        """The connection to the present broker; None if it is gone."""
         return self._connections.get(self._session.line)
 
     def now_ms(self) -> int:
         """The clock of the session."""
         return int(asyncio.get_running_loop().time() * 1_000)
 
-    # What the client calls.
+    # Called by the client.
 
     async def open(self) -> None:
-        """Connect; raises ``ConnectionFailedError`` if no broker answers, ``RefusedError`` if one says no."""
+        """Connect; raises ``ConnectionFailedError`` if no broker answers, ``RefusedError`` if one refuses."""
         self._opening = asyncio.get_running_loop().create_future()
         try:
             self._react(self._session.open(now_ms=self.now_ms()))
@@ -65,7 +66,9 @@ class Shell:
             self._opening = None
 
     async def close(self) -> None:
-        """End all connections; what a broker does not take in time is lost."""
+        """End all connections; what a broker does not take in time is lost. An ``open`` that waits fails."""
+        if self._opening is not None and not self._opening.done():
+            self._opening.set_exception(ClientClosedError("this client was closed while it was connecting"))
         self._react(self._session.close(now_ms=self.now_ms()))
         await self._idle.wait()
 
@@ -74,7 +77,7 @@ class Shell:
         self._react(self._session.abort(now_ms=self.now_ms()))
 
     def pump(self) -> None:
-        """Write what is to be sent now, each line in one piece, and set the timer."""
+        """Write all frames that are due, with one write per line, and set the timer."""
         now_ms = self.now_ms()
         for number, connection in list(self._connections.items()):
             frames = self._session.take_frames(number, now_ms=now_ms)
@@ -83,14 +86,14 @@ class Shell:
         self.schedule()
 
     def pump_soon(self) -> None:
-        """Write at the end of this turn what many calls have queued."""
+        """Write at the end of this turn of the loop, so that many calls share one write."""
         # Without a connection there is nothing to write, and before the first one there may be no loop.
         if self._connections and not self._is_pumping_soon:
             self._is_pumping_soon = True
             asyncio.get_running_loop().call_soon(self._pump_later)
 
     def schedule(self) -> None:
-        """Wake when the session wants to."""
+        """Set the timer to the session's next deadline."""
         deadline_ms = self._session.next_deadline()
         if deadline_ms is not None and self._timer is not None and self._timer_ms <= deadline_ms:
             return
@@ -102,7 +105,7 @@ class Shell:
             self._timer = asyncio.get_running_loop().call_at(deadline_ms / 1_000, self._on_timer)
 
     def resume_reading(self) -> None:
-        """The application has taken enough out."""
+        """Read from the sockets again, since the application has made room."""
         for number, connection in self._connections.items():
             if connection.is_paused:
                 self._session.on_reading(number, now_ms=self.now_ms())
@@ -110,14 +113,14 @@ class Shell:
         self.schedule()
 
     def on_forked(self) -> None:
-        """This is the copy in a forked child: the connections are the parent's, and so were the dice."""
+        """In a forked child, drop the connections, which are the parent's, and get a random generator of its own."""
         for connection in self._connections.values():
             connection.let_go()
         self._connections, self._dialling = {}, {}
         self._timer = None
         self._session.on_forked(Random())
 
-    # What connections call.
+    # Called by connections.
 
     def on_made(self, connection: Connection) -> None:
         """Let the session say hello."""
@@ -128,7 +131,7 @@ class Shell:
         self.pump()
 
     def on_data(self, connection: Connection, frames: Iterable[Frame]) -> None:
-        """Hand everything to the session at once."""
+        """Pass all frames to the session at once."""
         wall_ms = time.time_ns() // 1_000_000
         changes = self._session.on_frames(connection.number, frames, now_ms=self.now_ms(), wall_ms=wall_ms)
         self._react(changes)
@@ -136,13 +139,13 @@ class Shell:
             connection.pause_reading()
 
     def on_writable(self, connection: Connection, *, is_writable: bool) -> None:
-        """A transport can carry more, or has enough."""
+        """Tell the session whether a transport can take more."""
         self._session.on_writable(connection.number, is_writable=is_writable)
         if is_writable:
             self.pump()
 
     def on_gone(self, connection: Connection, problem: str) -> None:
-        """Nothing is left of a connection."""
+        """Tell the session that nothing is left of a connection."""
         if self._connections.pop(connection.number, None) is not None:
             self._react(self._session.on_lost(connection.number, problem, now_ms=self.now_ms()))
 
@@ -189,7 +192,7 @@ class Shell:
         except OSError as error:
             problem = error.strerror or str(error)
         except ValueError as error:
-            # What cannot be the name of a host.
+            # The name cannot be that of a host.
             problem = str(error)
         finally:
             del self._dialling[connection.number]

@@ -1,7 +1,7 @@
-"""The client for programs without asyncio: the same calls, blocking, with a thread of its own behind them.
+"""The blocking client for programs without asyncio: the same calls, with a thread of its own behind them.
 
-The thread runs the asynchronous client. Publishing one message costs a visit to that thread; ``publish_many`` visits
-it once for all. Messages are fetched in batches, so receiving is nearly as fast as with asyncio.
+The thread runs the asynchronous client. Publishing one message costs a round trip to that thread; ``publish_many``
+costs one for all its messages. Messages are fetched in batches, so receiving is nearly as fast as with asyncio.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def connect_sync(
     tls: ssl.SSLContext | None = None,
     settings: ClientSettings | None = None,
 ) -> SyncClient:
-    """A blocking client; what ``connect`` is to asyncio. The connection is made by ``with``, or by ``open``.
+    """Make a blocking client, with the arguments of ``connect``. ``with`` or ``open`` makes the connection.
 
     >>> connect_sync("penstock://127.0.0.1:7000", name="ticker")
     <SyncClient of <Client ticker of penstock://127.0.0.1:7000: not open>>
@@ -72,7 +72,7 @@ class SyncClient:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: asyncio.AbstractEventLoop | None = None
-        """The same loop, also when no more calls are taken."""
+        """The thread's loop, kept when ``_loop`` is reset to accept no more calls."""
         self._stop = asyncio.Event()
         self._begun: set[asyncio.Task[None]] = set()
 
@@ -83,29 +83,31 @@ class SyncClient:
 
     @property
     def broker(self) -> str:
-        """The name of the broker it is connected to, or was last."""
+        """Name of the broker that the client is connected to, or was last."""
         return self._client.broker
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection at this moment."""
+        """Whether the client is connected at this moment."""
         return self._client.is_connected
 
     @property
     def held_back(self) -> str:
-        """Why the broker lets its publishers wait; empty if it does not."""
+        """Why the broker makes its publishers wait; empty if it does not."""
         return self._client.held_back
 
     @property
     def counters(self) -> ClientCounters:
-        """What this client has done so far."""
+        """Counters of what this client has done so far."""
         return self._client.counters
 
     def open(self) -> SyncClient:
-        """Connect; raises ``ConnectionFailedError`` if no broker answers, ``RefusedError`` if one says no."""
+        """Connect; raises ``ConnectionFailedError`` if no broker answers, ``RefusedError`` if one refuses."""
         self._check_process()
         if self._thread is not None:
             raise ClientClosedError("this client has been opened before; connect_sync makes another one")
+        # Before there is a thread: a child forked while it starts has no such thread, and must not wait for it.
+        self._client.belongs_here()
         # A daemon: a program that forgets to close its client must still be able to end.
         self._thread = threading.Thread(target=self._run, name=f"penstock {self.name}", daemon=True)
         self._thread.start()
@@ -118,9 +120,9 @@ class SyncClient:
         return self
 
     def close(self, *, flush: bool = True) -> None:
-        """End the connection; with ``flush``, when what was published is acknowledged (raises as ``flush`` does).
+        """End the connection; with ``flush``, once everything published is acknowledged (raises as ``flush`` does).
 
-        However it ends, also by an interrupt, the connection is given up. Another ``close`` waits for the end.
+        However ``close`` ends, even by an interrupt, the connection is given up. A second ``close`` waits for the end.
         """
         if isinstance(self._client.end, ForkedError):
             return
@@ -139,11 +141,11 @@ class SyncClient:
         )
 
     def publish_many(self, messages: Iterable[Message], *, pubend: str = "") -> list[MessageId]:
-        """Send messages in their order; much faster than one by one."""
+        """Send messages in order; much faster than one by one."""
         return self.call(lambda: self._client.publish_many(messages, pubend=pubend))
 
     def flush(self) -> None:
-        """Wait until the broker has acknowledged everything published so far."""
+        """Wait until the broker has acknowledged everything published so far; raises as ``Client.flush`` does."""
         self.call(self._client.flush)
 
     def subscribe(
@@ -155,7 +157,7 @@ class SyncClient:
         durable: str = "",
         acknowledge: Acknowledging = "auto",
     ) -> SyncSubscription:
-        """Ask for the messages that match, as ``Client.subscribe`` does; raises ``SelectorError`` if it is none."""
+        """Ask for the messages that match a selector, with the arguments and errors of ``Client.subscribe``."""
         text = selector_text(selector)
 
         async def subscribe() -> Subscription:
@@ -164,20 +166,20 @@ class SyncClient:
         return SyncSubscription(self.call(subscribe), self)
 
     def forget(self, durable: str) -> tuple[str, ...]:
-        """Have a durable subscription forgotten; returns the pubends that could not be reached."""
+        """Forget a durable subscription and everything kept for it; returns the pubends that could not be reached."""
         return self.call(lambda: self._client.forget(durable))
 
     def survey(self) -> Survey:
-        """From where to where the logs of all guaranteed pubends of the overlay go; which of them are out of reach."""
+        """First and last tick in the log of every guaranteed pubend of the overlay, and the pubends out of reach."""
         return self.call(self._client.survey)
 
     def read(
         self, pubend: str, first: int, last: int, selector: str | Selector = "TRUE", *, bytes_max: int = READ_BYTES
     ) -> Generator[LogPart, None, None]:
-        """What a pubend has from one tick to another, part by part, as ``Client.read`` does."""
+        """Read the log of a pubend from one tick to another, part by part, as ``Client.read`` does."""
         parts = self._client.read(pubend, first, last, selector, bytes_max=bytes_max)
 
-        # What was interrupted may still be on its way out when it is closed.
+        # An interrupted read may still be winding down when the generator is closed.
         turn = asyncio.Lock()
 
         async def following() -> LogPart | None:
@@ -195,18 +197,18 @@ class SyncClient:
             self._leave(close)
 
     def status(self) -> BrokerStatus:
-        """How the broker is."""
+        """Ask for the broker's status."""
         return self.call(self._client.status)
 
     def trace(self, message_id: MessageId | str) -> Trace:
-        """Where a message came from, which way it went, who received it."""
+        """Trace a message: its origin, its path, its receivers."""
         return self.call(lambda: self._client.trace(message_id))
 
     def call(self, work: Callable[[], Coroutine[Any, Any, _Result]]) -> _Result:
-        """Do something in the client's thread, and wait for it; an interrupt cancels it."""
-        # Before the lock: in a forked child, a thread that is not there any more may hold it.
+        """Run a coroutine in the client's thread, and wait for it; an interrupt cancels it."""
+        # Before the lock: in a forked child, a thread that no longer exists may hold it.
         self._check_process()
-        # Whatever is handed over under the lock comes before the end of the thread, which finishes or cancels it.
+        # Work handed over under the lock comes before the end of the thread, which finishes or cancels it.
         with self._lock:
             if self._loop is None:
                 raise ClientClosedError("this client is not open")
@@ -220,9 +222,9 @@ class SyncClient:
             raise
 
     def _leave(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Close something in the client's thread; without waiting, since a collector of garbage may be the caller."""
+        """Close something in the client's thread, without waiting: the garbage collector may be the caller."""
         loop = self._loop
-        # The thread may have ended; what was open there ended with it. In a forked child it wakes the parent's.
+        # The thread may have ended, and what was open there with it. In a forked child this would wake the parent's.
         if loop is not None and not isinstance(self._client.end, ForkedError):
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._begin, close)
@@ -234,7 +236,7 @@ class SyncClient:
 
     def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         task = asyncio.get_running_loop().create_task(work())
-        # Kept, or it may be collected before its end.
+        # Keep a reference, or the task may be collected before it ends.
         self._begun.add(task)
         task.add_done_callback(self._begun.discard)
 
@@ -253,7 +255,7 @@ class SyncClient:
         try:
             run(self._main())
         finally:
-            # Also if there could be no loop: nobody must wait for it for ever.
+            # Even if no loop could be made: nobody must wait for it for ever.
             self._started.set()
 
     async def _main(self) -> None:
@@ -262,18 +264,18 @@ class SyncClient:
         try:
             await self._stop.wait()
         finally:
-            # Whoever was interrupted before could ask for it leaves no connection behind either.
+            # A caller that was interrupted before it could close leaves no connection behind either.
             await self._client.close(flush=False)
 
     def _end_thread(self) -> None:
-        """End the thread; if an interrupt comes in between, the next call goes on."""
+        """End the thread; if an interrupt comes in between, the next call continues."""
         if self._thread is None or self._thread.ident is None:
             return
         self._started.wait()
         with self._lock:
             self._loop = None
         if self._ending is not None:
-            # A loop that is closed has stopped before.
+            # A closed loop has already stopped.
             with suppress(RuntimeError):
                 self._ending.call_soon_threadsafe(self._stop.set)
         self._thread.join()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.congestion.alerts import Alerts
 from penstock.congestion.consolidation import UcaConsolidation
-from penstock.congestion.edge import EdgeControl
+from penstock.congestion.edge_control import EdgeControl
 from penstock.congestion.horizon_rate import HorizonRate
 from penstock.congestion.messages import Dcq, Uca
 from penstock.congestion.pdcc import Pdcc

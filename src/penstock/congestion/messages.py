@@ -1,9 +1,9 @@
-"""What pubends and subscriber-hosting brokers tell each other of congestion: DCQ and UCA ([Gryphon] section 3.1).
+"""DCQ and UCA: how pubends and subscriber-hosting brokers tell each other of congestion ([Gryphon] section 3.1).
 
-Both belong to one pubend and overtake data on every link; which pubend it is, the frame around them says.
+Both belong to one pubend, which the frame around them names, and overtake data on every link.
 
-Beyond the paper: a UCA also carries the greatest lag of those who alert and are not recovering. The profile ``paper``
-does not look at it.
+Beyond the paper: a UCA also carries the greatest lag among alerting brokers that are not recovering. Cuts by factor, as
+in the profile ``paper``, only use it to decide whether a recovery spares part of the rate.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class Dcq:
     """Downstream congestion query: the pubend asks who is congested, and says how far its stream has come."""
 
     seq: int
-    """Grows with every query, also across restarts: the tick of the time at which it was sent, where that is enough."""
+    """Grows with every query, also across restarts: the tick of the sending time, or higher if the clock is behind."""
     position: int
-    """The tick that the stream has come to."""
+    """The tick that the stream has reached."""
 
     @property
     def sent_ms(self) -> int | None:
-        """When it was sent, by the pubend's clock; None where that clock is behind the stream's ticks, as once set."""
+        """When it was sent, by the pubend's clock; None if that clock was set back behind the stream's ticks."""
         return None if self.seq & 0xFFFF else self.seq >> 16
 
 
@@ -38,29 +38,29 @@ class Uca:
     seq: int
     """The query that it answers."""
     min_nonrec: float = inf
-    """The slowest of those that are not recovering and alert."""
+    """The slowest rate among alerting brokers that are not recovering."""
     min_rec: float = inf
-    """The slowest of those that are recovering and alert."""
+    """The slowest rate among alerting brokers that are recovering."""
     lag_ms: int = 0
-    """How far behind the query's position the furthest was, of those that are not recovering and alert."""
+    """The greatest lag behind the query's position among alerting brokers that are not recovering."""
     host: str = ""
-    """Who is slowest; for people, not for control."""
+    """Name of the slowest host; for people, not for control."""
 
     def __post_init__(self) -> None:
         rates = (self.min_nonrec, self.min_rec)
         if any(isnan(rate) or rate < 0 for rate in rates) or self.lag_ms < 0:
-            raise PeerError(f"a UCA has rates {rates} and a lag of {self.lag_ms} ms, of which none may be negative")
+            raise PeerError(f"malformed UCA: rates {rates} and lag {self.lag_ms} ms must not be negative or NaN")
 
     @property
     def slowest(self) -> float:
-        """The slowest rate of both classes."""
+        """The slower rate of the two classes."""
         return min(self.min_nonrec, self.min_rec)
 
     def by(self, host: str) -> Uca:
-        """The same, of a named host."""
+        """A copy of this alert that names its host."""
         return replace(self, host=host)
 
     @property
     def is_alert(self) -> bool:
-        """Whether anybody alerts at all."""
+        """Whether any broker alerts at all."""
         return min(self.min_nonrec, self.min_rec) < inf

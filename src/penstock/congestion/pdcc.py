@@ -1,44 +1,51 @@
 """PDCC, publisher-driven congestion control: the rate of one pubend ([Gryphon] section 3.1).
 
-Every interval a DCQ goes down. While UCAs come up, the rate is cut; when none has come for ``nouca_ms``, it is
-increased as long as it is what binds.
+Every interval, a DCQ goes downstream. While UCAs come up, the rate is cut; once none has come for ``nouca_ms``, it is
+increased, as long as it is the limit that binds.
 
 What the paper leaves open:
 
 - A pubend that was never alerted has no limit. The first UCA makes its actual rate the limit, and cuts that.
-- A limit that has not been needed for ``release_ms``, and was not alerted meanwhile, is lifted: else a pubend that fell
-  idle would start from next to nothing. Until then it is at most twice the actual rate where another limit binds, so
-  that no burst follows.
-- Nor is a pubend limited that publishes less than the floor: congestion has another cause then.
-- A UCA that is older than the first DCQ after the last decrease changes nothing, but still says that there is
-  congestion: so it puts off the increase. It is not the "previous" one that the next is compared with.
+- A limit that was neither needed nor alerted for ``release_ms`` is lifted; otherwise a pubend that fell idle would
+  start from next to nothing. Until then, where another limit binds, it is at most twice the actual rate, so that no
+  burst follows.
+- A pubend that publishes less than the floor is not limited: the congestion has another cause.
+- A UCA older than the first DCQ after the last decrease does not change the rate, but it still signals congestion and
+  so delays the increase. It does not become the "previous" UCA that the next one is compared with.
 - A class that alerts for the first time has not improved.
-- The rate never falls below ``rate_floor_msg_s``, and in a recovery not below a share of what it was before
-  (``recovering_share``): a recovery that cannot have what it demands would stop publishers altogether. The paper's own
-  took 160 s, in which a third of the usual rate was published. The share halves with time, so that every recovery ends.
+- The rate never falls below ``rate_floor_msg_s``, and in a recovery not below a share of the rate before it
+  (``recovering_share``): a recovery that cannot get what it demands would otherwise stop publishers altogether. The
+  paper's own took 160 s, at a third of the usual rate. The share halves over time, so that every recovery ends.
+
+How far the rate rises or falls ([Gryphon] eqs. 1 to 3) is computed by pure functions. Beyond the paper: ``horizon_cut``
+uses the horizon rate in the alert, as the paper's conclusion proposes. A broker whose horizon moves at h tick-seconds
+per second receives h times the rate published back then: that is what it can take. The rate is cut to that and somewhat
+lower, so that the backlog drains. As the result does not depend on the present rate, a second alert of the same
+congestion does not cut again. For recovering brokers, the rate is cut in proportion to how far they miss their target;
+some of it is spared, so that publishers need not stop for minutes and no pubend falls far behind the others.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import deque
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
 
-from penstock.congestion.cuts import Rates, factor_cut, horizon_cut, increased
 from penstock.congestion.messages import Dcq, Uca
-from penstock.congestion.meter import RateMeter
 from penstock.congestion.settings import CongestionSettings
 
-__all__ = ["Pdcc"]
+__all__ = ["Pdcc", "RateMeter", "Rates", "factor_cut", "horizon_cut", "increased"]
 
 _METER_MS: Final = 1000
 """The actual rate is that of the last second."""
 _RECOVERY_MS: Final = 10_000
-"""Recoveries that alert again within such a time are one."""
-
-
+"""Recovery alerts no further apart than this belong to one recovery."""
 _BEFORE_MS: Final = 10_000
-"""The rate before a recovery is the mean of so much time: by its first alert, others may have alerted because of it."""
+"""The rate before a recovery is the mean over this time: by its first alert, it may have made others alert."""
+_BUCKET_MS: Final = 100
+_BUCKETS_MAX: Final = 300
+"""Buckets kept: half a minute."""
 
 
 class Pdcc:
@@ -58,7 +65,7 @@ class Pdcc:
         self._decreased = 0.0
         self._previous: Uca | None = None
         self._fence: int | None = 0
-        """The first query after the last decrease; none until it has been sent."""
+        """The first query after the last decrease; None until it is sent."""
         self._seq = 0
         self._dcq_ms = now_ms
         self._uca_ms = self._increased_ms = self._needed_ms = now_ms
@@ -78,15 +85,15 @@ class Pdcc:
         return self.rate_msg_s is not None
 
     def actual_msg_s(self, *, now_ms: int) -> float:
-        """What was published in the last second."""
+        """The rate published in the last second."""
         return self._meter.rate(until_ms=now_ms, window_ms=_METER_MS)
 
     def on_published(self, messages: int, *, now_ms: int) -> None:
-        """So many messages get their ticks now."""
+        """Counts messages that get their ticks now."""
         self._meter.count(messages, now_ms=now_ms)
 
     def on_held_back(self) -> None:
-        """A publisher has to wait because of the rate: it is throttled."""
+        """Notes that a publisher has to wait because of the rate: it is throttled."""
         self._is_held_back = True
 
     def next_deadline(self) -> int | None:
@@ -94,14 +101,14 @@ class Pdcc:
         return self._dcq_ms if self.settings.pdcc else None
 
     def on_deadline(self, position: int, *, now_ms: int) -> Dcq | None:
-        """Sends a DCQ if it is time, and adapts the rate to the silence of all the others."""
+        """Returns a DCQ if one is due, and adapts the rate to the absence of alerts."""
         if not self.settings.pdcc or now_ms < self._dcq_ms:
             return None
         self._adapt(now_ms)
         settings = self.settings
         self._dcq_ms = now_ms + (settings.dcq_interval_limited_ms if self.is_limited else settings.dcq_interval_ms)
-        # From the time, as ticks are, so that a restart goes on above: intermediate brokers pass no alert of an older
-        # query, and hosts see how late one comes. Odd if the clock is behind, so that nobody takes it for the time.
+        # Derived from the time, as ticks are, so that it still grows after a restart: intermediate brokers drop alerts
+        # for older queries, and hosts see how late a query is. Odd if the clock is behind, so as to be no valid time.
         after = max(self._seq + 1, position)
         self._seq = now_ms << 16 if now_ms << 16 >= after else after | 1
         if self._fence is None:
@@ -109,7 +116,7 @@ class Pdcc:
         return Dcq(self._seq, position)
 
     def on_uca(self, uca: Uca, *, now_ms: int) -> bool:
-        """An alert has come up; whether the rate was cut."""
+        """Handles an alert; returns whether it cut the rate."""
         if not self.settings.pdcc or not uca.is_alert or uca.seq > self._seq:
             return False
         self.last_uca, self._uca_ms = uca, now_ms
@@ -121,7 +128,7 @@ class Pdcc:
         if self._rate is None:
             actual = self.actual_msg_s(now_ms=now_ms)
             if actual < self.settings.rate_floor_msg_s:
-                # Whatever the congestion comes from, it is not this pubend.
+                # Whatever causes the congestion, it is not this pubend.
                 self.ignored_ucas += 1
                 return False
             self._rate = self._decreased = actual
@@ -129,12 +136,12 @@ class Pdcc:
         return self._decrease(uca, now_ms)
 
     def check_invariants(self) -> None:
-        """Fails if the rate is not one."""
+        """Fails if the rate is below the floor, or the fence is a query that was never sent."""
         assert self._rate is None or self._rate >= self.settings.rate_floor_msg_s, f"rate {self._rate} is too low"
         assert self._fence is None or self._fence <= self._seq, "no query is awaited that was not sent"
 
     def _is_improved(self, uca: Uca) -> bool:
-        """Whether every class that alerts does better than at the previous alert; the next is compared with this."""
+        """Whether every alerting class does better than in the previous alert; this alert becomes the previous one."""
         previous, self._previous = self._previous, uca
         if previous is None:
             return False
@@ -142,7 +149,7 @@ class Pdcc:
         return all(before < rate for rate, before in pairs if rate < inf)
 
     def _note_recovery(self, now_ms: int) -> None:
-        """Remembers what was published when a recovery began, which is the first alert of one for a while."""
+        """Remembers the rate published before a recovery, which begins with its first alert for a while."""
         if not self._is_recovery(now_ms):
             self._recovery_began_ms = now_ms
             self._before_recovery = self._meter.rate(until_ms=now_ms, window_ms=_BEFORE_MS)
@@ -152,7 +159,7 @@ class Pdcc:
         return self._recovery_ms is not None and now_ms - self._recovery_ms <= _RECOVERY_MS
 
     def _spared(self, now_ms: int) -> float:
-        """What a recovery leaves to new messages by now."""
+        """The rate that a recovery now leaves to new messages; 0 without a recovery."""
         if not self._is_recovery(now_ms):
             return 0.0
         halvings = (now_ms - self._recovery_began_ms) / self.settings.recovering_halving_ms
@@ -173,7 +180,7 @@ class Pdcc:
         return True
 
     def _adapt(self, now_ms: int) -> None:
-        """What every interval does to the rate if nobody alerts, or nobody needs it."""
+        """Once per interval: raises the rate if nobody alerts, bounds or lifts it if nobody needs it."""
         held_back, self._is_held_back = self._is_held_back, False
         if held_back:
             self._needed_ms = now_ms
@@ -187,7 +194,7 @@ class Pdcc:
             else:
                 bound = settings.headroom_factor * self.actual_msg_s(now_ms=now_ms)
                 self._rate = max(min(self._rate, bound), settings.rate_floor_msg_s)
-                # What is gained from here on is gained anew.
+                # Later gains count from here.
                 self._decreased = min(self._decreased, self._rate)
         elif now_ms - self._uca_ms >= settings.nouca_ms and now_ms - self._increased_ms >= settings.increase_step_ms:
             self._rate = increased(Rates(self._rate, self._decreased), settings)
@@ -197,3 +204,75 @@ class Pdcc:
     def _lift(self) -> None:
         self._rate, self._decreased = None, 0.0
         self._previous = None
+
+
+@dataclass(slots=True, frozen=True)
+class Rates:
+    """The rates of a pubend when it has to change, in messages per second."""
+
+    allowed: float
+    """r: the rate allowed now."""
+    decreased: float
+    """r_decr: the rate after the last decrease."""
+    then: float = 0.0
+    """The rate published when the ticks that the slowest broker receives now were assigned."""
+    spared: float = 0.0
+    """The rate that a recovery leaves to new messages, however slow it is; 0 without a recovery."""
+
+
+def increased(rates: Rates, settings: CongestionSettings) -> float:
+    """The rate after an increase (eq. 1)."""
+    gained = rates.allowed - rates.decreased
+    return max(rates.allowed + settings.increase_min_msg_s, rates.allowed + settings.increase_factor * gained)
+
+
+def factor_cut(rates: Rates, uca: Uca, settings: CongestionSettings) -> float:
+    """The rate after a cut (eqs. 2 and 3); in a recovery not below the spared rate, unless others fall far behind."""
+    cut = settings.decrease_factor * rates.allowed
+    # The rate may be below r_decr if another limit has bound since; eq. 2 would then raise it.
+    if rates.allowed > rates.decreased:
+        gained = rates.allowed - rates.decreased
+        cut = max(cut, rates.decreased + settings.decrease_back_factor * gained)
+    return cut if uca.lag_ms > settings.lag_ms_max else max(cut, min(rates.spared, rates.allowed))
+
+
+def horizon_cut(rates: Rates, uca: Uca, settings: CongestionSettings) -> float:
+    """The rate that the slowest broker can take, according to its alert."""
+    least, most = settings.decrease_factor * rates.allowed, settings.cut_factor_max * rates.allowed
+    cuts = []
+    spared = min(rates.spared, rates.allowed)
+    if uca.min_nonrec < inf:
+        drained = 1 - min(uca.lag_ms / settings.drain_ms, 1.0)
+        cut = max(least, min(uca.min_nonrec * (rates.then or rates.allowed) * drained, most))
+        # During a recovery, others lag a little because of the recovery itself, which no cut makes smaller.
+        cuts.append(cut if uca.lag_ms > settings.lag_ms_max else max(cut, spared))
+    if uca.min_rec < inf:
+        cut = max(least, min(rates.allowed * uca.min_rec / (1 + settings.recovering_margin), most))
+        cuts.append(max(cut, spared))
+    return min(cuts)
+
+
+class RateMeter:
+    """Measures a pubend's actual rate, now or earlier, by counting messages in time buckets as they get their ticks."""
+
+    def __init__(self, *, now_ms: int) -> None:
+        self._began_ms = now_ms
+        self._buckets: deque[tuple[int, int]] = deque(maxlen=_BUCKETS_MAX)
+        """Bucket number and messages in it; ascending, without empty buckets."""
+
+    def count(self, messages: int, *, now_ms: int) -> None:
+        """Counts messages that are published now."""
+        bucket = now_ms // _BUCKET_MS
+        if self._buckets and self._buckets[-1][0] >= bucket:
+            # The clock may have been set back: the messages then count in the latest bucket.
+            bucket, before = self._buckets.pop()
+            messages += before
+        self._buckets.append((bucket, messages))
+
+    def rate(self, *, until_ms: int, window_ms: int) -> float:
+        """Messages per second in a window that ends at ``until_ms``; a shorter one if counting began within it."""
+        last = until_ms // _BUCKET_MS
+        first = max(last - max(window_ms // _BUCKET_MS, 1), self._began_ms // _BUCKET_MS)
+        # The bucket of ``until_ms`` is not full yet, so the window ends before it.
+        messages = sum(count for bucket, count in reversed(self._buckets) if first <= bucket < last)
+        return messages * 1000 / ((last - first) * _BUCKET_MS) if first < last else 0.0

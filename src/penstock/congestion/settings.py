@@ -1,7 +1,7 @@
 """All parameters of congestion control, with their units, checked on construction ([Gryphon] table 1).
 
 The defaults are the paper's. Table 1 prints the thresholds of horizon rates as "50 tickms" and "1000 tickms"; they are
-0.05 and 1.0 tick-seconds per second. What the paper leaves open, and the profile ``swift``, are marked as ours.
+0.05 and 1.0 tick-seconds per second. Values that the paper leaves open, and the profile ``swift``, are marked as ours.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class CongestionError(MisuseError):
 
 
 def _is(default: SettingValue, about: str, *, unit: str = "", low: float = 0, high: float = 1e9) -> Any:
-    """A parameter with what is said of it, and the numbers that it may be, both ends included."""
+    """A parameter with its help text and its allowed range, both ends included."""
     return field(default=default, metadata={"unit": unit, "help": about, "low": low, "high": high})
 
 
@@ -39,7 +39,9 @@ class CongestionSettings:
     )
 
     dcq_interval_ms: int = _is(1000, "between two DCQs while the pubend is not limited", unit="ms", low=10)
-    dcq_interval_limited_ms: int = _is(1000, "the same while it is limited (ours)", unit="ms", low=10)
+    dcq_interval_limited_ms: int = _is(
+        1000, "time between two DCQs while the pubend is limited (ours)", unit="ms", low=10
+    )
     nouca_ms: int = _is(2000, "without UCA before the rate is increased (t_nouca)", unit="ms", low=10)
     increase_min_msg_s: float = _is(2.0, "the least increase, per step (r_min)", unit="msg/s", low=0.01)
     increase_factor: float = _is(0.05, "increase, as a share of what was gained since the last decrease (f_incr)")
@@ -56,11 +58,13 @@ class CongestionSettings:
         120_000, "in which the share that a recovery spares halves (ours)", unit="ms", low=1000
     )
     rate_floor_msg_s: float = _is(0.5, "no pubend is limited to less (ours)", unit="msg/s", low=0.01)
-    burst_ms: int = _is(20, "so much of the allowed rate may come at once (ours)", unit="ms", low=1, high=1000)
+    burst_ms: int = _is(20, "how much of the allowed rate may come in one burst (ours)", unit="ms", low=1, high=1000)
     headroom_factor: float = _is(
         2.0, "where another limit binds, the rate allowed is at most this times the actual", low=1.0, high=100.0
     )
-    release_ms: int = _is(60_000, "without UCA, and without need, after which the limit is lifted (ours)", unit="ms")
+    release_ms: int = _is(
+        60_000, "the limit is lifted after this long without a UCA and without being needed (ours)", unit="ms"
+    )
 
     sample_ms: int = _is(500, "between two samples of the doubt horizon (ours)", unit="ms", low=10)
     smoothing: float = _is(0.1, "weight of the newest sample in the horizon rate (alpha)", low=0.001, high=1.0)
@@ -89,11 +93,15 @@ class CongestionSettings:
     nack_window_ms: int = _is(100, "initial size of the NACK window (nwnd_0)", unit="tickms", low=1)
     nack_increase: float = _is(0.1, "rise of the recovery rate that opens the NACK window (alpha_NACK)", low=0.001)
     nack_decrease: float = _is(0.3, "fall of the recovery rate that narrows it (beta_NACK)", low=0.001, high=0.999)
-    nack_stuck_max: int = _is(5, "measurements that leave the smallest NACK window before it starts anew (ours)", low=1)
+    nack_stuck_max: int = _is(
+        5, "steady measurements in a row at the smallest NACK window before it starts over (ours)", low=1
+    )
     nack_group: bool = _is(
         default=False, about="whether streams in recovery over one link use equal NACK windows (ours)"
     )
-    nack_idle_ms: int = _is(10_000, "without doubt before the NACK window starts anew (ours)", unit="ms", low=10)
+    nack_idle_ms: int = _is(
+        10_000, "time without ticks in doubt before the NACK window starts over (ours)", unit="ms", low=10
+    )
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -118,17 +126,17 @@ class CongestionSettings:
 
     @classmethod
     def paper(cls, **changes: SettingValue) -> Self:
-        """The paper's parameters (table 1), but for the changes."""
+        """The paper's parameters (table 1), with these changes."""
         return cls(**cast("dict[str, Any]", changes))
 
     @classmethod
     def swift(cls, **changes: SettingValue) -> Self:
-        """Beyond the paper: samples often, cuts by the horizon rate, asks more often while a pubend is limited."""
+        """Beyond the paper: samples and asks more often, and cuts by the horizon rate."""
         return cls(**cast("dict[str, Any]", {"profile": "swift", **_PROFILES["swift"], **changes}))
 
     @classmethod
     def of_profile(cls, profile: str, **changes: SettingValue) -> Self:
-        """The profile of this name, but for the changes."""
+        """The profile of this name, with these changes."""
         if profile not in _PROFILES:
             raise CongestionError(f"no profile {profile!r}, only {', '.join(_PROFILES)}")
         return cls(**cast("dict[str, Any]", {"profile": profile, **_PROFILES[profile], **changes}))

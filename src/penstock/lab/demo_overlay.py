@@ -1,8 +1,9 @@
-"""Real broker processes on loopback, for the demo, for tests and for benchmarks: started, waited for, ended by pid.
+"""Starts, awaits and ends real broker processes on loopback, for the demo, tests and benchmarks.
 
-Every process is a broker (``penstock.live``) on one overlay file in a folder of its own. What a broker writes to
-standard error is kept beside it, and quoted when something goes wrong. With detours every broker has an overlay file
-of its own, in which the neighbours that it dials are at other ports: whoever listens there can stand in between.
+Every process is a broker (``penstock.live``) on one overlay file in a separate folder. A broker's standard error is
+kept beside the file, and quoted when something goes wrong. With detours every broker has its own overlay file, in which
+the neighbours that it dials are at other ports, so that a proxy listening there can stand in between. Processes are
+ended by pid.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ __all__ = ["DEMO_PLAN", "BrokerProcessError", "DemoOverlay", "OverlayPlan", "fre
 
 _HOST: Final = "127.0.0.1"
 _PORTS: Final = range(10_000, 30_000)
-"""Below the ports that systems give to outgoing connections, one of which could take a port between choice and use."""
+"""Below the ephemeral ports, as an outgoing connection could take one of those between choice and use."""
 _START_S_MAX: Final = 240.0
 _STOP_S_MAX: Final = 15.0
 _LINK_S_MAX: Final = 120.0
@@ -47,22 +48,22 @@ class BrokerProcessError(PenstockError):
 
 @dataclass(slots=True, frozen=True)
 class OverlayPlan:
-    """Which brokers and links there are to be."""
+    """The brokers and links of an overlay."""
 
     pubends: Mapping[str, tuple[str, ...]]
-    """For each broker the streams it hosts, maybe none."""
+    """For each broker the pubends it hosts, maybe none."""
     links: Sequence[tuple[str, str]] = ()
     defaults: Mapping[str, int] = field(default_factory=dict)
-    """Settings of all brokers that are to differ from the usual."""
+    """Settings for all brokers that differ from Penstock's defaults."""
     service: str = "guaranteed"
     """The service class of all pubends: ``guaranteed`` or ``best-effort``."""
     own: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """By broker, what is to be its own: an ``admin_port``, or a setting that differs from those of all."""
+    """Settings for single brokers: an ``admin_port``, or a setting that differs from the common one."""
     words: Mapping[str, str] = field(default_factory=dict)
-    """Settings of all brokers that are words, as ``retain_policy``."""
+    """Text settings for all brokers, such as ``retain_policy``."""
 
     def toml(self, ports: Mapping[str, int]) -> str:
-        """The overlay file."""
+        """The text of the overlay file."""
         lines = ['overlay = "demo"', "[defaults]", *(f"{key} = {value}" for key, value in self.defaults.items())]
         lines += [f'{key} = "{value}"' for key, value in self.words.items()]
         for name, pubends in self.pubends.items():
@@ -82,7 +83,7 @@ DEMO_PLAN: Final = OverlayPlan(
 
 
 class DemoOverlay:
-    """The brokers of a plan as processes of this machine; use it with ``with``."""
+    """The brokers of a plan as processes on this machine; use it with ``with``."""
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class DemoOverlay:
         """
         self.plan: Final = plan
         self.detours: dict[tuple[str, str], int] = {}
-        """For each link, if there are detours, the port at which the first broker dials the second one."""
+        """With detours, for each link the port at which the first broker dials the second one."""
         self._command = tuple(command)
         self._has_detours = detours
         self._has_admin = admin
@@ -113,7 +114,7 @@ class DemoOverlay:
             self._temporary = tempfile.TemporaryDirectory(prefix="penstock-", ignore_cleanup_errors=True)
             self._folder = Path(self._temporary.name)
         names, links = self.plan.pubends, self.plan.links if self._has_detours else ()
-        # All at once, so that no two of them are the same.
+        # All at once, so that no two ports are the same.
         ports = iter(free_ports(2 * len(names) + len(links)))
         self._ports = {name: next(ports) for name in names}
         self.detours = {link: next(ports) for link in links}
@@ -138,7 +139,7 @@ class DemoOverlay:
 
     @property
     def file(self) -> Path:
-        """The overlay file."""
+        """The path of the overlay file."""
         assert self._folder is not None, "the overlay has not been entered"
         return self._folder / "overlay.toml"
 
@@ -147,19 +148,19 @@ class DemoOverlay:
         return self.file.with_name(f"overlay-{name}.toml") if self._has_detours else self.file
 
     def url(self, name: str) -> str:
-        """Where clients reach a broker."""
+        """The URL at which clients reach a broker."""
         return f"penstock://{_HOST}:{self._ports[name]}"
 
     def pid(self, name: str) -> int:
-        """The process of a broker."""
+        """The process id of a broker."""
         return self._processes[name].pid
 
     def port(self, name: str) -> int:
-        """Where a broker listens."""
+        """The port at which a broker listens."""
         return self._ports[name]
 
     def log(self, name: str) -> str:
-        """What a broker has written to standard error."""
+        """The text that a broker has written to standard error."""
         path = self._log_path(name)
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
@@ -168,7 +169,7 @@ class DemoOverlay:
         for name in names:
             assert name not in self._processes, f"broker {name} runs already"
             with self._log_path(name).open("ab") as log:
-                # A group of its own: Ctrl-C at the terminal is for us, and we end the brokers in order.
+                # Own process group: Ctrl-C at the terminal is for us, and we end the brokers in order.
                 self._processes[name] = subprocess.Popen(  # noqa: S603 - our own command, no shell
                     [*self._command, str(self.file_of(name)), "--name", name],
                     stdin=subprocess.DEVNULL,
@@ -180,18 +181,18 @@ class DemoOverlay:
             self._wait_for_line(name)
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> int:
-        """Send a signal to a broker and wait for its end; answers with its exit code."""
+        """Send a signal to a broker, wait until it ends, and return its exit code."""
         process = self._processes.pop(name)
         with closing(_stdout(process)):
             _send(process, number)
             return _end_of(process)
 
     def pause(self, name: str) -> None:
-        """Stop a broker where it is (SIGSTOP)."""
+        """Pause a broker (SIGSTOP)."""
         _send(self._processes[name], signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
-        """Let a broker that was paused go on."""
+        """Resume a paused broker (SIGCONT)."""
         _send(self._processes[name], signal.SIGCONT)
 
     def hang_up(self, name: str) -> None:
@@ -199,7 +200,7 @@ class DemoOverlay:
         _send(self._processes[name], signal.SIGHUP)
 
     def check(self, *, besides: Collection[str] = ()) -> None:
-        """Raise ``BrokerProcessError`` if a broker has ended by itself, ``besides`` those that may."""
+        """Raise ``BrokerProcessError`` if a broker has ended by itself, other than those in ``besides``."""
         # A list, since another thread may be starting a broker.
         for name, process in list(self._processes.items()):
             if name not in besides and process.poll() is not None:
@@ -210,13 +211,13 @@ class DemoOverlay:
         await asyncio.gather(*(self._linked(name) for name in self._processes))
 
     def close(self) -> None:
-        """End all brokers in order, those that do not by force, and forget their files."""
+        """End all brokers in order, by force if need be, and remove temporary files."""
         processes, self._processes = self._processes, {}
         with ExitStack() as files:
             for process in processes.values():
                 files.enter_context(_stdout(process))
                 _send(process, signal.SIGTERM)
-                # One that is paused would not hear of it.
+                # A paused broker would not react otherwise.
                 _send(process, signal.SIGCONT)
             for process in processes.values():
                 _end_of(process)
@@ -254,25 +255,25 @@ class DemoOverlay:
 
     def _error(self, name: str, what: str) -> BrokerProcessError:
         said = self.log(name).strip().splitlines()[-_QUOTED_LINES:]
-        return BrokerProcessError("\n  ".join([f"broker {name} {what}; it said:", *said]))
+        return BrokerProcessError("\n  ".join([f"broker {name} {what}; last lines of its log:", *said]))
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nobody uses at the moment."""
+    """Find ports on loopback that are free at the moment."""
     rng = SystemRandom()
     ports: list[int] = []
     for port in rng.sample(_PORTS, k=len(_PORTS)):
         if len(ports) == count:
             return ports
         with closing(socket.socket()) as probe:
-            # As the broker does it: connections of an earlier run that linger do not count.
+            # As the broker does it: lingering connections of an earlier run do not count.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((_HOST, port))
             except OSError:
                 continue
             ports.append(port)
-    raise BrokerProcessError(f"there are no {count} free ports in {_PORTS.start} .. {_PORTS.stop - 1}")
+    raise BrokerProcessError(f"cannot find {count} free ports in {_PORTS.start} .. {_PORTS.stop - 1}")
 
 
 def _stdout(process: subprocess.Popen[bytes]) -> IO[bytes]:

@@ -1,12 +1,13 @@
-"""Who may ask what of the admin API: whoever shows the token, and no page of a browser that does not belong to it.
+"""Decides which requests the admin API accepts: those with the token, and none from another site's page in a browser.
 
-Nobody is trusted for the address it comes from: every page in the operator's browser, and every user of the machine,
-comes from loopback. A request must name the broker as it is known (``Host``), so that a name that an attacker lets
-point here is refused; one that changes something must not come from a page of somebody else (``Origin``).
+No source address is trusted: every page in the operator's browser, and every user of the machine, comes from
+loopback. A request must use a known name of the broker (``Host``), so that an attacker's domain that resolves to this
+machine is refused; one that changes something must not come from another site's page (``Origin``).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from hmac import compare_digest
 from typing import Final, TypeAlias
@@ -22,6 +23,7 @@ __all__ = ["AdminGate", "Page"]
 Page: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 _OFF: Final = "this broker has no admin token: set [security] admin_token, or give it a data folder"
+_HOST: Final = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 _ANYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - nothing is bound here
 
 
@@ -34,7 +36,7 @@ class AdminGate:
         self._hosts = {host.lower() for host in hosts if host not in _ANYWHERE}
 
     def guarded(self, page: Page) -> Page:
-        """The page for who has the token."""
+        """Wrap a page so that it requires the token."""
 
         async def guarded(request: Request) -> Response:
             return self._misled(request) or self._unproven(request) or await page(request)
@@ -42,7 +44,7 @@ class AdminGate:
         return guarded
 
     def open(self, page: Page, named: Page) -> Page:
-        """The first page for everybody, and the second, which names others, for who shows the token."""
+        """Serve the first page to everybody, and the second, which names clients, to those who show the token."""
 
         async def opened(request: Request) -> Response:
             if "authorization" in request.headers:
@@ -52,15 +54,17 @@ class AdminGate:
         return opened
 
     def _misled(self, request: Request) -> Response | None:
-        """The answer to who did not mean to ask this broker, or was made to."""
-        host = request.headers.get("host", "")
-        name = _name_of(f"//{host}")
+        """The refusal of a request meant for another host, or made by another site's page."""
+        host = ", ".join(request.headers.getlist("host"))
+        name = _name_of(host)
         server = request.scope.get("server") or ("", 0)
         if not (is_loopback(name) or name in self._hosts or name == server[0]):
             return _refused(421, f"this broker is not known as {host!r}, but as its host or admin_host of the overlay")
-        origin = request.headers.get("origin")
-        if request.method != "GET" and origin is not None and origin != f"{request.url.scheme}://{host}":
-            return _refused(403, f"a page of {origin!r} may not change anything here")
+        if request.method != "GET":
+            own = f"{request.url.scheme}://{host}"
+            for origin in request.headers.getlist("origin"):
+                if origin != own:
+                    return _refused(403, f"a page of {origin!r} may not change anything here")
         return None
 
     def _unproven(self, request: Request) -> Response | None:
@@ -72,9 +76,12 @@ class AdminGate:
         return None
 
 
-def _name_of(url: str) -> str:
+def _name_of(host: str) -> str:
+    """The name in a ``Host`` header, without the port; empty if the header is malformed."""
+    if not _HOST.fullmatch(host):
+        return ""
     try:
-        return (urlsplit(url).hostname or "").lower()
+        return (urlsplit(f"//{host}").hostname or "").lower()
     except ValueError:
         return ""
 

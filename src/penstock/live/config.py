@@ -1,4 +1,4 @@
-"""Reads ``overlay.toml``, which describes brokers and links once for all; complaints name file, line and key.
+"""Reads ``overlay.toml``, the one description of all brokers and links; errors name file, line and key.
 
 overlay = "demo"
 [security]                      # optional
@@ -11,27 +11,27 @@ key = "{name}.key"
 mutual = true                   # clients and brokers must show certificates
 [defaults]                      # any tunable of BrokerSettings, for all brokers
 heartbeat_ms = 1000
-service = "guaranteed"          # or "best-effort": all pubends of a broker that does not say otherwise
+service = "guaranteed"          # or "best-effort": for the pubends of brokers that do not set it
 [congestion]                    # any parameter of CongestionSettings, for all brokers
-profile = "paper"               # or "swift": where the others come from
+profile = "paper"               # or "swift": gives the other parameters their defaults
 [brokers.pb1]
 port = 7001                     # host, bind, admin_host, admin_port, certificate, key, service, tunables
-number = 1                      # part of message identifiers; made of the name if nothing is said
+number = 1                      # part of message identifiers; derived from the name by default
 pubends = ["pb1.a", "pb1.b"]
-best_effort = ["pb1.b"]         # or a service for all of them
-data = "data/{name}"            # the folder of what it keeps; this is where it is if nothing is said
-data_bytes_max = 0              # the size at which publishers have to wait; 0 for as much as the disk has
-[brokers.pb1.congestion]        # the same of one broker
+best_effort = ["pb1.b"]         # or set service for all of them
+data = "data/{name}"            # the data folder; this is the default
+data_bytes_max = 0              # the size at which publishers have to wait; 0: limited by the disk only
+[brokers.pb1.congestion]        # parameters for one broker
 sample_ms = 500
-[ship]                          # optional: what brokers have on record goes to a lake, see docs/lake.md
+[ship]                          # optional: brokers ship their records to a lake, see docs/lake.md
 lake = "lake"                   # its folder, relative to this file
 when = "interval"               # or "token": when the wandering token comes by, see docs/token.md
-interval_ms = 60000             # bytes_max, turn_ms (of one turn), retain_ms (of shipped filters at brokers, 0: keep)
+interval_ms = 60000             # also bytes_max, turn_ms (per turn), retain_ms (of shipped filters at brokers, 0: keep)
 [token]                         # optional: a token walks over all brokers; variant, op_ms, min_ms, skip_ms
 op_ms = 4000                    # the budget of one operation
 [tracking]                      # any setting of TrackingSettings, for all brokers; [brokers.pb1.tracking] for one
 strategy = "bloom"              # or "exact", or "null" for none
-[limit]                         # optional: one limit on all that is published, see `live/limiting.py`
+[limit]                         # optional: one limit on all publishing, see `live/limiting.py`
 rate = "600KB"                  # bytes per second
 [balancing]                     # any setting of BalancingSettings, for all brokers; [brokers.pb1.balancing] for one
 local_ratio_trigger = 0.1
@@ -40,13 +40,13 @@ between = ["pb1", "ib1"]        # the first dials the second
 [[clients]]
 name = "feed-1"
 token = "..."
-[[access]]                      # the first rule that fits decides
+[[access]]                      # the first rule that matches decides
 clients = "feed-%"
 publish = "class = 'STOCK'"     # or true, or false
 subscribe = false
 trace = false                   # or true: may ask where messages came from and who received them
 durable = "feed/%"              # durable names that these clients share; others belong to the client that made them
-status = false                  # or true: the status of brokers shows them the names of others
+status = false                  # or true: the status of brokers shows them the names of other clients
 """
 
 from __future__ import annotations
@@ -60,24 +60,23 @@ from typing import Final
 from penstock.broker.access import Access, Rule
 from penstock.broker.settings import BrokerSettings, SettingsError
 from penstock.congestion import CongestionSettings
-from penstock.live.balancing_config import with_balancing
 from penstock.live.errors import ConfigError
 from penstock.live.limiting import with_limit
+from penstock.live.mechanism_config import with_balancing, with_token, with_tracking
 from penstock.live.overlay import BrokerPlace, Overlay, Security, TlsFiles
 from penstock.live.shipping.settings import INTERVAL, VISIT, ShipSettings
-from penstock.live.token_config import with_token
 from penstock.live.toml_table import TomlTable, read_toml
-from penstock.live.tracking_config import with_tracking
 from penstock.live.tuning import read_congestion
+from penstock.protocol.control import NAMES_MAX
 from penstock.selectors.errors import SelectorError
 from penstock.selectors.selector import EVERYTHING, Selector
 
 __all__ = ["BEST_EFFORT", "GUARANTEED", "TEXT_TUNABLES", "TUNABLES", "load_overlay"]
 
 TUNABLES: Final = tuple(each.name for each in fields(BrokerSettings) if each.type == "int" and each.name != "number")
-"""The settings of a broker that its owner may change, for all brokers or for one: the numbers."""
+"""Numeric settings that a file may have, for all brokers or for one."""
 TEXT_TUNABLES: Final = ("retain_policy",)
-"""The same: the words."""
+"""Text settings that a file may have, for all brokers or for one."""
 GUARANTEED: Final = "guaranteed"
 BEST_EFFORT: Final = "best-effort"
 
@@ -85,7 +84,7 @@ _PORT_MAX: Final = 65_535
 
 
 def load_overlay(path: Path | str) -> Overlay:
-    """The overlay that the file describes; raises ``ConfigError`` for whatever is wrong with it."""
+    """Load the overlay that a file describes; raises ``ConfigError`` if anything is wrong with it."""
     path = Path(path)
     root = read_toml(path)
     name = root.text("overlay")
@@ -110,12 +109,13 @@ def load_overlay(path: Path | str) -> Overlay:
         raise root.error("brokers", "there is no broker; add a table [brokers.NAME]")
     for each in (root, security, ship, defaults, tls, *tables.values()):
         each.refuse_others()
+    _check_counts(overlay, root)
     _check_settings(overlay, root, defaults, tables)
     return overlay
 
 
 class _Brokers:
-    """Reads the tables of brokers, and sees that they do not get in each other's way."""
+    """Reads the tables of brokers, and checks that no two claim the same number, port, pubend or data folder."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ def _ship(table: TomlTable, path: Path) -> ShipSettings:
 
 
 def _number_of(name: str) -> int:
-    """A number that stays the same whoever else comes or goes: places in the file do not."""
+    """A number made from the name: unlike a place in the file, it stays when other brokers come and go."""
     return int.from_bytes(blake2b(name.encode(), digest_size=4).digest()) or 1
 
 
@@ -227,7 +227,7 @@ def _service(table: TomlTable, default: str) -> str:
 
 
 def _tunables(table: TomlTable) -> dict[str, int | str]:
-    # Asked for in any case, so that the table knows them as keys it may have.
+    # Read all of them, so that the table knows them as valid keys.
     values: dict[str, int | str] = {key: table.integer(key, 0) for key in TUNABLES}
     values |= {key: table.text(key, "") for key in TEXT_TUNABLES}
     return {key: value for key, value in values.items() if key in table}
@@ -287,6 +287,14 @@ def _selector(table: TomlTable, key: str) -> Selector | None:
         raise table.error(key, f"not a selector: {error}") from None
 
 
+def _check_counts(overlay: Overlay, root: TomlTable) -> None:
+    """Raise if the names do not fit into the one frame in which brokers and clients exchange them."""
+    pubends = sum(len(place.pubends) for place in overlay.brokers.values())
+    for what, count in (("brokers", len(overlay.brokers)), ("pubends", pubends)):
+        if count > NAMES_MAX:
+            raise root.error("brokers", f"{count:,} {what} are over the limit of {NAMES_MAX:,}")
+
+
 def _check_settings(overlay: Overlay, root: TomlTable, defaults: TomlTable, tables: dict[str, TomlTable]) -> None:
     for name, table in tables.items():
         try:
@@ -296,7 +304,7 @@ def _check_settings(overlay: Overlay, root: TomlTable, defaults: TomlTable, tabl
 
 
 def _settings_complaint(text: str, root: TomlTable, defaults: TomlTable, table: TomlTable) -> ConfigError:
-    """The complaint at the key it speaks of, wherever that was set."""
+    """The error, located at the key that it mentions, wherever that was set."""
     if text.startswith("overlay "):
         return root.error("overlay", text)
     words = re.findall(r"\w+", text)

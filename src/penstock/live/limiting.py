@@ -1,15 +1,15 @@
-"""The limit on all that is published, in an overlay file and in a running broker (``[limit]``, ``/limit``).
+"""Reads the limit on all publishing from an overlay file, and sets it in a running broker (``[limit]``, ``/limit``).
 
 [limit]                         # optional; `penstock limit set` makes one at run time
 rate = "600KB"                  # bytes per second of all publishers together
-packets = 5000                  # messages per second; one of the two, or both
-attribute = "topic"             # its value is the group of a message
-policy = "global"               # and whatever else `Aup` has: alpha, beta, report_fraction, epoch_ms, mode, ...
-priorities = { cards = 0 }      # by group: the share of a cut that it suffers, 0 to be exempt
-version = 1                     # the highest version wins, whether it is heard of or read here
+packets = 5000                  # messages per second; set one of the two, or both
+attribute = "topic"             # the attribute whose value is the group of a message
+policy = "global"               # or any other field of `Aup`: alpha, beta, report_fraction, epoch_ms, mode, ...
+priorities = { cards = 0 }      # by group: its share of a cut, 0 to be exempt
+version = 1                     # the highest version wins, whether heard from others or read here
 
-What is set at run time has a higher version than what is in force, and is heard of by all brokers, those that start
-later too; it is forgotten when all brokers stop. A file that is applied again counts only with a higher version.
+A limit set at run time has a higher version than the one in force, and reaches all brokers, also those that start
+later; it is forgotten when all brokers stop. Applying the file again has an effect only with a higher version.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from penstock.model.errors import plainly
 __all__ = ["FILE_NAMES_OTHERWISE", "read_limit", "set_limit", "with_limit"]
 
 FILE_NAMES_OTHERWISE: Final = ("limit_bytes_s", "limit_packets_s", "priorities", "author")
-"""Fields of a policy that a file names otherwise, or not at all."""
+"""Fields of a policy that a file names differently, or not at all."""
 
 
 def with_limit(overlay: Overlay, root: TomlTable) -> Overlay:
-    """The overlay with what its file says of the limit."""
+    """The overlay with the limit of its file."""
     return replace(overlay, limit=read_limit(root.table("limit")) if "limit" in root else None)
 
 
 def read_limit(table: TomlTable) -> LimitSettings:
-    """What a table ``[limit]`` says; raises ``ConfigError``."""
+    """The limit in a table ``[limit]``; raises ``ConfigError``."""
     values: dict[str, Any] = {}
     for each in fields(Aup):
         if each.name not in FILE_NAMES_OTHERWISE:
@@ -57,7 +57,7 @@ def read_limit(table: TomlTable) -> LimitSettings:
         values["priorities"] = {key: priorities.number(key, 1.0) for key in priorities.keys()}  # noqa: SIM118
         return LimitSettings(Aup(**{"version": 1, "author": "file", **values}), attribute)
     except AupError as error:
-        words = {"no amount": "rate", "priority": "priorities", **{key: key for key in (*values, "attribute")}}
+        words = {"not an amount": "rate", "priority": "priorities", **{key: key for key in (*values, "attribute")}}
         spoken_of = [key for word, key in words.items() if word in str(error) and key in table]
         raise table.error(spoken_of[0] if spoken_of else "", str(error)) from None
 
@@ -69,7 +69,7 @@ def _value(table: TomlTable, key: str, kind: str) -> Any:
 
 
 def set_limit(node: Tunable, text: str) -> Aup:
-    """Put a policy, as JSON, into force in a running broker; raises ``ConfigError`` if that cannot be."""
+    """Apply a policy, given as JSON, to a running broker; raises ``ConfigError`` if that is not possible."""
     try:
         values = msgspec.json.decode(text, type=dict[str, Any])
         aup = Aup(**values)

@@ -1,23 +1,29 @@
-"""Has a broker listen at its address, or says in the words of its overlay file why that cannot be."""
+"""Opens a broker's listening sockets, and finds secrets that others can read, on the wire or on disk.
+
+Errors name the broker's place in the overlay file; a broker warns of exposed secrets when it starts.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import socket
+from collections.abc import Iterator
+from pathlib import Path
+from stat import S_IROTH
 from typing import Final
 
 from penstock.live.errors import ConfigError
-from penstock.live.overlay import BrokerPlace
+from penstock.live.overlay import BrokerPlace, Overlay, is_loopback
 
-__all__ = ["listen"]
+__all__ = ["exposed_secrets", "listen"]
 
 _BACKLOG: Final = 1_024
-"""Connections that may wait to be accepted: after a broker's restart all its clients come at once."""
+"""Connections that may wait to be accepted: after a broker's restart all its clients reconnect at once."""
 
 
 async def listen(place: BrokerPlace) -> list[socket.socket]:
-    """Sockets that listen at all addresses of the broker's host; raises ``ConfigError`` if one cannot be had."""
+    """Listen on all addresses of the broker's host; raises ``ConfigError`` if one of them is not available."""
     sockets: list[socket.socket] = []
     try:
         found = await asyncio.get_running_loop().getaddrinfo(
@@ -40,3 +46,26 @@ async def listen(place: BrokerPlace) -> list[socket.socket]:
             f"{at}broker {place.name} cannot listen at {place.listens_at}:{place.port}: {reason}"
         ) from None
     return sockets
+
+
+def exposed_secrets(overlay: Overlay, place: BrokerPlace) -> Iterator[tuple[str, dict[str, str]]]:
+    """Log events with their fields, each with advice on what to do."""
+    if place.tls is None and not is_loopback(place.listens_at):
+        advice = "tokens of clients can be read on the way; use TLS"
+        yield "unencrypted", {"address": place.listens_at, "advice": advice}
+    security = overlay.security
+    if overlay.source is not None and (security.link_token or security.admin_token or overlay.access.tokens):
+        yield from _readable(overlay.source, "tokens")
+    if place.tls is not None and place.tls.key is not None:
+        yield from _readable(place.tls.key, "the key")
+
+
+def _readable(path: Path, what: str) -> Iterator[tuple[str, dict[str, str]]]:
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        # Whatever needs the file reports that; it may have been removed since it was read.
+        return
+    if mode & S_IROTH:
+        advice = f"every user of this machine can read {what}; chmod o-rwx"
+        yield "secret-readable", {"file": str(path), "advice": advice}

@@ -1,8 +1,8 @@
-"""The figures of a node as Prometheus wants them; made anew at every scrape, so that nothing is counted twice.
+"""Exports the figures of a node to Prometheus; they are read afresh at every scrape, so that nothing counts twice.
 
-What the shell counts comes from the node, what the broker counts from its status; names follow Prometheus' customs
-(unit last, ``_total`` for what only grows). The number of series is bounded, whatever the overlay is: beyond the bound
-only those furthest behind are shown, and each pubend's worst.
+The shell's counters come from the node, the broker's from its status; names follow Prometheus' conventions (unit last,
+``_total`` for counters). The number of series is bounded, whatever the overlay is: beyond the bound only those furthest
+behind are shown, and each pubend's worst.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ from typing import Any, Final, Protocol
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from penstock.live.balancing_metrics import balancing_metrics
-from penstock.live.congestion_metrics import congestion_metrics
+from penstock.live.mechanism_metrics import balancing_metrics, congestion_metrics, token_metrics
 from penstock.live.node_status import NodeStatus
-from penstock.live.token_metrics import token_metrics
 from penstock.model.tick import Tick, tick_ms
 from penstock.protocol.status import BrokerStatus, GuaranteedStatus, PubendStatus, StreamStatus
 
@@ -87,14 +85,14 @@ _COUNTS: Final = {
     "ucas_heard": "UCAs that reached pubends of this broker.",
 }
 _SERIES_MAX: Final = 1_000
-"""Series of one metric, of which there is one per pubend and host."""
+"""Series shown of one metric, where there is one per pubend and host."""
 
 
 class StatusSource(Protocol):
-    """What has a status to show: a node."""
+    """A node, whose status is exported."""
 
     def status(self) -> NodeStatus:
-        """How it is."""
+        """The node's current status."""
 
 
 def _now_ms() -> int:
@@ -102,14 +100,14 @@ def _now_ms() -> int:
 
 
 def registry_of(source: StatusSource, *, names: bool = True, now_ms: Callable[[], int] = _now_ms) -> CollectorRegistry:
-    """A registry of its own, which asks the source at every scrape; with the names of durable subscriptions, or not."""
+    """A new registry, which asks the source at every scrape; with or without the names of durable subscriptions."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collector(source, now_ms, names=names))
     return registry
 
 
 def rendered(registry: CollectorRegistry) -> bytes:
-    """The text that Prometheus reads."""
+    """The metrics as text for Prometheus."""
     return generate_latest(registry)
 
 
@@ -120,11 +118,11 @@ class _Collector:
         self._source, self._now_ms, self._names = source, now_ms, names
 
     def describe(self) -> list[Metric]:
-        """Nothing: what there is depends on the broker, and is asked for at every scrape."""
+        """Nothing: which metrics there are depends on the broker, and is found out at every scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics of this moment."""
+        """All metrics as of now."""
         status = self._source.status()
         node, broker = status.node, status.broker
         yield _gauge("penstock_up", "Whether the broker is serving.", int(status.serving))
@@ -221,7 +219,7 @@ def _pubend_metrics(pubends: Mapping[str, PubendStatus], now_ms: int) -> Iterato
 
 
 def _durable_lags(pubends: Mapping[str, PubendStatus]) -> Metric:
-    """Of durable subscriptions a broker names those that are furthest behind, so there are not too many."""
+    """Lags of durable subscriptions; a broker names only those furthest behind, so there are not too many."""
     text = "How far what a durable subscription has acknowledged is behind the last tick; silence moves it, too."
     family = GaugeMetricFamily("penstock_durable_lag_seconds", text, labels=["pubend", "durable"])
     lags = [
@@ -239,7 +237,7 @@ def _stream_metrics(streams: Mapping[str, StreamStatus], now_ms: int) -> Iterato
     shown = {name: streams[name] for name in sorted(streams, key=lambda name: (-lags[name], name))[:_SERIES_MAX]}
     text = "How far the doubt horizon of this broker's stream is behind what it has heard of."
     yield _labelled("penstock_stream_lag_seconds", text, {name: lags[name] for name in shown})
-    # A broker that hears nothing of a pubend has no lag, by what it knows: only the clock tells.
+    # A broker that hears nothing from a pubend knows of no lag: only the clock shows it.
     text = "Time since the doubt horizon of this broker's stream."
     ages = {name: (now_ms - tick_ms(Tick(each.horizon))) / 1_000 for name, each in shown.items()}
     yield _labelled("penstock_stream_horizon_age_seconds", text, ages)
@@ -252,7 +250,7 @@ def _stream_metrics(streams: Mapping[str, StreamStatus], now_ms: int) -> Iterato
 
 
 def _behind_s(last_tick: int, next_tick: int) -> float:
-    """By how much a position, the first tick that is still wanted, is behind a last tick."""
+    """How far a position, the first tick not received yet, is behind the last tick."""
     return max(0, tick_ms(Tick(last_tick)) - tick_ms(Tick(next_tick))) / 1_000
 
 

@@ -1,7 +1,7 @@
-"""A broker in the real world: its sockets, its links, its store, its one timer, and its orderly end.
+"""Runs a broker for real, with its sockets, links and store, a single timer, and an orderly shutdown.
 
-Within a turn stimuli go to the broker and effects come back; at its end each connection that has something to say gets
-one write, and the timer is looked at once (``turns``).
+Within a turn stimuli go to the broker and effects come back; at its end each connection that has something to send gets
+one write, and the timer is checked once (``turns``).
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from penstock.live.dialler import Diallers
 from penstock.live.ends import wait_for_ends
 from penstock.live.entrance import Entrance
 from penstock.live.errors import ConfigError, NodeFailedError
-from penstock.live.exposure import exposed_secrets
 from penstock.live.line_limit import LineLimit
-from penstock.live.listening import listen
+from penstock.live.listening import exposed_secrets, listen
 from penstock.live.logs import log, log_bug
 from penstock.live.measuring import Measuring
 from penstock.live.membership import OverlayChange, TlsState, change_for, read_again
@@ -60,7 +59,7 @@ class BrokerNode:
         self.counters = Counters()
         self._rng = rng if rng is not None else Random(SystemRandom().randrange(2**63))
         self._settings = overlay.settings_for(name)
-        # Made at the start, from what the store remembers, unless somebody has one of their own.
+        # Made at the start, from what the store recovers, unless the caller brings one.
         self._given = broker
         self.broker: BrokerPort
         self.incarnation = self.clock.started_ms
@@ -69,9 +68,9 @@ class BrokerNode:
         self._measuring = Measuring(self._on_measured)
         self._shipping = Shipping(overlay, name, self, clock_ms=self.clock.now_ms, rng=self._rng)
         self.has_failed: Final = asyncio.Event()
-        """Set when it is to end, by itself or because the operator wants that."""
+        """Set when the node is to stop, after a failure or at the operator's request."""
         self.failure: NodeFailedError | None = None
-        """Why it had to stop by itself."""
+        """The failure that stopped the node."""
         self._connections: dict[int, Connection] = {}
         self._departures = Departures(self.turns, self._on_departed)
         self._stranger_lines = LineLimit()
@@ -89,7 +88,7 @@ class BrokerNode:
     # From outside.
 
     async def start(self) -> None:
-        """Open the store, listen, and dial the neighbours; raises ``ConfigError`` if it must not or cannot."""
+        """Open the store, listen, and dial the neighbours; raises ``ConfigError`` if it may not or cannot."""
         assert self._entrance is None, "a node starts once"
         place = self.place
         self.overlay.check(self.name)
@@ -125,7 +124,7 @@ class BrokerNode:
         self.turns.end_later()
 
     def apply(self, overlay: Overlay) -> OverlayChange:
-        """Put a changed overlay into force; raises ``ConfigError``, and changes nothing, if that cannot be."""
+        """Apply a changed overlay; raises ``ConfigError``, and changes nothing, if that is not possible."""
         change = self.change_to(overlay)
         if change:
             place = overlay.place_of(self.name)
@@ -140,35 +139,35 @@ class BrokerNode:
         return change
 
     def change_to(self, overlay: Overlay) -> OverlayChange:
-        """What would change; raises ``ConfigError`` if it cannot be put into force."""
+        """What a new overlay would change; raises ``ConfigError`` if it cannot be applied."""
         return change_for(self.name, self.overlay, overlay, port=self.address[1], tls=self._tls)
 
     def reread(self, *, digest: str = "", is_trial: bool = False) -> OverlayChange:
-        """Apply the overlay file that the node was started with, if it has that digest; or say what would change."""
+        """Apply the file that the node was started with, if it has that digest; or only report what would change."""
         overlay = read_again(self.overlay, digest)
         return self.change_to(overlay) if is_trial else self.apply(overlay)
 
     async def ship(self) -> dict[str, Any]:
-        """Ship to the lake what waits; raises ``ShipError``, or ``ConfigError`` if there is no lake."""
+        """Ship pending records to the lake; raises ``ShipError``, or ``ConfigError`` if there is no lake."""
         return await self._shipping.ship()
 
     def retire(self, names: Sequence[str]) -> None:
-        """Let the broker give up filters that are in the lake, as far as they are its oldest."""
+        """Have the broker drop filters that are in the lake, as far as they are its oldest."""
         self._dispatch(self.broker.retire(names, now_ms=self.clock.now_ms()))
 
     def operate(self, operation: Operation) -> None:
-        """Have the broker do what the operator wants; raises ``MisuseError`` if it cannot."""
+        """Have the broker carry out an operator's command; raises ``MisuseError`` if it cannot."""
         self._dispatch(self.broker.operate(operation, now_ms=self.clock.now_ms()))
 
     def finish(self) -> None:
-        """Let whoever runs this node end it in order, as after a signal."""
+        """Make the program that runs this node stop it in order, as after a signal."""
         self.has_failed.set()
 
     async def stop(self) -> None:
-        """Say goodbye to all, send what is queued and keep what is to be kept within a limit, leave nothing behind."""
+        """Say goodbye to all peers, send and commit what is queued within a time limit, and clean up."""
         self._begin_to_stop()
         if self._stopping is not None:
-            # Whoever else waits for the end must not be hurt by one who gives up.
+            # Shielded: a cancelled caller must not stop the shutdown that others wait for.
             await asyncio.shield(self._stopping)
 
     def _begin_to_stop(self) -> None:
@@ -205,17 +204,17 @@ class BrokerNode:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port where it really listens."""
+        """Host and port on which it actually listens."""
         assert self._entrance is not None, "the node has not started"
         return self._entrance.address
 
     @property
     def is_serving(self) -> bool:
-        """Whether it has started and is not on its way out."""
+        """Whether the node has started and is not shutting down."""
         return self._entrance is not None and self._entrance.is_open and not self._is_stopping
 
     def status(self) -> NodeStatus:
-        """The broker's own status, and what the shell counts."""
+        """The broker's own status, and the counters of the shell."""
         return NodeStatus(
             name=self.name,
             overlay=self.overlay.name,
@@ -231,7 +230,7 @@ class BrokerNode:
     # From connections.
 
     def on_made(self, connection: Connection) -> None:
-        """A transport exists: tell the broker, unless it must not be."""
+        """Tell the broker of a new connection, unless it has to be refused."""
         self.counters.open_connections += 1
         self._connections[connection.number] = connection
         if connection.dialled:
@@ -255,7 +254,7 @@ class BrokerNode:
         self._dispatch(effects)
 
     def on_frames(self, connection: Connection, frames: list[Frame]) -> None:
-        """A batch has arrived."""
+        """Pass a batch of frames to the broker."""
         now_ms = self.clock.now_ms()
         try:
             self._dispatch(self.broker.receive(connection.number, frames, now_ms=now_ms))
@@ -282,7 +281,7 @@ class BrokerNode:
         self._dispatch(self.broker.disconnect(connection.number, now_ms=self.clock.now_ms()))
 
     def on_lost(self, connection: Connection, *, is_news: bool) -> None:
-        """The transport is gone."""
+        """Forget a closed connection."""
         self.counters.open_connections -= 1
         self.counters.closed += 1
         self._connections.pop(connection.number, None)
@@ -296,7 +295,7 @@ class BrokerNode:
     # From the store, and from shipping.
 
     def stimulate(self, stimulus: Stimulus) -> None:
-        """Tell the broker something that no connection has brought."""
+        """Pass the broker a stimulus that comes from no connection."""
         try:
             self._dispatch(stimulus(self.broker, self.clock.now_ms()))
         except Exception as error:  # noqa: BLE001 - the next thing that the store says may still be understood
@@ -316,7 +315,7 @@ class BrokerNode:
         place = self.place
         if not place.admin_port:
             return
-        # Only who asks for it pays for loading an HTTP server.
+        # Only where it is used: loading an HTTP server takes time.
         from penstock.live.admin import AdminServer
 
         try:
@@ -333,13 +332,13 @@ class BrokerNode:
 
     def _on_dial_failed(self, neighbour: str, reason: str) -> None:
         self.counters.dials_failed += 1
-        # Once per reason, not once per attempt: a neighbour may be down for days.
+        # Logged once per reason, not once per attempt: a neighbour may be down for days.
         if self._unreachable.get(neighbour) != reason:
             self._unreachable[neighbour] = reason
             self._note("dial-failed", neighbour=neighbour, reason=reason)
 
     def _refusal(self, connection: Connection) -> tuple[str, str] | None:
-        """Why there must be no such connection: a code and a reason, or none."""
+        """Why a connection has to be refused, as a code and a reason, if it has."""
         if self._is_stopping:
             return "shutdown", f"broker {self.name} is shutting down"
         if connection.dialled and self.place.tls is not None and connection.certificate != connection.dialled:
@@ -385,9 +384,9 @@ class BrokerNode:
                 connection.resume()
 
     def _on_record(self, effect: Record, strangers: dict[str, str]) -> None:
-        """Write it into the log; what a stranger has caused, as long as there are few such lines.
+        """Log a record; lines that strangers cause are limited.
 
-        The record behind a ``Close`` names a stranger by the number of its connection, since it has no other name.
+        The record after a ``Close`` names a stranger by its connection number, since it has no other name.
         """
         code = strangers.get(str(effect.fields[0][1])) if strangers and effect.fields else None
         if code is None:
@@ -397,7 +396,7 @@ class BrokerNode:
         self._shipping.on_record(effect)
 
     def _arm(self) -> None:
-        """Set the timer, unless it fires early enough already: deadlines that move away cost nothing."""
+        """Set the timer, unless it already fires early enough: deadlines that move later cost nothing."""
         deadline_ms = self.broker.next_deadline()
         if deadline_ms is None or self._is_stopping:
             return
@@ -420,7 +419,7 @@ class BrokerNode:
         self.turns.end_later()
 
     def _give_up(self, connection: Worker, error: Exception) -> None:
-        """A bug costs the connection that met it, and no other."""
+        """Log a bug, and close the connection that met it, but no other."""
         assert isinstance(connection, Connection)
         self._on_bug(error, connection.peer)
         connection.refuse("internal", "the broker has a bug, and this connection met it")
@@ -431,7 +430,7 @@ class BrokerNode:
         log_bug("bug", (("broker", self.name), ("peer", peer)), error)
 
     def _note_stranger(self, event: str, kind: str, fields: tuple[tuple[str, str | int], ...]) -> None:
-        """A line that anybody can cause, who need not prove anything: written as long as there are few of its kind."""
+        """Log a line that peers can cause without authenticating, unless there are too many of its kind."""
         left_out = self._stranger_lines.left_out(kind)
         if left_out is not None:
             more: tuple[tuple[str, str | int], ...] = (("left_out", left_out),) if left_out else ()

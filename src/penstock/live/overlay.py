@@ -1,6 +1,6 @@
-"""What an overlay consists of: brokers, the links between them, and who may do what; the same for all brokers.
+"""Describes an overlay: brokers, the links between them, and who may do what; the same for all brokers.
 
-A link (a, b) means that a dials b. Addresses are what neighbours and clients dial; a broker may bind another one.
+A link (a, b) means that a dials b. Addresses are those that neighbours and clients dial; a broker may bind another one.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _LOOPBACK = "127.0.0.1"
 
 @dataclass(slots=True, frozen=True)
 class TlsFiles:
-    """The files by which one party proves who it is and checks the others."""
+    """The files with which one party authenticates itself and checks others."""
 
     ca: Path
-    """Certificates of the authorities that are trusted."""
+    """Certificates of the trusted authorities."""
     certificate: Path | None = None
-    """This party's own certificate, with what leads to the authority; its common name is the party's name."""
+    """This party's certificate, with the chain to the authority; its common name is the party's name."""
     key: Path | None = None
     """The private key of the certificate."""
     mutual: bool = False
@@ -43,38 +43,38 @@ class TlsFiles:
 
 @dataclass(slots=True, frozen=True)
 class Security:
-    """What protects the overlay as a whole."""
+    """Security settings of the overlay as a whole."""
 
     link_token: str = field(default="", repr=False)
-    """The secret by which brokers know each other; it is proved, and never sent."""
+    """The secret with which brokers authenticate each other; they prove to have it, and never send it."""
     admin_token: str = field(default="", repr=False)
-    """The bearer token that the admin API asks for; needed where it does not bind to loopback."""
+    """The bearer token that the admin API requires; must be set where the API does not bind to loopback."""
     mutual: bool = False
-    """Whether certificates prove who clients and brokers are."""
+    """Whether clients and brokers authenticate with certificates."""
 
 
 @dataclass(slots=True, frozen=True)
 class BrokerPlace:
-    """Where one broker is, and what is its own."""
+    """Where one broker runs, and its own settings."""
 
     name: str
     number: int
     port: int
-    """Where it listens; 0 lets the system choose."""
+    """The port on which it listens; 0 lets the system choose."""
     host: str = _LOOPBACK
-    """Where others dial it."""
+    """The host that others dial."""
     bind: str = ""
-    """The address it listens at, if not the host."""
+    """The address on which it listens, if not the host."""
     admin_host: str = _LOOPBACK
     admin_port: int = 0
     """Where metrics, health and status are served; 0 for nowhere."""
     pubends: tuple[str, ...] = ()
     best_effort: tuple[str, ...] = ()
-    """Those of the pubends that guarantee nothing, and need no data folder."""
+    """The pubends without guaranteed delivery, which need no data folder."""
     data: Path | None = None
-    """The folder of what it keeps durably; None for a broker that keeps nothing."""
+    """The folder for durable data; None for a broker that keeps nothing."""
     data_bytes_max: int = 0
-    """The size of the data at which publishers have to wait, as on a full disk; 0 for as much as the disk has."""
+    """The size of the data at which publishers have to wait, as on a full disk; 0 for no limit but the disk."""
     tunables: Mapping[str, int | str | CongestionSettings] = field(default_factory=dict)
     """Settings of the broker that differ from the defaults, by name."""
     balancing: BalancingSettings = field(default_factory=BalancingSettings)
@@ -83,11 +83,11 @@ class BrokerPlace:
     """How it records where messages came from and went to; not at all without a data folder."""
     tls: TlsFiles | None = None
     where: str = field(default="", compare=False)
-    """File and line, for complaints."""
+    """File and line, for error messages."""
 
     @property
     def address(self) -> str:
-        """Where clients reach it, as they write it."""
+        """The URL at which clients reach it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'penstocks' if self.tls is not None else 'penstock'}://{host}:{self.port}"
 
@@ -107,15 +107,15 @@ class Overlay:
     security: Security = field(default_factory=Security)
     access: Access = field(default_factory=Access)
     ship: ShipSettings | None = None
-    """Where to brokers ship what they have on record; None for nowhere."""
+    """How brokers ship their records to a lake; None if they do not."""
     token: Plan | None = None
-    """What is asked of the token that walks over the brokers; None if none does."""
+    """The settings of the token that wanders between the brokers; None if there is none."""
     limit: LimitSettings | None = None
-    """The limit on all that is published; None for none."""
+    """The limit on all publishing; None if there is none."""
     source: Path | None = field(default=None, compare=False)
-    """The file that says all this."""
+    """The file from which it was read."""
     digest: str = field(default="", compare=False)
-    """Of the file's content (SHA-256), by which two copies can be compared."""
+    """SHA-256 of the file's content, to compare two copies."""
 
     def place_of(self, name: str) -> BrokerPlace:
         """The broker of this name; raises ``ConfigError`` if there is none."""
@@ -128,11 +128,11 @@ class Overlay:
         return tuple(right if left == name else left for left, right in self.links if name in (left, right))
 
     def dialled_by(self, name: str) -> tuple[BrokerPlace, ...]:
-        """The neighbours that it is up to this broker to call."""
+        """The neighbours that this broker has to dial."""
         return tuple(self.brokers[right] for left, right in self.links if left == name)
 
     def settings_for(self, name: str) -> BrokerSettings:
-        """What the broker itself must know; raises ``SettingsError`` if something cannot work."""
+        """The settings of one broker; raises ``SettingsError`` if they cannot work."""
         place = self.place_of(name)
         tunables: dict[str, Any] = dict(place.tunables)
         return BrokerSettings(
@@ -144,9 +144,10 @@ class Overlay:
             neighbours=self.neighbours_of(name),
             members=tuple(self.brokers),
             link_credential=self.security.link_token,
-            # Where certificates are asked for, they count, whoever made up the rest of the overlay.
+            # With mutual TLS certificates count, even if ``access`` was made without them.
             access=replace(self.access, certificates=self.access.certificates or self.security.mutual),
             address=place.address,
+            addresses=tuple((each.name, each.address) for each in self.brokers.values()),
             token=self.token,
             limit=self.limit,
             balancing=place.balancing,
@@ -155,7 +156,7 @@ class Overlay:
         )
 
     def islands(self) -> list[list[str]]:
-        """The parts of the overlay that have links within, and none to each other; one if all is well."""
+        """The parts of the overlay that no link connects with each other; one if all is well."""
         islands: list[list[str]] = []
         for name in self.brokers:
             if not any(name in each for each in islands):
@@ -168,17 +169,17 @@ class Overlay:
         return islands
 
     def with_port(self, name: str, port: int) -> Overlay:
-        """The same overlay with the port that the broker really got."""
+        """A copy of the overlay with the port that the broker actually got."""
         return replace(self, brokers={**self.brokers, name: replace(self.place_of(name), port=port)})
 
     def check(self, name: str) -> None:
-        """Raises ``ConfigError`` if the broker must not start like this, for whichever reason below."""
+        """Raises ``ConfigError`` if the broker must not start like this, for one of the reasons below."""
         self.check_exposure(name)
         self.check_storage(name)
         self.check_shipping(name)
 
     def check_storage(self, name: str) -> None:
-        """Raises ``StorageError`` if the broker would have to keep something, and has no place for it."""
+        """Raises ``StorageError`` if the broker has guaranteed pubends, but no data folder."""
         place = self.place_of(name)
         guaranteed = [pubend for pubend in place.pubends if pubend not in place.best_effort]
         if guaranteed and place.data is None:
@@ -189,7 +190,7 @@ class Overlay:
             )
 
     def check_shipping(self, name: str) -> None:
-        """Raises ``ConfigError`` if the broker is to ship to a lake, and cannot."""
+        """Raises ``ConfigError`` if the broker is to ship to a lake, but cannot."""
         if self.ship is not None:
             place = self.place_of(name)
             who = f"{place.where}: broker {name}" if place.where else f"broker {name}"
@@ -198,7 +199,7 @@ class Overlay:
             require_pyarrow(who)
 
     def check_exposure(self, name: str) -> None:
-        """Raises ``ExposedError`` if the broker would let anybody in, beyond loopback or against what the file says."""
+        """Raises ``ExposedError`` if the broker would let anybody in from beyond loopback, or contrary to its file."""
         place = self.place_of(name)
         who = f"{place.where}: broker {name}" if place.where else f"broker {name}"
         reach = "" if is_loopback(place.listens_at) else f" listen at {place.listens_at}, beyond loopback, and"

@@ -1,26 +1,25 @@
 """Carries out a broker's commits and reads in a thread of its own, which alone touches the store.
 
-``broker.commit_queue`` decides what is done next, which commits share a sync, and what becomes of them when there is no
-space.
+``broker.commit_queue`` decides what to do next, which commits share a sync, and what happens to them when there is no
+space. The thread keeps counters for status and metrics, which the event loop reads without asking it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final, TypeAlias
 
 from penstock.broker.commit_queue import RETRY_MS, Ahead, CommitQueue, Group, QueueReport, Read, Work
-from penstock.broker.durable import KEPT_READ_BYTES_MAX, Recovered, SetValue
+from penstock.broker.durable import KEPT_READ_BYTES_MAX, Append, Recovered, SetValue
 from penstock.broker.effects import Commit, ReadKept, ReadLog
 from penstock.live.logs import log
 from penstock.live.store import LogStore, Recovery, StoreFullError
 from penstock.live.store.reserve import RESERVE_BYTES
-from penstock.live.store_figures import StoreFigures
 from penstock.model.tick import Tick, TickRange
 
 __all__ = [
@@ -31,17 +30,18 @@ __all__ = [
     "LogRead",
     "Opened",
     "Report",
+    "StoreFigures",
     "StorePlace",
     "StoreWorker",
 ]
 
 INCARNATION: Final = "incarnation"
-"""The named value that tells lives of a broker apart even if its clock was set back in between."""
+"""The named value that tells runs of a broker apart even if its clock was set back in between."""
 
 _FILES_MS: Final = 1_000
-"""How often the size of the files is looked at."""
+"""How often the size of the files is checked."""
 _NAMED_MAX: Final = 1_000
-"""Damaged records that are remembered as logged; further ones are only counted."""
+"""Damaged records remembered as logged; further ones are neither logged nor counted."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -52,13 +52,13 @@ class StorePlace:
     overlay: str
     broker: str
     bytes_max: int | None = None
-    """The size of the file at which the store is full; None for as much as the disk has."""
+    """The size of the file at which the store is full; None for no limit but the disk."""
     reserve_bytes: int = RESERVE_BYTES
 
 
 @dataclass(slots=True, frozen=True)
 class Opened:
-    """The store is open, and a new life of the broker is on record."""
+    """The store is open, and has recorded the broker's new incarnation."""
 
     recovered: Recovered
     incarnation: int
@@ -67,18 +67,18 @@ class Opened:
 
 @dataclass(slots=True, frozen=True)
 class LogRead:
-    """What a read found: all messages from the first tick asked for up to the last one given here."""
+    """The result of a read: all messages from the first tick requested up to ``last``."""
 
     number: int
     messages: list[tuple[int, bytes]]
     last: int
     damaged: TickRange | None = None
-    """Ticks right behind that can never be read: their record is damaged, or they were trimmed meanwhile."""
+    """Ticks right after ``last`` that can never be read: their record is damaged, or they were trimmed meanwhile."""
 
 
 @dataclass(slots=True, frozen=True)
 class KeptRead:
-    """Kept records that were read, None for each that is missing or damaged; names that did not fit are not here."""
+    """Kept records that were read, None for each that is missing or damaged; names that did not fit are left out."""
 
     number: int
     values: dict[str, bytes | None]
@@ -93,7 +93,7 @@ class Failed:
 
 @dataclass(slots=True, frozen=True)
 class Ended:
-    """The store is closed; so many commits were left, and never acknowledged."""
+    """The store is closed; ``left`` commits were not written, and never acknowledged."""
 
     left: int
 
@@ -102,8 +102,45 @@ Report: TypeAlias = Opened | QueueReport | LogRead | KeptRead | Failed | Ended
 _Order: TypeAlias = Commit | Read
 
 
+@dataclass(slots=True)
+class StoreFigures:
+    """Counters that one thread updates one by one: a reader may see some that are newer than others."""
+
+    commits: int = 0
+    syncs: int = 0
+    """Groups of commits that became durable together."""
+    messages: int = 0
+    """Messages in durable commits."""
+    reads: int = 0
+    last_sync_ms: float = 0.0
+    """How long the last group took, from its first write to the end of its sync."""
+    full_reason: str = ""
+    """Why commits wait for space; empty if they do not."""
+    file_bytes: int = 0
+    damaged_records: int = 0
+    """Damaged log records that reads have met."""
+    damaged_kept: int = 0
+    """Damaged kept records that the start or reads have met."""
+    kept_put_aside: int = 0
+    """1 if the kept records of earlier runs had to be put aside when the store was opened, else 0."""
+
+    def count(self, group: Sequence[Commit], *, sync_ms: float) -> None:
+        """Count a group that has become durable."""
+        self.commits += len(group)
+        self.syncs += 1
+        self.messages += sum(
+            len(each.messages) for commit in group for each in commit.changes if isinstance(each, Append)
+        )
+        self.last_sync_ms = sync_ms
+
+    def as_dict(self) -> dict[str, int | float | str]:
+        """All counters by name, and figures derived from them."""
+        per_sync = self.messages / self.syncs if self.syncs else 0.0
+        return asdict(self) | {"full": int(bool(self.full_reason)), "messages_per_sync": round(per_sync, 3)}
+
+
 class StoreWorker:
-    """What the thread does: ``run``, from opening to closing; the other methods are for other threads."""
+    """The work of the store's thread, which calls ``run``; the other public methods are for other threads."""
 
     def __init__(self, place: StorePlace, tell: Callable[[Report], None], *, retry_ms: int = RETRY_MS) -> None:
         self._place = place
@@ -117,15 +154,15 @@ class StoreWorker:
         self.figures: Final = StoreFigures()
 
     def put(self, order: _Order) -> None:
-        """Carry it out; commits in the order in which they come."""
+        """Queue an order; commits are carried out in sequence."""
         self._inbox.put(order)
 
     def end(self) -> None:
-        """Commit what waits, as far as there is space, and close the store."""
+        """Commit what is queued, as far as there is space, and close the store."""
         self._inbox.put(None)
 
     def run(self, started_ms: int) -> None:
-        """Open the store, serve until the end, close it; whatever goes wrong is told."""
+        """Open the store, serve until the end, and close it; reports whatever goes wrong."""
         try:
             place = self._place
             opened = LogStore.open(
@@ -143,7 +180,7 @@ class StoreWorker:
         self._tell(Ended(len(self._queue)))
 
     def _begin_life(self, store: LogStore, started_ms: int) -> Opened:
-        """Find what the earlier life left, and make the new one durable before it says anything."""
+        """Recover what the earlier run left, and make the new incarnation durable before it is used."""
         recovered = store.recovered()
         for name in store.damaged_values():
             log("store-value-damaged", (("broker", self._place.broker), ("name", name)))
@@ -151,7 +188,7 @@ class StoreWorker:
         if store.kept_found.is_put_aside:
             self.figures.kept_put_aside = 1
             log("store-kept-lost", (("broker", self._place.broker), ("reason", "their index is damaged")))
-        # A damaged or missing one leaves the clock alone to tell lives apart, as without a store.
+        # If it is damaged or missing, only the clock tells runs apart, as without a store.
         stored = recovered.values.get(INCARNATION, b"")
         incarnation = max(started_ms, int(stored) + 1) if stored.isdigit() else started_ms
         store.commit([SetValue(INCARNATION, b"%d" % incarnation)])
@@ -168,14 +205,14 @@ class StoreWorker:
                 return
 
     def _take_in(self) -> None:
-        """Sort what has come; wait for it only if there is nothing else to do."""
+        """Take in queued orders; wait for one only if there is nothing else to do."""
         with suppress(Empty):
             self._sort(self._inbox.get(timeout=self._idle_s()))
             for _ in range(self._inbox.qsize()):
                 self._sort(self._inbox.get_nowait())
 
     def _idle_s(self) -> float | None:
-        """How long there is nothing to do but to wait for orders; None for as long as none comes."""
+        """How long to wait for orders; None to wait until one comes."""
         if self._is_ending:
             return 0.0
         due_ms = self._queue.next_deadline()
@@ -227,7 +264,7 @@ class StoreWorker:
         try:
             self._read(store, ask)
         except StoreFullError as error:
-            # Descriptors or memory, which come back: nobody is told anything wrong, but the answer is late.
+            # Out of descriptors or memory, which passes: the answer is late, but not wrong.
             self._queue.on_read_late(now_ms=_now_ms())
             log("store-read-late", (("broker", self._place.broker), ("reason", str(error))))
         else:
@@ -245,7 +282,7 @@ class StoreWorker:
     def _read_log(self, store: LogStore, ask: ReadLog) -> None:
         trimmed_below = store.trimmed_below(ask.pubend)
         if ask.first < trimmed_below:
-            # Trimmed after the broker asked: what is not there any more must not look like silence.
+            # Trimmed after the broker asked: messages that are gone must not look like silence.
             gone = TickRange(Tick(ask.first), Tick(min(ask.last, trimmed_below - 1)))
             self._tell(LogRead(ask.number, [], ask.first - 1, gone))
             return
@@ -272,7 +309,7 @@ class StoreWorker:
                 log("store-kept-damaged", (("broker", self._place.broker), ("name", name)))
 
     def _look_at_files(self, store: LogStore) -> None:
-        # Looking into the folder takes a descriptor, and a figure is nothing to fail for.
+        # Reading the folder takes a descriptor, and a figure is not worth failing for.
         with suppress(OSError):
             self.figures.file_bytes = store.file_bytes()
         self._files_at_ms = _now_ms() + _FILES_MS

@@ -1,4 +1,4 @@
-"""TLS and mutual TLS from files; says which file cannot be used, and why.
+"""Makes contexts for TLS and mutual TLS from files; errors say which file cannot be used, and why.
 
 Between brokers the common name of a certificate is the name of the broker, and is what the dialling side checks: hosts
 move, names do not. Clients check the host they dialled, as browsers do.
@@ -17,7 +17,7 @@ __all__ = ["client_context", "common_name", "reload_files", "server_context"]
 
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:
-    """For the side that listens; with ``mutual``, only peers with a certificate of the authority get in."""
+    """A context for the side that listens; with ``mutual``, only peers with a certificate of the authority get in."""
     if files.certificate is None or files.key is None:
         raise TlsError("a server needs a certificate and a key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -30,7 +30,7 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def client_context(files: TlsFiles, *, checks_host: bool = True) -> ssl.SSLContext:
-    """For the side that dials; shows its own certificate if it has one."""
+    """A context for the side that dials; it presents its own certificate if it has one."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = checks_host
@@ -43,7 +43,7 @@ def client_context(files: TlsFiles, *, checks_host: bool = True) -> ssl.SSLConte
 
 
 def reload_files(context: ssl.SSLContext, files: TlsFiles) -> None:
-    """Lets a context that is in use go on with what the files say now; authorities are added to those it trusts."""
+    """Reload the files into a context that is in use; authorities are added to those it trusts."""
     if files.certificate is not None and files.key is not None:
         _load_own(context, files.certificate, files.key)
     if context.verify_mode is not ssl.CERT_NONE:
@@ -51,20 +51,18 @@ def reload_files(context: ssl.SSLContext, files: TlsFiles) -> None:
 
 
 def common_name(transport: asyncio.BaseTransport) -> str:
-    """The common name in the peer's certificate, which has been verified; empty if it showed none."""
+    """The common name in the peer's verified certificate; empty if there is none, or more than one."""
     certificate = transport.get_extra_info("peercert") or {}
-    for part in certificate.get("subject", ()):
-        for key, value in part:
-            if key == "commonName":
-                return str(value)
-    return ""
+    pairs = [pair for part in certificate.get("subject", ()) for pair in part]
+    names = [str(value) for key, value in pairs if key == "commonName"]
+    return names[0] if len(names) == 1 else ""
 
 
 def _load_own(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
     for what, path in (("certificate", certificate), ("key", key)):
         _check_readable(what, path)
     try:
-        # A key with a passphrase is refused instead of asking for it on the terminal of a daemon.
+        # Refuse a key with a passphrase, instead of prompting for it on the terminal of a daemon.
         context.load_cert_chain(certificate, key, password=_no_passphrase)
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":

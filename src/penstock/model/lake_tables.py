@@ -1,8 +1,8 @@
 """The tables of the lake, declared once for brokers that write them and jobs that read them.
 
-Names and kinds only: who writes or reads makes the types of its own library from them (``penstock.pipeline.lake``). A
-table is a folder of Parquet files, in folders by its partition columns as Hive has them: ``date=2026-11-15/pubend=q``.
-The version of a table's columns is in every file (``file_metadata``); it grows with every change of them.
+Only names and kinds: each writer or reader maps them to the types of its own library (``penstock.pipeline.lake``). A
+table is a folder of Parquet files, with Hive-style subfolders for its partition columns: ``date=2026-11-15/pubend=q``.
+Every file states the version of the table's columns (``file_metadata``), which grows whenever they change.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ __all__ = [
 ]
 
 Kind: TypeAlias = Literal["text", "bytes", "integer", "number", "truth", "time", "date", "texts", "integers"]
-"""What a column holds: an integer has 64 bits with sign, a time microseconds in UTC.
+"""The type of a column: an integer is signed with 64 bits, a time is in microseconds UTC.
 
-Texts are names with texts, integers are names with integers.
+``texts`` maps names to texts, ``integers`` maps names to integers.
 """
 
 TABLE_KEY: Final = "penstock.table"
 VERSION_KEY: Final = "penstock.schema_version"
 
 _ESCAPED: Final = frozenset("\"#%'*/:=?\\{}[]^\x7f") | frozenset(map(chr, range(32)))
-"""What Hive and Spark escape in the name of a folder, and the brace that closes, which is special in patterns."""
+"""Characters that Hive and Spark escape in folder names, plus the closing brace, which is special in patterns."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -57,9 +57,9 @@ class Column:
     name: str
     kind: Kind
     help: str
-    """What it holds, in a few words."""
+    """What the column holds, in a few words."""
     since: int = 1
-    """The version of the table that had it first; files of earlier versions are read with the default."""
+    """The table version that introduced the column; older files are read with the default."""
     default: str | int | float | bool | None = None
 
 
@@ -68,16 +68,16 @@ class LakeTable:
     """One table of the lake."""
 
     name: str
-    """Also the name of its folder."""
+    """Name of the table and of its folder."""
     version: int
-    """Of its columns, from 1."""
+    """Version of the columns, from 1."""
     columns: tuple[Column, ...]
-    """In the files, in this order."""
+    """The columns stored in the files, in this order."""
     partitions: tuple[Column, ...]
-    """In the names of folders, outermost first, and not in the files."""
+    """The columns stored in folder names, outermost first, and not in the files."""
 
     def file_metadata(self) -> dict[str, str]:
-        """What every file of the table says about itself."""
+        """The metadata that every file of the table carries."""
         return {TABLE_KEY: self.name, VERSION_KEY: str(self.version)}
 
 
@@ -96,15 +96,15 @@ PUBLICATIONS: Final = LakeTable(
         Column("pubend", "text", "the stream it was published to"),
     ),
 )
-"""Everything that was archived.
+"""All archived messages.
 
-The date is the tick's and not the publisher's: a tick is in the log and never changes, so that whoever reads again
-finds the same; and it only grows, so that each pubend is done with a day for good, while one publisher with a wrong
-clock could otherwise open a folder for any day.
+The date is the tick's, not the publisher's. A tick is in the log and never changes, so reading again gives the same
+result. Ticks only grow, so each pubend finishes a day for good; by publishers' clocks, a single wrong one could open a
+folder for any day.
 """
 
-# What brokers ship. A thing that changes (an open filter, a subscription that ends) is shipped again: of the rows with
-# the same key the one with the highest (incarnation, sequence) counts; docs/lake.md names the keys.
+# The tables that brokers ship. Anything that changes (an open filter, a subscription that ends) is shipped again: among
+# rows with the same key, the one with the highest (incarnation, sequence) counts; docs/lake.md names the keys.
 
 _BATCH: Final = (
     Column("incarnation", "integer", "the life of the broker that shipped the row; grows with every start"),
@@ -172,13 +172,13 @@ GAPS: Final = LakeTable(
     columns=(
         *_BATCH,
         Column("history", "text", "the history concerned; empty for all of the broker"),
-        Column("reason", "text", "crash, overload, damaged, retention, off; since; or open"),
+        Column("reason", "text", "crash, overload, damaged, retention, stop; since; or open"),
         Column("spans", "bytes", "timestamps concerned: spans of first and last, 8 bytes each, big-endian"),
         Column("noted_at", "time", "when it was shipped"),
     ),
     partitions=(Column("date", "date", "the day on which it was shipped, in UTC"), _BY_BROKER),
 )
-"""For which messages it means nothing that a history does not have them."""
+"""Messages whose absence from a history proves nothing."""
 
 ALIASES: Final = LakeTable(
     "aliases",
@@ -192,7 +192,7 @@ ALIASES: Final = LakeTable(
     ),
     partitions=(Column("date", "date", "the day on which it was published, in UTC"), _BY_BROKER),
 )
-"""Messages that were published at another broker than their ids say."""
+"""Messages published at a different broker than their ids say."""
 
 ATTACHMENTS: Final = LakeTable(
     "attachments",
@@ -208,7 +208,7 @@ ATTACHMENTS: Final = LakeTable(
     ),
     partitions=(Column("date", "date", "the day on which it came, in UTC"), _BY_BROKER),
 )
-"""Who was at which broker, and for which part of the streams."""
+"""Which subscribers were at which broker, and for which part of the streams."""
 
 SUBSCRIPTIONS: Final = LakeTable(
     "subscriptions",
@@ -242,7 +242,7 @@ POSITIONS: Final = LakeTable(
     ),
     partitions=(Column("date", "date", "the day on which it was shipped, in UTC"), _BY_BROKER),
 )
-"""How far durable subscriptions are, as the broker of the pubend has it on record."""
+"""Positions of durable subscriptions, as recorded by the pubend's broker."""
 
 TOPOLOGY: Final = LakeTable(
     "topology",
@@ -269,7 +269,7 @@ TELEMETRY: Final = LakeTable(
     ),
     partitions=(Column("date", "date", "that day, in UTC"), _BY_BROKER),
 )
-"""Samples of all figures of a broker."""
+"""Samples of all metrics of a broker."""
 
 SHIPPED_TABLES: Final = (
     HISTORIES,
@@ -282,12 +282,12 @@ SHIPPED_TABLES: Final = (
     TOPOLOGY,
     TELEMETRY,
 )
-"""Those that brokers write."""
+"""The tables that brokers write."""
 TABLES: Final = (PUBLICATIONS, *SHIPPED_TABLES)
 
 
 def find_table(name: str) -> LakeTable:
-    """The table of that name, or an error that says which there are."""
+    """Finds a table by name; raises ``MisuseError``, listing the known names, if there is none."""
     for table in TABLES:
         if table.name == name:
             return table
@@ -295,7 +295,7 @@ def find_table(name: str) -> LakeTable:
 
 
 def partition_path(table: LakeTable, values: Mapping[str, str]) -> str:
-    """The folder of some partition values, below the table's.
+    """The folder for these partition values, relative to the table's folder.
 
     >>> partition_path(PUBLICATIONS, {"date": "2026-11-15", "pubend": "a/b"})
     'date=2026-11-15/pubend=a%2Fb'
@@ -304,12 +304,12 @@ def partition_path(table: LakeTable, values: Mapping[str, str]) -> str:
 
 
 def escaped_value(value: str) -> str:
-    """A partition value as part of a folder's name, as Hive and Spark write it; never empty."""
+    """Escapes a partition value for a folder name as Hive and Spark do; the value must not be empty."""
     assert value, "a partition value must not be empty"
     return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in value)
 
 
 def unescaped_value(text: str) -> str:
-    """The partition value that a part of a folder's name stands for."""
+    """Recovers a partition value from its escaped form in a folder name."""
     first, *others = text.split("%")
     return first + "".join(chr(int(each[:2], 16)) + each[2:] for each in others)

@@ -1,7 +1,7 @@
-"""What brokers and clients say to each other: the frames of the protocol, as values.
+"""The frames that brokers and clients exchange, as values.
 
-Control frames are small and rare, and overtake data on every link. Data frames carry message bodies as untouched
-bytes; the same frame object goes to every connection that gets the same bytes, and is encoded once.
+Control frames are small and rare, and overtake data on every link. Data frames carry message bodies as opaque bytes;
+the same frame object goes to every connection that gets the same bytes, and is encoded once.
 """
 
 from __future__ import annotations
@@ -10,6 +10,16 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
+from penstock.protocol.connection_frames import (
+    Goodbye,
+    Heartbeat,
+    Hello,
+    LinkProof,
+    Migrate,
+    Moved,
+    MoveFailed,
+    Welcome,
+)
 from penstock.protocol.control import (
     NAMES_MAX,
     Control,
@@ -34,8 +44,6 @@ from penstock.protocol.data_frames import (
     Publish,
     is_guaranteed_number,
 )
-from penstock.protocol.greetings import Goodbye, Heartbeat, Hello, LinkProof, Welcome
-from penstock.protocol.migration_frames import Migrate, Moved, MoveFailed
 from penstock.protocol.stream_frames import (
     LATEST,
     CongestionAlert,
@@ -120,7 +128,7 @@ __all__ = [
 PROTOCOL_VERSION: Final = 6
 
 _Ticks = Annotated[tuple[tuple[Name, PubendTick], ...], msgspec.Meta(max_length=NAMES_MAX)]
-"""Pubends with a tick of each."""
+"""Pubends, with a tick of each."""
 _Selectors = Annotated[tuple[SelectorText, ...], msgspec.Meta(max_length=NAMES_MAX)]
 
 
@@ -133,9 +141,9 @@ class LinkState(Control, tag="linkstate", frozen=True, array_like=True):
     neighbours: PlainNames
     pubends: PlainNames = ()
     best_effort: PlainNames = ()
-    """Those of the pubends that guarantee nothing."""
+    """The pubends among these that guarantee nothing."""
     number: Count = 0
-    """The number of the origin in message identifiers."""
+    """The origin's number in message identifiers."""
 
 
 class FilterUpdate(Control, tag="filter", frozen=True, array_like=True):
@@ -147,7 +155,7 @@ class FilterUpdate(Control, tag="filter", frozen=True, array_like=True):
     incarnation: Count
     version: Version
     base: Version
-    """The version it changes, or -1 if it is the whole filter."""
+    """The version that it updates, or -1 if it is the whole filter."""
     added: _Selectors = ()
     removed: _Selectors = ()
 
@@ -159,7 +167,7 @@ class FilterAck(Control, tag="filterack", frozen=True, array_like=True):
 
 
 class FilterProbe(Control, tag="probe", frozen=True, array_like=True):
-    """Travels from a host up a pubend's tree: has everybody on the way applied this version?"""
+    """Asks, from a host up a pubend's tree, whether every broker on the way has applied this version."""
 
     host: PlainName
     incarnation: Version
@@ -178,20 +186,20 @@ class FilterApplied(Control, tag="applied", frozen=True, array_like=True):
 
 
 class Subscribe(Control, tag="subscribe", frozen=True, array_like=True):
-    """A client wants messages; the number is the client's own."""
+    """A client asks for messages; it chooses the number of the subscription itself."""
 
     number: Signed
     selector: SelectorText
     positions: _Ticks = ()
-    """Pubends with the first tick wanted of each."""
+    """Pubends, with the first tick wanted of each."""
     resumes: bool = False
-    """Whether the client continues: it was subscribed before, and pubends that are not known now will come back."""
+    """Whether the client continues: it was subscribed before, and pubends that are unknown now will come back."""
     otherwise: PubendTick = LATEST
     """The first tick wanted of all other pubends; `LATEST` for what is published from now on, 0 for all there is."""
     missing: Missing = "fail"
-    """What to do where the first tick wanted is not kept any more."""
+    """What to do if the first tick wanted is no longer kept."""
     durable: Name = ""
-    """The name under which the pubends keep its positions, over any absence; empty for a subscription without."""
+    """The name under which the pubends keep its positions over any absence; empty if it is not durable."""
 
 
 class Subscribed(Control, tag="subscribed", frozen=True, array_like=True):
@@ -199,14 +207,14 @@ class Subscribed(Control, tag="subscribed", frozen=True, array_like=True):
 
     number: Signed
     selector: str
-    """What the client may see of what it asked for, in canonical form."""
+    """The requested selector, narrowed to what the client may see, in canonical form."""
     pending: Names = ()
     starts: _Ticks = ()
-    """Guaranteed pubends with the tick from which on nothing will be missing; said again when one was pending."""
+    """Guaranteed pubends, with the tick from which on nothing will be missing; sent again when a pending one begins."""
 
 
 class Unsubscribe(Control, tag="unsubscribe", frozen=True, array_like=True):
-    """A client does not want messages any more."""
+    """A client withdraws a subscription."""
 
     number: Signed
 
@@ -218,35 +226,35 @@ class Unsubscribed(Control, tag="unsubscribed", frozen=True, array_like=True):
 
 
 class Refused(Control, tag="refused", frozen=True, array_like=True):
-    """A request of a client could not be granted; the connection goes on."""
+    """The broker refuses a client's request; the connection stays open."""
 
     request: Name
     """``subscribe``, ``unsubscribe``, ``publish``, ``forget`` or ``read``."""
     number: Signed
     reason: Reason
     count: Count = 1
-    """How many messages are refused, from that number on; of everything else, one at a time."""
+    """How many messages are refused, from that number on; always 1 for other requests."""
 
 
 class RefusedAck(Control, tag="refusedack", frozen=True, array_like=True):
-    """A client knows which of its messages are refused, up to this sequence; the broker waits for that."""
+    """A client confirms that it knows about refused messages up to this sequence; the broker waits for that."""
 
     sequence: Count
 
 
 class PublishAck(Control, tag="ack", frozen=True, array_like=True):
-    """Everything up to this publish sequence was taken over or refused; that many bytes of credit come back."""
+    """The broker has accepted or refused everything up to this publish sequence, and returns bytes of credit."""
 
     sequence: Signed
     credit_bytes: Signed
 
 
 class HeldBack(Control, tag="heldback", frozen=True, array_like=True):
-    """Why publishers have to wait; empty when they need not any more."""
+    """Tells publishers why they have to wait; the reason is empty once they no longer have to."""
 
     reason: Reason
     window_bytes: Count = 0
-    """How much may be on its way unacknowledged meanwhile; 0 for as much as there is credit for."""
+    """How many bytes may be unacknowledged meanwhile; 0 for as many as there is credit for."""
 
 
 class Acknowledge(Control, tag="acknowledge", frozen=True, array_like=True):
@@ -254,24 +262,24 @@ class Acknowledge(Control, tag="acknowledge", frozen=True, array_like=True):
 
     positions: Annotated[tuple[tuple[Count, PubendTick], ...], msgspec.Meta(max_length=2 * NAMES_MAX)]
     number: Signed = -1
-    """The durable subscription that is meant, by the client's number; -1 for all that are not durable."""
+    """The client's number of the durable subscription; -1 for all subscriptions that are not durable."""
 
 
 class Lost(Control, tag="lost", frozen=True, array_like=True):
-    """What these ticks of a pubend were will never be known; deliveries go on behind them."""
+    """These ticks of a pubend are lost for good; deliveries continue after them."""
 
     pubend: Signed
     first: PubendTick
     last: PubendTick
     numbers: Annotated[tuple[Signed, ...], msgspec.Meta(max_length=NAMES_MAX)]
-    """The client's own numbers of the subscriptions that may miss something."""
+    """The client's numbers of the subscriptions that may miss something."""
 
 
 class Forget(Control, tag="forgetname", frozen=True, array_like=True):
-    """A client asks that a durable subscription be forgotten with its positions, and what was kept for it."""
+    """A client asks to forget a durable subscription, with its positions and everything kept for it."""
 
     number: Signed
-    """The client's own number of the request."""
+    """The client's number of the request."""
     durable: Name
 
 
@@ -283,26 +291,26 @@ class Forgotten(Control, tag="forgottenname", frozen=True, array_like=True):
 
 
 class ReadRequest(Control, tag="read", frozen=True, array_like=True):
-    """A client asks what the log of a pubend has of some ticks; the answer may go less far, and is asked on from."""
+    """A client reads some ticks from the log of a pubend; if the answer ends earlier, the client asks on from there."""
 
     number: Count
-    """The client's own number of the request; the same when it asks again."""
+    """The client's number of the request; the same when it retries."""
     pubend: Name
     first: PubendTick
     last: PubendTick
     selector: SelectorText
     bytes_max: Count
-    """How much of the log to look through at once."""
+    """How much of the log to scan at once."""
 
 
 class SurveyRequest(Control, tag="survey", frozen=True, array_like=True):
-    """A client asks from where to where the logs of all guaranteed pubends go."""
+    """A client asks for the first and last tick in the logs of all guaranteed pubends."""
 
     number: Signed
 
 
 class SurveyReply(Control, tag="surveyreply", frozen=True, array_like=True):
-    """The pubends with the first tick that is kept and the last that is known for good, and those out of reach."""
+    """The pubends, with the first tick kept and the last tick known for good of each, and the pubends out of reach."""
 
     number: Signed
     spans: Annotated[tuple[tuple[Name, PubendTick, PubendTick], ...], msgspec.Meta(max_length=NAMES_MAX)] = ()
@@ -310,7 +318,7 @@ class SurveyReply(Control, tag="surveyreply", frozen=True, array_like=True):
 
 
 class PubendNames(Control, tag="pubends", frozen=True, array_like=True):
-    """Which pubends the numbers in deliveries stand for; ``is_guaranteed_number`` tells of which service class."""
+    """Maps the numbers in deliveries to pubends; ``is_guaranteed_number`` tells the service class of each."""
 
     names: Annotated[tuple[tuple[Count, Name], ...], msgspec.Meta(max_length=NAMES_MAX)]
 
@@ -323,13 +331,13 @@ class MechanismMessage(Control, tag="mechanism", frozen=True, array_like=True):
 
 
 class StatusRequest(Control, tag="status", frozen=True, array_like=True):
-    """A client asks how the broker is."""
+    """A client asks for the broker's status."""
 
     number: Signed = 0
 
 
 class StatusReply(Control, tag="statusreply", frozen=True, array_like=True):
-    """How the broker is, as JSON."""
+    """The broker's status, as JSON."""
 
     number: Signed
     status: bytes

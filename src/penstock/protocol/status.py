@@ -1,7 +1,7 @@
-"""How a broker is, as it says to clients that ask and to its operator: one shape from the broker to the command line.
+"""A broker's status, for clients that ask and for its operator: one schema from the broker to the command line.
 
-It travels as JSON in a ``StatusReply``. Everything has a default, so that a client understands brokers that say less,
-and what a newer one says besides is left alone. What mechanisms say of themselves is theirs alone to shape.
+It travels as JSON in a ``StatusReply``. Everything but the broker's name has a default, so that a client understands
+brokers that report less; it ignores whatever a newer broker adds. Each mechanism defines the shape of its own status.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec import Struct, field
+
+from penstock.protocol.control import Count
 
 __all__ = [
     "BrokerStatus",
@@ -26,7 +28,7 @@ __all__ = [
 
 
 class FilterStatus(Struct):
-    """What a broker knows of who wants what."""
+    """The sizes of the filters that a broker knows."""
 
     hosts: int = 0
     entries: int = 0
@@ -37,7 +39,7 @@ class DurableStatus(Struct):
     """A durable subscription, as a pubend knows it."""
 
     tick: int = 0
-    """Below it, everything is acknowledged."""
+    """The tick below which everything is acknowledged."""
     host: str = ""
     client: str = ""
 
@@ -45,15 +47,15 @@ class DurableStatus(Struct):
 class PubendStatus(Struct):
     """A guaranteed pubend at its own broker."""
 
-    last_tick: int = 0
+    last_tick: Count = 0
     promised: int = 0
     trimmed_below: int = 0
     size_bytes: int = 0
     repeated: int = 0
     hosts: dict[str, int] = field(default_factory=dict)
-    """The ticks below which hosts have everything."""
+    """By host, the tick below which it has everything."""
     durables: dict[str, DurableStatus] = field(default_factory=dict)
-    """By name, those furthest behind."""
+    """The durable subscriptions furthest behind, by name."""
     durable_count: int = 0
 
 
@@ -74,15 +76,15 @@ class GuaranteedStatus(Struct):
     pubends: dict[str, PubendStatus] = field(default_factory=dict)
     streams: dict[str, StreamStatus] = field(default_factory=dict)
     durables: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By name and pubend: messages that were sent to a client here, and are not acknowledged."""
+    """By name and pubend, messages sent to a client here and not acknowledged."""
     cache_bytes: int = 0
     commits_waiting: int = 0
     held_back: str = ""
-    """Why publishers have to wait, if they have to."""
+    """Why publishers have to wait; empty if they do not."""
 
 
 class RateStatus(Struct):
-    """How fast a pubend publishes, and may."""
+    """How fast a pubend publishes, and how fast it may."""
 
     rate_msg_s: float = 0.0
     allowed_msg_s: float | None = None
@@ -94,7 +96,7 @@ class RateStatus(Struct):
 
 
 class FlowStatus(Struct):
-    """How a stream moves at a host."""
+    """How fast a stream advances at a host."""
 
     horizon_rate: float = 0.0
     lag_ms: int = 0
@@ -110,13 +112,13 @@ class CongestionStatus(Struct):
 
 
 class DrainStatus(Struct):
-    """How far a broker is with sending its clients away."""
+    """Progress of a broker that is sending its clients away."""
 
     on: bool = False
     left: int = 0
     going: int = 0
     staying: dict[str, int] = field(default_factory=dict)
-    """How many cannot go, by the reason."""
+    """How many clients cannot go, by reason."""
     reasons: list[str] = field(default_factory=list)
 
 
@@ -135,7 +137,7 @@ class MigrationStatus(Struct):
 
 
 class BrokerStatus(Struct):
-    """One broker."""
+    """The status of one broker."""
 
     broker: str
     overlay: str = ""
@@ -143,14 +145,14 @@ class BrokerStatus(Struct):
     pubends: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
     brokers: list[str] = field(default_factory=list)
-    """Those of the overlay that can be reached."""
+    """The brokers of the overlay that can be reached."""
     clients: int = 0
     strangers: int = 0
     subscriptions: int = 0
     filters: FilterStatus = field(default_factory=FilterStatus)
     outbox_bytes: int = 0
     outboxes: dict[str, int] = field(default_factory=dict)
-    """By link: data that waits to be sent."""
+    """Data waiting to be sent, by link."""
     dropped: dict[str, int] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     malformed: int = 0

@@ -35,7 +35,7 @@ def attr(name: str) -> AttributeTerm:
 
 
 class _Operand:
-    """What attributes and computed terms have in common: comparing them makes a selector."""
+    """Base of attributes and computed terms: comparing them makes a selector."""
 
     __slots__ = ("term",)
     __hash__ = None  # type: ignore[assignment] # == makes a selector, so a term cannot be looked up
@@ -89,7 +89,7 @@ class _Operand:
         return TermBuilder(ast.Negative(self.term))
 
     def __bool__(self) -> bool:
-        raise MisuseError("a term has no truth of its own: compare it, and combine selectors with &, | and ~")
+        raise MisuseError("a term cannot be used as a boolean: compare it, and combine selectors with &, | and ~")
 
     def between(self, low: Operand, high: Operand) -> Selector:
         """From low to high, both included."""
@@ -109,9 +109,9 @@ class TermBuilder(_Operand):
     __hash__ = None
 
 
-# Not a kind of TermBuilder: Python would let the attribute in `term > attribute` answer first, and turn it around.
+# Not a subclass of TermBuilder: for `term > attribute` Python would ask the attribute first, and turn it around.
 class AttributeTerm(_Operand):
-    """An attribute: besides comparisons, it knows lists, patterns and absence."""
+    """An attribute; besides comparisons it offers tests for lists, patterns and absence."""
 
     __slots__ = ()
     __hash__ = None
@@ -158,7 +158,7 @@ def _literal(value: Scalar) -> Scalar:
     if kind is float and (value != value or abs(value) == _INFINITY):  # type: ignore[arg-type] # noqa: PLR0124
         raise MisuseError(f"a selector compares with finite numbers, not {value!r}")
     if kind is int and not INTEGER_MIN <= value <= INTEGER_MAX:  # type: ignore[operator]
-        raise MisuseError(f"an integer in a selector has 64 bits, {value!r} has not")
+        raise MisuseError(f"integer {value!r} does not fit into 64 bits")
     if kind not in {str, int, float, bool}:
         hint = "use is_null()" if value is None else "use text, an integer, a float or a boolean"
         raise MisuseError(f"a selector cannot compare with {kind.__name__}: {hint}")

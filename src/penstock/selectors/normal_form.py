@@ -1,11 +1,14 @@
 """Selectors as disjunctions of conjunctions, the form that can be indexed and compared ([PADRES] section 2).
 
 Three-valued logic survives the transformation: negations are pushed down to the predicates, where each has an
-opposite that is unknown exactly when it is (``NOT a > 5`` is ``a <= 5`` for every value, also for none); after that
-"is true" of the whole depends only on "is true" of its predicates.
+opposite that is unknown exactly when it is (``NOT a > 5`` is ``a <= 5`` for every value, even a missing one); after
+that "is true" of the whole depends only on "is true" of its predicates.
 
-What cannot be said of one attribute alone (``a + b > 5``) stays as a residual test. So does a part whose expansion
+A predicate on more than one attribute (``a + b > 5``) stays as a residual test. So does a part whose expansion
 would exceed ``SELECTOR_CONJUNCTIONS_MAX``: it costs an evaluation, but never an explosion.
+
+A residual costs what its parts cost. Most messages have none of the attributes that an unusual condition refers to, so
+we find the attributes it needs: it is true of no message that has none of them, and a look at the names is enough.
 """
 
 from __future__ import annotations
@@ -21,14 +24,13 @@ from penstock.selectors.constraint import Constraint, Range, intersect
 from penstock.selectors.evaluate import Evaluation, compile_condition
 from penstock.selectors.leaves import FALSE, TRUE, fold, leaf_of, opposite
 from penstock.selectors.like import LikePattern
-from penstock.selectors.needs import needs_of
 from penstock.selectors.printer import condition_text, constraint_texts
 
-__all__ = ["Conjunction", "Residual", "normalise"]
+__all__ = ["Conjunction", "Residual", "needs_of", "normalise"]
 
 
 class Residual:
-    """A condition that is evaluated as it stands; two are the same if their texts are."""
+    """A condition that is evaluated as it stands; two are equal if their texts are."""
 
     __slots__ = ("_needs", "_test", "condition", "text")
 
@@ -80,7 +82,7 @@ class Conjunction:
         return self._hash
 
     def __reduce__(self) -> tuple[type[Conjunction], tuple[object, ...]]:
-        # The hash of a text differs between processes: it must be computed anew, not travel.
+        # The hash of a text differs between processes: it must be recomputed, not pickled.
         return (Conjunction, (self.constraints, self.residuals))
 
     def __str__(self) -> str:
@@ -94,7 +96,7 @@ class Conjunction:
         return f"Conjunction({str(self)!r})"
 
     def names(self) -> set[str]:
-        """The attributes it speaks of."""
+        """The attributes it refers to."""
         return set(self.constraints).union(*(_names(each.condition) for each in self.residuals))
 
     def searches(self) -> set[tuple[str, LikePattern]]:
@@ -117,7 +119,7 @@ class Conjunction:
         return all(each.passes(attributes) for each in self.residuals)
 
     def covers(self, other: Conjunction) -> bool:
-        """Whether everything that matches the other conjunction matches this one too (never wrongly yes)."""
+        """Whether everything that matches the other conjunction matches this one too; True is never wrong."""
         theirs = other.constraints
         for name, constraint in self.constraints.items():
             their = theirs.get(name)
@@ -131,7 +133,7 @@ _Part: TypeAlias = tuple[dict[str, Constraint], tuple[Residual, ...]]
 
 _EVERYTHING: Final[_Part] = ({}, ())
 _CONSTRAINTS_MAX: Final = SELECTOR_CHARS_MAX // 8
-"""Constraints in all conjunctions of a selector: more are not worth making, since the text would be too long."""
+"""The most constraints in all conjunctions of a selector: with more, the text would be too long anyway."""
 
 
 def normalise(condition: ast.Condition) -> tuple[Conjunction, ...]:
@@ -140,13 +142,33 @@ def normalise(condition: ast.Condition) -> tuple[Conjunction, ...]:
     try:
         conjunctions = _maximal(_expand(pushed, None))
     except _ExplosionError:
-        # What is said twice is said once, first: else its canonical text, where it is said once, might not explode.
+        # Remove repetitions first: else the canonical text, which has none, might not explode.
         pushed = _without_repetition(pushed)
         conjunctions = _maximal(_expand(pushed, SELECTOR_CONJUNCTIONS_MAX))
-    # An expansion repeats what the text said once; beyond the limit of texts it would not be a selector any more.
+    # An expansion repeats parts of the text; beyond the length limit it would no longer be a selector.
     if len(conjunctions) > 1 and sum(len(str(each)) + 4 for each in conjunctions) > SELECTOR_CHARS_MAX:
         conjunctions = _maximal(_expand(_without_repetition(pushed), 1))
     return conjunctions
+
+
+def needs_of(condition: ast.Condition, *, negated: bool = False) -> frozenset[str] | None:
+    """Attributes of which a message needs one for the condition, or its opposite, to be true; None if it needs none."""
+    match condition:
+        case ast.Constant(value):
+            return None if value is not negated else frozenset()
+        case ast.Not(operand):
+            return needs_of(operand, negated=not negated)
+        case ast.IsNull(attribute):
+            return frozenset((attribute.name,)) if negated else None
+        case ast.InList(attribute) | ast.Like(attribute):
+            return frozenset((attribute.name,))
+        case ast.Comparison(_, left, right):
+            # A comparison with a missing attribute is unknown, and so is its opposite.
+            names = _names_in_term(left) or _names_in_term(right)
+            return frozenset(names[:1]) if names else None
+        case ast.And(operands) | ast.Or(operands):
+            needs = [needs_of(each, negated=negated) for each in operands]
+            return _needs_of_all(needs) if isinstance(condition, ast.And) is not negated else _needs_of_any(needs)
 
 
 class _ExplosionError(Exception):
@@ -192,14 +214,14 @@ def _join(operands: list[ast.Condition], *, as_and: bool) -> ast.And | ast.Or:
 def _without_repetition(condition: ast.Condition) -> ast.Condition:
     if not isinstance(condition, ast.And | ast.Or):
         return condition
-    # Joined again: an OR of two equal ANDs is an AND, which belongs to the AND around it.
+    # Joined again: an OR of two equal ANDs becomes an AND, which merges into the AND around it.
     joined = _join([_without_repetition(each) for each in condition.operands], as_and=isinstance(condition, ast.And))
     distinct = tuple({condition_text(each): each for each in joined.operands}.values())
     return distinct[0] if len(distinct) == 1 else type(condition)(distinct)
 
 
 def _expand(condition: ast.Condition, limit: int | None) -> list[_Part]:
-    """The conjunctions of a condition; beyond the limit residuals, or an explosion if there is none."""
+    """The conjunctions of a condition. Too many become residuals, or an ``_ExplosionError`` if no limit is given."""
     match condition:
         case ast.And(operands):
             return _expand_and(operands, limit)
@@ -220,7 +242,7 @@ def _expand_and(operands: tuple[ast.Condition, ...], limit: int | None) -> list[
         return []
     count = prod([len(part) for part in parts])
     if _too_many(count, limit) or _too_long(count, shared, limit):
-        # All alternatives stay residual, not just those that overflow: so the canonical text, parsed again, meets
+        # All alternatives stay residual, not just those that overflow: so parsing the canonical text leads to
         # the same decision.
         residuals = [_residual(each) for each, part in zip(operands, parts, strict=True) if len(part) > 1]
         joined = _all_of([shared, *residuals])
@@ -240,7 +262,7 @@ def _too_many(count: int, limit: int | None) -> bool:
 
 
 def _too_long(count: int, shared: _Part, limit: int | None) -> bool:
-    """Whether the products would repeat what they share until they are too long for the text of a selector."""
+    """Whether repeating the shared constraints in every product makes them too long for the text of a selector."""
     too_long = count > 1 and count * len(shared[0]) > _CONSTRAINTS_MAX
     if too_long and limit is None:
         raise _ExplosionError
@@ -248,7 +270,7 @@ def _too_long(count: int, shared: _Part, limit: int | None) -> bool:
 
 
 def _all_of(parts: list[_Part]) -> _Part | None:
-    """The conjunction of them all, or none if nothing can satisfy it; in time that is not quadratic in their number."""
+    """The conjunction of all parts, or None if nothing can satisfy it; not quadratic in their number."""
     if len(parts) <= 1:
         return parts[0] if parts else _EVERYTHING
     by_name: dict[str, list[Constraint]] = {}
@@ -265,7 +287,7 @@ def _all_of(parts: list[_Part]) -> _Part | None:
 
 
 def _both(first: _Part, second: _Part) -> _Part | None:
-    """The conjunction of the two, or none if nothing can satisfy it."""
+    """The conjunction of two parts, or None if nothing can satisfy it."""
     merged = dict(first[0])
     for name, constraint in second[0].items():
         mine = merged.get(name)
@@ -315,5 +337,32 @@ def _likes(condition: ast.Condition) -> list[tuple[str, LikePattern]]:
             return _likes(operand)
         case ast.Like(attribute, pattern, escape):
             return [(attribute.name, LikePattern.parse(pattern, escape))]
+        case _:
+            return []
+
+
+def _needs_of_all(needs: list[frozenset[str] | None]) -> frozenset[str] | None:
+    """The needs of conditions that must all be true: the shortest list that one of them needs."""
+    return min((each for each in needs if each is not None), key=len, default=None)
+
+
+def _needs_of_any(needs: list[frozenset[str] | None]) -> frozenset[str] | None:
+    """The needs of conditions of which one must be true: everything that any of them needs."""
+    needed: set[str] = set()
+    for each in needs:
+        if each is None:
+            return None
+        needed |= each
+    return frozenset(needed)
+
+
+def _names_in_term(term: ast.Term) -> list[str]:
+    match term:
+        case ast.Attribute(name):
+            return [name]
+        case ast.Negative(operand):
+            return _names_in_term(operand)
+        case ast.Arithmetic(_, left, right):
+            return _names_in_term(left) or _names_in_term(right)
         case _:
             return []

@@ -1,4 +1,4 @@
-"""Selector texts from syntax trees and constraints: the one spelling that parses back to the same thing."""
+"""Prints syntax trees and constraints as selector text, in the one spelling that parses back to the same thing."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ from typing import Final
 from penstock.model.values import Scalar
 from penstock.selectors import ast
 from penstock.selectors.constraint import Constraint, Exists, Null, Range, Values, intersect, prefix_end
-from penstock.selectors.keywords import KEYWORDS
 from penstock.selectors.like import LikePattern, Wildcard
 
-__all__ = ["condition_text", "constraint_texts", "identifier_text", "literal_text"]
+__all__ = ["KEYWORDS", "condition_text", "constraint_texts", "identifier_text", "literal_text"]
+
+KEYWORDS: Final = frozenset(
+    {"AND", "BETWEEN", "ESCAPE", "FALSE", "IN", "IS", "LIKE", "NOT", "NULL", "OR", "TRUE"},
+)
+"""The reserved words of the selector language (JMS 2.0 section 3.8.1.1), in upper case.
+
+A name that is one of these, in any case, must be written in double quotes.
+"""
 
 _STRENGTHS: Final[dict[ast.ArithmeticOperator, int]] = {"+": 1, "-": 1, "*": 2, "/": 2}
 _PLAIN_IDENTIFIER: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*(?:\.[A-Za-z_$][A-Za-z0-9_$]*)*\Z")
@@ -111,7 +118,7 @@ def _like_text(subject: str, operator: str, pattern: LikePattern) -> str:
 
 
 def _bounds_texts(subject: str, constraint: Range) -> list[str]:
-    """The bounds, less those that a printed pattern implies by its own literal beginning."""
+    """The bounds, except those that a printed pattern implies by its own literal prefix."""
     if constraint.prefix and not constraint.patterns:
         return [_like_text(subject, "LIKE", LikePattern((constraint.prefix, Wildcard.ANY)))]
     implied = _implied_by_patterns(constraint)

@@ -1,4 +1,4 @@
-"""Selectors: what a subscriber wants, said in SQL and understood once.
+"""Selectors: what a subscriber wants, written in SQL and parsed once.
 
 A selector is immutable. Selectors are equal if their normal forms are: ``b = 2 AND a > 1`` equals
 ``a > 1 AND b = 2``; so subscriptions that mean the same share one entry wherever selectors are kept.
@@ -20,7 +20,7 @@ from penstock.selectors.text import parse
 __all__ = ["EVERYTHING", "NOTHING", "Selector"]
 
 _CACHED_CHARS_MAX: Final = 1024 * 1024
-"""Characters of all texts that are remembered: a selector takes up to thirty times as much as its text."""
+"""The most characters of cached texts: a selector takes up to thirty times as much as its text."""
 
 
 class Selector:
@@ -46,12 +46,12 @@ class Selector:
         if len(self._text) > SELECTOR_CHARS_MAX:
             problem = f"selector of {len(self._text):,} characters, over the limit of {SELECTOR_CHARS_MAX:,},"
             raise SelectorTooLargeError(problem, self._text, SELECTOR_CHARS_MAX)
-        # Nearly no selector has as many patterns, whatever their kind, and needs a closer look.
+        # Hardly any selector has that many patterns, of whatever kind, and needs a closer look.
         if self._text.count(" LIKE ") > SELECTOR_SEARCHES_MAX:
             self._check_searches()
 
     def _check_searches(self) -> None:
-        # Different ones, since the normal form repeats what the text says once.
+        # Count distinct ones, since the normal form repeats parts of the text.
         searches = set().union(*(each.searches() for each in self.conjunctions))
         if len(searches) > SELECTOR_SEARCHES_MAX:
             problem = (
@@ -69,9 +69,9 @@ class Selector:
         return any(each.matches(attributes) for each in self.conjunctions)
 
     def covers(self, other: Selector) -> bool:
-        """Whether all that matches the other selector matches this one too.
+        """Whether every message that matches the other selector matches this one too.
 
-        Never wrongly yes; and never wrongly no where both are conjunctions of simple predicates.
+        True is never wrong; nor is False, where both are conjunctions of simple predicates.
         """
         return all(any(mine.covers(theirs) for mine in self.conjunctions) for theirs in other.conjunctions)
 
@@ -93,7 +93,7 @@ class Selector:
         return Selector(ast.Or((*_operands(self, ast.Or), *_operands(other, ast.Or))))
 
     def __invert__(self) -> Selector:
-        """The opposite; what is unknown stays so, and does not match."""
+        """The opposite; unknown stays unknown, and does not match."""
         return Selector(ast.Not(self.condition))
 
     def __str__(self) -> str:
@@ -104,7 +104,7 @@ class Selector:
 
     def __bool__(self) -> bool:
         # Python reads `1 < attr("x") < 5` as `1 < attr("x") and attr("x") < 5`: half of it would vanish silently.
-        raise MisuseError("a selector has no truth of its own: ask matches(), and combine with &, | and ~")
+        raise MisuseError("a selector cannot be used as a boolean: ask matches(), and combine with &, | and ~")
 
 
 # Subscribers ask for the same things again and again, above all after a reconnect.
@@ -120,7 +120,7 @@ def _parse(text: str) -> Selector:
 
 
 def _operands(selector: Selector, kind: type[ast.And | ast.Or]) -> tuple[ast.Condition, ...]:
-    # Flat, so that a program that joins a thousand conditions one by one does not build a tower of them.
+    # Flattened, so that joining a thousand conditions one by one does not build a deep tree.
     condition = selector.condition
     return condition.operands if isinstance(condition, kind) else (condition,)
 

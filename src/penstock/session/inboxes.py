@@ -1,4 +1,4 @@
-"""All subscriptions of a client: who gets a delivery, where they resume, and what can be acknowledged."""
+"""All subscriptions of a client: which of them get a message, where they resume, and what can be acknowledged."""
 
 from __future__ import annotations
 
@@ -6,23 +6,27 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from penstock.protocol.control import NAMES_MAX
+from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import Acknowledge, Horizons, Subscribe, Subscribed, is_guaranteed_number
 from penstock.session.inbox import MESSAGE_BYTES, Inbox, Wanted
 from penstock.session.positions import LostTicks
 from penstock.session.received import Received
 from penstock.session.settings import ClientSettings
 
-__all__ = ["MESSAGES_MAX", "Inboxes", "Reporting", "subscribe_frame"]
+__all__ = ["MESSAGES_MAX", "Inboxes", "Reporting", "learn_names", "subscribe_frame"]
 
 MESSAGES_MAX: Final = 1_000
-"""After so many messages the broker is told at once."""
+"""After this many messages of a durable subscription, acknowledge at once."""
 _NUMBER: Final = struct.Struct(">I")
+_NUMBERS_MAX: Final = 10 * NAMES_MAX
+"""Pubends that one connection may name: they may come and go, and their numbers are not used again."""
 
 
 class Reporting:
-    """The durable subscriptions of a client that have moved since the broker was told.
+    """Acknowledges the durable subscriptions of a client that have moved since the last time.
 
-    A subscription that is in force is told of; one that is asked for again has to wait until the broker knows it.
+    Only subscriptions in force are acknowledged; one that was requested again must wait until the broker knows it.
     """
 
     def __init__(self, *, pause_ms: int) -> None:
@@ -31,11 +35,11 @@ class Reporting:
         self._numbers: dict[str, int] = {}
 
     def on_names(self, names: Iterable[tuple[int, str]]) -> None:
-        """The numbers of pubends on this connection."""
+        """Learns the numbers of pubends on this connection."""
         self._numbers.update((name, number) for number, name in names if is_guaranteed_number(number))
 
     def on_moved(self, inbox: Inbox) -> bool:
-        """A durable subscription has moved; whether somebody has to look at the time for that."""
+        """A durable subscription has moved; returns whether the deadline may have changed."""
         assert inbox.receipts is not None, "not durable"
         if inbox.state not in ("asked", "ready"):
             return False
@@ -44,19 +48,19 @@ class Reporting:
         return is_new or inbox.receipts.taken >= MESSAGES_MAX
 
     def drop(self, inbox: Inbox) -> None:
-        """A subscription is over."""
+        """Forgets a subscription that is over."""
         self._moved.pop(inbox.number, None)
 
     def on_disconnected(self) -> None:
-        """The connection is gone; what was said on it will be said again."""
+        """The connection is gone; what was acknowledged on it will be acknowledged again."""
         self._moved, self._numbers = {}, {}
 
     def next_deadline(self) -> int | None:
-        """When to tell the broker."""
+        """When to acknowledge next."""
         return min((_due_ms(inbox) for inbox in self._moved.values() if inbox.state == "ready"), default=None)
 
     def take(self, *, now_ms: int) -> list[Acknowledge]:
-        """What is to be told now."""
+        """The acknowledgements to send now."""
         if not self._moved:
             return []
         due = [each for each in self._moved.values() if each.state == "ready" and _due_ms(each) <= now_ms]
@@ -69,7 +73,7 @@ class Reporting:
         return frames
 
     def last(self, inbox: Inbox) -> list[Acknowledge]:
-        """What is to be told of one subscription, whenever it was told last: before it is withdrawn."""
+        """The last acknowledgement before a subscription is withdrawn, however recent the previous one."""
         self.drop(inbox)
         if inbox.receipts is None or inbox.state != "ready":
             return []
@@ -89,29 +93,29 @@ class Inboxes:
         self._settings = settings
         self._last_number = 0
         self._by_number: dict[int, Inbox] = {}
-        # Those that take messages, by the number as it stands in deliveries, so that it need not be unpacked.
+        # Subscriptions that accept messages, by number as encoded in deliveries, so that it need not be unpacked.
         self._by_bytes: dict[bytes, Inbox] = {}
         self._blocking: dict[int, Inbox] = {}
         # Pubends whose horizon has moved since the last acknowledgement, by their number on this connection.
         self._moved: dict[int, str] = {}
         self._acknowledged: dict[str, int] = {}
         self.presents: Final[dict[str, int]] = {}
-        """By pubend, how far it is as far as was heard."""
+        """How far each pubend is, as far as this client has heard."""
         self.reporting: Final = Reporting(pause_ms=settings.acknowledge_ms)
-        """What the broker is told of durable subscriptions."""
+        """The acknowledgements of durable subscriptions."""
         self.repeated = 0
-        """Deliveries that were dropped because they had arrived before."""
+        """Deliveries dropped because they had arrived before."""
 
     def __iter__(self) -> Iterator[Inbox]:
         return iter(self._by_number.values())
 
     @property
     def are_blocking(self) -> bool:
-        """Whether one is too full to read on from the socket."""
+        """Whether a subscription is too full to go on reading from the socket."""
         return bool(self._blocking)
 
     def add(self, wanted: Wanted) -> Inbox:
-        """A new subscription."""
+        """Adds a subscription."""
         self._last_number += 1
         bytes_max, messages_max = self._settings.queue_bytes, self._settings.queue_messages
         inbox = Inbox(self._last_number, wanted, bytes_max=bytes_max, messages_max=messages_max)
@@ -123,12 +127,12 @@ class Inboxes:
         return self._by_number.get(number)
 
     def close(self, inbox: Inbox) -> None:
-        """A subscription takes no more messages; the broker has still to confirm."""
+        """Accepts no more messages for a subscription; the broker has yet to confirm its end."""
         inbox.state = "closing"
         del self._by_bytes[_NUMBER.pack(inbox.number)]
 
     def forget(self, inbox: Inbox) -> None:
-        """A subscription is over."""
+        """Forgets a subscription that is over."""
         inbox.state = "closed"
         self.reporting.drop(inbox)
         del self._by_number[inbox.number]
@@ -136,11 +140,11 @@ class Inboxes:
         self._blocking.pop(inbox.number, None)
 
     def subscribes(self) -> list[Subscribe]:
-        """What a broker has to be told on a new connection."""
+        """The requests for all subscriptions, to send on a new connection."""
         return [subscribe_frame(inbox) for inbox in self]
 
     def on_disconnected(self) -> dict[int, Inbox]:
-        """The connection is gone; answers with all subscriptions, as they have to be asked for again."""
+        """The connection is gone; returns all subscriptions, since they have to be requested again."""
         inboxes = dict(self._by_number)
         self._moved, self._acknowledged = {}, {}
         self.reporting.on_disconnected()
@@ -154,7 +158,7 @@ class Inboxes:
     def resume(
         self, names: Mapping[int, str], confirmed: Mapping[int, Subscribed], begun: Iterable[tuple[int, str]]
     ) -> None:
-        """Another connection takes over, with all that was said there: names, what is in force, what has begun."""
+        """Another connection takes over; applies its pubend names, confirmed subscriptions and begun streams."""
         self.on_names(names.items())
         for number, pubend in begun:
             if (inbox := self._by_number.get(number)) is not None:
@@ -164,20 +168,20 @@ class Inboxes:
                 inbox.on_subscribed(said.selector, said.pending, said.starts)
 
     def named(self, numbers: bytes) -> list[Inbox]:
-        """The subscriptions that take messages, of those that a frame names."""
+        """The subscriptions named in a frame that accept messages."""
         each = (self._by_bytes.get(numbers[start : start + 4]) for start in range(0, len(numbers), 4))
         return [inbox for inbox in each if inbox is not None]
 
     def on_names(self, names: Iterable[tuple[int, str]]) -> None:
-        """The numbers of pubends on this connection."""
+        """Learns the numbers of pubends on this connection."""
         self.reporting.on_names(names)
         for inbox in self:
             if inbox.receipts is not None:
                 self.reporting.on_moved(inbox)
 
     def deliver(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
-        """A message for the subscriptions with these numbers; one that was withdrawn meanwhile is no fault."""
-        # What Inbox.push does, written out for one and for many: this is where a busy client spends its time.
+        """Delivers a message to the subscriptions with these numbers; ignores any withdrawn meanwhile."""
+        # Inbox.push, inlined for one and for many: this is where a busy client spends its time.
         pubend, tick, by_bytes = received.pubend, received.tick, self._by_bytes
         size = len(received.body) + MESSAGE_BYTES
         is_guaranteed = received.is_guaranteed
@@ -212,7 +216,7 @@ class Inboxes:
                 woken[inbox.number] = inbox
 
     def block_if_full(self, inboxes: Mapping[int, Inbox]) -> None:
-        """Messages came into these."""
+        """Notes which of these subscriptions are full, after messages came in."""
         for inbox in inboxes.values():
             if inbox.update_blocking() and not inbox.is_over:
                 self._blocking[inbox.number] = inbox
@@ -230,7 +234,7 @@ class Inboxes:
         if horizons.is_only:
             for number in named:
                 if (inbox := self._by_bytes.get(number)) is not None:
-                    # Where the pubend was out of reach before, this is the first word of where it begins.
+                    # If the pubend was out of reach before, this is the first we hear of where it begins.
                     inbox.starts.setdefault(pubend, horizons.tick)
                     inbox.positions.begin(pubend)
                     self._on_horizon(inbox, pubend, horizons.tick)
@@ -241,7 +245,7 @@ class Inboxes:
         self._moved[horizons.pubend] = pubend
 
     def on_lost(self, lost: LostTicks, numbers: Iterable[int]) -> bool:
-        """Some ticks will never come for these subscriptions; whether one misses them."""
+        """Some ticks will never arrive for these subscriptions; returns whether any misses them."""
         missing = False
         for number in numbers:
             inbox = self._by_number.get(number)
@@ -250,7 +254,7 @@ class Inboxes:
         return missing
 
     def acknowledge(self) -> Acknowledge | None:
-        """What all have that are not durable, of the pubends that moved; none if that is what was said before."""
+        """Acknowledges what all non-durable subscriptions have of pubends that moved; None if that is not news."""
         moved, self._moved = self._moved, {}
         if not moved:
             return None
@@ -270,7 +274,7 @@ class Inboxes:
 
     @staticmethod
     def _void(inbox: Inbox) -> None:
-        """What was said of a subscription does not count any more."""
+        """Discards what the broker said about a subscription."""
         inbox.state = "asked"
         inbox.positions.on_disconnected()
         if inbox.receipts is not None:
@@ -284,6 +288,13 @@ class Inboxes:
         assert {*self._blocking} == {inbox.number for inbox in self if inbox.blocking}
         for inbox in self:
             inbox.check_invariants()
+
+
+def learn_names(known: dict[int, str], names: Iterable[tuple[int, str]]) -> None:
+    """Takes a broker's numbers for pubends; raises ``ProtocolError`` for far more than an overlay can have had."""
+    known.update(names)
+    if len(known) > _NUMBERS_MAX:
+        raise ProtocolError(f"the broker numbers more than {_NUMBERS_MAX:,} pubends")
 
 
 def subscribe_frame(inbox: Inbox) -> Subscribe:

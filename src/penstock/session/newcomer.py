@@ -1,8 +1,8 @@
-"""A connection to the broker where a client is asked to go, until it takes over from the one that the client has.
+"""The connection to the broker that a client is moving to, until it takes over from the present one.
 
-All subscriptions are asked for there as well, with the positions they have come to, as soon as they are in force at the
-old broker. What is said of them is kept here. The move can be made when the new broker has put all of them in force,
-and brings every stream that they have a position in. Whatever does not fit is a reason to stay.
+Each subscription is requested there as well, with its present positions, as soon as it is in force at the old broker.
+The answers are kept here. The move can be made once the new broker has put all subscriptions in force and delivers
+every stream that they have a position in. Any mismatch is a reason to stay.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from penstock.protocol.frames import (
 )
 from penstock.session.changes import Changes
 from penstock.session.inbox import Inbox
-from penstock.session.inboxes import Inboxes, subscribe_frame
+from penstock.session.inboxes import Inboxes, learn_names, subscribe_frame
 from penstock.session.overlap import Overlap
 from penstock.session.received import received_from
 
 __all__ = ["SILENT_HEARTBEATS", "Newcomer"]
 
 SILENT_HEARTBEATS: Final = 5
-"""A connection on which nothing was heard for so many heartbeats is given up."""
+"""A connection that has been silent for this many heartbeats is given up."""
 
 _GREETING_MS: Final = 5_000
-"""In place of the broker's heartbeat, as long as that is not known."""
+"""Heartbeat interval until the broker's is known."""
 
 
 class Newcomer:
-    """The new one of two connections of a client; to its transport, what a session is to another."""
+    """The endpoint of the new one of a client's two connections."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Newcomer:
         inboxes: Inboxes,
         overlap: Overlap,
     ) -> None:
-        """Go where the broker ordered, from the one that has given this welcome."""
+        """Go where the present broker, which gave the welcome ``present``, has ordered."""
         self.order: Final = order
         self._hello, self._present = hello, present
         self._inboxes, self._overlap = inboxes, overlap
@@ -64,18 +64,18 @@ class Newcomer:
         self.pubends: dict[int, str] = {}
         self.welcome: Welcome | None = None
         self.skew_ms = 0
-        """By how much the new broker's clock is ahead."""
+        """How far the new broker's clock is ahead."""
         self.confirmed: dict[int, Subscribed] = {}
-        """What the new broker has said of each subscription that is in force there."""
+        """The new broker's confirmations of subscriptions that are in force there."""
         self.asked: dict[int, Inbox] = {}
-        """The subscriptions that were asked for there."""
+        """The subscriptions requested there."""
         self.begun: dict[tuple[int, str], None] = {}
-        """Subscriptions and pubends that the new broker has named."""
+        """Subscriptions and pubends whose streams have begun there."""
         self.held_back = HeldBack("")
         self.problem = ""
-        """Why the move cannot be made, if so."""
+        """Why the move cannot be made; empty if it can."""
         self.has_news = False
-        """Whether the move may have become possible, or impossible, since somebody looked."""
+        """Whether the move may have become possible, or impossible, since the last look."""
         self.sent_ms = self.heard_ms = 0
         self.writable = True
         self.received = 0
@@ -94,8 +94,8 @@ class Newcomer:
     def can_rescue(self) -> bool:
         """Whether the new broker can take over when the old one is lost, ready or not.
 
-        A position that a subscription got from the old broker after it was asked for here is unknown here: its stream
-        would begin later, and what lies between would be missing.
+        The new broker does not know positions that a subscription got from the old one after it was requested here: the
+        stream would begin later, and what lies between would be missing.
         """
         return self.is_up and all(map(self._overlap.covers, self.asked.values()))
 
@@ -107,14 +107,14 @@ class Newcomer:
     # What happens at the old broker.
 
     def open(self, inbox: Inbox) -> None:
-        """A subscription is in force at the old broker: now it has positions to go on from."""
+        """Request a subscription that is in force at the old broker: now it has positions to continue from."""
         if self.is_up and inbox.number not in self.asked and inbox.state == "ready":
             self.asked[inbox.number] = inbox
             self._overlap.opens(inbox)
             self.outgoing.append(subscribe_frame(inbox))
 
     def withdraw(self, inbox: Inbox) -> None:
-        """A subscription is not wanted any more."""
+        """Withdraw a subscription here, too."""
         self._overlap.drop(inbox)
         if self.asked.pop(inbox.number, None) is not None:
             self.confirmed.pop(inbox.number, None)
@@ -122,7 +122,7 @@ class Newcomer:
         self.has_news = True
 
     def claims(self, inbox: Inbox) -> bool:
-        """Whether the old broker may say that the subscription was taken over, because it was asked for here."""
+        """Whether the old broker may report a durable subscription as taken over, because it was requested here."""
         return bool(inbox.wanted.durable) and inbox.number in self.asked
 
     def fail(self, problem: str) -> None:
@@ -131,10 +131,10 @@ class Newcomer:
         self.has_news = True
 
     def fail_ahead(self, pubend: str) -> None:
-        """The same, since some of a stream would be missing."""
+        """The move cannot be made, because part of a stream would be missing."""
         self.fail(f"the stream of {pubend} begins there ahead of where it is here")
 
-    # What the connection brings.
+    # Events of the connection.
 
     def on_connected(self, *, now_ms: int) -> None:
         """There is a connection."""
@@ -142,7 +142,7 @@ class Newcomer:
         self.sent_ms = self.heard_ms = now_ms
 
     def on_frames(self, frames: Iterable[Frame], *, now_ms: int, wall_ms: int) -> Changes:
-        """Frames from the new broker; raises ``ProtocolError`` if they are not what a broker may say."""
+        """Frames from the new broker; raises ``ProtocolError`` at one that a broker may not send."""
         self.heard_ms = now_ms
         changes = Changes()
         for frame in frames:
@@ -152,7 +152,7 @@ class Newcomer:
             elif self.welcome is None:
                 self._on_greeting(frame, changes, wall_ms)
             elif self.problem:
-                # Nothing of it counts any more, messages least of all: they may lie behind ticks that are lost here,
+                # Nothing it sends counts any more, least of all messages: they may come after ticks that are lost here,
                 # and that the old broker still has.
                 continue
             elif isinstance(frame, Deliver):
@@ -186,7 +186,7 @@ class Newcomer:
         return frames
 
     def next_deadline(self) -> int | None:
-        """When to take frames, or to look whether the broker is still there."""
+        """When to take frames, or to check whether the broker is still there."""
         deadlines = [self._silent_at_ms()] if self.reading else []
         if self.writable:
             deadlines.append(self.sent_ms + self._heartbeat_ms())
@@ -212,7 +212,7 @@ class Newcomer:
         confirmed = self.confirmed.get(inbox.number)
         if confirmed is None or not self._overlap.covers(inbox):
             return False
-        # Where there is a position, the stream goes on from there, also if its pubend cannot be reached now.
+        # Where there is a position, the stream continues from it, even if its pubend cannot be reached now.
         return {*confirmed.pending} <= {*inbox.pending, *inbox.positions.known()}
 
     def _on_greeting(self, frame: Frame, changes: Changes, wall_ms: int) -> None:
@@ -223,7 +223,7 @@ class Newcomer:
         if (frame.broker, frame.overlay) != (self.order.broker, self._present.overlay):
             self.fail(f"broker {frame.broker} of overlay {frame.overlay} answers there")
         elif self._present.pubends and not frame.pubends:
-            # It has not published so far, but might want to.
+            # The client has not published so far, but might want to.
             self.fail(f"{frame.broker} takes no publications, as {self._present.broker} does")
         for inbox in self._inboxes:
             self.open(inbox)
@@ -232,7 +232,7 @@ class Newcomer:
     def _on_frame(self, frame: Frame, changes: Changes) -> None:
         match frame:
             case PubendNames(names):
-                self.pubends.update(names)
+                learn_names(self.pubends, names)
             case Horizons():
                 self._on_horizons(frame, self._pubend(frame.pubend), changes)
             case Subscribed(number) if number in self.asked:
@@ -261,7 +261,7 @@ class Newcomer:
         if not inbox.speaks_of_another(reason):
             self.fail(f"it refuses a subscription: {reason}")
             return
-        # By somebody who came later than this client came here.
+        # Taken over by somebody who came after this client had come here.
         del self.asked[inbox.number]
         self._overlap.drop(inbox)
         self._inboxes.forget(inbox)

@@ -1,9 +1,9 @@
-"""Messages on their way out: gathered into batches, and no more unacknowledged bytes than the broker gives credit for.
+"""The queue of messages to publish: batches them, and never sends more unacknowledged bytes than there is credit for.
 
 Every message has a sequence number that counts over the whole life of the client. With the publisher's identity it
-tells a broker what it has already, so what was on the wire when a connection was lost can be sent again: to the same
-broker, unless the pubend guarantees nothing. Otherwise it is settled as lost: it may have arrived, and nobody could
-recognise the repetition.
+tells a broker which messages it already has, so messages on the wire when a connection was lost can be sent again: to
+the same broker, unless the pubend guarantees nothing. Otherwise they are settled as lost: they may have arrived, and
+nobody could recognise the repetition.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Run:
         return self.first + len(self.bodies) - 1
 
     def cut(self, count: int, size: int) -> _Run:
-        """Takes the first messages off, as a run of their own."""
+        """Splits off the first messages as a run of their own."""
         head = _Run(self.first, self.pubend, self.bodies[:count], size)
         # Not in place: a frame may hold the same list.
         self.bodies = self.bodies[count:]
@@ -46,7 +46,7 @@ class _Run:
         return head
 
     def parted(self, first: int, last: int) -> tuple[_Run, _Run, _Run]:
-        """What comes before these numbers, what has them, and what comes behind; each may be empty."""
+        """Splits the run into the messages before, within and after these numbers; each part may be empty."""
         start = max(first - self.first, 0)
         end = max(min(last, self.last) - self.first + 1, start)
         cuts = (0, start), (start, end), (end, len(self.bodies))
@@ -62,7 +62,7 @@ class _Run:
 
 @dataclass(slots=True, frozen=True)
 class Failure:
-    """A message that was refused, or of which nobody knows whether it arrived."""
+    """A message that was refused, or that may be lost."""
 
     number: int
     body: bytes
@@ -93,30 +93,30 @@ class PublishQueue:
         self._linger_ms, self._batch_bytes = linger_ms, batch_bytes
         self._stop_at_refusal = stop_at_refusal
         self._runs: deque[_Run] = deque()
-        # What is on the wire; between two connections, what was. The credit window bounds it.
+        # Messages on the wire or, between two connections, those that were. The credit window bounds them.
         self._wire: deque[_Run] = deque()
         self._due_ms: int | None = None
         self._asks = False
         self._failures: list[Failure] = []
-        # The last message of which the broker has to hear that we know of its refusal; 0 for none.
+        # The last refused message whose refusal is still to be confirmed to the broker; 0 for none.
         self._confirms = 0
         self._credit = self._credit_full = 0
-        # The last sequence number that any broker has seen of us.
+        # The last sequence number that any broker has seen from us.
         self._sent = published
         self._wire_bytes = 0
         self.window_bytes = 0
-        """While the broker holds publishers back: what may be unacknowledged at a time; 0 for all the credit."""
+        """How many bytes may be unacknowledged while the broker holds publishers back; 0 for all the credit."""
         self.queued_bytes = 0
         self.published = published
-        """Sequence number of the newest message; also how many there were, unless another process began with them."""
+        """Sequence number of the newest message; also how many there were, unless another process began the count."""
         self.acknowledged = 0
-        """Messages that a broker has taken over."""
+        """Messages that a broker has acknowledged."""
         self.lost = 0
-        """Messages that were on the wire when a connection was lost, and could not be sent again."""
+        """Messages that may be lost: on the wire of a lost connection and not sent again, or abandoned at the end."""
         self.refused = 0
         """Messages that a broker refused."""
         self.is_stopped = False
-        """Whether a refusal was the end: nothing more is sent."""
+        """Whether a refusal has stopped the queue: nothing more is sent."""
         self.refusal = ""
         """The reason of the last refusal."""
 
@@ -127,7 +127,7 @@ class PublishQueue:
         return self.published if first is None else first.first - 1
 
     def has_room(self, size: int) -> bool:
-        """Whether a message of this size may be put in; one that is larger than the window goes alone."""
+        """Whether a message of this size may be queued; one that is larger than the window goes alone."""
         is_alone = not self.queued_bytes and self._window_is_empty()
         return is_alone or size <= min(self._credit, self._window_left()) - self.queued_bytes
 
@@ -147,13 +147,13 @@ class PublishQueue:
             self._due_ms = now_ms + self._linger_ms
 
     def hurry(self, *, now_ms: int) -> None:
-        """What waits is due now, and the broker is asked to acknowledge it at once."""
+        """Makes all waiting messages due now, and asks the broker to acknowledge them at once."""
         self._asks = bool(self._wire or self._runs)
         if self._runs:
             self._due_ms = now_ms
 
     def next_deadline(self) -> int | None:
-        """When to take the next batch; none if nothing waits, or nothing may be sent before an acknowledgement."""
+        """When to take the next batch; None if nothing waits, or nothing may be sent before an acknowledgement."""
         return (
             self._due_ms
             if self._runs and not self.is_stopped and self._may_send(len(self._runs[0].bodies[0]))
@@ -180,13 +180,13 @@ class PublishQueue:
             if not self._runs:
                 self._due_ms = None
         if self._asks and not self._runs and self._credit_full:
-            # A frame without messages: acknowledge what you have.
+            # A frame without messages asks the broker to acknowledge what it has.
             frames.append(Publish(self._sent + 1, []))
             self._asks = False
         return frames
 
     def on_welcome(self, *, credit_bytes: int, now_ms: int, recognises: Callable[[str], bool] = _never) -> None:
-        """A new connection, with this window; of a pubend that recognises what it has, all is sent again first."""
+        """A new connection, with this window; pubends that recognise repetitions are first sent everything again."""
         assert not self._credit_full, "the last connection has not been given up"
         self._credit = self._credit_full = credit_bytes
         outstanding = [*self._wire, *self._runs]
@@ -205,23 +205,23 @@ class PublishQueue:
             self._due_ms = now_ms
 
     def on_ack(self, sequence: int, credit_bytes: int) -> None:
-        """The broker has taken over everything up to a sequence number, and gives credit back."""
+        """The broker acknowledges everything up to a sequence number, and gives credit back."""
         if sequence > self._sent or credit_bytes < 0:
             raise ProtocolError(f"message {sequence} is acknowledged, but only {self._sent} were sent")
         self._wire_bytes -= self._settle(self._wire, sequence)
         if not self._wire and self._runs and self._runs[0].was_sent:
-            # It remembers more of our last connection than we have sent again on this one.
+            # The broker remembers more from our last connection than we have sent again on this one.
             self.queued_bytes -= self._settle(self._runs, sequence)
             if not self._runs:
                 self._due_ms = None
         self._credit += credit_bytes
 
     def on_refused(self, first: int, reason: str, count: int = 1) -> None:
-        """The broker does not take these messages; an acknowledgement will give the credit back."""
+        """The broker refuses these messages; an acknowledgement will give the credit back."""
         last = first + count - 1
         if not 0 < first <= last <= self._sent:
             raise ProtocolError(f"message {last} is refused, but only {self._sent} were sent")
-        # Settled now: were they sent again on another connection, they would be refused and counted again.
+        # Settled now: if they were sent again on another connection, they would be refused and counted again.
         kept: deque[_Run] = deque()
         for run in self._wire:
             if run.last < first or run.first > last:
@@ -235,13 +235,13 @@ class PublishQueue:
         self._wire = kept
         self.refusal = reason
         if self._stop_at_refusal:
-            # Not confirmed either: then the broker takes nothing of what is on the wire behind it.
+            # The refusal is not confirmed either, so the broker takes nothing that is on the wire after it.
             self.is_stopped = True
         else:
             self._confirms = max(self._confirms, last)
 
     def take_confirmations(self) -> list[RefusedAck]:
-        """What to tell the broker of the refusals that have come in: it waits for that."""
+        """The confirmation of the refusals that have come in, which the broker waits for."""
         confirms, self._confirms = self._confirms, 0
         return [RefusedAck(confirms)] if confirms else []
 
@@ -250,12 +250,22 @@ class PublishQueue:
         failures, self._failures = self._failures, []
         return failures
 
+    def abandon(self) -> None:
+        """Settles everything outstanding as lost: nobody will acknowledge it any more."""
+        for run in (*self._wire, *self._runs):
+            self.lost += len(run.bodies)
+            self._fail(run, "")
+        self._wire.clear()
+        self._runs.clear()
+        self._wire_bytes = self.queued_bytes = 0
+        self._due_ms, self._asks = None, False
+
     def _fail(self, run: _Run, reason: str) -> None:
         numbered = enumerate(run.bodies, start=run.first)
         self._failures += [Failure(number, body, reason) for number, body in numbered]
 
     def on_disconnected(self) -> None:
-        """The connection is gone; what becomes of that which was on the wire, the next one decides."""
+        """The connection is gone; the next one decides what becomes of the messages that were on the wire."""
         self._credit = self._credit_full = 0
         self._confirms = 0
 
@@ -278,7 +288,7 @@ class PublishQueue:
         return self._runs.popleft() if count == len(run.bodies) else run.cut(count, size)
 
     def _settle(self, runs: deque[_Run], sequence: int) -> int:
-        """Takes out what is acknowledged, which may be a part of a frame; the number of bytes."""
+        """Removes acknowledged messages, maybe only a part of a frame; returns the number of bytes."""
         settled_bytes = 0
         while runs and runs[0].first <= sequence:
             count = min(len(runs[0].bodies), sequence - runs[0].first + 1)
@@ -300,7 +310,7 @@ class PublishQueue:
     def _window_is_empty(self) -> bool:
         if self._wire or not self._credit_full:
             return False
-        # A window narrower than a message lets one go at a time, as far as there is credit for it at all.
+        # A window narrower than a message lets one go at a time, if there is credit for the window at all.
         return self._credit >= self._credit_full or 0 < self.window_bytes <= self._credit
 
     def check_invariants(self) -> None:
@@ -321,14 +331,14 @@ def _count(runs: Iterable[_Run]) -> int:
 
 
 def recogniser(before: Welcome | None, now: Welcome) -> Callable[[str], bool]:
-    """Which pubends recognise what was sent to them before this welcome, if it is sent again.
+    """Tells which pubends recognise messages from before this welcome if they are sent again.
 
-    Only those that guarantee delivery now and did then: a best-effort pubend remembers nobody's numbers, and what it
-    passed on, the guaranteed pubend of the same name cannot know.
+    Only those that guarantee delivery now and did then: a best-effort pubend remembers nobody's numbers, and a
+    guaranteed pubend of the same name cannot know what the best-effort one passed on.
     """
     if before is None or (before.broker, before.overlay) != (now.broker, now.overlay):
         return _never
-    # Where the broker chooses, it must choose as before: what one pubend has, another does not recognise.
+    # Where the broker chooses the pubend, it must choose as before: one does not recognise what another has.
     guaranteed = [[each for each in welcome.pubends if each not in welcome.best_effort] for welcome in (before, now)]
     chooses_alike = guaranteed[0] == guaranteed[1] != []
 
@@ -341,20 +351,20 @@ def recogniser(before: Welcome | None, now: Welcome) -> Callable[[str], bool]:
 
 
 class Identifying:
-    """Numbers one client's messages over all its connections: the broker gives the publisher number and the clock."""
+    """Makes the identifiers of a client's messages; each broker gives the publisher number and the clock."""
 
     def __init__(self) -> None:
         self._ids: MessageIdSource | None = None
         self._last: MessageId | None = None
 
     def on_welcome(self, welcome: Welcome, *, skew_ms: int) -> None:
-        """A broker has given the client a number; by so much is its clock ahead."""
+        """A broker has given the client a number; its clock is ahead by the skew."""
         after = self._last if self._last is not None and self._last.publisher == welcome.publisher else None
         self._ids = MessageIdSource(welcome.publisher, welcome.broker_number, after=after)
         self._ids.adjust(skew_ms)
 
     def identify(self, message: Message, *, wall_ms: int) -> tuple[MessageId, bytes]:
-        """An identifier for a message that is to be published now, and the bytes of both."""
+        """Makes the identifier of a message to be published now; returns it and the encoded message."""
         assert self._ids is not None, "no broker has given this client a number yet"
         message_id = self._last = self._ids.next(wall_ms)
         return message_id, encode_body(message_id, message)

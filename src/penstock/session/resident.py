@@ -1,13 +1,15 @@
-"""What a client says to the broker where it is, and hears from it; outlives the connection.
+"""The client's conversation with its present broker, which outlives the connection.
 
-Subscriptions are sent again on every new connection, under their old numbers and with the positions they have come to.
-So are messages that waited, and those that were on the wire if the broker is the same and recognises what it has: all
-connections of a session state the same publisher.
+Subscriptions are sent again on every new connection, under their old numbers and with their present positions. So are
+waiting messages, and those that were on the wire if the broker is the same and recognises what it has: all connections
+of a session state the same publisher. Open questions are dropped when the connection is lost; until then some are
+repeated at intervals, since they or their answers may get lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from msgspec import structs
@@ -18,10 +20,9 @@ from penstock.model.message_id import MessageId
 from penstock.protocol import frames as f
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import PROTOCOL_VERSION, Deliver, Frame, Welcome
-from penstock.session.asked import Asked
 from penstock.session.changes import Answer, Changes
 from penstock.session.inbox import Inbox, Lag, Wanted
-from penstock.session.inboxes import Inboxes, subscribe_frame
+from penstock.session.inboxes import Inboxes, learn_names, subscribe_frame
 from penstock.session.leaver import Leaver
 from penstock.session.moves import Moves, Subscribing
 from penstock.session.newcomer import SILENT_HEARTBEATS, Newcomer
@@ -30,7 +31,7 @@ from penstock.session.publishing import Identifying, PublishQueue, recogniser
 from penstock.session.received import received_from
 from penstock.session.settings import ClientSettings
 
-__all__ = ["Resident"]
+__all__ = ["Asked", "Resident"]
 
 _PUBEND_CHARS_MAX: Final = 100
 _REASON_CHARS_MAX: Final = 500
@@ -38,7 +39,7 @@ _State: TypeAlias = Literal["down", "greeting", "up"]
 
 
 class Resident:
-    """The connection that a client lives on, one after the other."""
+    """The endpoint of a client's main connection, through one connection after another."""
 
     def __init__(
         self, settings: ClientSettings, *, name: str, token: str = "", overlay: str = "", publisher: bytes = b""
@@ -65,17 +66,17 @@ class Resident:
             stop_at_refusal=settings.stop_at_refusal,
         )
         self.welcome: Welcome | None = None
-        """What the broker said when it was connected last."""
+        """The welcome of the broker that was connected last."""
         self.received = 0
-        """Messages that were delivered to this client."""
+        """Messages delivered to this client."""
         self.writable = True
-        """Whether the shell can write; as long as it cannot, nothing is taken and batches grow."""
+        """Whether the shell can write; while it cannot, no frames are taken and batches grow."""
         self.held_back = ""
-        """Why the broker lets its publishers wait; empty if it does not."""
+        """Why the broker makes its publishers wait; empty if it does not."""
 
     @property
     def is_up(self) -> bool:
-        """Whether a broker has welcomed this client, and has not gone since."""
+        """Whether a broker has welcomed this client, and the connection still stands."""
         return self._state == "up"
 
     @property
@@ -85,31 +86,31 @@ class Resident:
 
     @property
     def repeated(self) -> int:
-        """Deliveries that were dropped because they had arrived before; a broker that keeps its word sends none."""
+        """Deliveries dropped because they had arrived before; a broker that keeps its word sends none."""
         return self._inboxes.repeated
 
     def become(self, name: str, publisher: bytes) -> None:
-        """Takes a name, and an identity as a publisher; one that the application chose in the settings counts."""
+        """Takes a name and a publisher's identity; one that the application chose in the settings takes precedence."""
         self._hello = structs.replace(self._hello, name=name, publisher=self._settings.publisher or publisher)
 
     def forget_connection(self) -> None:
-        """The connection belongs to somebody else, and so does what waits to be read."""
+        """Drops the connection and unread messages, which belong to somebody else."""
         for inbox in self.on_disconnected().inboxes.values():
             inbox.clear()
 
     # What the application asks for.
 
     def subscribe(self, wanted: Wanted) -> Inbox:
-        """A new subscription."""
+        """Makes a subscription."""
         inbox = self._inboxes.add(wanted)
         if self.is_up:
             self._outgoing.append(subscribe_frame(inbox))
         return inbox
 
     def unsubscribe(self, inbox: Inbox, *, is_done: bool = False) -> None:
-        """Withdraws a subscription; what waits in it is forgotten.
+        """Withdraws a subscription, and drops its unread messages.
 
-        What was read of a durable one is acknowledged before; what was read last, if the application is done with it.
+        If it is durable, what was read is acknowledged first; what was read last, only if the application is done.
         """
         if self.is_up:
             self._outgoing += self._last_words(inbox, is_done=is_done)
@@ -125,42 +126,42 @@ class Resident:
         self.on_taken(inbox)
 
     def identify(self, message: Message, *, wall_ms: int) -> tuple[MessageId, bytes]:
-        """An identifier for a message that is to be published now, and the bytes of both."""
+        """Makes the identifier of a message to be published now; returns it and the encoded message."""
         return self._identifying.identify(message, wall_ms=wall_ms)
 
     def publish(self, body: bytes, pubend: str, *, now_ms: int) -> bool:
-        """Queues a message, for which there must be room; whether there is a batch to send."""
+        """Queues a message, for which there must be room; returns whether there is a batch to send."""
         if len(pubend) > _PUBEND_CHARS_MAX:
             raise LimitError("the name of the pubend, in characters,", len(pubend), _PUBEND_CHARS_MAX)
         self.publishing.put(body, pubend, now_ms=now_ms)
         return self.publishing.is_due(now_ms)
 
     def hurry(self, *, now_ms: int) -> None:
-        """Somebody waits until all that was published so far is settled: the broker is asked to acknowledge it now.
+        """Asks the broker to acknowledge everything published so far now, since somebody waits for it.
 
-        Once on each connection: a broker that cannot acknowledge yet would be asked for ever.
+        Asks once on each connection: a broker that cannot acknowledge yet would be asked for ever.
         """
         self._flushed = self.publishing.published
         self.publishing.hurry(now_ms=now_ms)
 
     def ask(self, question: Callable[[int], Frame], *, again_ms: int | None = None, now_ms: int) -> int:
-        """Asks the broker something that it answers by number, maybe again every so often; the number."""
+        """Asks the broker a question, repeated every ``again_ms`` if given; returns the answer's number."""
         assert self.is_up, "there is no broker to ask"
         number, frame = self._asked.ask(question, again_ms=again_ms, now_ms=now_ms)
         self._outgoing.append(frame)
         return number
 
     def withdraw_question(self, number: int) -> None:
-        """Nobody waits for the answer any more."""
+        """Drops a question whose answer nobody waits for any more."""
         self._asked.settle(number)
 
     def on_taken(self, inbox: Inbox) -> bool:
-        """The application took messages out of a full subscription; whether the shell should read again."""
+        """The application took messages out of a full subscription; returns whether the shell should read again."""
         self._inboxes.on_taken(inbox)
         return self.reading
 
     def on_moved(self, inbox: Inbox) -> bool:
-        """The application is done with messages of a durable subscription; whether the shell must look at the time."""
+        """The application is done with messages of a durable subscription; returns whether to update the timer."""
         return self._inboxes.reporting.on_moved(inbox)
 
     def lag(self, inbox: Inbox) -> dict[str, Lag]:
@@ -168,13 +169,13 @@ class Resident:
         return inbox.lag(self._inboxes.presents)
 
     def on_closing(self, *, is_done: bool) -> None:
-        """This is the end: what was read of durable subscriptions is acknowledged; read last, if it is done with."""
-        # The last words are few, and nothing follows that could wait for the transport instead.
+        """Acknowledges what was read from durable subscriptions before the end; what was read last, if ``is_done``."""
+        # Sent even if the transport is full: the last words are few, and there is no later chance.
         self.writable = True
         for inbox in self._inboxes:
             self._outgoing += self._last_words(inbox, is_done=is_done)
 
-    # What the connection brings.
+    # Events of the connection.
 
     def on_connected(self, *, now_ms: int) -> None:
         """There is a connection; the broker does not know who we are yet."""
@@ -185,7 +186,7 @@ class Resident:
         self._sent_ms = self._heard_ms = now_ms
 
     def on_frames(self, frames: Iterable[Frame], *, now_ms: int, wall_ms: int) -> Changes:
-        """Frames from the broker; raises ``ProtocolError`` if they are not what a broker may say."""
+        """Frames from the broker; raises ``ProtocolError`` at one that a broker may not send."""
         self._heard_ms = now_ms
         changes = Changes()
         inboxes, deliver, pubends = changes.inboxes, self.moves.deliver, self._pubends
@@ -205,7 +206,7 @@ class Resident:
         return changes
 
     def on_disconnected(self) -> Changes:
-        """The connection is gone; what is to be said again will be said on the next one."""
+        """The connection is gone; the next one repeats what must be said again."""
         self._asked.clear()
         self.moves.forget_claims()
         # All are woken: some may have got messages just before the connection broke.
@@ -222,13 +223,13 @@ class Resident:
     # Going to another broker.
 
     def begin_move(self, order: f.Migrate) -> Newcomer:
-        """Another connection is about to be made, where the broker wants this client to be."""
+        """Prepares the connection to the broker that this client is ordered to move to."""
         assert self.welcome is not None, "no broker could have ordered this"
         hello = structs.replace(self._hello, migration=order.session, origin=self.welcome.broker)
         return self.moves.begin(order, hello, self.welcome)
 
     def give_up_move(self) -> bool:
-        """The new connection will not take over; whether durable names that went ahead must be claimed back."""
+        """Gives up a move; returns whether durable names that went ahead must be claimed back."""
         return bool(self.moves.give_up())
 
     def refuse_move(self, order: f.Migrate, reason: str) -> None:
@@ -237,7 +238,7 @@ class Resident:
             self._outgoing.append(f.MoveFailed(order.session, reason[:_REASON_CHARS_MAX]))
 
     def take_over(self) -> tuple[Leaver | None, Changes]:
-        """The new connection is this session's from now on; the old one, if it is there, is left to the leaver."""
+        """Makes the new connection the session's; if the old one is still there, a leaver takes it."""
         newcomer, welcome, overlap = self.moves.make()
         moved, leaver = f.Moved(newcomer.order.session), None
         if self.is_up:
@@ -257,7 +258,7 @@ class Resident:
         return leaver, changes
 
     def end_overlap(self) -> Changes:
-        """The old connection has ended, and brings no more."""
+        """The old connection has ended, and brings no more messages."""
         changes = Changes(inboxes=self.moves.release())
         self._inboxes.block_if_full(changes.inboxes)
         return changes
@@ -281,7 +282,7 @@ class Resident:
         return frames
 
     def next_deadline(self) -> int | None:
-        """When to take frames, or to look whether the broker is still there."""
+        """When to take frames, or to check whether the broker is still there."""
         if not self.is_up:
             return None
         deadlines = [self._silent_at_ms()] if self.reading else []
@@ -337,7 +338,7 @@ class Resident:
                 self.publishing.on_ack(sequence, credit_bytes)
                 changes.publishing = True
             case f.PubendNames(names):
-                self._pubends.update(names)
+                learn_names(self._pubends, names)
                 self._inboxes.on_names(names)
             case f.Horizons():
                 self._subscribing.on_horizons(frame, self._pubend(frame.pubend), changes)
@@ -395,3 +396,52 @@ class Resident:
         """Fails if the parts do not agree."""
         self.publishing.check_invariants()
         self._inboxes.check_invariants()
+
+
+class Asked:
+    """The open questions of one client, in the order in which they were asked."""
+
+    def __init__(self) -> None:
+        self._last_number = 0
+        self._open: dict[int, _Question] = {}
+
+    def __iter__(self) -> Iterator[Frame]:
+        return (question.frame for question in self._open.values())
+
+    def ask(self, question: Callable[[int], Frame], *, again_ms: int | None = None, now_ms: int) -> tuple[int, Frame]:
+        """Number a question, to be repeated every ``again_ms`` without an answer; returns its number and its frame."""
+        self._last_number += 1
+        frame = question(self._last_number)
+        due_ms = None if again_ms is None else now_ms + again_ms
+        self._open[self._last_number] = _Question(frame, again_ms, due_ms)
+        return self._last_number, frame
+
+    def settle(self, number: int) -> None:
+        """Drop a question that was answered, or whose answer nobody waits for any more."""
+        self._open.pop(number, None)
+
+    def clear(self) -> None:
+        """Drop all questions: the connection is gone, and no answer will come."""
+        self._open.clear()
+
+    def next_deadline(self) -> int | None:
+        """When to repeat a question."""
+        if not self._open:
+            return None
+        return min((each.due_ms for each in self._open.values() if each.due_ms is not None), default=None)
+
+    def take(self, *, now_ms: int) -> list[Frame]:
+        """The questions to repeat now; whichever answer comes first will do."""
+        frames: list[Frame] = []
+        for each in self._open.values():
+            if each.due_ms is not None and each.again_ms is not None and now_ms >= each.due_ms:
+                each.due_ms = now_ms + each.again_ms
+                frames.append(each.frame)
+        return frames
+
+
+@dataclass(slots=True)
+class _Question:
+    frame: Frame
+    again_ms: int | None
+    due_ms: int | None

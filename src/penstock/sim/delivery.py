@@ -1,13 +1,14 @@
-"""Campaigns against guaranteed delivery: an overlay drawn by chance, a market on it, harm, healing, and a verdict.
+"""Campaigns against guaranteed delivery: a random overlay, a market on it, harm, healing, and a verdict.
 
-Everything follows from the seed: shape, limits (often hostile), who publishes and subscribes what, and the faults. The
-laws are judged from outside the brokers. After healing the overlay must converge: everybody connected, everything
-acknowledged, every subscription up to date with every pubend, within bounded virtual time.
+Everything follows from the seed: shape, limits (often hostile), who publishes and subscribes to what, and faults. The
+laws, memory limits included, are judged from outside the brokers. After healing the overlay must converge: everybody
+connected, everything acknowledged, every subscription up to date with every pubend, within bounded virtual time.
 """
 
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import Final
@@ -15,23 +16,22 @@ from typing import Final
 from penstock.broker.broker import Broker
 from penstock.model.tick import tick_at
 from penstock.protocol.frames import LATEST, Missing
-from penstock.sim.bounds import exceeded
 from penstock.sim.client import SimClient
 from penstock.sim.delivery_plan import draw_plan
 from penstock.sim.delivery_run import DeliveryRun
 from penstock.sim.faults import LASTS_MS_MAX, Faults
 from penstock.sim.lives import Lives
+from penstock.sim.node import SimBroker
 from penstock.sim.ports import MakeBroker
 from penstock.sim.probes import observed
-from penstock.sim.returning import restart_host
 from penstock.sim.verdict import judge
 from penstock.sim.world import World
 
-__all__ = ["DeliveryCampaign"]
+__all__ = ["DeliveryCampaign", "exceeded", "restart_host"]
 
 _CLIENT_LATENCIES_US: Final = (0, 500, 5_000, 50_000)
 _CLIENT_BANDWIDTHS: Final = (None, None, None, None, 200_000, 20_000)
-"""Clients that read slowly are what outboxes and catch-ups that pause are for."""
+"""Some clients read slowly, to exercise outboxes and catch-ups that pause."""
 _SYMBOLS: Final = ("ACME", "BOLT", "CORK", "DUNE")
 _SELECTORS: Final = (
     "",
@@ -45,18 +45,24 @@ _SELECTORS: Final = (
 )
 _MISSING: Final[tuple[Missing, ...]] = ("fail", "earliest", "latest")
 _TRADED: Final = 70
-"""Messages that are published while a blow takes effect, at most."""
+"""Bound on the messages published while a blow takes effect."""
 _PAUSES_MS: Final = (20, 200, 1_500, 6_000)
 _CONVERGE_MS: Final = 180_000
 """Virtual time in which an overlay must have converged after all harm was repaired."""
 _ABSENT: Final = 0.3
-"""How often clients are away for a while at the end, when all else is well."""
+"""Probability that clients are away for a while at the end, when all else is well."""
 _DEAD: Final = 0.4
-"""How often those with durable subscriptions die then, and come back after a long time."""
+"""Probability that clients with durable subscriptions die at the end, and come back after a long time."""
 _ROLLED: Final = 0.15
-"""How often all brokers are restarted then, one after the other; else a host is, while its clients are away."""
+"""Probability of a rolling restart at the end; otherwise one host restarts while its clients are away."""
+_DOWN_MS: Final = (20, 3_000, 12_000)
+"""How long the host that restarts at the end is down."""
+_AWAY: Final = (0.3, 0.6, 0.9, 1.4)
+"""How long its clients are away, as fractions of their grace period."""
+_FRAME_BYTES_MAX: Final = 320 * 1024
+"""An empty outbox takes any frame, or it could never be sent: so each may exceed its limit by one frame."""
 _FRAMES: Final = 4
-"""Frames of the program that are told of a crash."""
+"""Stack frames to report for a crash."""
 
 
 class DeliveryCampaign:
@@ -71,7 +77,7 @@ class DeliveryCampaign:
         brokers_max: int = 7,
         make_broker: MakeBroker = Broker,
     ) -> None:
-        """Draw an overlay; with ``checks``, invariants are looked at after every step of every broker."""
+        """Draw an overlay; with ``checks``, invariants are checked after every step of every broker."""
         self.world = World(seed, checks=checks, trace_lines=trace_lines, make_broker=make_broker)
         self._chance: Random = self.world.faults
         self._work: Random = self.world.workload
@@ -95,7 +101,7 @@ class DeliveryCampaign:
         for client in self.subscribers:
             client.subscribe(self._chance.choice(_SELECTORS))
         self.faults = Faults(self.world, list(self.plan.pairs))
-        # Durable positions hold logs, so that mistakes about all else that should would never show: not always.
+        # Sometimes none: durable positions hold logs, and would hide mistakes in all else that should hold them.
         names_count = self._chance.choice((0, 1, 2, 3))
         selectors = self._chance.sample(_SELECTORS[:-1], names_count)
         durable = [
@@ -113,7 +119,7 @@ class DeliveryCampaign:
         self._published = 0
 
     def run(self, *, blows_max: int = 48) -> DeliveryRun:
-        """Quiet trading, harm, healing, quiet trading; then the verdict."""
+        """Trade quietly, do harm, heal, and trade quietly again; returns the outcome."""
         run = DeliveryRun(str(self.world.seed), self.plan.described())
         try:
             self._harm(blows_max)
@@ -144,17 +150,17 @@ class DeliveryCampaign:
             self._meddle()
             self.world.run_for(self._chance.choice(_PAUSES_MS))
             self._look()
-        # Long enough, now and then, that what everybody has is trimmed.
+        # Now and then long enough for messages that everybody has to be trimmed.
         self.world.run_for(self._chance.choice((LASTS_MS_MAX, LASTS_MS_MAX, 6 * LASTS_MS_MAX)))
         self.faults.repair()
         self.lives.gather()
 
     def _meddle(self) -> None:
-        """Whatever else is to happen while a blow takes effect."""
+        """Hook for anything else to happen while a blow takes effect."""
 
     def _heal(self) -> str:
-        """Lets everything come to rest, twice; says what did not."""
-        # First of all: what is kept for a name that nobody wants any more may be all that holds publishers back.
+        """Let everything come to rest, twice; returns what did not."""
+        # Purge first: messages kept for a name that nobody wants any more may be all that holds publishers back.
         self.world.run_until(lambda: self.subscribers[0].is_ready, limit_ms=_CONVERGE_MS)
         self.world.run_for(LASTS_MS_MAX)
         unrest = self.lives.purge(self.subscribers[0]) or self._rest()
@@ -165,22 +171,22 @@ class DeliveryCampaign:
         return unrest
 
     def _rest(self) -> str:
-        # Also now that nothing is broken: what is published now must arrive, too.
+        # Nothing is broken any more: what is published now must arrive, too.
         self._trade()
         self.world.run_for(2_000)
         for _ in range(2):
             self.world.run_until(lambda: not self._unrest(), limit_ms=_CONVERGE_MS)
-            # Of those who claimed a name at the same time, at different pubends first, none may be left.
+            # If clients claimed a name at the same time, each at another pubend first, all of them may have lost it.
             if not self.lives.unclaimed():
                 break
             self.lives.gather()
         return self._unrest()
 
     def _act_again(self) -> None:
-        """Some more trouble, when all else is well."""
+        """Make some more trouble when all else is well."""
         chance = self._chance.random()
         if chance < _ABSENT:
-            # Long after the last start of a pubend, so that whatever nobody needs any more is trimmed at once.
+            # Long after the last start of a pubend, so that messages nobody needs any more are trimmed at once.
             self.world.run_for(self.plan.limits["grace_ms"] + 2_000)
             self.faults.send_clients_away()
         elif chance < _ABSENT + _DEAD:
@@ -198,7 +204,7 @@ class DeliveryCampaign:
         self.lives.gather()
 
     def _restart_host(self) -> None:
-        """Long after all else, so that only what the host said in its former life holds logs for those who are away."""
+        """Restart a host long after all else, so that only what its former life said holds logs for absent clients."""
         grace_ms = self.plan.limits["grace_ms"]
         self.world.run_for(grace_ms + 2_000)
         if restart_host(self.world, self.subscribers, self.faults.note, grace_ms=grace_ms):
@@ -235,7 +241,7 @@ class DeliveryCampaign:
         return self.lives.unrest()
 
     def _guaranteed(self) -> list[tuple[str, str]]:
-        """The guaranteed pubends, each with its broker before it: more than at first, when some were promoted."""
+        """The guaranteed pubends as (broker, pubend); more than at first if some were promoted."""
         return [
             (name, pubend)
             for name, broker in self.world.brokers.items()
@@ -253,7 +259,7 @@ class DeliveryCampaign:
 
     def _add_client(self, name: str, broker: str) -> SimClient:
         latency_us = self._chance.choice(_CLIENT_LATENCIES_US)
-        # What is large would take for ever on the slowest.
+        # Large messages would take for ever on the slowest links.
         bandwidth = self._chance.choice(_CLIENT_BANDWIDTHS if max(self.plan.payload_bytes) < 1_000 else (None, 200_000))
         return self.world.add_client(name, broker, latency_us=latency_us, bandwidth=bandwidth)
 
@@ -268,7 +274,7 @@ class DeliveryCampaign:
             }
             publisher = self._work.choice(self.publishers)
             payload = b"x" * self._work.choice(self.plan.payload_bytes)
-            # By hash, or to a pubend by its name, which may be one of best effort.
+            # By hash, or to a named pubend, which may be best effort.
             pubend = self._work.choice(("", "", *self._pubends[publisher.name]))
             self.world.clock.after(apart_us * place, partial(publisher.publish, attributes, payload, pubend))
 
@@ -282,14 +288,14 @@ class DeliveryCampaign:
             client.subscribe(self._work.choice(_SELECTORS), self._drawn_start(), otherwise=otherwise, missing=missing)
 
     def _drawn_beginning(self) -> int:
-        """Where a subscription wants to begin at all pubends: mostly now, or at a time of the past, or earliest."""
+        """Where a subscription begins by default at all pubends: mostly now, else some time ago or earliest."""
         if self._work.random() < 0.7:
             return LATEST
         ago_ms = self._work.choice((None, 2_000, 20_000, 90_000))
         return 0 if ago_ms is None else tick_at(self.world.clock.now_ms - ago_ms)
 
     def _drawn_start(self) -> dict[str, int]:
-        """Where a subscription wants to begin at some: at messages of the past, rarely in the future."""
+        """Where a subscription begins at some pubends: at messages of the past, rarely in the future."""
         if self._work.random() < 0.6:
             return {}
         start: dict[str, int] = {}
@@ -302,8 +308,71 @@ class DeliveryCampaign:
         return start
 
 
+def restart_host(
+    world: World, subscribers: Sequence[SimClient], note: Callable[[str, str], None], *, grace_ms: int
+) -> bool:
+    """Restart a broker while some of its subscribers are away; returns whether there was one to restart.
+
+    A host forgets its clients' positions when it dies, so only what it had reported holds the logs for them. A client
+    that comes back within ``grace_ms`` must miss nothing, and one that comes later must be told what it misses.
+    Everything is over after one and a half times the grace period.
+    """
+    chance = world.faults
+    hosted: dict[str, list[SimClient]] = {}
+    for client in subscribers:
+        for (name, broker), link in world.links.items():
+            if name == client.name and link.is_wanted:
+                hosted.setdefault(broker, []).append(client)
+    if not hosted:
+        return False
+    host = chance.choice(list(hosted))
+    # Somebody should stay, if possible: a host with a client has something to report, and may report too much.
+    absent = chance.sample(hosted[host], max(1, len(hosted[host]) * 2 // 3))
+    note("host_restart", f"{host} is restarted without {', '.join(client.name for client in absent)}")
+    world.crash(host, loud=chance.random() < 0.5)
+    world.clock.after(chance.choice(_DOWN_MS) * 1_000, partial(_start_if_down, world, host))
+    for client in absent:
+        world.withdraw(client.name)
+        away_ms = int(chance.choice(_AWAY) * grace_ms)
+        back = host if chance.random() < 0.7 else chance.choice(list(world.brokers))
+        world.clock.after(away_ms * 1_000, partial(world.place, client.name, back))
+    return True
+
+
+def _start_if_down(world: World, host: str) -> None:
+    if not world.brokers[host].is_up:
+        world.restart(host)
+
+
+def exceeded(broker: SimBroker, *, pubends: int) -> list[str]:
+    """Complaints about each limit that a running broker exceeds, given this many guaranteed pubends.
+
+    The brokers' own invariants check each part. This is a second witness, which knows only the settings and the figures
+    that a broker shows operators.
+    """
+    settings, status = broker.settings, broker.core.status()
+    guaranteed = status.guaranteed
+    outboxes_max = (
+        status.clients * settings.client_outbox_bytes
+        + len(status.links) * settings.link_outbox_bytes
+        + broker.connections * _FRAME_BYTES_MAX
+    )
+    figures = [
+        ("bytes in outboxes", status.outbox_bytes, outboxes_max),
+        ("bytes in caches", guaranteed.cache_bytes, pubends * settings.cache_bytes),
+    ]
+    for pubend, stream in guaranteed.streams.items():
+        figures.append((f"bytes pending of {pubend}", stream.pending_bytes, settings.receive_window_bytes))
+        figures.append((f"catch-ups of {pubend}", stream.catch_ups, settings.catch_ups_max))
+    return [
+        f"{broker.name} has {count:,} {what}, more than {count_max:,}"
+        for what, count, count_max in figures
+        if count > count_max
+    ]
+
+
 def _told(error: Exception) -> str:
-    """An exception with the frames where it came from, the innermost last."""
+    """An exception with the stack frames it came from, the innermost last."""
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
     lines = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}: {frame.line}" for frame in frames]
     return "\n".join([*lines, f"{type(error).__name__}: {error}"])

@@ -1,7 +1,7 @@
-"""What a simulated broker's durable store keeps, in memory and with the rules of the live one (decisions 4 and 5).
+"""A simulated broker's durable store: kept in memory, with the rules of the live one (decisions 4 and 5).
 
-A rule that is broken is a mistake of the broker, and fails. Every message is a record of its own here, where the live
-store has batches: a trim is cut short by ``batches_max``, and damage ends a read, after any message.
+A broken rule is a mistake of the broker, and fails. Every message is a record of its own here, where the live store has
+batches: so ``batches_max`` may cut a trim short, and damage may end a read, after any message.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from penstock.broker.durable import (
     SetValue,
     Trim,
     needed_at_start,
+    parts_of,
 )
 from penstock.model.tick import TICK_MAX, Tick, TickRange
 
@@ -39,7 +40,7 @@ class _Log:
     trimmed_below: int = 0
     size_bytes: int = 0
     publishers: dict[bytes, tuple[int, int]] = field(default_factory=dict)
-    """Highest sequence number and latest tick of each."""
+    """Highest sequence number and latest tick of each publisher."""
 
     @property
     def next_tick(self) -> int:
@@ -47,12 +48,13 @@ class _Log:
         return self.trimmed_below if self.last_tick is None else max(self.trimmed_below, self.last_tick + 1)
 
     def recovered(self) -> RecoveredPubend:
+        sizes = [(tick, len(body)) for tick, body in zip(self.ticks, self.bodies, strict=True)]
         return RecoveredPubend(
             lease=self.lease,
             last_tick=self.last_tick,
             first_tick=self.ticks[0] if self.ticks else None,
             trimmed_below=self.trimmed_below,
-            size_bytes=self.size_bytes,
+            parts=parts_of(sizes, self.size_bytes),
             sequences={publisher: sequence for publisher, (sequence, _) in self.publishers.items()},
         )
 
@@ -71,18 +73,18 @@ class Disk:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all bodies and records that are kept."""
+        """Bytes of all stored bodies and records."""
         return sum(log.size_bytes for log in self._logs.values()) + self._kept_bytes
 
     def growth_bytes(self, changes: Sequence[Change]) -> int:
-        """By how much the changes would let that grow, trims aside."""
+        """By how much the changes would grow ``size_bytes``, trims aside."""
         last = {change.name: change.value for change in changes if isinstance(change, KeepRecord)}
         grown = sum(len(value or b"") - len(self._kept.get(name, b"")) for name, value in last.items())
         appends = [change for change in changes if isinstance(change, Append)]
         return grown + sum(len(body) for append in appends for _, body in append.messages)
 
     def apply(self, changes: Sequence[Change]) -> None:
-        """Make the changes, all or none: appends, then trims, then the rest in their order, as the live store does."""
+        """Apply the changes, all or none: appends, then trims, then the rest in order, as the live store does."""
         appends = [change for change in changes if isinstance(change, Append)]
         self._check(appends)
         for append in appends:
@@ -105,10 +107,10 @@ class Disk:
     def read(
         self, pubend: str, first: int, last: int, bytes_max: int
     ) -> tuple[list[tuple[int, bytes]], int, TickRange | None]:
-        """Messages with these ticks in order, at least one if there is one and as many as the bytes allow.
+        """Read messages with these ticks, in order: at least one if there is one, and as many as the bytes allow.
 
-        Answers with them, the tick up to which that is all there is (which may lie behind the last one asked for), and
-        what right behind it can never be read: it is damaged, or was trimmed, which must not look like silence.
+        Returns them, the tick up to which they are complete (which may lie after the last one asked for), and the ticks
+        right after it that can never be read: they are damaged or were trimmed, which must not look like silence.
         """
         log = self._logs.get(pubend) or _Log()
         if first < log.trimmed_below:
@@ -117,7 +119,7 @@ class Disk:
         for place in range(bisect_left(log.ticks, first), len(log.ticks)):
             tick, body = log.ticks[place], log.bodies[place]
             if tick > last:
-                # What lies between is silence, and known to be.
+                # The ticks in between are known to be silence.
                 return messages, tick - 1, None
             if tick in log.damaged:
                 return messages, tick - 1, TickRange(Tick(tick), Tick(tick))
@@ -128,7 +130,7 @@ class Disk:
         return messages, int(TICK_MAX), None
 
     def recovered(self) -> Recovered:
-        """What a broker finds when it starts."""
+        """What a broker finds on its disk when it starts."""
         kept = {
             name: b"" if name in self._kept_damaged else needed_at_start(name, value)
             for name, value in self._kept.items()
@@ -136,7 +138,7 @@ class Disk:
         return Recovered({name: log.recovered() for name, log in self._logs.items()}, dict(self._values), kept)
 
     def read_kept(self, names: Sequence[str], *, bytes_max: int = KEPT_READ_BYTES_MAX) -> dict[str, bytes | None]:
-        """Kept records, as many of the first as the bytes allow but one at least; None if missing or damaged."""
+        """Read kept records in order, at least one and as many as the bytes allow; None if missing or damaged."""
         values: dict[str, bytes | None] = {}
         for name in names:
             value = None if name in self._kept_damaged else self._kept.get(name)
@@ -151,20 +153,20 @@ class Disk:
         return list(self._kept)
 
     def damage_kept(self, name: str) -> None:
-        """Make a kept record unreadable, until it is kept anew."""
+        """Make a kept record unreadable, until it is written again."""
         assert name in self._kept, f"there is no record {name}"
         self._kept_damaged.add(name)
 
     def ticks(self, pubend: str) -> list[int]:
-        """The ticks of the messages that are kept, damaged ones included, in order."""
+        """The ticks of the stored messages, damaged ones included, in order."""
         return list(self._logs[pubend].ticks) if pubend in self._logs else []
 
     def last_tick(self, pubend: str) -> int:
-        """The last tick of which a message was ever kept; 0 if there was none."""
+        """The last tick at which a message was ever stored; 0 if there was none."""
         return (self._logs[pubend].last_tick or 0) if pubend in self._logs else 0
 
     def damage(self, pubend: str, tick: int) -> bytes:
-        """Make a message unreadable; answers with its body, so that nobody is blamed for the loss of it."""
+        """Make a message unreadable; returns its body, so that nobody is blamed for its loss."""
         log = self._logs.get(pubend) or _Log()
         place = bisect_left(log.ticks, tick)
         assert log.ticks[place : place + 1] == [tick], f"pubend {pubend}: there is no message with tick {tick}"
@@ -175,7 +177,7 @@ class Disk:
         return self._logs.setdefault(pubend, _Log())
 
     def _check(self, appends: Sequence[Append]) -> None:
-        """Fails before anything is changed."""
+        """Fails if an append breaks a rule, before anything is changed."""
         lowest: dict[str, int] = {}
         leases: dict[str, int] = {}
         for append in appends:
@@ -223,5 +225,5 @@ class Disk:
         log.size_bytes -= sum(map(len, log.bodies[:count]))
         log.damaged -= set(log.ticks[:count])
         del log.ticks[:count], log.bodies[:count]
-        # With more to drop in later commits, the bound is where this one ended.
+        # If later commits have more to drop, the bound is where this one ended.
         log.trimmed_below = min(trim.below_tick, log.ticks[0]) if log.ticks else trim.below_tick

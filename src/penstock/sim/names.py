@@ -1,20 +1,21 @@
-"""Whether the lives of a durable name went on where they should: judged from what clients stated, got, acknowledged.
+"""Judges whether each life of a durable name began where it should, by what clients stated, got and acknowledged.
 
 A name has lives: each is a subscription of some client, on one connection after the other, and ends when its process
-dies, gives it up, or somebody else takes the name over. Ticks at which lives begin, as they were told, obey these laws,
-for each pubend:
+dies or gives it up, or when somebody else takes the name over. For each pubend, the ticks at which lives were told to
+begin obey these laws:
 
-- **nothing skipped**: nobody begins above what was acknowledged under the name before, or what it has itself, also
-  where logs may lapse: there what is gone is told;
-- **acknowledged by its owner**: what a life acknowledged after another one had taken the name over does not count;
-- **nothing again**: nobody begins below where an earlier life was told that it begins, or below what had been
-  acknowledged when the world was last at rest;
-- **the last to come has it**: nobody is refused a name for which nobody else has come at about the same time; only
-  who asks for that is refused one whose position is not kept any more, and only then;
-- **complete**: whatever lies between the beginning and the end of each connection has come on it; and whatever lies
-  between the first beginning of the name and the position of its last owner has come to some life.
+- **nothing skipped**: no life begins above what was acknowledged under the name before, or what it has itself, even
+  where logs may lapse: there the client is told what is gone;
+- **acknowledged by its owner**: what a life acknowledged after another had taken the name over does not count;
+- **nothing again**: no life begins below where an earlier one was told to begin, or below what had been acknowledged
+  when the world was last at rest;
+- **the last to come has it**: nobody is refused a name unless somebody else claimed it at about the same time; a client
+  is refused for a position that is no longer kept only if it asked for that, and only if that is true;
+- **complete**: every message between the beginning and the end of a connection came on it; and every message between
+  the first beginning of the name and the position of its last owner came to some life.
 
-So what was not acknowledged comes again, in order, and what was does not. Lists of breaches are what comes out.
+So messages that were not acknowledged come again, in order, and acknowledged ones do not. Each broken law is reported
+as a breach.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ __all__ = ["Breach", "Life", "breaches"]
 
 _NEVER_US: Final = 2**63
 _RIVAL_US: Final = 10_000_000
-"""Claims that lie apart by less may be under way at the same time."""
+"""Claims less than this apart may be under way at the same time."""
 
 
 class Life(NamedTuple):
@@ -39,9 +40,9 @@ class Life(NamedTuple):
     client: str
     record: SubscriptionRecord
     got: set[tuple[str, int]]
-    """Pubend and tick of what came to it."""
+    """Pubend and tick of every message that came to it."""
     lost: Sequence[LostTicks] = ()
-    """What its client was told is lost."""
+    """The ticks that its client was told are lost."""
 
     @property
     def is_last(self) -> bool:
@@ -53,12 +54,12 @@ class Breach(NamedTuple):
     """A law that was broken."""
 
     is_loss: bool
-    """Something is missing; otherwise something came again."""
+    """Whether something is missing; otherwise something came again."""
     what: str
 
 
 class _Begun(NamedTuple):
-    """A life was told where it begins at a pubend."""
+    """A life that was told where it begins at a pubend."""
 
     life: Life
     visit: Visit
@@ -66,7 +67,7 @@ class _Begun(NamedTuple):
 
 
 def breaches(lives: Sequence[Life], owed: Mapping[str, Sequence[int]], *, may_lapse: bool = False) -> Iterator[Breach]:
-    """What is wrong with the lives of one name; owed are all ticks that it selects, by pubend, ascending."""
+    """The laws broken in the lives of one name; ``owed`` has all ticks it selects, by pubend, ascending."""
     yield from _refused(lives)
     for pubend in sorted({pubend for life in lives for visit in life.record.visits for pubend in visit.starts}):
         begun = [
@@ -85,24 +86,24 @@ def breaches(lives: Sequence[Life], owed: Mapping[str, Sequence[int]], *, may_la
 
 def _refused(lives: Sequence[Life]) -> Iterator[Breach]:
     for life in lives:
-        who, refused = f"{life.client}: is refused {life.record.durable}", life.record.refused
-        if "would not be given up" in refused and not _has_rival(life, lives):
-            yield Breach(is_loss=True, what=f"{who}, though nobody else came")
+        who, refused = f"{life.client}: was refused {life.record.durable}", life.record.refused
+        if "could not be taken over" in refused and not _has_rival(life, lives):
+            yield Breach(is_loss=True, what=f"{who} although nobody else came")
         if "not kept any more" in refused:
             if life.record.missing != "fail":
-                yield Breach(is_loss=True, what=f"{who}, though it was to go on and be told what is lost")
+                yield Breach(is_loss=True, what=f"{who} although it asked to resume and be told what is lost")
             elif not any(_surely(pubend, life, lives) < below for pubend, below in life.record.given_up.items()):
-                yield Breach(is_loss=True, what=f"{who}, though its position is kept")
+                yield Breach(is_loss=True, what=f"{who} although its position is kept")
 
 
 def _surely(pubend: str, refused: Life, lives: Sequence[Life]) -> int:
-    """Where the name was at least when a life was refused it: where one had begun, or what was settled."""
+    """The least position of a name when a life was refused it: where one had begun, or what was settled."""
     asked_us = refused.record.visits[-1].asked_us
     starts = [
         visit.starts[pubend]
         for life in lives
         for visit in life.record.visits
-        # Who resumes is ahead of what it has acknowledged.
+        # A life that resumes is ahead of what it has acknowledged.
         if pubend in visit.starts and pubend not in visit.stated
     ]
     settled = [life.record.settled[pubend] for life in lives if pubend in life.record.settled]
@@ -112,7 +113,7 @@ def _surely(pubend: str, refused: Life, lives: Sequence[Life]) -> int:
 
 
 def _has_rival(life: Life, lives: Sequence[Life]) -> bool:
-    """Whether somebody else claimed the name so late that the two may have raised their claims in turn."""
+    """Whether somebody else claimed the name so late that the two may have outbid each other in turn."""
     last = life.record.visits[-1]
     return any(
         other is not life and last.asked_us - _RIVAL_US <= visit.asked_us <= (last.ended_us or _NEVER_US)
@@ -135,10 +136,10 @@ def _skipped(pubend: str, begun: Sequence[_Begun], lives: Sequence[Life]) -> Ite
 
 
 def _acknowledged(pubend: str, begun: Sequence[_Begun], lives: Sequence[Life], before_us: int) -> int:
-    """The highest position that was acknowledged under the name before a time, by whoever owned it then.
+    """The highest position that was acknowledged under the name before a time, by its owner at that moment.
 
-    Also by a life that was never told where it begins: one that moves knows that from its new broker, and may lose the
-    name to its old one before it is settled there.
+    This includes lives that were never told where they begin: one that moves learns that from its new broker, and may
+    lose the name to its old one before it has settled there.
     """
     return max(
         (
@@ -152,10 +153,10 @@ def _acknowledged(pubend: str, begun: Sequence[_Begun], lives: Sequence[Life], b
 
 
 def _is_overtaken(life: Life, time_us: int, begun: Sequence[_Begun]) -> bool:
-    """Whether somebody else had certainly taken the name over by then.
+    """Whether another life had certainly taken the name over by then.
 
-    Not one that was told later that it lost the name: who claims it at several pubends at once may have had the higher
-    number all the time.
+    One that was later told that it lost the name does not count: as names are claimed at several pubends at once, this
+    life may have had the higher number all the time.
     """
     own = [each for each in begun if each.life is life and each.visit.asked_us <= time_us]
     if not own or own[-1].start.confirmed_us > time_us or (own[-1].visit.ended_us or _NEVER_US) < time_us:
@@ -171,7 +172,7 @@ def _is_overtaken(life: Life, time_us: int, begun: Sequence[_Begun]) -> bool:
 
 
 def _again(pubend: str, begun: Sequence[_Begun], lives: Sequence[Life]) -> Iterator[Breach]:
-    # Who resumes is ahead of what it has acknowledged, so where it begins binds nobody else.
+    # A life that resumes is ahead of what it has acknowledged, so where it begins binds nobody else.
     bounds = [
         (each.start.confirmed_us, each.start.tick, _told(each)) for each in begun if pubend not in each.visit.stated
     ]

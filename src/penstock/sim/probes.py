@@ -1,7 +1,7 @@
-"""Rare paths that a campaign should take: a table of what to look for, and what a world shows of it.
+"""Rare paths that a campaign should take: a table of probes, and how often a world took each path.
 
-A campaign that never took a path proves nothing about it. Each probe counts how often one was taken: from what brokers
-count themselves, from the devices, and from what the clients saw.
+A campaign that never took a path proves nothing about it. Each probe counts how often one was taken, from the brokers'
+own counters, from the devices, and from what clients saw.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ PROBES: Final[Mapping[str, str]] = {
 
 
 def observed(world: World) -> Counter[str]:
-    """How often a world took which path, over all lives of its brokers."""
+    """How often a world took each path, over all lives of its brokers."""
     counts: Counter[str] = Counter()
     for broker in world.brokers.values():
         device = broker.device
@@ -96,7 +96,7 @@ def observed(world: World) -> Counter[str]:
 def _of_durables(client: SimClient) -> Counter[str]:
     records = [each for each in client.subscriptions.values() if each.durable]
     return Counter(
-        owners_ended=sum("taken over" in each.refused for each in records),
+        owners_ended=sum("was taken over" in each.refused for each in records),
         durables_resumed=sum(bool(session.stated) for each in records for session in each.visits),
     )
 
@@ -117,7 +117,7 @@ def _of_replays(client: SimClient) -> Counter[str]:
 
 
 def _came_again(clients: Iterable[SimClient]) -> int:
-    """Messages that came to several lives of a durable name, the first time not counted."""
+    """Deliveries to later lives of a durable name of messages that an earlier life had got."""
     lives: Counter[tuple[str, str, int]] = Counter()
     for client in clients:
         for each in client.deliveries:

@@ -13,7 +13,7 @@ _Links = list[tuple[str, str]]
 
 
 def broker_names(count: int, prefix: str = "b") -> list[str]:
-    """Names for so many brokers: ``b1``, ``b2`` and so on."""
+    """Names for this many brokers: ``b1``, ``b2`` and so on."""
     return [f"{prefix}{number}" for number in range(1, count + 1)]
 
 
@@ -36,7 +36,7 @@ def star(names: Sequence[str]) -> _Links:
 
 
 def tree(names: Sequence[str], *, children: int = 2) -> _Links:
-    """The first broker at the root, and so many below each."""
+    """The first broker at the root, and this many children below each."""
     _check(names, 2)
     if children < 1:
         raise MisuseError(f"{children} children make no tree")
@@ -44,5 +44,8 @@ def tree(names: Sequence[str], *, children: int = 2) -> _Links:
 
 
 def _check(names: Sequence[str], least: int) -> None:
-    if len(dict.fromkeys(names)) != len(names) or len(names) < least:
-        raise MisuseError(f"{len(names)} names, of which some may be equal, are not {least} or more different brokers")
+    distinct = len(dict.fromkeys(names))
+    if distinct != len(names) or len(names) < least:
+        raise MisuseError(
+            f"need {least} or more broker names, all distinct; got {len(names)}, {distinct} of them distinct"
+        )

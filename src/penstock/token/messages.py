@@ -1,7 +1,6 @@
-"""The three messages by which a token is passed, and their form as bytes ([Token] section 3).
+"""The three messages that pass a token, and their encoding ([Token] section 3).
 
-Whatever carries them may lose, delay and repeat them. Bytes that are no such message raise a ``TokenMessageError`` that
-says why.
+The transport may lose, delay and repeat them. Decoding other bytes raises a ``TokenMessageError`` that says why.
 """
 
 from __future__ import annotations
@@ -17,30 +16,30 @@ from penstock.token.tokens import Token
 __all__ = ["Accept", "Commit", "Offer", "TokenMessage", "TokenMessageError", "decode_message", "encode_message"]
 
 _NUMBER_MAX: Final = 2**53
-"""No number in a message is larger: the times of clocks in milliseconds are far below."""
+"""No number in a message is larger: clock times in milliseconds are far below."""
 _NAME_MAX: Final = 200
 _VERSION: Final = b"\x01"
 
 
 class TokenMessageError(PeerError):
-    """Bytes that are no message of a token."""
+    """A malformed token message."""
 
 
 class Offer(msgspec.Struct, frozen=True, array_like=True, tag="o", forbid_unknown_fields=True):
-    """A holder offers its token; it keeps it until somebody accepts."""
+    """A holder offers its token; it keeps the token until the offer is accepted."""
 
     life: int
-    """Of the one who offers: grows with every start."""
+    """The sender's life: grows with every start."""
     number: int
-    """Of the offer, within that life."""
+    """The offer's number within that life."""
     timestamp_ms: int
-    """Of the token."""
+    """When the token was made."""
     id: str
-    """Of the token."""
+    """The token's id."""
     count: int
-    """Of the token's operations."""
+    """How many operations the token has enabled."""
     sent_ms: int
-    """The clock of the one who offers."""
+    """When this was sent, by the sender's clock."""
 
     @property
     def token(self) -> Token:
@@ -49,14 +48,14 @@ class Offer(msgspec.Struct, frozen=True, array_like=True, tag="o", forbid_unknow
 
 
 class Accept(msgspec.Struct, frozen=True, array_like=True, tag="a", forbid_unknown_fields=True):
-    """The offer is accepted, once: the number of an acceptance is never used again."""
+    """Accepts an offer, once: the number of an acceptance is never reused."""
 
     offer_life: int
     offer: int
     life: int
-    """Of the one who accepts."""
+    """The sender's life."""
     number: int
-    """Of the acceptance, within that life."""
+    """The acceptance's number within that life."""
 
 
 class Commit(msgspec.Struct, frozen=True, array_like=True, tag="c", forbid_unknown_fields=True):
@@ -75,18 +74,18 @@ _decoder: msgspec.msgpack.Decoder[TokenMessage] = msgspec.msgpack.Decoder(Offer 
 
 
 def encode_message(message: TokenMessage) -> bytes:
-    """As bytes."""
+    """Encodes a message."""
     return _VERSION + _encoder.encode(message)
 
 
 def decode_message(data: bytes) -> TokenMessage:
-    """The message that the bytes are; raises ``TokenMessageError`` if they are none."""
+    """Decodes a message; raises ``TokenMessageError`` if it is malformed."""
     if data[:1] != _VERSION:
         raise TokenMessageError(f"a token message begins with {data[:1]!r}, not with version {_VERSION!r}")
     try:
         message = decoded(_decoder.decode, data[1:])
     except UnreadableError as error:
-        raise TokenMessageError(f"no token message: {error}") from None
+        raise TokenMessageError(f"malformed token message: {error}") from None
     for name in message.__struct_fields__:
         value = getattr(message, name)
         if isinstance(value, str):

@@ -1,8 +1,8 @@
 """The time constants of the wandering token, checked, and derived for any number of components ([Token] table 1).
 
-One unit of the paper is Δskip. Table 1 prints Δmin as 600 and as 1.5 · (Δop · N), which is 900 for its N of 150; the
-former is what its figures were made with, so that Δmin is 1.0 · Δop · N here unless more is asked for. Marked as ours:
-the probation and the evidence of variant ``swift``, which answer the paper's open issue of a better reaction to loss.
+The paper's unit of time is Δskip. Table 1 prints Δmin as 600 and as 1.5 · (Δop · N), which is 900 for its N of 150. Its
+figures were made with the former, so Δmin is 1.0 · Δop · N here unless more is asked for. Marked as ours: the probation
+and the evidence of variant ``swift``, which address the paper's open issue of a better reaction to loss.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _MAX_PER_MIN: Final = 3
 _MAX_PER_MIN_MOST: Final = 5.0
 _MAX_GROWTH: Final = 0.25
 _LARGE: Final = 300
-"""Above so many members Δmax is a little more than three Δmin, so that hand-overs per operation stay the same."""
+"""Above this many members, Δmax exceeds three Δmin a little, so that hand-overs per operation stay the same."""
 _PROBATION_SKIPS: Final = 100
 _PROBATION_ROOTS: Final = 5.7
-"""Probation is so many times √N skips where that is longer: rivals have to meet before it is over."""
+"""Probation is this many times √N skips where that is longer: rivals have to meet before it is over."""
 _LOAD_MAX: Final = 0.35
-"""Δop · N is at most this share of Δmax: beyond, tokens that are late would be taken for lost all the time."""
+"""Δop · N is at most this share of Δmax: above it, late tokens would constantly be mistaken for lost ones."""
 
 
 class TokenError(MisuseError):
@@ -51,10 +51,10 @@ class Constants:
     """The time constants that all components of one group share, and the variant they run."""
 
     variant: str = SWIFT
-    skip_ms: int = _time(1_000, "a token stays so long where no operation is due (Δskip)")
+    skip_ms: int = _time(1_000, "how long a token stays where no operation is due (Δskip)")
     op_ms: int = _time(4_000, "how long an operation takes, and the budget it has (Δop)")
     min_ms: int = _time(600_000, "least time between two operations of one component (Δmin)")
-    max_ms: int = _time(1_800_000, "without a token for so long, a component suspects that it is lost (Δmax)")
+    max_ms: int = _time(1_800_000, "how long a component waits for a token before it suspects that it is lost (Δmax)")
     growth: float = _share(1.5, "Δgen grows by this with each token that is made (K1 loss)", low=1.0, high=10.0)
     decay: float = _share(0.05, "share of Δgen - Δmax that each token received takes away (K2 loss)", low=0.0, high=1.0)
     probation_ms: int = _time(100_000, "swift: a token younger than this only skips (ours)", low=0)
@@ -84,14 +84,14 @@ class Constants:
         load: float = 1.0,
         variant: str = SWIFT,
     ) -> Self:
-        """The constants of a group of so many components.
+        """The constants of a group of this size.
 
-        Δmin is at least what is asked for, and what so many operations of Δop take one after the other, at a load of at
-        most this; Δmax is three times as long, and somewhat more in groups above 300. Without a Δskip it is a quarter
-        of Δop, as in table 1.
+        Δmin is at least the one asked for, and long enough for every component to operate once in turn at no more than
+        the given load. Δmax is three times as long, and somewhat longer in groups above 300. Δskip defaults to a
+        quarter of Δop, as in table 1.
         """
         if size < 1:
-            raise TokenError(f"a group of {size} components has none")
+            raise TokenError(f"a group needs at least 1 component, not {size}")
         if not 0 < load <= 1.0:
             raise TokenError(f"load {load} is not above 0 and at most 1")
         skip_ms = skip_ms or max(op_ms // _SKIPS_PER_OP, 1)
@@ -107,13 +107,13 @@ class Constants:
 
     @classmethod
     def for_period(cls, size: int, *, min_ms: int, op_ms: int, skip_ms: int = 0, variant: str = SWIFT) -> Self:
-        """The constants of a group in which each wants to operate every Δmin, be that possible or not.
+        """The constants of a group in which every component wants to operate every Δmin, possible or not.
 
-        Where it is not (``k_load`` above 1) the intervals grow by themselves; Δmax grows with the number of components,
-        so that a token that takes longer to come round is not taken for a lost one.
+        Where it is not possible (``k_load`` above 1), the intervals grow by themselves; Δmax grows with the number of
+        components, so that a token that takes longer to come round is not mistaken for a lost one.
         """
         if size < 1:
-            raise TokenError(f"a group of {size} components has none")
+            raise TokenError(f"a group needs at least 1 component, not {size}")
         skip_ms = skip_ms or max(op_ms // _SKIPS_PER_OP, 1)
         max_ms = max(_MAX_PER_MIN * min_ms, ceil(op_ms * size / _LOAD_MAX))
         return cls(variant, skip_ms, op_ms, min_ms, max_ms, probation_ms=_probation(size, skip_ms, min_ms))
@@ -123,13 +123,13 @@ class Constants:
         return self.op_ms * size / self.min_ms
 
     def of_variant(self, variant: str) -> Self:
-        """The same of another variant."""
+        """These constants with another variant."""
         return replace(self, variant=variant)
 
 
 @dataclass(slots=True, frozen=True)
 class Plan:
-    """What is asked of a group, from which its constants follow for any number of members."""
+    """What is asked of a group; its constants follow from this for any number of members."""
 
     op_ms: int = 4_000
     """Budget of one operation (Δop)."""
@@ -144,7 +144,7 @@ class Plan:
         self.constants(1)
 
     def constants(self, size: int) -> Constants:
-        """For so many members."""
+        """The constants for this many members."""
         if self.min_ms:
             return Constants.for_period(
                 size, min_ms=self.min_ms, op_ms=self.op_ms, skip_ms=self.skip_ms, variant=self.variant
@@ -153,12 +153,12 @@ class Plan:
 
 
 def _max_per_min(size: int) -> float:
-    # Rivals live for about √N steps in large groups: so fewer of them must come about.
+    # In large groups rivals live for about √N steps, so fewer of them should arise.
     return min(_MAX_PER_MIN + _MAX_GROWTH * log(max(size, _LARGE) / _LARGE), _MAX_PER_MIN_MOST)
 
 
 def _probation(size: int, skip_ms: int, min_ms: int) -> int:
-    # Two walks meet within some times √N steps; and in small groups a hundred skips are longer than a whole round.
+    # Two walks meet within a few times √N steps. In small groups, a hundred skips are longer than a whole round.
     skips = max(_PROBATION_SKIPS, ceil(_PROBATION_ROOTS * sqrt(size)))
     return min(skips * skip_ms, min_ms // 2)
 

@@ -1,7 +1,7 @@
-"""What one broker answers about a message, from its histories in memory and in the store ([Tracking] section 3.3).
+"""Answers for one broker about a message, from its histories in memory and in the store ([Tracking] section 3.3).
 
-An `Inquiry` names the stored filters that it needs, is given them, and has the answer: twice at most, as subscriber
-histories are only asked where the message may have been.
+An `Inquiry` names the stored filters it needs, is given them, and then has the answer. This takes two rounds at most:
+subscriber histories are asked only where the message may have been.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from math import prod
 
 from penstock.model.message_id import MessageId
 from penstock.tracking.aliases import AliasBook
-from penstock.tracking.answers import BrokerAnswer, GapSeen, Verdict, combined
+from penstock.tracking.answers import BrokerAnswer, Evidence, GapSeen, combined
 from penstock.tracking.attachment import AttachmentMap
 from penstock.tracking.bloom import BloomFilter
 from penstock.tracking.exact import ExactRecords
@@ -27,7 +27,7 @@ __all__ = ["Answerer", "Inquiry"]
 
 @dataclass(slots=True)
 class _Look:
-    """A look into one history."""
+    """The lookup in one history."""
 
     key: HistoryKey
     matching: Matching
@@ -41,11 +41,11 @@ class _Look:
         return 1 - prod(1 - each.fpp for _, each in self.filters)
 
     @property
-    def silence(self) -> Verdict:
-        """What it is worth that no filter claims it."""
+    def silence(self) -> Evidence:
+        """The evidence if no filter claims the message."""
         if not self.matching.is_known:
-            return Verdict.UNKNOWN
-        return Verdict.GAP if self.matching.gaps or self.damaged else Verdict.NO
+            return Evidence.UNKNOWN
+        return Evidence.GAP if self.matching.gaps or self.damaged else Evidence.NO
 
     def ask(self, high: int, low: int) -> bool:
         """Whether any of the filters claims the key."""
@@ -68,7 +68,7 @@ class Answerer:
         slack_ms: int,
         per_subscriber: bool = False,
     ) -> None:
-        """``slack_ms`` is by how much a timestamp and the tick of the same message may differ: Ts + Tj at least."""
+        """``slack_ms`` is how much a message's timestamp and its tick may differ: at least Ts + Tj."""
         self.name, self.number = name, number
         self.tracking, self.attachments = tracking, attachments
         self.aliases = AliasBook() if aliases is None else aliases
@@ -83,12 +83,12 @@ class Answerer:
         upstream: Sequence[str] = (),
         now_ms: int,
     ) -> Inquiry:
-        """Begin to answer a question; the links since the message's time come from whoever knows them."""
+        """Start to answer a question; the caller supplies the links there were since the message's time."""
         return Inquiry(self, message_id, origins, (tuple(neighbours), tuple(upstream)), now_ms)
 
 
 class Inquiry:
-    """One question to one broker, on its way to an answer."""
+    """One question to one broker, until it is answered."""
 
     def __init__(
         self,
@@ -107,13 +107,13 @@ class Inquiry:
         own = [HistoryKey(Phase.PUBLISH, answerer.number)] if answerer.number in self._origins else []
         self._path = [self._look(key) for key in (*own, *(HistoryKey(Phase.ROUTE, each) for each in self._origins))]
         self.answer: BrokerAnswer | None = None
-        """The answer, when there is one."""
+        """The answer, once it is known."""
         self.needs: tuple[str, ...] = ()
         """Names of the stored values to load and hand to `on_loaded`."""
         self._begin(self._path)
 
     def on_loaded(self, values: Mapping[str, bytes | None]) -> None:
-        """The values it needs were loaded; one that is missing is None or left out, and makes a gap."""
+        """Continue with the loaded values; a missing one is None or left out, and counts as a gap."""
         assert self.answer is None, "the question is answered"
         looks = self._deliveries or self._path
         for look in looks:
@@ -124,7 +124,7 @@ class Inquiry:
     # --- steps
 
     def _begin(self, looks: list[_Look]) -> None:
-        """Load what the store may not have yet; ask for the rest."""
+        """Load the filters that the store may not have yet; ask for the rest."""
         for look in looks:
             absent = []
             for header in look.matching.stored:
@@ -145,7 +145,7 @@ class Inquiry:
             return
         for look in self._path:
             look.ask(self._high, self._low)
-        if self._claim() is Verdict.NO:
+        if self._claim() is Evidence.NO:
             self._finish()
         else:
             self._look_for_receivers()
@@ -153,7 +153,7 @@ class Inquiry:
     def _look_for_receivers(self) -> None:
         answerer = self._answerer
         claims = [header for look in self._path for header in look.claims]
-        # It was here when a filter that claims it was filled, so its tick is not later. Without a claim nobody knows.
+        # It was here when a filter that claims it was filled, so its tick is no later. Without a claim, it may be any.
         until_ms = max((header.added_ms for header in claims), default=self._now_ms)
         first_ms, last_ms = self._id.timestamp_ms, max(self._id.timestamp_ms, until_ms)
         names = answerer.attachments.covering(first_ms - answerer.slack_ms, last_ms + answerer.slack_ms)
@@ -169,27 +169,27 @@ class Inquiry:
             self._finish()
 
     def _finish(self) -> None:
-        routed = [_verdict(look) for look in self._path if look.key.phase is Phase.ROUTE]
-        published = [_verdict(look) for look in self._path if look.key.phase is Phase.PUBLISH]
+        routed = [_evidence(look) for look in self._path if look.key.phase is Phase.ROUTE]
+        published = [_evidence(look) for look in self._path if look.key.phase is Phase.PUBLISH]
         receivers = tuple(name for name, key in self._candidates.items() if self._has_received(key))
         looks = [*self._path, *self._deliveries]
         gaps = [gap for look in looks for gap in self._gaps(look)]
         if self._has_lost_alias():
-            published.append(Verdict.GAP)
+            published.append(Evidence.GAP)
             gaps.append(GapSeen(self._answerer.name, "aliases", "retention"))
         silence = [look.silence for look in self._deliveries]
         if self._candidates or self._deliveries:
             if self._id.timestamp_ms < self._answerer.attachments.known_since_ms:
-                silence.append(Verdict.GAP)
+                silence.append(Evidence.GAP)
                 gaps.append(GapSeen(self._answerer.name, "attachments", "retention"))
         else:
-            silence = [Verdict.NO]
+            silence = [Evidence.NO]
         record = self._answerer.aliases.record_of(self._id)
         self.answer = BrokerAnswer(
             broker=self._answerer.name,
             routed=combined(routed),
             published=combined(published),
-            delivered=Verdict.YES if receivers else combined(silence),
+            delivered=Evidence.YES if receivers else combined(silence),
             receivers=receivers,
             receivers_checked=len(self._candidates),
             neighbours=self._links[0],
@@ -219,11 +219,11 @@ class Inquiry:
         else:
             look.filters.append((stored.header, stored.container()))
 
-    def _claim(self) -> Verdict:
-        return combined([_verdict(look) for look in self._path])
+    def _claim(self) -> Evidence:
+        return combined([_evidence(look) for look in self._path])
 
     def _has_lost_alias(self) -> bool:
-        """Whether it may have been published elsewhere, and this broker, which its id names, has forgotten where."""
+        """Whether this broker, which the id names, may have forgotten that the message was published elsewhere."""
         return (
             self._id.broker == self._answerer.number
             and self._id.timestamp_ms < self._answerer.aliases.known_since_ms
@@ -233,7 +233,7 @@ class Inquiry:
     def _has_received(self, key: int) -> bool:
         own = f"{key:016x}"
         looks = [look for look in self._deliveries if not look.key.part or look.key.part == own]
-        # All of them are asked, for the evidence.
+        # Ask all of them, to collect the evidence.
         claims = [look.ask(self._high ^ key, self._low) for look in looks]
         return any(claims)
 
@@ -248,8 +248,8 @@ class Inquiry:
         return seen + [GapSeen(broker, key, "damaged", header.index.hull()) for header in look.damaged]
 
 
-def _verdict(look: _Look) -> Verdict:
-    return Verdict.YES if look.claims else look.silence
+def _evidence(look: _Look) -> Evidence:
+    return Evidence.YES if look.claims else look.silence
 
 
 def _around(gap: GapRecord, timestamp_ms: int) -> tuple[int, int]:

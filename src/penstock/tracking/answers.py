@@ -1,4 +1,4 @@
-"""What brokers answer when they are asked about a message, and what the answers come to ([Tracking] section 3.3)."""
+"""The answers of brokers about a message, and the trace that they add up to ([Tracking] section 3.3)."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from enum import StrEnum
 from penstock.model.message_id import MessageId
 from penstock.tracking.spans import Span
 
-__all__ = ["Ask", "BrokerAnswer", "GapSeen", "Hop", "Trace", "Verdict", "combined"]
+__all__ = ["Ask", "BrokerAnswer", "Evidence", "GapSeen", "Hop", "Trace", "combined"]
 
 
-class Verdict(StrEnum):
-    """What histories say of a message."""
+class Evidence(StrEnum):
+    """What histories say about a message."""
 
     YES = "yes"
     """A filter claims it; wrong with a known, small probability."""
     NO = "no"
     """No filter claims it, and nothing is missing: it is certain."""
     GAP = "gap"
-    """No filter claims it, but something was lost that might have."""
+    """No filter claims it, but one that might have was lost."""
     UNKNOWN = "unknown"
-    """There is no history of that time: nothing is recorded here, or not kept for so long."""
+    """No history of that time: nothing was recorded here, or it was not kept that long."""
 
 
-def combined(verdicts: list[Verdict]) -> Verdict:
-    """What several histories say together: one that claims it is enough, and for a no all must be certain."""
-    for verdict in (Verdict.YES, Verdict.GAP, Verdict.UNKNOWN):
-        if verdict in verdicts:
-            return verdict
-    return Verdict.NO
+def combined(found: list[Evidence]) -> Evidence:
+    """The joint evidence of several histories: one claim is enough, but for a "no" all must be certain."""
+    for evidence in (Evidence.YES, Evidence.GAP, Evidence.UNKNOWN):
+        if evidence in found:
+            return evidence
+    return Evidence.NO
 
 
 @dataclass(slots=True, frozen=True)
 class GapSeen:
-    """Something is missing in the histories that were asked."""
+    """A gap in the histories that were asked."""
 
     broker: str
     history: str
@@ -46,73 +46,73 @@ class GapSeen:
 
 @dataclass(slots=True, frozen=True)
 class Ask:
-    """A question to one broker about the message that is traced."""
+    """A question to one broker about the message being traced."""
 
     broker: str
     origins: tuple[int, ...]
-    """Numbers of the brokers it may have been published at: that of its id, and of its alias."""
+    """Numbers of the brokers it may have been published at: from its id and its alias."""
 
 
 @dataclass(slots=True, frozen=True)
 class BrokerAnswer:
-    """What one broker knows of a message."""
+    """What one broker knows about a message."""
 
     broker: str
-    routed: Verdict
-    """From the routing histories."""
-    published: Verdict = Verdict.NO
-    """From the publisher history, at brokers that may be its origin."""
-    delivered: Verdict = Verdict.NO
-    """From the subscriber histories, which are asked unless it certainly never came by."""
+    routed: Evidence
+    """The evidence of the routing histories."""
+    published: Evidence = Evidence.NO
+    """The evidence of the publisher history, at brokers that may be its origin."""
+    delivered: Evidence = Evidence.NO
+    """The evidence of the subscriber histories, which are asked unless the message certainly never came by."""
     receivers: tuple[str, ...] = ()
     """Subscribers it was delivered to."""
     receivers_checked: int = 0
     """Subscribers that may have received it, by their attachments."""
     neighbours: tuple[str, ...] = ()
-    """Brokers with which it had a link at any time since the message was published."""
+    """Brokers it had a link with at any time since the message was published."""
     upstream: tuple[str, ...] = ()
-    """Those of them through which messages of the origin came since; empty if it does not know."""
+    """Neighbours that messages of the origin came through since then; empty if it does not know."""
     alias: tuple[str, int] | None = None
     """The broker that published it instead of the one its id names, by name and number."""
     path_fpp: float = 0.0
-    """The probability that its claim to have published or routed it is false, if it is made by chance."""
+    """The probability that it claims by chance to have published or routed the message."""
     delivery_fpp: float = 0.0
-    """The probability that any of the subscribers it checked is claimed by chance."""
+    """The probability that it claims by chance any of the subscribers it checked."""
     evidence: tuple[str, ...] = ()
     """The filters that claim it."""
     gaps: tuple[GapSeen, ...] = ()
 
     @property
-    def claim(self) -> Verdict:
+    def claim(self) -> Evidence:
         """Whether the message was here at all."""
-        # Asked for many times in a search; most brokers cannot have published it.
-        return self.routed if self.published is Verdict.NO else combined([self.published, self.routed])
+        # Read many times in a search; most brokers cannot have published it.
+        return self.routed if self.published is Evidence.NO else combined([self.published, self.routed])
 
 
 @dataclass(slots=True, frozen=True)
 class Hop:
-    """One broker on the way of a message."""
+    """One broker on the path of a message."""
 
     broker: str
     parent: str | None
     """The broker it came from, as far as can be told."""
-    claim: Verdict
+    claim: Evidence
     is_counted: bool
-    """Whether the claim stands; not if it is a probable false positive."""
+    """Whether the claim counts: not if it is a probable false positive."""
     answer: BrokerAnswer | None
-    """Its evidence; None if it could not be asked."""
+    """The broker's answer; None if it could not be asked."""
 
 
 @dataclass(slots=True, frozen=True)
 class Trace:
-    """The way of one message."""
+    """The path of one message."""
 
     message_id: MessageId
     origin: str
     """The broker that its id names."""
     published_at: str | None
     """The broker that claims to have published it; None if none does."""
-    published: Verdict
+    published: Evidence
     hops: tuple[Hop, ...]
     """All brokers asked that may have had it, breadth first."""
     routed_by: tuple[str, ...]

@@ -1,15 +1,15 @@
-"""Path reconstruction: finds the way of a message by asking brokers, breadth first ([Tracking] section 3.3).
+"""Path reconstruction: finds the path of a message by asking brokers, breadth first ([Tracking] section 3.3).
 
-A state machine without a network: it says whom to ask (`asks`) and is given the answers, in any order. The live trace,
-the simulator and the bulk job put it to different uses.
+A state machine without a network: it names the brokers to ask (`asks`) and is given the answers, in any order. The live
+trace, the simulator and the bulk job all use it.
 
 Deviations from the paper:
 
 - The neighbours of brokers that certainly did not route the message are not asked; those of brokers that are down, have
-  a gap or no history are, as it may have gone through them.
-- A claim is counted only if the message can have got there: from the origin, over brokers that claim it or cannot deny
-  it. Where a broker knows by which neighbours messages of the origin came, one of these must be among them (section 5.3
-  suggests to compare neighbours).
+  a gap or no history are, as it may have passed through them.
+- A claim counts only if the message can have got there from the origin, through brokers that claim it or cannot deny
+  it. Where a broker knows which neighbours sent it messages of the origin, one of these must be such a broker (section
+  5.3 suggests comparing neighbours).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from math import prod
 from typing import Final
 
 from penstock.model.message_id import MessageId
-from penstock.tracking.answers import Ask, BrokerAnswer, Hop, Trace, Verdict
+from penstock.tracking.answers import Ask, BrokerAnswer, Evidence, Hop, Trace
 
 __all__ = ["Reconstruction"]
 
@@ -53,7 +53,7 @@ class Reconstruction:
 
     @property
     def is_done(self) -> bool:
-        """Whether nobody is left to ask, and nobody to answer."""
+        """Whether no broker is left to ask and no answer is pending."""
         return not self._to_ask and not self._pending
 
     @property
@@ -69,52 +69,51 @@ class Reconstruction:
         return asks
 
     def on_answer(self, answer: BrokerAnswer) -> None:
-        """A broker has answered; what nobody waits for is ignored."""
+        """A broker has answered; unexpected answers are ignored."""
         ask = self._pending.pop(answer.broker, None)
         if ask is None:
             return
         self._answers[answer.broker] = answer
         if answer.alias is not None:
             self._on_alias(*answer.alias)
-        if ask.origins != self._origins and answer.claim is not Verdict.YES:
+        if ask.origins != self._origins and answer.claim is not Evidence.YES:
             # It was asked before the alias was known.
             self._to_ask[answer.broker] = None
-        if answer.claim is not Verdict.NO:
+        if answer.claim is not Evidence.NO:
             self._explore(answer.broker, answer.neighbours)
-        if answer.claim is Verdict.YES:
-            # Not because it led there: whether the claim can be true depends on them.
+        if answer.claim is Evidence.YES:
+            # The message did not go there next, but whether the claim can be true depends on them.
             self._explore(answer.broker, answer.upstream)
 
     def on_unreachable(self, broker: str) -> None:
-        """A broker could not be asked, or did not answer in time: the search goes on behind it."""
+        """A broker could not be asked, or did not answer in time: search beyond it."""
         if self._pending.pop(broker, None) is not None:
             self._unreachable[broker] = None
             self._explore(broker, ())
 
     def result(self) -> Trace:
-        """What has come out, of whoever has answered so far; who has not counts as unreachable."""
+        """The trace by the answers so far; brokers that have not answered count as unreachable."""
         unreachable = [*self._unreachable, *self._pending, *self._to_ask]
         doubtful = {*unreachable, *(name for name, each in self._answers.items() if _is_doubtful(each))}
         standing = self._standing(doubtful)
-        claiming = [name for name in self._found if name in self._answers and self._claim(name) is Verdict.YES]
+        claiming = [name for name in self._found if name in self._answers and self._claim(name) is Evidence.YES]
         counted = [name for name in claiming if name in standing]
         delivering = [name for name in self._found if name in standing | doubtful and self._receivers(name)]
-        published = [name for name in self._roots if self._published(name) is Verdict.YES]
+        published = [name for name in self._roots if self._published(name) is Evidence.YES]
         answers = list(self._answers.values())
         on_its_way = {*claiming, *doubtful}
-        root_verdicts = [self._published(name) for name in self._roots]
         return Trace(
             message_id=self._message_id,
             origin=self._origin,
             published_at=published[0] if published else None,
-            published=Verdict.YES if published else next((v for v in root_verdicts if v is not Verdict.NO), Verdict.NO),
+            published=self._published_at_all(),
             hops=tuple(self._hop(name, standing, doubtful) for name in self._found if name in on_its_way),
             routed_by=tuple(counted),
             delivered_by=tuple(delivering),
             receivers=tuple((name, each) for name in delivering for each in self._receivers(name)),
             probable_false_positives=tuple(name for name in claiming if name not in standing),
             unreachable=tuple(unreachable),
-            unknown=tuple(each.broker for each in answers if each.claim is Verdict.UNKNOWN),
+            unknown=tuple(each.broker for each in answers if each.claim is Evidence.UNKNOWN),
             gaps=tuple(gap for each in answers for gap in each.gaps),
             asked=len(answers),
             error_probability=1 - prod((1 - each.path_fpp) * (1 - each.delivery_fpp) for each in answers),
@@ -129,7 +128,7 @@ class Reconstruction:
         self._roots.append(broker)
         if number not in self._origins:
             self._origins = (*self._origins, number)
-        denied = [name for name, each in self._answers.items() if each.claim is not Verdict.YES]
+        denied = [name for name, each in self._answers.items() if each.claim is not Evidence.YES]
         self._to_ask.update(dict.fromkeys(denied))
         self._find(broker)
         self._led_by.setdefault(broker, {})
@@ -152,8 +151,8 @@ class Reconstruction:
     # --- judging
 
     def _standing(self, doubtful: set[str]) -> set[str]:
-        """The claims that can be true: grown from the roots, so that no two claims hold up each other."""
-        claims = {name for name, each in self._answers.items() if each.claim is Verdict.YES}
+        """The claims that can be true: grown from the roots, so that no two claims support only each other."""
+        claims = {name for name, each in self._answers.items() if each.claim is Evidence.YES}
         standing = {root for root in self._roots if root in claims}
         grew = True
         while grew:
@@ -163,7 +162,7 @@ class Reconstruction:
         return standing
 
     def _support(self, broker: str, standing: set[str], doubtful: set[str]) -> list[str]:
-        """The brokers that a message may have come from, those that claim it first."""
+        """The brokers that the message may have come from; those that claim it come first."""
         before = self._answers[broker].upstream or tuple(self._led_by[broker])
         doubted = [name for name in before if name in doubtful or name not in self._found]
         return [*(name for name in before if name in standing), *doubted]
@@ -175,15 +174,22 @@ class Reconstruction:
         else:
             support = self._support(broker, standing, doubtful) if answer is not None else []
             parent = next(iter([*support, *self._led_by[broker]]), None)
-        claim = Verdict.UNKNOWN if answer is None else answer.claim
+        claim = Evidence.UNKNOWN if answer is None else answer.claim
         return Hop(broker, parent, claim, broker in standing, answer)
 
-    def _claim(self, broker: str) -> Verdict:
+    def _claim(self, broker: str) -> Evidence:
         return self._answers[broker].claim
 
-    def _published(self, broker: str) -> Verdict:
+    def _published(self, broker: str) -> Evidence:
         answer = self._answers.get(broker)
-        return Verdict.UNKNOWN if answer is None else answer.published
+        return Evidence.UNKNOWN if answer is None else answer.published
+
+    def _published_at_all(self) -> Evidence:
+        """The evidence of all roots: one claim is enough, else the first doubt counts."""
+        found = [self._published(name) for name in self._roots]
+        if Evidence.YES in found:
+            return Evidence.YES
+        return next((each for each in found if each is not Evidence.NO), Evidence.NO)
 
     def _receivers(self, broker: str) -> tuple[str, ...]:
         answer = self._answers.get(broker)
@@ -191,4 +197,4 @@ class Reconstruction:
 
 
 def _is_doubtful(answer: BrokerAnswer) -> bool:
-    return answer.claim in (Verdict.GAP, Verdict.UNKNOWN)
+    return answer.claim in (Evidence.GAP, Evidence.UNKNOWN)

@@ -1,19 +1,21 @@
-"""The strategies that record: all histories of one broker, and what of them is to be stored ([Tracking] section 3.2).
+"""The recording strategies: keep all histories of one broker, and hand out what to store ([Tracking] section 3.2).
 
-Everything recorded is handed out within the persistence interval Tp. A mark goes with it; the next life of the broker
-finds it, and declares the gap of a crash by it: from the mark on, and for older messages as far back as there were late
-ones since. The mark is renewed now and then also while nothing happens, so that the gap of a quiet broker is short.
+Everything recorded is handed out within the persistence interval Tp, together with a mark. After a crash, the next run
+of the broker declares a gap by it: from the mark on, and as far back as there were late messages since. The mark is
+renewed now and then even while nothing happens, so that the gap of a quiet broker is short.
+
+For messages in a gap, a "no" means nothing. Adjacent gaps of one kind merge, and the closest ones are joined when there
+are too many: a list of gaps can become coarse, but it never forgets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from penstock.tracking.catalogue import Catalogue
-from penstock.tracking.gaps import Gaps
 from penstock.tracking.history import History
 from penstock.tracking.keys import HistoryKey, Phase
 from penstock.tracking.records import (
@@ -26,24 +28,27 @@ from penstock.tracking.records import (
     encode_record,
 )
 from penstock.tracking.settings import TrackingSettings
+from penstock.tracking.spans import TimeIndex, united_spans
 from penstock.tracking.stored import FilterHeader, StoredFilter, decode_filter, decode_header
 from penstock.tracking.strategy import MARK, Matching, NullTracking, Tracking, delivery_key, filter_name
 
-__all__ = ["Recorder", "make_tracking"]
+__all__ = ["Gaps", "Recorder", "make_tracking"]
 
 _IDLE_MARKS: Final = 10
-"""A quiet broker renews its mark every so many persistence intervals."""
+"""Persistence intervals after which a quiet broker renews its mark."""
 _TOGETHER_BYTES: Final = 256 * 1024
-"""With so much that waits, full filters do not wait for the next mark."""
+"""Once this much is waiting, full filters do not wait for the next mark."""
 _SINCE: Final = "since/filter"
 _ID_BYTES: Final = 16
+_SPANS_MAX: Final = 256
+"""The most spans of one gap record: a kilobyte or so."""
 
 
 class Recorder:
     """Tracking by Bloom filters or exact records."""
 
     def __init__(self, broker: int, settings: TrackingSettings, *, now_ms: int) -> None:
-        """For the broker of this number, which starts now."""
+        """For the broker with this number, which starts now."""
         assert settings.strategy != "null"
         self.kind = settings.strategy
         self._settings = settings
@@ -59,7 +64,7 @@ class Recorder:
         self._waiting_bytes = 0
         self._together_bytes = min(_TOGETHER_BYTES, settings.waiting_bytes_max // 4)
         self.is_due = False
-        """Whether more is to be taken than filters that can wait for the next mark."""
+        """Whether there is more to take than filters that can wait for the next mark."""
         self._dirty_ms: int | None = None
         self._mark = MarkRecord(now_ms, now_ms)
         self._stopped = False
@@ -71,26 +76,26 @@ class Recorder:
     # --- recording
 
     def is_old(self, message_id: bytes) -> bool:
-        """Whether a message that comes by is older than what the mark on disk lets a crash expect."""
+        """Whether a message is too old for the gap that would be declared after a crash, by the mark on disk."""
         return int.from_bytes(message_id[8:14], "big") < self._floor_ms
 
     def expect(self, *, now_ms: int) -> None:
-        """Something has happened that will be recorded in a moment: it is to be stored as if it had been now."""
+        """Start the persistence interval now, for an event that will be recorded in a moment."""
         if self._dirty_ms is None:
             self._dirty_ms = now_ms
 
     def record_published(self, ids: bytes, *, now_ms: int) -> None:
-        """Local publishers have published these messages, 16 bytes each."""
+        """Record messages that local publishers published, 16 bytes each."""
         history = self._histories.get(self._published) or self._new_history(self._published, now_ms)
         self._record(history, ids, None, now_ms)
 
     def record_routed(self, origin: int, ids: bytes, *, now_ms: int) -> None:
-        """Messages that were published at a broker have come by."""
+        """Record messages from an origin that passed through this broker."""
         history = self._routing.get(origin) or self._new_history(HistoryKey(Phase.ROUTE, origin), now_ms)
         self._record(history, ids, None, now_ms)
 
     def record_delivered(self, origin: int, ids: bytes, subscribers: Sequence[int], *, now_ms: int) -> None:
-        """Messages go to subscribers: one key for each id."""
+        """Record deliveries: one subscriber's key for each id."""
         if self._settings.per_subscriber:
             self._record_by_subscriber(origin, ids, subscribers, now_ms)
         else:
@@ -133,7 +138,7 @@ class Recorder:
         return history
 
     def _of_phase(self, key: HistoryKey) -> dict[int, History]:
-        """Finds the histories that are found by origin alone."""
+        """The index of histories that are found by origin alone."""
         if key.phase is Phase.ROUTE:
             return self._routing
         return self._delivering if key.phase is Phase.DELIVER and not key.part else {}
@@ -153,7 +158,7 @@ class Recorder:
             self.persist(now_ms=now_ms)
 
     def persist(self, *, now_ms: int) -> None:
-        """Hands out everything that was recorded, as far as there is room for it."""
+        """Hands out everything recorded, as far as there is room for it."""
         is_all = True
         for history in self._histories.values():
             if not history.is_waiting:
@@ -168,7 +173,7 @@ class Recorder:
             self._renew_mark(now_ms)
 
     def stop(self, *, now_ms: int) -> None:
-        """The broker stops in order: everything is handed out, whatever waits already."""
+        """Hands out everything for a clean shutdown, however much is waiting already."""
         for history in self._histories.values():
             history.persist(now_ms=now_ms)
             for stored in history.take():
@@ -178,7 +183,7 @@ class Recorder:
         self._dirty_ms, self._stopped = None, True
 
     def take(self) -> list[Keep]:
-        """What is to be made durable now, in this order; the mark after all that it speaks of."""
+        """The values to make durable now, in this order; the mark comes after everything it covers."""
         taken = list(self._outgoing.values())
         self._outgoing, self.is_due = {}, False
         for keep in taken:
@@ -189,7 +194,7 @@ class Recorder:
         return taken
 
     def on_kept(self, values: Sequence[Keep]) -> None:
-        """These values, as they were taken, are durable."""
+        """Confirms that these values, as they were taken, are durable."""
         for keep in values:
             self._waiting_bytes -= keep.size_bytes
             waiting = self._on_their_way.get(keep.name)
@@ -213,7 +218,7 @@ class Recorder:
         self._catalogue(header)
 
     def retire(self, names: Container[str]) -> None:
-        """Filters with these names are kept elsewhere: they are given up as far as they are closed and the oldest."""
+        """Give up filters that are now kept elsewhere, oldest first, up to the first that is open or not named."""
         self._give_up(self.catalogue.retire(lambda header: not header.is_open and filter_name(header) in names))
 
     def _catalogue(self, header: FilterHeader) -> None:
@@ -226,11 +231,11 @@ class Recorder:
             self._send(Keep(filter_name(gone), None))
             ahead = [span for span in gone.index.singletons if span[1] > gone.added_ms]
             if ahead:
-                # The catalogue only knows since when it knows; these have timestamps from the future.
+                # The catalogue's lower bound does not cover these: their timestamps are in the future.
                 self._send(self.gaps.add(GapRecord(tuple(ahead), "retention", _history_of(filter_name(gone)))))
 
     def _drop(self, stored: StoredFilter) -> None:
-        """The store cannot follow: better a gap that is known than a broker that waits."""
+        """Drop a filter when the store cannot keep up: better a known gap than a broker that waits."""
         self._written["filters_dropped"] += 1
         index = stored.header.index
         spans = index.singletons if index.range is None else (index.range, *index.singletons)
@@ -238,7 +243,7 @@ class Recorder:
         self._send(self.gaps.add(GapRecord(spans, "overload", str(HistoryKey(key.phase, key.origin, key.part)))))
 
     def _send(self, keep: Keep, *, can_wait: bool = False) -> None:
-        # A newer generation, or a newer mark, goes behind what it must not overtake.
+        # A newer generation or mark goes to the end, behind what it must not overtake.
         before = self._outgoing.pop(keep.name, None)
         self._waiting_bytes += keep.size_bytes - (before.size_bytes if before else 0)
         self._outgoing[keep.name] = keep
@@ -254,27 +259,27 @@ class Recorder:
         self._send(Keep(MARK, encode_record(self._mark)))
 
     def _lower_mark(self, oldest_ms: int) -> None:
-        """Older messages than one would expect are recorded: a crash would lose these."""
+        """Lower the mark for messages older than expected: a crash would lose them."""
         self._mark = MarkRecord(self._mark.stored_ms, oldest_ms)
         self._floor_ms = oldest_ms
         self._send(Keep(MARK, encode_record(self._mark)))
 
-    # --- an earlier life
+    # --- an earlier run
 
     def load(self, values: Mapping[str, bytes], *, floor_ms: int | None = None, now_ms: int) -> list[str]:
-        """Takes up what an earlier life left, once, before anything is recorded; answers with what was damaged.
+        """Restores what an earlier run left, once, before anything is recorded; returns the names of damaged values.
 
-        Of closed filters the beginnings are enough (`stored.HEADER_BYTES_MAX`), of open ones it needs the whole.
-        ``floor_ms`` is how far back subscribers began who came after the mark. A broker that has nothing of an earlier
-        life gives no values: then it knows nothing of messages from before.
+        For closed filters the first bytes are enough (`stored.HEADER_BYTES_MAX`); open ones are needed whole.
+        ``floor_ms`` is how far back subscribers that came after the mark began. A broker with nothing from an earlier
+        run passes no values: then it knows nothing about earlier messages.
         """
         if MARK not in values:
-            # Nothing was recorded before, whatever may be left of lives before that.
+            # The last run recorded nothing, whatever earlier runs may have left.
             self.catalogue.known_since_ms = now_ms
             self._send_since()
         damaged = [name for name, value in values.items() if not self._load(name, value)]
         for name in damaged:
-            # Which timestamps it had cannot be known, so nothing before is certain.
+            # Its timestamps are unknown, so nothing before now is certain.
             span = 0, now_ms + self._settings.late_ms
             self._send(self.gaps.add(GapRecord((span,), "damaged", _history_of(name))))
         if MARK in values and MARK not in damaged:
@@ -332,7 +337,7 @@ class Recorder:
         return found
 
     def waiting_value(self, name: str) -> bytes | None:
-        """A value that was handed out and is not known to be durable: the store may not have it yet."""
+        """A value handed out but not confirmed as durable: the store may not have it yet."""
         waiting = self._outgoing.get(name) or next(iter(reversed(self._on_their_way.get(name, []))), None)
         return None if waiting is None else waiting.value
 
@@ -349,7 +354,7 @@ class Recorder:
         }
 
     def check_invariants(self) -> None:
-        """Fails if something is over its bound, or miscounted."""
+        """Fails if a bound is exceeded or a count is wrong."""
         waiting = [*self._outgoing.values(), *_flat(self._on_their_way.values())]
         assert sum(keep.size_bytes for keep in waiting) <= self._waiting_bytes
         assert len(self._histories) <= self._settings.histories_max
@@ -362,6 +367,33 @@ def make_tracking(broker: int, settings: TrackingSettings, *, now_ms: int) -> Tr
     return NullTracking() if settings.strategy == "null" else Recorder(broker, settings, now_ms=now_ms)
 
 
+class Gaps:
+    """The known gaps: one record for each reason and history."""
+
+    def __init__(self) -> None:
+        self._records: dict[tuple[str, str], GapRecord] = {}
+
+    def __iter__(self) -> Iterator[GapRecord]:
+        return iter(self._records.values())
+
+    def load(self, record: GapRecord) -> None:
+        """Add a record of an earlier run."""
+        self._records[record.reason, record.key] = record
+
+    def add(self, record: GapRecord) -> Keep:
+        """Add a gap; returns the value to store."""
+        key = record.reason, record.key
+        before = self._records.get(key)
+        index = TimeIndex(None, united_spans((*record.spans, *(before.spans if before else ()))))
+        index.join_singletons((), _SPANS_MAX)
+        self._records[key] = joined = GapRecord(index.singletons, record.reason, record.key)
+        return Keep(f"gap/{record.reason}/{record.key}", encode_record(joined))
+
+    def concerning(self, key: str, timestamp_ms: int) -> list[GapRecord]:
+        """The gaps that make a "no" from this history meaningless for this timestamp."""
+        return [each for each in self._records.values() if each.concerns(key, timestamp_ms)]
+
+
 def _oldest_ms(ids: bytes) -> int:
     """The oldest timestamp of a batch."""
     if len(ids) == _ID_BYTES:
@@ -370,7 +402,7 @@ def _oldest_ms(ids: bytes) -> int:
 
 
 def _history_of(name: str) -> str:
-    """The history that a filter belonged to, as far as its name says; empty if it may be any."""
+    """The history a filter belonged to, as far as its name tells; empty if it may be any."""
     kind, _, rest = name.partition("/")
     text, hash_sign, _ = rest.rpartition("#")
     return text.replace("~late", "", 1) if kind == "filter" and hash_sign else ""

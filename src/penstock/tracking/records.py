@@ -1,10 +1,10 @@
 """Small records that tracking keeps beside its filters: marks, gaps, bounds, aliases, attachments.
 
-A record is a magic number, its kind, its version, a MessagePack array and a checksum over all of that; a record of
-which bits are missing or flipped is recognised.
+A record is a magic number, its kind, its version, a MessagePack array and a checksum over all of that, which
+detects missing or flipped bits.
 
 PeerError
-└── DamagedRecordError    bytes that are not, or not any more, what they should be
+└── DamagedRecordError    bytes that are not a valid record, or no longer one
 """
 
 from __future__ import annotations
@@ -38,62 +38,62 @@ _CHECKSUM: Final = 4
 
 
 class DamagedRecordError(PeerError):
-    """Bytes that are not, or not any more, a record of tracking."""
+    """Bytes that are not a valid tracking record, or no longer one."""
 
 
 class Keep(msgspec.Struct, frozen=True):
-    """A value to make durable; one of the same name before it is overwritten, and an empty place is None."""
+    """A value to make durable, replacing an earlier one of the same name; None deletes it."""
 
     name: str
     value: bytes | None
 
     @property
     def size_bytes(self) -> int:
-        """What it counts in the bound of values that wait."""
+        """How much it counts towards the bound on waiting values."""
         return len(self.name) + len(self.value or b"")
 
 
 class MarkRecord(msgspec.Struct, frozen=True, array_like=True):
-    """Up to when everything that was recorded is stored; what a life leaves for the next one to judge by."""
+    """The time up to which everything recorded is stored, so that the next run knows what a crash may have lost."""
 
     stored_ms: int
-    """The broker's clock when everything before was handed to the store."""
+    """The broker's clock when everything recorded so far had been handed to the store."""
     floor_ms: int
     """The oldest timestamp among the late messages recorded since then, or ``stored_ms``."""
     is_stopped: bool = False
-    """Whether the broker stopped in order after it: then nothing is missing."""
+    """Whether the broker then shut down cleanly: if so, nothing is missing."""
 
 
 class GapRecord(msgspec.Struct, frozen=True, array_like=True):
-    """An interval in which something that happened may not have been recorded."""
+    """An interval in which events may have gone unrecorded."""
 
     spans: tuple[Span, ...]
     """The timestamps of the messages concerned."""
     reason: str
-    """``crash``, ``overload``, ``damaged`` or ``off``."""
+    """``crash``, ``overload``, ``damaged``, ``retention`` or ``stop``."""
     key: str = ""
     """The history concerned; empty for all of them."""
 
     def concerns(self, key: str, timestamp_ms: int) -> bool:
-        """Whether it makes a no of this history worthless."""
+        """Whether it makes a "no" from this history meaningless for this timestamp."""
         return self.key in ("", key) and any(first <= timestamp_ms <= last for first, last in self.spans)
 
 
 class SinceRecord(msgspec.Struct, frozen=True, array_like=True):
-    """Since when filters, attachments or aliases are known: what was older had to go, or was never recorded."""
+    """The time since which filters, attachments or aliases are known; older ones were dropped or never recorded."""
 
     known_since_ms: int
 
 
 class AliasRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A message that was published at another broker than its id names, as its publisher tried again there."""
+    """A message published at another broker than its id names, because its publisher retried there."""
 
     message_id: bytes
-    """The 16 bytes."""
+    """The 16-byte id."""
     broker: str
     """Name of the broker that published it."""
     number: int
-    """Its number."""
+    """Number of that broker."""
     published_ms: int
 
 
@@ -101,22 +101,22 @@ class AttachmentRecord(msgspec.Struct, frozen=True, array_like=True):
     """A subscriber at this broker, from attaching to detaching."""
 
     number: int
-    """Counts the attachments of a broker."""
+    """Sequence number among the attachments of a broker."""
     subscriber: str
     attached_ms: int
     detached_ms: int | None
     starts: dict[str, int]
-    """By pubend the tick from which on it was to receive messages."""
+    """The tick from which it was to receive messages, by pubend."""
     ends: dict[str, int]
-    """By pubend the first tick that it did not receive any more; empty while it is attached."""
+    """The first tick it no longer received, by pubend; empty while it is attached."""
     selector: str = ""
-    """What it asked for; empty if that is too long to be kept, or in records of earlier versions."""
+    """The subscriber's selector; empty if it is too long to keep, or in records of earlier versions."""
     is_durable: bool = False
     """Whether it is a durable subscription."""
 
 
 Record = MarkRecord | GapRecord | AliasRecord | AttachmentRecord | SinceRecord
-"""Whatever is kept as a small record."""
+"""Any of the small records."""
 
 _KINDS: Final[dict[type[Record], int]] = {
     MarkRecord: 1,
@@ -139,7 +139,7 @@ def decode_record(value: bytes, kind: type[_AnyRecord]) -> _AnyRecord:
     """The record with these bytes; raises ``DamagedRecordError``."""
     framed, checksum = value[:-_CHECKSUM], value[-_CHECKSUM:]
     if len(value) < _HEAD + _CHECKSUM or crc32(framed).to_bytes(_CHECKSUM, "big") != checksum:
-        raise DamagedRecordError(f"a record of {len(value)} bytes does not have the checksum it should have")
+        raise DamagedRecordError(f"a record of {len(value)} bytes is too short, or its checksum does not match")
     if framed[:_HEAD] != _MAGIC + bytes((_KINDS[kind], _VERSION)):
         raise DamagedRecordError(f"a record begins with {framed[:_HEAD]!r}, so it is no {kind.__name__}")
     try:

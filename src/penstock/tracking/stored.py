@@ -1,6 +1,6 @@
 """The stored form of a filter or of exact records: a header with a checksum of its own, then the body with another.
 
-The header says all that a matching set needs, so that an index is built from the beginnings of files. Layout, all
+The header has all that a matching set needs, so that an index can be built from the first bytes of files. Layout, all
 big-endian: magic ``PTH`` and version (4), length of the header with its checksum (4), fixed fields (75), key (UTF-8),
 singletons (first and last, 16), CRC-32 of all that (4), body, CRC-32 of the body (4). The fixed fields are kind, hash
 version, is open (1 each, and 1 unused), length of the key and number of singletons (2 each), filter id and generation
@@ -29,7 +29,7 @@ FilterKind = str
 """``bloom`` or ``exact``."""
 
 HEADER_BYTES_MAX: Final = 8_192
-"""So many bytes from the beginning are enough to read any header."""
+"""Reading this many bytes from the beginning is enough for any header."""
 
 _MAGIC: Final = b"PTH\x01"
 _LENGTH: Final = struct.Struct(">4sI")
@@ -42,21 +42,21 @@ _KIND_NAMES: Final = {number: name for name, number in _KINDS.items()}
 
 @dataclass(slots=True, frozen=True)
 class FilterHeader:
-    """What is known of a stored filter without its bits."""
+    """Describes a stored filter without its bits."""
 
     key: HistoryKey
     filter_id: int
     """Unique and ascending within the history."""
     generation: int
-    """Counts the times an open filter was stored; the highest one counts."""
+    """Counts how often an open filter was stored; the highest one is valid."""
     is_open: bool
-    """Whether more may come in a later generation."""
+    """Whether a later generation may hold more."""
     kind: FilterKind
     shape: FilterShape
-    """For exact records n is what a buffer holds."""
+    """For exact records, n is the number a buffer holds."""
     count: int
     opened_ms: int
-    """The broker's clock when it was begun."""
+    """The broker's clock when the filter was begun."""
     added_ms: int
     """The broker's clock when something was added last."""
     index: TimeIndex
@@ -64,13 +64,13 @@ class FilterHeader:
 
     @property
     def name(self) -> str:
-        """Names the stored value; all generations have the same."""
+        """The name of the stored value, the same for all generations."""
         return f"{self.key}#{self.filter_id:016x}"
 
 
 @dataclass(slots=True, frozen=True)
 class StoredFilter:
-    """A header and the bytes it speaks of."""
+    """A header and the bytes it describes."""
 
     header: FilterHeader
     body: bytes
@@ -81,27 +81,27 @@ class StoredFilter:
         return b"".join((head, self.body, _CRC.pack(crc32(self.body))))
 
     def container(self) -> BloomFilter | ExactRecords:
-        """The filter or the records of which this is the body."""
+        """The filter or the exact records in the body."""
         return self.bloom() if self.header.kind == "bloom" else self.exact()
 
     def bloom(self) -> BloomFilter:
-        """The filter of which these are the bits."""
+        """The Bloom filter in the body."""
         assert self.header.kind == "bloom", self.header.kind
         return BloomFilter(self.header.shape, self.body, self.header.count)
 
     def exact(self) -> ExactRecords:
-        """The records."""
+        """The exact records in the body."""
         assert self.header.kind == "exact", self.header.kind
         return ExactRecords(self.header.shape, self.body, self.header.count)
 
 
 def decode_header(data: bytes) -> FilterHeader:
-    """The header at the beginning of a stored form; raises ``DamagedRecordError``."""
+    """Decodes the header at the beginning of a stored filter; raises ``DamagedRecordError``."""
     return _header(data)[0]
 
 
 def decode_filter(data: bytes) -> StoredFilter:
-    """The whole of a stored form; raises ``DamagedRecordError``."""
+    """Decodes a whole stored filter; raises ``DamagedRecordError``."""
     header, start = _header(data)
     body, checksum = data[start : -_CRC.size], data[-_CRC.size :]
     expected = _body_bytes(header)
@@ -110,12 +110,12 @@ def decode_filter(data: bytes) -> StoredFilter:
             f"filter {header.name} has {len(data) - start} bytes behind its header, not {expected}"
         )
     if _CRC.pack(crc32(body)) != checksum:
-        raise DamagedRecordError(f"the bits of filter {header.name} do not have the checksum they should have")
+        raise DamagedRecordError(f"checksum mismatch in the bits of filter {header.name}")
     return StoredFilter(header, body)
 
 
 def merged(one: StoredFilter, other: StoredFilter, *, singletons_max: int) -> StoredFilter:
-    """Two partly full filters of one history as one ([Tracking] section 7); it has the name of the first."""
+    """Merges two partly full filters of one history ([Tracking] section 7), under the name of the first."""
     a, b = one.header, other.header
     if (a.key, a.kind, a.hash_version) != (b.key, b.kind, b.hash_version) or a.kind != "bloom":
         raise MisuseError(f"filters {a.name} and {b.name} are not of one history")
@@ -165,7 +165,7 @@ def _encoded_header(header: FilterHeader) -> bytes:
 
 def _header(data: bytes) -> tuple[FilterHeader, int]:
     if len(data) < _LENGTH.size:
-        raise DamagedRecordError(f"{len(data)} bytes are no filter")
+        raise DamagedRecordError(f"not a stored filter: only {len(data)} bytes")
     magic, length = _LENGTH.unpack_from(data)
     if magic != _MAGIC:
         raise DamagedRecordError(f"a filter begins with {_MAGIC!r}, not {magic!r}")
@@ -174,7 +174,7 @@ def _header(data: bytes) -> tuple[FilterHeader, int]:
         raise DamagedRecordError(f"the header of a filter takes {length} bytes, but there are {len(data)}")
     framed, checksum = data[: length - _CRC.size], data[length - _CRC.size : length]
     if _CRC.pack(crc32(framed)) != checksum:
-        raise DamagedRecordError("the header of a filter does not have the checksum it should have")
+        raise DamagedRecordError("checksum mismatch in the header of a filter")
     try:
         return _parsed_header(framed), length
     except (struct.error, ValueError, KeyError, MisuseError) as error:

@@ -4,11 +4,15 @@ import pytest
 
 from overlay import Overlay, TestClient, chain
 from penstock.broker import Access, BrokerSettings, Rule
+from penstock.broker.accounts import Account
+from penstock.broker.clients.desk import _NARROWED_CHARS_MAX, Selecting
+from penstock.broker.peers import Guest
 from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
 from penstock.protocol import frames as f
 from penstock.selectors import Selector
+from penstock.selectors.selector import EVERYTHING
 
 GUARDED = Access(
     tokens={"feed": "secret", "reader": "word", "outsider": "none"},
@@ -17,6 +21,8 @@ GUARDED = Access(
         Rule("read%", publish=None, subscribe=Selector.parse("class = 'STOCK'")),
     ),
 )
+NO_STATUS = Access({"mallory": "token"}, (Rule("%"),))
+SYSTEM = ("$class = 'AJIL'", "x = 1 OR $class = 'PIE'", "NOT ($class = 'PIE')", '"$class" IS NULL', "$a + x > 1")
 
 
 def guarded() -> Overlay:
@@ -181,7 +187,7 @@ def test_a_gap_in_the_numbers_of_messages_breaks_the_protocol() -> None:
     client = overlay.client("pb")
     client.say(f.Publish(5, [encode_body(MessageId(1, 1, 1, 1), Message({"a": 1}))]))
     assert client.closed is not None
-    assert client.closed.reason == "message 5 follows 0"
+    assert client.closed.reason == "message 5 is out of sequence: the last one was 0"
 
 
 def test_a_malformed_body_closes_the_connection_of_its_publisher() -> None:
@@ -292,3 +298,49 @@ def test_the_subscriptions_of_a_client_that_leaves_end_at_once_and_leave_the_ind
     overlay.wait(200)
     assert broker.status().filters.own == 1
     overlay.check_invariants()
+
+
+# --- what clients may select
+
+
+def guest(rule: Rule) -> Guest:
+    return Guest(Account("mallory"), 1, rule)
+
+
+def selecting(access: Access = NO_STATUS) -> Selecting:
+    return Selecting(BrokerSettings("b", access=access))
+
+
+@pytest.mark.parametrize("text", SYSTEM)
+def test_the_systems_own_publications_are_for_clients_that_may_see_the_status(text: str) -> None:
+    refused = ("client mallory may not select what belongs to the system ($)", None)
+    assert selecting().select(guest(Rule("%")), text) == refused
+    assert selecting().select(guest(Rule("%", status=True)), text) == ("", Selector.parse(text))
+    assert selecting(Access()).select(guest(Rule("%")), text) == ("", Selector.parse(text))
+
+
+def test_a_value_may_look_like_something_of_the_system() -> None:
+    text = "price = '$class'"
+    assert selecting().select(guest(Rule("%")), text) == ("", Selector.parse(text))
+
+
+def test_what_a_client_wants_is_narrowed_by_its_rule() -> None:
+    desk = selecting()
+    narrow = guest(Rule("%", subscribe=Selector.parse("x = 1")))
+    for _ in range(2):
+        assert desk.select(narrow, "y = 2") == ("", Selector.parse("x = 1 AND y = 2"))
+    assert desk.select(guest(Rule("%", subscribe=EVERYTHING)), "y = 2") == ("", Selector.parse("y = 2"))
+
+
+def test_what_is_no_selector_is_a_problem() -> None:
+    problem, selector = selecting().select(guest(Rule("%")), "x = = 1")
+    assert selector is None
+    assert "x = = 1" in problem
+
+
+def test_selectors_that_were_narrowed_are_remembered_up_to_a_number_of_characters() -> None:
+    desk = selecting()
+    narrow = guest(Rule("%", subscribe=Selector.parse("x = 1")))
+    for number in range(200):
+        desk.select(narrow, f"y = '{number}" + "y" * 15_000 + "'")
+    assert 0 < desk._narrowed.weight <= _NARROWED_CHARS_MAX

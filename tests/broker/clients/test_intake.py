@@ -169,7 +169,7 @@ def test_who_has_no_identity_is_not_recognised_and_counts_from_one() -> None:
     stranger = overlay.client("pb")
     again(stranger, 5, 5)
     assert stranger.closed is not None
-    assert stranger.closed.reason == "message 5 follows 0"
+    assert stranger.closed.reason == "message 5 is out of sequence: the last one was 0"
 
 
 def test_a_publisher_that_goes_back_within_a_connection_breaks_the_protocol() -> None:
@@ -412,7 +412,7 @@ def test_nobody_publishes_with_the_identifiers_of_somebody_else() -> None:
     client.publish({"number": 2})
     ((_, number, reason),) = client.refusals()
     assert number == 1
-    assert "is one of publisher" in reason
+    assert "belongs to publisher" in reason
     assert logged(overlay) == [1]
 
 

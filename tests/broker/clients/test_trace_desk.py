@@ -14,7 +14,7 @@ from penstock.broker.clients.trace_desk import _HOPS_MAX, _QUESTION_MS, TraceDes
 from penstock.client.tracing import read_trace
 from penstock.model.message_id import MessageId
 from penstock.protocol import frames as f
-from penstock.tracking.answers import BrokerAnswer, Trace, Verdict
+from penstock.tracking.answers import BrokerAnswer, Evidence, Trace
 
 NUMBERS = count(1)
 
@@ -98,14 +98,14 @@ def test_an_answer_to_no_question_is_not_even_looked_into(overlay: Overlay) -> N
 def test_nobody_answers_for_another_broker_or_to_another_question(overlay: Overlay) -> None:
     client = asked(overlay, "sb", an_id(overlay))
     (question,) = desk_of(overlay, "sb")._questions
-    false = msgspec.msgpack.encode(BrokerAnswer("ib", Verdict.YES, Verdict.YES, receivers=("mallory",)))
-    true = msgspec.msgpack.encode(BrokerAnswer("pb", Verdict.NO))
+    false = msgspec.msgpack.encode(BrokerAnswer("ib", Evidence.YES, Evidence.YES, receivers=("mallory",)))
+    true = msgspec.msgpack.encode(BrokerAnswer("pb", Evidence.NO))
     from_neighbour(overlay, "sb", "ib", f.TraceAnswer("sb", question, false))
     from_neighbour(overlay, "sb", "ib", f.TraceAnswer("sb", question + 1, true))
     assert desk_of(overlay, "sb").counts["trace_answers_ignored"] == 2
     from_neighbour(overlay, "sb", "ib", f.TraceAnswer("sb", question, true))
     (trace,) = replies(client)
-    assert (trace.receivers, trace.published) == ((), Verdict.NO)
+    assert (trace.receivers, trace.published) == ((), Evidence.NO)
     from_neighbour(overlay, "sb", "ib", f.TraceAnswer("sb", question, true))
     assert len(replies(client)) == 1
 

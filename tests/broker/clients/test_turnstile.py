@@ -121,7 +121,7 @@ def test_a_publisher_is_told_that_its_other_groups_wait_behind_only_where_they_d
         stile.offer(held(1, 1), "feed@pb/1", keeps_order=keeps_order, now_ms=0)
         reason, _ = stile.reasons()[1]
         assert reason.startswith("group 't' is slowed down to")
-        assert reason.endswith("; what it sends later to pubend 'pb.a' waits behind, in order") == keeps_order
+        assert reason.endswith("; its later messages to pubend 'pb.a' also wait, to keep their order") == keeps_order
 
 
 def test_the_limiter_knows_with_whom_something_had_to_wait() -> None:

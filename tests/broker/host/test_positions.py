@@ -296,6 +296,11 @@ def test_nobody_has_acknowledged_what_its_host_has_not_sent(name: str) -> None:
     client.acknowledge("pb.a", sent + (3_000 << 16), 1 if name else -1)
     overlay.wait(2_000)
     assert (overlay.durables("pb.a")[name].tick if name else reported(overlay)["sb"]) <= sent
+    # Nor does it count once the host has sent it: the client does not have it yet.
+    overlay.unclog("pb", "sb")
+    overlay.wait(2_000)
+    assert client.numbers() == [1, 2, 3]
+    assert (overlay.durables("pb.a")[name].tick if name else reported(overlay)["sb"]) <= sent
 
 
 def held_for(overlay: Overlay, client: TestClient) -> dict[str, int]:

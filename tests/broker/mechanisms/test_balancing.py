@@ -18,7 +18,7 @@ from penstock.selectors import Selector
 EDGES = ("e1", "e2")
 
 
-def cluster(**changes: Any) -> Overlay:
+def cluster(addresses: tuple[tuple[str, str], ...] = (), **changes: Any) -> Overlay:
     """A head and two edges; what is published goes to the head."""
     values = {
         "is_on": True,
@@ -35,7 +35,9 @@ def cluster(**changes: Any) -> Overlay:
             "h", number=1, pubends=("p",), best_effort=("p",), neighbours=EDGES, balancing=balancing, silent_ms=10**6
         ),
         *(
-            BrokerSettings(name, number=2 + place, neighbours=("h",), balancing=balancing, silent_ms=10**6)
+            BrokerSettings(
+                name, number=2 + place, neighbours=("h",), balancing=balancing, silent_ms=10**6, addresses=addresses
+            )
             for place, name in enumerate(EDGES)
         ),
     )
@@ -142,6 +144,22 @@ def test_an_edge_that_is_busier_tells_clients_to_move() -> None:
     events = [record.event for record in overlay.records]
     assert "balancing-offloads" in events
     assert "balancing-card" in events
+
+
+@pytest.mark.parametrize(
+    ("known", "sent_to"), [((("e1", "one:1"), ("e2", "two:2")), {"two:2"}), ((("e1", "one:1"),), set())]
+)
+def test_clients_are_sent_where_the_overlay_says_that_the_broker_is(
+    known: tuple[tuple[str, str], ...], sent_to: set[str]
+) -> None:
+    overlay = cluster(known)
+    clients = [overlay.client("e1") for _ in range(10)]
+    for number, client in enumerate(clients):
+        client.subscribe(1, f"x >= {number % 3}")
+    publisher = overlay.client("h")
+    run(overlay, 40, publisher, 40)
+    told = [each for client in clients for each in client.all(f.Migrate)]
+    assert {each.address for each in told if isinstance(each, f.Migrate)} == sent_to
 
 
 def test_arrivals_end_the_session_at_both_ends() -> None:

@@ -61,7 +61,7 @@ def test_a_client_is_told_where_to_go_leaves_when_it_is_there_and_both_brokers_k
     assert not client.all(f.Goodbye)
     overlay.wait(100)
     assert client.closed is not None
-    assert client.all(f.Goodbye) == [f.Goodbye("moved", "goes on at sb2")]
+    assert client.all(f.Goodbye) == [f.Goodbye("moved", "client moved to broker sb2")]
     assert [overlay.brokers[name].status().subscriptions for name in ("sb1", "sb2")] == [0, 1]
     overlay.client("pb").publish({"number": 1})
     assert there.numbers() == [1]
@@ -145,7 +145,7 @@ def test_what_is_no_client_or_no_other_broker_cannot_be_moved() -> None:
     assert "no client on connection 99" in migrations.obstacle(99)
     assert "no client" in migrations.obstacle(1)
     for broker, session in (("pb", 1), ("sb", 0)):
-        with pytest.raises(MisuseError, match="none to another broker"):
+        with pytest.raises(MisuseError, match="the target another broker"):
             migrations.move(1, broker=broker, address="", session=session, total=1, now_ms=0)
 
 
@@ -169,7 +169,7 @@ def test_links_and_strangers_may_not_speak_of_moves() -> None:
     overlay = two_hosts()
     stranger = overlay.stranger("sb1")
     stranger.say(f.Moved(1))
-    assert stranger.heard == [f.Goodbye("protocol", "a Moved from a stranger")]
+    assert stranger.heard == [f.Goodbye("protocol", "Moved frames are not accepted from a stranger")]
 
 
 def test_of_what_waits_for_a_client_that_has_moved_only_best_effort_is_still_sent() -> None:

@@ -164,9 +164,9 @@ class _Middle:
 
 
 def test_a_letter_that_is_none_is_the_neighbours_fault() -> None:
-    with pytest.raises(PeerError, match="b1 sent no letter of a token"):
+    with pytest.raises(PeerError, match="b1 sent a malformed token message"):
         Ends().desk.on_message("b1", b"nonsense", now_ms=1)
-    with pytest.raises(PeerError, match="b1 sent no letter"):
+    with pytest.raises(PeerError, match="b1 sent a malformed token message"):
         Ends().desk.on_message("b1", msgspec.msgpack.encode(["b0", "b1", 1, 5]), now_ms=1)
 
 

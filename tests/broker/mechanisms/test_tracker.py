@@ -9,7 +9,7 @@ from penstock.broker.durable import KeepRecord
 from penstock.broker.mechanisms.tracker import _COMMITS_MAX, _GATHER_MS, _NOTES_MAX, _ORIGINS_MAX, Tracker
 from penstock.broker.settings import BrokerSettings
 from penstock.model.message_id import MessageId
-from penstock.tracking.answers import BrokerAnswer, Verdict
+from penstock.tracking.answers import BrokerAnswer, Evidence
 from penstock.tracking.settings import TrackingSettings
 from penstock.tracking.sizing import FilterShape
 
@@ -73,10 +73,10 @@ def test_each_phase_is_recorded_under_the_origin_of_each_message(desk: Desk) -> 
     desk.tracker.note_routed([body(foreign), body(other)], "b2")
     desk.tracker.notes.deliver(body(other), (1).to_bytes(4), [5])
     desk.turn()
-    assert (desk.answer(own).published, desk.answer(own).routed) == (Verdict.YES, Verdict.NO)
-    assert (desk.answer(foreign).routed, desk.answer(foreign).receivers) == (Verdict.YES, ())
+    assert (desk.answer(own).published, desk.answer(own).routed) == (Evidence.YES, Evidence.NO)
+    assert (desk.answer(foreign).routed, desk.answer(foreign).receivers) == (Evidence.YES, ())
     assert desk.answer(other).receivers == ("alice",)
-    assert desk.answer(message(3, 1)).claim is Verdict.NO
+    assert desk.answer(message(3, 1)).claim is Evidence.NO
     # Both origins came by the same frame, from the same neighbour.
     for origin in (2, 3):
         assert desk.tracker.upstream_since(origin, NOW_MS + 1_000) == []
@@ -184,8 +184,8 @@ def test_an_orderly_stop_stores_everything_whatever_waits(desk: Desk) -> None:
     assert "mark" in desk.turn()
     later = Desk(desk.kept, now_ms=NOW_MS + 10**6)
     later.turn()
-    assert later.answer(message(1)).published is Verdict.YES
-    assert later.answer(message(1, 9)).published is Verdict.NO
+    assert later.answer(message(1)).published is Evidence.YES
+    assert later.answer(message(1, 9)).published is Evidence.NO
 
 
 def test_what_becomes_durable_after_the_stop_is_a_gap(desk: Desk) -> None:
@@ -194,15 +194,15 @@ def test_what_becomes_durable_after_the_stop_is_a_gap(desk: Desk) -> None:
     desk.tracker.notes.publish([body(message(1))])
     assert desk.turn() == ["gap/stop/"]
     later = Desk(desk.kept, now_ms=NOW_MS + 10**6)
-    assert later.answer(message(1)).published is Verdict.GAP
-    assert later.answer(message(1, 0, NOW_MS + 5_000)).published is Verdict.NO
+    assert later.answer(message(1)).published is Evidence.GAP
+    assert later.answer(message(1, 0, NOW_MS + 5_000)).published is Evidence.NO
 
 
 def test_a_crash_is_a_gap_from_the_mark_on(desk: Desk) -> None:
     desk.tracker.notes.publish([body(message(1))])
     desk.turn()
     later = Desk(desk.kept, now_ms=NOW_MS + 500)
-    assert later.answer(message(1)).published is Verdict.GAP
+    assert later.answer(message(1)).published is Evidence.GAP
 
 
 def test_a_life_without_tracking_is_no_life_in_which_nothing_happened(desk: Desk) -> None:
@@ -213,7 +213,7 @@ def test_a_life_without_tracking_is_no_life_in_which_nothing_happened(desk: Desk
     assert silent.turn() == ["mark"]
     assert silent.turn() == []
     later = Desk(silent.kept, now_ms=NOW_MS + 20_000)
-    assert later.answer(message(1, 0, NOW_MS + 15_000)).published is Verdict.UNKNOWN
+    assert later.answer(message(1, 0, NOW_MS + 15_000)).published is Evidence.UNKNOWN
 
 
 def test_without_tracking_nothing_is_stored_and_nothing_known() -> None:
@@ -222,7 +222,7 @@ def test_without_tracking_nothing_is_stored_and_nothing_known() -> None:
     desk.tracker.attach(1, 1, "alice", durable=False)
     desk.tracker.on_neighbour("b2", up=True)
     assert desk.turn() == []
-    assert desk.answer(message(1)).published is Verdict.UNKNOWN
+    assert desk.answer(message(1)).published is Evidence.UNKNOWN
     desk.tracker.stop()
     assert (desk.turn(), desk.tracker.next_deadline()) == ([], None)
 
@@ -272,7 +272,7 @@ def test_damaged_records_are_counted(desk: Desk) -> None:
     damaged = {name: value[:-1] if name.startswith("filter/") else value for name, value in desk.kept.items()}
     later = Desk(damaged, now_ms=NOW_MS + 1_000)
     assert later.tracker.status()["damaged"] == 1
-    assert later.answer(message(1)).published is Verdict.GAP
+    assert later.answer(message(1)).published is Evidence.GAP
 
 
 def test_much_is_recorded_at_once_and_little_after_a_moment(desk: Desk) -> None:
@@ -291,7 +291,7 @@ def test_full_filters_wait_for_the_next_mark() -> None:
     desk.tracker.notes.publish([body(message(1, number)) for number in range(_NOTES_MAX)])
     assert desk.turn() == []
     assert desk.tracker.tracking.status()["filters_kept"] == _NOTES_MAX // 128
-    assert desk.answer(message(1, 5)).published is Verdict.YES
+    assert desk.answer(message(1, 5)).published is Evidence.YES
     desk.at(NOW_MS + 1_000)
     names = [name.partition("#")[0] for name in desk.turn()]
     assert names == ["filter/publish/1"] * (_NOTES_MAX // 128) + ["mark"]
@@ -312,5 +312,5 @@ def test_what_comes_by_long_after_its_time_is_known_to_the_next_crash(desk: Desk
     desk.tracker.note_routed([body(message(2, 0, NOW_MS + 40_000))], "b2")
     assert desk.turn() == ["mark"]
     later = Desk(desk.kept, now_ms=NOW_MS + 100_500)
-    assert later.answer(message(2, 0, NOW_MS + 40_000)).routed is Verdict.GAP
-    assert later.answer(message(2, 0, NOW_MS + 30_000)).routed is Verdict.NO
+    assert later.answer(message(2, 0, NOW_MS + 40_000)).routed is Evidence.GAP
+    assert later.answer(message(2, 0, NOW_MS + 30_000)).routed is Evidence.NO

@@ -131,6 +131,48 @@ def test_what_is_not_durable_is_answered_at_once_and_leaves_nothing() -> None:
     assert len(office.register) == 0
 
 
+# --- where the stored position is damaged
+
+
+def test_who_comes_back_to_a_damaged_position_is_told_so_and_the_name_stays() -> None:
+    office = Office({"durable/p/D": b""})
+    (answer,) = office.claim(10)
+    assert isinstance(answer, StreamOpened)
+    assert "durable subscription 'D' at pubend p is damaged on its disk: forget the name, or" in answer.problem
+    assert office.named == Named(0, 0, "", is_damaged=True)
+    assert Register("p", office.values).get("D") == office.named
+
+
+@pytest.mark.parametrize("missing", ["earliest", "latest"])
+def test_a_damaged_position_may_be_given_up_for_the_oldest_kept_message(missing: Missing) -> None:
+    office = Office({"durable/p/D": b""})
+    assert office.claim(10, missing=missing) == [StreamOpened("p", "sb", 1, OLDEST, 10)]
+    assert office.named == Named(OLDEST, 10, "sb")
+    assert Register("p", office.values).get("D") == office.named
+
+
+def test_a_client_that_knows_its_own_position_resumes_there_after_damage() -> None:
+    office = Office({"durable/p/D": b""})
+    assert office.claim(10, tick=OLDEST + 7, resumes=True) == [StreamOpened("p", "sb", 1, OLDEST + 7, 10)]
+    assert office.named == Named(OLDEST + 7, 10, "sb")
+
+
+def test_a_position_that_a_host_reports_mends_a_damaged_one() -> None:
+    office = Office({"durable/p/D": b""})
+    office.desk.move("p", "D", 10, OLDEST + 7, "sb")
+    assert office.take() == []
+    (change,) = office.desk.changes()
+    assert change.value is not None
+    assert office.named == Register("p", {change.name: change.value}).get("D") == Named(OLDEST + 7, 10, "sb")
+
+
+def test_a_damaged_name_can_be_forgotten() -> None:
+    office = Office({"durable/p/D": b""})
+    office.desk.forget(StreamForget("p", "sb", 2, "D"))
+    assert StreamForgotten("p", "sb", 2, existed=True) in office.sync()
+    assert office.named is None
+
+
 # --- claims
 
 

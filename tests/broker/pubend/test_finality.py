@@ -259,7 +259,8 @@ def test_the_operator_sees_durable_subscriptions() -> None:
 
 def test_a_log_of_a_former_life_does_not_grow_far_beyond_its_maximum() -> None:
     size_max = 10 * len(BODY)
-    former = RecoveredPubend(lease=1, last_tick=tick_at(NOW_MS), first_tick=1, size_bytes=size_max)
+    parts = tuple((tick_at(NOW_MS - 10 + number), len(BODY)) for number in range(1, 11))
+    former = RecoveredPubend(lease=1, last_tick=tick_at(NOW_MS), first_tick=1, parts=parts)
     keeper = Keeper(former=former, retain_bytes_max=size_max, retain_policy="lapse")
     for number in range(1, 31):
         keeper.publish(number)

@@ -251,10 +251,21 @@ def test_the_size_follows_what_is_appended_and_trimmed() -> None:
 
 
 def test_the_size_of_a_former_life_counts() -> None:
-    shell = Shell(RecoveredPubend(last_tick=tick_at(NOW_MS), size_bytes=700))
+    shell = Shell(RecoveredPubend(last_tick=tick_at(NOW_MS), parts=((tick_at(NOW_MS), 700),)))
     shell.publish(bytes(50))
     assert shell.log.size_bytes == 750
     shell.log.check_invariants()
+
+
+def test_a_former_life_is_trimmed_by_where_its_bytes_are() -> None:
+    parts = ((1_000, 60_000), (1_001, 60_000), (1_002, 60_000), (2_000_000, 12_000))
+    log = Shell(RecoveredPubend(last_tick=2_000_000, first_tick=1, parts=parts)).log
+    assert log.tick_keeping(132_001) == 0
+    assert log.tick_keeping(132_000) == 1_001
+    assert log.tick_keeping(12_000) == 1_003
+    log.trim(1_001)
+    assert log.size_bytes == 132_000
+    log.check_invariants()
 
 
 steps = st.lists(

@@ -132,13 +132,16 @@ def test_pubends_with_similar_names_do_not_share_names() -> None:
         assert list(Register(pubend, values).status()) == [f"of {pubend}"]
 
 
-def test_values_that_cannot_be_read_are_counted_and_the_others_are_found() -> None:
+def test_a_name_whose_value_cannot_be_read_stays_and_holds_the_log() -> None:
     change = Register("p", {}).claim("D", 5, "sb", 100)
     assert change.value is not None
     for damage in (b"", b"\xc1", change.value[:-1], change.value + b"x", b"\x93\x01\x02\x03", b"\x92\x01\x02", b"\x90"):
         register = Register("p", {change.name: change.value, "durable/p/E": damage, "other": b"\xff"})
-        assert register.damaged == 1
-        assert list(register.status()) == ["D"]
+        assert register.get("D") == Named(100, 5, "sb")
+        assert register.get("E") == Named(0, 0, "", is_damaged=True)
+        assert register.lowest() == ("E", 0)
+        again = restarted(change, register.claim("E", 7, "tb", 90))
+        assert again.get("E") == Named(90, 7, "tb")
 
 
 def test_the_operator_sees_those_that_are_furthest_behind() -> None:
@@ -191,7 +194,7 @@ def test_a_restart_finds_what_the_changes_say(words: list[tuple[str, str, int, i
 
 def test_what_an_earlier_version_stored_has_no_owner_until_somebody_comes() -> None:
     register = Register("p", {"durable/p/D": msgspec.msgpack.encode((100, 5, "sb"))})
-    assert (register.get("D"), register.damaged) == (Named(100, 5, "sb"), 0)
+    assert register.get("D") == Named(100, 5, "sb")
     change = register.claim("D", 6, "tb", 0, "alice")
     assert restarted(change).get("D") == Named(100, 6, "tb", "alice")
 

@@ -120,6 +120,23 @@ def test_answers_go_only_to_those_who_asked() -> None:
     assert not [each for each in other.heard[heard:] if isinstance(each, f.Deliver)]
 
 
+def test_everybody_who_asked_for_the_same_ticks_is_answered_at_once() -> None:
+    overlay = Overlay(*star("pb", "ib", "sb", "tb"))
+    for name in ("pb", "sb", "tb"):
+        overlay.link("ib", name)
+    for name in ("sb", "tb"):
+        subscriber(overlay, name)
+    publish(overlay.client("pb"), 1)
+    overlay.wait(2_000)
+    passed_on = counts(overlay, "ib")["answers_passed_on"]
+    overlay.delay("ib", "pb")
+    for name in ("sb", "tb"):
+        tell(overlay, "ib", name, f.Nack("pb.a", name, 2**40, 1, ((5, 10),)))
+    overlay.undelay("ib", "pb")
+    overlay.wait(10)
+    assert counts(overlay, "ib")["answers_passed_on"] == passed_on + 2
+
+
 def star(publishing: str, middle: str, *hosts: str) -> list[BrokerSettings]:
     names = (publishing, *hosts)
     outer = [

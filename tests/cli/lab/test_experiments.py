@@ -63,7 +63,7 @@ def test_quotes_is_short_for_the_parameter(tmp_path: Path) -> None:
     ("arguments", "complaint"),
     [
         (["matching-scael"], "did you mean matching-scale"),
-        (["matching-scale", "--set", "size=1"], "no parameter 'size'; known are symbols"),
+        (["matching-scale", "--set", "size=1"], "no parameter 'size'; known parameters: symbols"),
         (["matching-scale", "--set", "links=many"], "parameter links: 'many' is not of type integer"),
         (["matching-scale", "--json", "/dev/null/x.json"], "cannot write the result to"),
         (["matching-scale", "--figures", "/dev/null"], "cannot write the chart to"),

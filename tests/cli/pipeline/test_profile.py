@@ -9,6 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from penstock.cli.app import app
+from penstock.cli.pipeline.profile import balancing_difference
+from penstock.model.errors import MisuseError
 from penstock.pipeline.folders import read_folder_table
 from pipeline.made_lakes import quote_lake
 
@@ -95,4 +97,20 @@ def test_weak_brokers_are_named(tmp_path: Path) -> None:
     saved(tmp_path / "lake")
     result = run("plan", str(tmp_path / "lake"), "--capacities", "other=1bps")
     assert result.exit_code == 0
-    assert "broker other would have more to do than it can" in result.stderr
+    assert "broker other would be overloaded" in result.stderr
+
+
+def test_the_largest_difference_of_a_result_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    path.write_text('{"measured": {"max_difference_end_input": 0.02, "max_difference_end_delay": 0.07, "sessions": 9}}')
+    assert balancing_difference(path) == 0.07
+
+
+@pytest.mark.parametrize("content", ["{}", "[", '{"measured": {"lost": 0}}'])
+def test_what_is_no_such_result_is_told(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "r.json"
+    path.write_text(content)
+    with pytest.raises(MisuseError, match="is no result of"):
+        balancing_difference(path)
+    with pytest.raises(MisuseError, match="cannot read"):
+        balancing_difference(tmp_path / "no")

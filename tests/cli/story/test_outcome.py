@@ -5,18 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from penstock.cli.demo_verdict import Verdict
+from penstock.cli.demo_verdict import DemoVerdict
 from penstock.cli.story.outcome import Judged, Outcome, Told
 from penstock.cli.story.settings import FAST
 
 
-def outcome(*verdicts: Verdict, audit: bool | None = None) -> Outcome:
+def outcome(*verdicts: DemoVerdict, audit: bool | None = None) -> Outcome:
     judged = [Judged(f"s{place}", "sb1", "TRUE", 0, verdict) for place, verdict in enumerate(verdicts)]
     told = Told("links", "Links", "about", as_expected=False)
     return Outcome(FAST, [told], [], judged, 7, None, audit)
 
 
-RIGHT = Verdict(5, 5, 0, 0, in_order=True)
+RIGHT = DemoVerdict(5, 5, 0, 0, in_order=True)
 
 
 @pytest.mark.parametrize("audit", [None, True])
@@ -29,13 +29,13 @@ def test_a_chapter_that_is_not_as_expected_is_no_failure(audit: bool | None) -> 
 @pytest.mark.parametrize(
     ("verdict", "words"),
     [
-        (Verdict(5, 4, 1, 0, in_order=True), "lost 1, duplicated 0"),
-        (Verdict(5, 6, 0, 1, in_order=True), "lost 0, duplicated 1"),
-        (Verdict(5, 5, 0, 0, in_order=False), "subscribers with messages out of order 1"),
-        (Verdict(5, 5, 0, 0, in_order=True, damaged=2), "damaged 2"),
+        (DemoVerdict(5, 4, 1, 0, in_order=True), "lost 1, duplicated 0"),
+        (DemoVerdict(5, 6, 0, 1, in_order=True), "lost 0, duplicated 1"),
+        (DemoVerdict(5, 5, 0, 0, in_order=False), "subscribers with messages out of order 1"),
+        (DemoVerdict(5, 5, 0, 0, in_order=True, damaged=2), "damaged 2"),
     ],
 )
-def test_one_wrong_delivery_is_a_failure(verdict: Verdict, words: str) -> None:
+def test_one_wrong_delivery_is_a_failure(verdict: DemoVerdict, words: str) -> None:
     bad = outcome(RIGHT, verdict, audit=True)
     assert not bad.is_good
     assert words in bad.verdict_line()

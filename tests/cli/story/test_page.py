@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from penstock.cli.demo_verdict import Latency, Verdict
+from penstock.cli.demo_verdict import DemoVerdict, Latency
 from penstock.cli.story.outcome import Judged, Outcome, Told
 from penstock.cli.story.page import story_page
 from penstock.cli.story.sampling import Sample
 from penstock.cli.story.settings import FULL
 
 
-def played(verdict: Verdict, *, audit: bool | None) -> Outcome:
+def played(verdict: DemoVerdict, *, audit: bool | None) -> Outcome:
     samples = [
         Sample(at / 2, 60 * at, 400 * at, {"sb1": 400 * at}, {"gold": 60 * at}, {"sb1": 9 - at % 4, "sb2": at % 4})
         for at in range(20)
@@ -26,7 +26,7 @@ def played(verdict: Verdict, *, audit: bool | None) -> Outcome:
 
 
 def test_a_good_run() -> None:
-    page = story_page(played(Verdict(5, 5, 0, 0, in_order=True), audit=True))
+    page = story_page(played(DemoVerdict(5, 5, 0, 0, in_order=True), audit=True))
     assert 'class="verdict good"' in page
     assert "published 1,234, delivered 5, lost 0, duplicated 0" in page
     assert page.count("<svg") == 4
@@ -39,17 +39,17 @@ def test_a_good_run() -> None:
 
 
 def test_nothing_is_loaded_from_anywhere() -> None:
-    page = story_page(played(Verdict(5, 5, 0, 0, in_order=True), audit=None))
+    page = story_page(played(DemoVerdict(5, 5, 0, 0, in_order=True), audit=None))
     assert not re.search(r"(?:src|href)=|https?:|@import|<script", page)
 
 
 def test_a_bad_run_says_so() -> None:
-    page = story_page(played(Verdict(5, 4, 1, 0, in_order=True), audit=False))
+    page = story_page(played(DemoVerdict(5, 4, 1, 0, in_order=True), audit=False))
     assert 'class="verdict bad"' in page
     assert "1 missing" in page
     assert "audit found faults" in page
 
 
 def test_chapters_after_the_last_sample_are_not_in_the_charts() -> None:
-    page = story_page(played(Verdict(5, 5, 0, 0, in_order=True), audit=True))
+    page = story_page(played(DemoVerdict(5, 5, 0, 0, in_order=True), audit=True))
     assert page.count('class="chapter"') == 4 * 2

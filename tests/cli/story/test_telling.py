@@ -1,4 +1,4 @@
-"""The order of the story, and what happens when a chapter fails; ``test_demo`` plays all of it."""
+"""The order of the story, what happens when a chapter fails, and the verdict; ``test_demo`` plays all of it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ from typing import NoReturn
 
 import pytest
 
+from penstock.cli.demo_verdict import SentMessage
 from penstock.cli.story import telling
+from penstock.cli.story.crowd import Member
+from penstock.cli.story.market import MARK
 from penstock.cli.story.outcome import Told
 from penstock.cli.story.stage import Stage
-from penstock.cli.story.telling import CHAPTERS
+from penstock.cli.story.telling import CHAPTERS, judge_all
 from penstock.lab.demo_overlay import BrokerProcessError
 from penstock.model.errors import PenstockError
-from stages import World
+from penstock.model.message_id import MessageId
+from stages import World, seat
+
+SENT = [SentMessage(MessageId(1, 1, number, 0), {"n": number}) for number in range(1, 5)]
+SENT.append(SentMessage(MessageId(1, 1, 9, 0), {MARK: "gold"}))
 
 
 def test_chapters_are_in_the_order_of_the_story() -> None:
@@ -63,3 +70,16 @@ def test_or_when_nothing_has_come_for_long(monkeypatch: pytest.MonkeyPatch) -> N
     asyncio.run(telling._arrived(world.stage))
     assert not come
     assert world.now_s == 0.5 + 0.5 + 7.0
+
+
+def test_all_are_judged_each_by_what_it_wanted() -> None:
+    right, wrong = Member("a", "n > 2"), Member("b", "n <= 2")
+    seat(right, "sb3", moves=2)
+    right.ids += [each.id.to_bytes() for each in SENT[2:]]
+    wrong.ids += [SENT[0].id.to_bytes(), SENT[0].id.to_bytes()]
+    first, second = judge_all([right, wrong], SENT)
+    assert (first.name, first.broker, first.moves, first.verdict.word) == ("a", "sb3", 2, "exact")
+    assert first.verdict.matched == 3
+    assert second.verdict.word == "2 missing, 1 too many"
+    wrong.damaged = 2
+    assert "2 damaged" in judge_all([wrong], SENT)[0].verdict.word

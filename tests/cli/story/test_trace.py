@@ -11,7 +11,7 @@ from penstock.cli.demo_verdict import SentMessage
 from penstock.cli.story.trace import receivers_in, trace
 from penstock.client.client import Client
 from penstock.model.message_id import MessageId
-from penstock.tracking.answers import BrokerAnswer, Hop, Trace, Verdict
+from penstock.tracking.answers import BrokerAnswer, Evidence, Hop, Trace
 from stages import World
 
 
@@ -20,13 +20,13 @@ def sent_at(age_ms: int, number: int) -> SentMessage:
 
 
 def answered(sent: SentMessage, receivers: list[str]) -> Trace:
-    answer = BrokerAnswer("sb1", Verdict.YES, delivered=Verdict.YES, receivers=tuple(receivers))
+    answer = BrokerAnswer("sb1", Evidence.YES, delivered=Evidence.YES, receivers=tuple(receivers))
     return Trace(
         message_id=sent.id,
         origin="pb1",
         published_at="pb1",
-        published=Verdict.YES,
-        hops=(Hop("sb1", None, Verdict.YES, is_counted=True, answer=answer),),
+        published=Evidence.YES,
+        hops=(Hop("sb1", None, Evidence.YES, is_counted=True, answer=answer),),
         routed_by=("pb1", "sb1"),
         delivered_by=("sb1",),
         receivers=tuple(("sb1", name) for name in receivers),

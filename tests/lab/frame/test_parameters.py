@@ -32,8 +32,8 @@ def test_a_quick_run_has_its_own_defaults() -> None:
 @pytest.mark.parametrize(
     ("setting", "complaint"),
     [
-        ("speed=1", r"no parameter 'speed'; known are size \(integer\), rate \(number\), name \(text\), fair"),
-        ("size", "'size' is not of the form key=value; known are size"),
+        ("speed=1", r"no parameter 'speed'; known parameters: size \(integer\), rate \(number\), name \(text\), fair"),
+        ("size", "'size' is not of the form key=value; known parameters: size"),
         ("size=ten", "parameter size: 'ten' is not of type integer"),
         ("size=1.5", "parameter size: '1.5' is not of type integer"),
         ("size=0", "parameter size: 0 is below the minimum of 1"),

@@ -80,5 +80,5 @@ def test_nothing_is_found_in_an_empty_folder(tmp_path: Path) -> None:
 
 def test_a_damaged_result_is_named(tmp_path: Path) -> None:
     (tmp_path / "toy.json").write_text('{"experiment": "toy"')
-    with pytest.raises(MisuseError, match="no result of toy in"):
+    with pytest.raises(MisuseError, match="cannot read the result of toy in"):
         read_finding(ENTRY, TOY, tmp_path)

@@ -8,14 +8,16 @@ import pytest
 
 from penstock.lab.tracking.verdict import Chances, TracingVerdict, Truth
 from penstock.model.message_id import MessageId
-from penstock.tracking.answers import BrokerAnswer, GapSeen, Hop, Trace, Verdict
+from penstock.tracking.answers import BrokerAnswer, Evidence, GapSeen, Hop, Trace
 
 TRACE = Trace(
     message_id=MessageId(7, 1, 5, 3),
     origin="a",
     published_at="a",
-    published=Verdict.YES,
-    hops=tuple(Hop(name, None, Verdict.YES, is_counted=True, answer=BrokerAnswer(name, Verdict.YES)) for name in "ab"),
+    published=Evidence.YES,
+    hops=tuple(
+        Hop(name, None, Evidence.YES, is_counted=True, answer=BrokerAnswer(name, Evidence.YES)) for name in "ab"
+    ),
     routed_by=("a", "b"),
     delivered_by=("b",),
     receivers=(("b", "x"),),
@@ -53,7 +55,7 @@ def test_what_is_missing_where_nobody_could_be_asked_is_excused() -> None:
 
 
 def test_receivers_are_excused_by_a_gap_in_deliveries_and_hops_are_not() -> None:
-    gap = replace(TRACE.hops[1], answer=BrokerAnswer("b", Verdict.YES, delivered=Verdict.GAP))
+    gap = replace(TRACE.hops[1], answer=BrokerAnswer("b", Evidence.YES, delivered=Evidence.GAP))
     trace = replace(
         TRACE, hops=(TRACE.hops[0], gap), receivers=(), routed_by=("a",), gaps=(GapSeen("b", "deliver/1", "crash"),)
     )
@@ -64,10 +66,10 @@ def test_receivers_are_excused_by_a_gap_in_deliveries_and_hops_are_not() -> None
 
 def test_brokers_that_never_had_it_are_chances_to_be_wrong_unless_they_are_unsure() -> None:
     answers = [
-        BrokerAnswer("a", Verdict.YES, path_fpp=0.5),
-        BrokerAnswer("c", Verdict.YES, path_fpp=0.1),
-        BrokerAnswer("d", Verdict.NO, path_fpp=0.2),
-        BrokerAnswer("e", Verdict.GAP, path_fpp=0.3),
+        BrokerAnswer("a", Evidence.YES, path_fpp=0.5),
+        BrokerAnswer("c", Evidence.YES, path_fpp=0.1),
+        BrokerAnswer("d", Evidence.NO, path_fpp=0.2),
+        BrokerAnswer("e", Evidence.GAP, path_fpp=0.3),
     ]
     claims = judged(TRACE, Truth(["a", "b"], []), *answers).claims
     assert (claims.count, claims.wrong) == (2, 1)
@@ -75,8 +77,8 @@ def test_brokers_that_never_had_it_are_chances_to_be_wrong_unless_they_are_unsur
 
 
 def test_subscribers_who_never_wanted_it_are_chances_where_it_was() -> None:
-    at_b = BrokerAnswer("b", Verdict.YES, receivers=("x",), receivers_checked=2, delivery_fpp=0.19)
-    elsewhere = BrokerAnswer("c", Verdict.NO, receivers_checked=2, delivery_fpp=0.19)
+    at_b = BrokerAnswer("b", Evidence.YES, receivers=("x",), receivers_checked=2, delivery_fpp=0.19)
+    elsewhere = BrokerAnswer("c", Evidence.NO, receivers_checked=2, delivery_fpp=0.19)
     unwanted = [("b", "x"), ("b", "z"), ("c", "y")]
     deliveries = judged(TRACE, Truth(["a", "b"], [], unwanted), at_b, elsewhere).deliveries
     assert (deliveries.count, deliveries.wrong) == (2, 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.live_fuzz.judge import Verdict, judge_round
+from bench.live_fuzz.judge import FuzzVerdict, judge_round
 from bench.live_fuzz.plan import Keeping, Limits, PublisherPlan, RoundPlan, SubscriberPlan, SubscriptionPlan
 from bench.live_fuzz.quotes import SELECTORS
 
@@ -61,7 +61,7 @@ def end(position: int = 100, at_ms: int = 9_000) -> Line:
     return ["end", at_ms, 0, {"q": position}]
 
 
-def judged(folder: Path, plan: RoundPlan, publisher: list[Line], subscriber: list[Line]) -> Verdict:
+def judged(folder: Path, plan: RoundPlan, publisher: list[Line], subscriber: list[Line]) -> FuzzVerdict:
     for name, lines in (("p", publisher), ("s", subscriber)):
         (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     return judge_round(plan, folder)

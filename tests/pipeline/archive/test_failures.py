@@ -14,7 +14,7 @@ Traceback (most recent call last):
 pyspark.errors.exceptions.captured.PythonException: An exception was thrown from the Python worker:
 Traceback (most recent call last):
   File "worker.py", line 1, in main
-penstock.pipeline.source.errors.SourceError: pubend q has no more what was published: it was trimmed away
+penstock.pipeline.source.errors.SourceError: pubend q no longer has messages: they were trimmed
 
 	at org.apache.spark.api.python.BasePythonRunner
 SQLSTATE: XXKST"""
@@ -30,7 +30,7 @@ IN_A_LINE = (
     ("text", "line"),
     [
         (IN_A_LINE, "survey of the logs: no answer within 30 s"),
-        (WRAPPED, "pubend q has no more what was published: it was trimmed away"),
+        (WRAPPED, "pubend q no longer has messages: they were trimmed"),
         ("Traceback:\n  File x\nValueError: bad value", "ValueError: bad value"),
         (
             "x\npy4j.protocol.Py4JJavaError: An error occurred\nZeroDivisionError: one / zero",

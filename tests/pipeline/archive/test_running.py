@@ -155,7 +155,7 @@ def test_a_lost_checkpoint_is_noticed(feed: Feed) -> None:
     feed.add(batch_of(numbers(0)))
     feed.run()
     shutil.rmtree(Path(feed.settings.lake) / "_checkpoints")
-    with pytest.raises(LakeMismatchError, match="another checkpoint, which has gone"):
+    with pytest.raises(LakeMismatchError, match="another checkpoint, which is gone"):
         feed.run()
 
 

@@ -49,7 +49,7 @@ def test_moves_may_be_repeated_but_nothing_may_vanish(tmp_path: Path) -> None:
         assert (files.read("s/x"), files.read("t/u/y")) == (None, b"x")
     files.clear("s")
     files.move([("s/x", "t/u/y")])
-    with pytest.raises(LakeError, match="has gone before it was at its place"):
+    with pytest.raises(LakeError, match="disappeared before it was moved into place"):
         files.move([("s/x", "t/other")])
 
 

@@ -197,7 +197,7 @@ def test_a_start_forgets_what_was_kept_and_what_was_staged(tmp_path: Path) -> No
 
 def test_a_table_goes_on_only_with_its_own_checkpoint(tmp_path: Path) -> None:
     publish(opened(LocalFiles(tmp_path)), 0, 1)
-    with pytest.raises(LakeMismatchError, match="was written from another checkpoint, which has gone"):
+    with pytest.raises(LakeMismatchError, match="was written from another checkpoint, which is gone"):
         TableStore(LocalFiles(tmp_path), PUBLICATIONS).open("another", is_new=True)
     (tmp_path / "publications/_journal.json").unlink()
     with pytest.raises(LakeMismatchError, match="its files have no journal"):
@@ -214,5 +214,5 @@ def test_a_staged_file_that_has_gone_is_told_as_damage(tmp_path: Path) -> None:
     with pytest.raises(Crash):
         store.publish(0, written)
     (tmp_path / written[0].path).unlink()
-    with pytest.raises(LakeError, match="has gone before it was at its place: the lake is damaged"):
+    with pytest.raises(LakeError, match="disappeared before it was moved into place: the lake is damaged"):
         opened(LocalFiles(tmp_path), is_new=False)

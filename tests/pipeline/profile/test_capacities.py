@@ -25,9 +25,9 @@ def test_a_file_has_a_line_per_broker(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("b1=fast", "capacity 'fast' is not understood"),
-        ("b1=-1", "cannot be"),
-        ("b1=0", "cannot be"),
-        ("b1=0mbps", "bandwidth is above zero"),
+        ("b1=-1", "cannot have"),
+        ("b1=0", "cannot have"),
+        ("b1=0mbps", "bandwidth must be positive"),
         ("b1=1,b1=2", "named twice"),
         ("=1", "no name"),
         ("nosuch.toml", "cannot read capacities from nosuch.toml"),

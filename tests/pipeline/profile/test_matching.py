@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.pipeline.profile.matching import MATCHED_SCHEMA, matched, matcher_of
-from penstock.pipeline.source.maps import text_of
+from penstock.pipeline.source.decoding import text_of
 from penstock.selectors.selector import Selector
 from penstock.sim.workloads import QuoteWorkload
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.model.values import AttributeValue
 from penstock.pipeline.profile.texts import kinds_of
-from penstock.pipeline.source.maps import text_of
+from penstock.pipeline.source.decoding import text_of
 from penstock.selectors.selector import Selector
 from penstock.sim.workloads import QuoteWorkload
 

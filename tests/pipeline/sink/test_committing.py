@@ -122,7 +122,7 @@ def test_what_the_broker_may_have_forgotten_is_not_sent_again_unasked(tmp_path: 
         )
     broker.fuse.left = -1
     late = 1_000 + REMEMBERED_MS + 1
-    with pytest.raises(SinkError, match="4 rows were being published 23 hours ago"):
+    with pytest.raises(SinkError, match="4 rows were in flight 23 hours ago"):
         committer(tmp_path, broker, now_ms=lambda: late).commit_stream(0, [])
     committer(tmp_path, broker, now_ms=lambda: late, forgotten="publish").commit_stream(0, [])
     assert sorted(numbers(broker.log)) == [0, 1, 2, 3]

@@ -40,7 +40,7 @@ def test_a_batch_reads_from_position_to_position_of_the_pubends_wanted() -> None
 
 def test_a_position_that_was_trimmed_away_fails_before_any_task_runs() -> None:
     start = Position("ticks", ticks=(("a", T0 - 7),))
-    with pytest.raises(SourceError, match=r"pubend a has no more what was published from .* to "):
+    with pytest.raises(SourceError, match=r"pubend a no longer has messages from .* to "):
         planned(source_options(start=start))
     assert planned(source_options(start=start, missing="skip"))[0] == TickSplit("a", T0 - 7, T0 + 99)
 

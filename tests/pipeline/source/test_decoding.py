@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import gc
+import math
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.model.message_id import MessageId
 from penstock.pipeline.source.columns import STANDARD, Columns
-from penstock.pipeline.source.decoding import Decoder
+from penstock.pipeline.source.decoding import Decoder, attribute_maps, halves_of, published_at, text_of, texts
 from penstock.pipeline.source.errors import SourceError
 from pipeline.source.support import T0, T0_MS, body, columns
 
@@ -20,6 +24,16 @@ def everything() -> Columns:
         schema.add(name, kind)
     return Columns(schema.add("volume", "long"))
 
+
+ids = st.builds(
+    MessageId,
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 2**48 - 1),
+    st.integers(0, 2**16 - 1),
+)
+numbers = st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats(), st.sampled_from([0.0, -0.0, 1, 1.0, True, False]))
+messages = st.dictionaries(st.text(max_size=3), st.one_of(numbers, st.none(), st.text(max_size=5)), max_size=4)
 
 BODIES = [
     body({"symbol": "YHOO", "volume": 100}, b"18.2"),
@@ -101,3 +115,56 @@ def test_a_body_that_is_too_short_is_reported(broken: bytes, wanted: Columns) ->
 def test_a_body_whose_parts_do_not_fit_is_reported(broken: bytes, wanted: Columns) -> None:
     with pytest.raises(SourceError, match="cannot be decoded"):
         Decoder("a", wanted, "null").batch([T0], [broken])
+
+
+@given(st.lists(ids, max_size=20))
+def test_texts_are_those_of_the_identifiers(found: list[MessageId]) -> None:
+    halves = halves_of([each.to_bytes() + b"more" for each in found])
+    assert texts(halves).to_pylist() == [str(each) for each in found]
+    assert [tuple(map(int, each)) for each in halves] == [each.halves() for each in found]
+
+
+def test_the_smallest_and_the_largest_identifier() -> None:
+    for number in (MessageId(0, 0, 0, 0), MessageId(2**32 - 1, 2**32 - 1, 2**48 - 1, 2**16 - 1)):
+        assert texts(halves_of([number.to_bytes()])).to_pylist() == [str(number)]
+
+
+def test_times_are_the_publishers() -> None:
+    found = published_at(halves_of([MessageId(9, 9, 1_763_200_000_123, 65_535).to_bytes()]))
+    assert str(found.type) == "timestamp[us, tz=UTC]"
+    assert found.to_pylist() == [datetime.fromtimestamp(1_763_200_000.123, UTC)]
+
+
+@given(st.lists(messages, max_size=8))
+def test_maps_have_the_text_of_every_value_in_order(found: list[dict[str, object]]) -> None:
+    column = attribute_maps([msgspec.msgpack.encode(each) for each in found])
+    column.validate(full=True)
+    assert column.to_pylist() == [[(name, plain(value)) for name, value in each.items()] for each in found]
+
+
+def plain(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def test_numbers_that_are_equal_keep_their_own_texts() -> None:
+    assert [text_of(each) for each in (1, 1.0, True, 0.0, -0.0, 0, False)] == [
+        "1",
+        "1.0",
+        "true",
+        "0.0",
+        "-0.0",
+        "0",
+        "false",
+    ]
+    assert text_of(math.nan) == "nan"
+    assert text_of(18.2) is text_of(18.2)
+
+
+def test_the_types_of_maps_are_those_that_spark_expects() -> None:
+    assert str(attribute_maps([]).type) == "map<string, string ('value')>" or str(attribute_maps([]).type).startswith(
+        "map<string, string"
+    )
+    assert not attribute_maps([]).type.key_field.nullable
+    assert attribute_maps([]).type.item_field.nullable

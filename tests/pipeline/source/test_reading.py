@@ -61,14 +61,14 @@ def test_large_messages_make_small_batches() -> None:
 
 def test_lost_ticks_fail_the_job_or_are_skipped() -> None:
     log = filled(4)
-    with pytest.raises(SourceError, match=r"pubend a has no more what was published from .*Z\+.* missing=skip"):
+    with pytest.raises(SourceError, match=r"pubend a no longer has messages from .*Z\+.* missing=skip"):
         read(log, TickSplit("a", T0 - 5, T0 + 30))
     assert [number for _, number in read(log, TickSplit("a", T0 - 5, T0 + 30), missing="skip")] == [0, 1, 2, 3]
 
 
 def test_many_lost_ranges_are_named_in_part() -> None:
     lost: Sequence[tuple[int, int]] = [(T0 + 4 * place, T0 + 4 * place + 1) for place in range(7)]
-    with pytest.raises(SourceError, match="and 2 more ranges: it was trimmed"):
+    with pytest.raises(SourceError, match="and 2 more ranges: they were trimmed"):
         check_lost("a", lost)
     check_lost("a", ())
 

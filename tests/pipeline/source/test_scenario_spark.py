@@ -131,7 +131,7 @@ def test_declared_columns_are_filled_from_attributes(
         ),
         ({"selektor": "x"}, "", "no option 'selektor' (did you mean selector?); the options are broker, token"),
         ({"startingPosition": '{"zz": 1}'}, "", "names pubend 'zz'; the overlay's guaranteed pubends are b1.a, b1.b"),
-        ({"startingPosition": '{"b1.a": 1}'}, "", "pubend b1.a has no more what was published from 1970-01-01T00:00"),
+        ({"startingPosition": '{"b1.a": 1}'}, "", "pubend b1.a no longer has messages from 1970-01-01T00:00"),
         ({"mismatch": "fail"}, "symbol string, odd long", "does not fit column 'odd' of bigint"),
         ({}, "day date", "column 'day' cannot be date: an attribute becomes one of string"),
         ({"broker": "penstock://127.0.0.1:1", **SECRET}, "", "no broker can be reached, tried for 1000 ms"),

@@ -167,7 +167,7 @@ def test_a_beginning_that_is_trimmed_meanwhile_is_not_lost_but_a_position_is() -
     stream.log.spans["a"] = PubendSpan(T0 + 1, T0 + 5)
     assert stream.step() == [("a", 1), ("a", 2)]
     stream.log.spans["a"] = PubendSpan(T0 + 5, T0 + 5)
-    with pytest.raises(SourceError, match="pubend a has no more what was published"):
+    with pytest.raises(SourceError, match="pubend a no longer has messages"):
         stream.step()
 
 

@@ -19,7 +19,7 @@ from penstock.pipeline.trace.filters import FILTER_COLUMNS
 from penstock.pipeline.trace.stored import LakeFilter, filters_of
 from penstock.tracking.aliases import AliasBook
 from penstock.tracking.answering import Answerer
-from penstock.tracking.answers import Trace, Verdict
+from penstock.tracking.answers import Evidence, Trace
 from penstock.tracking.attachment import AttachmentMap
 from penstock.tracking.hashing import subscriber_key
 from penstock.tracking.reconstruct import Reconstruction
@@ -190,7 +190,7 @@ class RecordedOverlay:
                     search.on_unreachable(ask.broker)
                     continue
                 answer = self._answer(reached[ask.broker], message_id, ask.origins, links[ask.broker])
-                if ask.broker == origin and answer.published is not Verdict.YES:
+                if ask.broker == origin and answer.published is not Evidence.YES:
                     answer = replace(answer, alias=alias)
                 search.on_answer(answer)
         return search.result()

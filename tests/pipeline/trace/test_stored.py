@@ -7,7 +7,7 @@ from typing import Any
 from penstock.model.message_id import MessageId
 from penstock.pipeline.trace.facts import BrokerFacts, LakeFacts
 from penstock.pipeline.trace.stored import LakeTracking, filters_of, trace_one
-from penstock.tracking.answers import Verdict
+from penstock.tracking.answers import Evidence
 from penstock.tracking.bloom import BloomFilter
 from penstock.tracking.keys import HistoryKey, Phase
 from penstock.tracking.sizing import FilterShape
@@ -53,7 +53,7 @@ def test_a_filter_that_cannot_be_asked_is_a_gap() -> None:
         (damaged,) = filters_of([bloom_row(**harm)], now_ms=5_000)
         assert damaged.is_damaged
         trace = trace_one(facts(), [damaged], ID)
-        assert trace.published is Verdict.GAP
+        assert trace.published is Evidence.GAP
         assert [(gap.reason, gap.span) for gap in trace.gaps] == [("damaged", (990, 1_010))]
 
 

@@ -1,17 +1,22 @@
-"""One offload decision under way: candidates, both brokers' figures, and what has been chosen so far.
+"""One offload decision under way: the candidates, both brokers' figures, and the choices so far.
 
 [PADRES] section 5. Candidates are unique subscriptions (*interests*) with the subscribers that have them. A step moves
-some subscribers of one interest, and both brokers' figures are estimated anew. The number to move is bounded: the
-partner must not become overloaded on any resource, and the metric of interest ends balanced or just below the
-partner's. Everything about all candidates is computed in whole rows.
+some subscribers of one interest and re-estimates both brokers' figures. The number to move is bounded: the partner must
+not become overloaded on any resource, and the metric of interest ends balanced or just below the partner's. All
+candidates are computed together, in whole rows.
 
-Ours: a guard keeps steps from driving other metrics apart. Relief from overload is exempt, as in the paper: who is
-overloaded accepts nothing back. That ends where the overload does.
+Ours: a guard limits what a step that balances one metric may do to the others. Differences in other metrics are free up
+to the guard, a share of their triggers. Beyond it, a step may widen them only by less than half of what it narrows its
+own, never past halfway from the guard to the trigger, and not at all where they are already past that. So the
+*potential*, the total excess over the guards, falls with every step that begins beyond its own guard, and never rises:
+the three algorithms cannot undo each other in a cycle. The total excess over the triggers, which starts sessions, falls
+likewise. Relief from overload is exempt, as in the paper, because an overloaded broker accepts nothing back. The
+exemption ends with the overload.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,52 +27,56 @@ from penstock.balancing.cards import ReportCard
 from penstock.balancing.detection import Triggers
 from penstock.balancing.estimators import Figures
 from penstock.balancing.metrics import Metric
-from penstock.balancing.offload.guard import Guard
 from penstock.balancing.press import Press, Words
 from penstock.balancing.settings import BalancingSettings
 from penstock.selectors.normal_form import Conjunction
 from penstock.selectors.selector import Selector
 
-__all__ = ["Interest", "Offload", "Profile"]
+__all__ = ["Differences", "Guard", "Interest", "Offload", "Profile"]
 
 Floats = npt.NDArray[np.float64]
+Differences = Mapping[Metric, Any]
+"""How far the offloading broker is above the partner; numbers, or arrays for many cases at once."""
 _STRANGER: Final = 2.0
-"""So many times slower than this broker is one taken for that has never measured itself."""
+"""How many times slower than this broker we assume a broker that has never measured itself."""
+_PRICE: Final = 0.5
+"""The share of a step's gain that other metrics may lose."""
+_ROUNDING: Final = 1e-12
 
 
 @dataclass(slots=True, frozen=True)
 class Interest:
-    """A unique subscription, or set of subscriptions of one client, with all who have it."""
+    """A unique subscription, or set of subscriptions of one client, with the subscribers that have it."""
 
     name: str
     subscribers: tuple[int, ...]
-    """Those that may move, by connection."""
+    """Connections of the subscribers that may move."""
     stays: bool = False
-    """Whether somebody has it who does not move."""
+    """Whether a subscriber that does not move has it, too."""
     subscriptions: int = 1
-    """Of each of the subscribers."""
+    """How many subscriptions each of the subscribers has."""
     selectors: tuple[Selector, ...] = ()
 
     @property
     def conjunctions(self) -> tuple[Conjunction, ...]:
-        """All that its selectors are made of."""
+        """The conjunctions of all its selectors."""
         return tuple(one for each in self.selectors for one in each.conjunctions)
 
 
 @dataclass(slots=True, frozen=True)
 class Profile:
-    """What PRESS found: the interests of this broker, their bit vectors, and how large a message is."""
+    """The result of PRESS: the interests of this broker, their bit vectors, and the message size."""
 
     interests: Sequence[Interest]
     press: Press
     message_bytes: float
     input_msg_s: float = 0.0
-    """Publications that came in while it sampled; 0 for the rate measured all along."""
+    """Publications per second that came in during sampling; 0 to use the rate measured all along."""
 
 
 @dataclass(slots=True)
 class Offload:
-    """Who moves, decided step by step."""
+    """Decides step by step who moves."""
 
     profile: Profile
     host: Figures
@@ -77,9 +86,9 @@ class Offload:
     is_overload: bool = False
     cards: list[ReportCard] = field(default_factory=list)
     moves: dict[int, int] = field(default_factory=dict)
-    """By the place of the interest: how many of its subscribers move."""
+    """How many subscribers move, by the place of their interest."""
     css: Words = field(init=False)
-    """The publications that the partner gets anyway."""
+    """The publications the partner gets anyway."""
     left: npt.NDArray[np.int64] = field(init=False)
     """Subscribers of each interest that could still move."""
     stays: npt.NDArray[np.bool_] = field(init=False)
@@ -99,15 +108,15 @@ class Offload:
         self.rates = profile.press.rates(self.input_msg_s)
         self.outputs = self.rates * profile.message_bytes
         if self.partner.delay_slope_s <= 0:
-            # A broker that never had subscribers knows nothing of itself. It is taken for a slower one: who gets too
-            # much gives it back, and that is an oscillation; who gets too little is asked again.
+            # A broker that never had subscribers has no figures of its own. We assume it is slower: given too much, it
+            # would give some back, and the load would oscillate; given too little, it is asked again.
             self.partner = _with_line(self.partner, self.host.delay_slope_s * _STRANGER)
 
     # --- as it is now
 
     @property
     def present(self) -> npt.NDArray[np.bool_]:
-        """The interests that somebody at this broker has."""
+        """The interests that some subscriber here still has."""
         return self.stays | (self.left > 0)
 
     @property
@@ -116,11 +125,11 @@ class Offload:
         return sum(self.moves.values())
 
     def difference(self, metric: Metric) -> float:
-        """By how much this broker is above the partner."""
+        """How far this broker is above the partner."""
         return float(self._difference(metric, self.host, self.partner))
 
     def is_host_overloaded(self, metric: Metric) -> bool:
-        """Whether this broker is above the lower threshold of what the metric stands for."""
+        """Whether this broker is above the lower threshold on a resource the metric stands for."""
         low, host = self.settings.lower_overload, self.host
         if metric is Metric.OUTPUT:
             return bool(host.output > low)
@@ -128,15 +137,15 @@ class Offload:
 
     @property
     def guard(self) -> Guard:
-        """What steps may do to other metrics."""
+        """The limits on what steps may do to other metrics."""
         return Guard(self.settings.guard_share, self.triggers)
 
     def differences(self) -> dict[Metric, float]:
-        """By how much this broker is above the partner, in all metrics."""
+        """How far this broker is above the partner, in each metric."""
         return {metric: self.difference(metric) for metric in Metric}
 
     def needs_relief(self, metric: Metric) -> bool:
-        """Whether this is about overload, and there still is one."""
+        """Whether the aim is relief from overload, and the overload persists."""
         return self.is_overload and self.is_host_overloaded(metric)
 
     def is_done(self, metric: Metric) -> bool:
@@ -148,18 +157,18 @@ class Offload:
         return self.difference(metric) <= self.settings.balance_threshold
 
     def added(self) -> Floats:
-        """By how much each interest would raise the input of the partner."""
+        """How much each interest would raise the partner's input."""
         return self.profile.press.added_rates(self.input_msg_s, self.css)
 
     def reduced(self) -> Floats:
-        """By how much the input of this broker falls if nobody has an interest any more."""
+        """How much this broker's input falls if all subscribers of an interest leave."""
         reduced = self.profile.press.reduced_rates(self.input_msg_s, self.present)
         return np.where(self.stays, 0.0, reduced)
 
     # --- how many of each would move
 
     def counts(self, metric: Metric) -> tuple[npt.NDArray[np.int64], Floats]:
-        """For each interest how many subscribers should move, 0 for none, and the difference that this leaves."""
+        """How many subscribers of each interest should move, 0 for none, and the difference that this leaves."""
         added, reduced = self.added(), self.reduced()
         cap = np.minimum(self.left, self._cap(added))
         cap = np.minimum(cap, self.settings.moves_max - self.moved)
@@ -167,7 +176,7 @@ class Offload:
         ideal = self._ideal(metric, added)
         choices = [np.floor(ideal), np.ceil(ideal), cap]
         if is_guarded:
-            # As many as the guard could allow at most, and as many as cost nothing: in between lies the price.
+            # The most that the guard could allow, and the most that cost nothing: the price applies in between.
             choices = [np.floor(ideal), np.ceil(ideal), *self._guarded(metric, added)]
             cap = np.minimum(cap, choices[2].astype(np.int64))
         now = self.differences()
@@ -189,7 +198,7 @@ class Offload:
     def relief(self, place: int) -> tuple[int, float]:
         """How many subscribers of one interest must go until CPU, memory and input are below the lower threshold.
 
-        Whatever that does to the difference; no more than the partner can bear.
+        The resulting difference does not matter, but the partner must not become overloaded.
         """
         added, reduced, low = self.added(), self.reduced(), self.settings.lower_overload
         most = min(int(self.left[place]), int(self._cap(added)[place]), self.settings.moves_max - self.moved)
@@ -206,7 +215,7 @@ class Offload:
         return int(counts[chosen]), float(differences[chosen])
 
     def take(self, place: int, count: int, difference: float, *, is_covered: bool) -> None:
-        """Some subscribers of an interest move: both brokers are estimated anew."""
+        """Move some subscribers of an interest, and re-estimate both brokers."""
         assert 0 < count <= self.left[place]
         added, reduced = self.added(), self.reduced()
         leaves = count == self.left[place] and not self.stays[place]
@@ -248,7 +257,7 @@ class Offload:
         return whole
 
     def _guarded(self, metric: Metric, added: Floats) -> list[Floats]:
-        """How many subscribers of each interest may move before another metric is at its limit, and freely."""
+        """How many subscribers of each interest may move before other metrics hit their limits, and how many freely."""
         others = [other for other in Metric if other is not metric]
         most = [-self.guard.limits(other, self.difference(other))[0] for other in others]
         found = [
@@ -258,7 +267,7 @@ class Offload:
         return [np.floor(np.minimum.reduce(caps) + 1e-9) for caps in found]
 
     def _ideal(self, metric: Metric, added: Floats, *, beyond: float = 0.0) -> Floats:
-        """The number of subscribers, not whole, with which the partner would be above by this, if not all leave."""
+        """The fractional number of subscribers that puts the partner above by ``beyond``, if not all of them leave."""
         host, partner, norm_s = self.host, self.partner, self.triggers.delay_norm_s
         gap: Any
         if metric is Metric.DELAY:
@@ -272,12 +281,12 @@ class Offload:
             gap = host.input - rate * partner.delay_s
             effect = self.sizes * (host.rate_msg_s * host.delay_slope_s + rate * partner.delay_slope_s)
         with np.errstate(divide="ignore", invalid="ignore"):
-            # What has no effect on a metric may move in any number, also where its difference is at the limit.
+            # Interests with no effect on a metric may move in any number, even where its difference is at the limit.
             ideal: Floats = np.where(effect > 0, (gap + beyond) / effect, 1e9)
         return np.clip(ideal, 0.0, 1e9)
 
     def apart(self, host: Figures, partner: Figures) -> dict[Metric, Any]:
-        """By how much one broker is above the other, in all metrics."""
+        """How far one broker is above the other, in each metric."""
         return {metric: self._difference(metric, host, partner) for metric in Metric}
 
     def _difference(self, metric: Metric, host: Figures, partner: Figures) -> Floats | float:
@@ -286,6 +295,42 @@ class Offload:
         if metric is Metric.OUTPUT:
             return host.output - partner.output  # type: ignore[no-any-return]
         return (host.delay_s - partner.delay_s) / self.triggers.delay_norm_s  # type: ignore[no-any-return]
+
+
+@dataclass(slots=True, frozen=True)
+class Guard:
+    """Which changes of other metrics are free, which have a price, and which are forbidden."""
+
+    share: float
+    """The share of its trigger up to which a difference is free."""
+    triggers: Triggers
+
+    def free(self, metric: Metric) -> float:
+        """The difference up to which a metric costs nothing."""
+        return self.share * self.triggers.of(metric)
+
+    def limits(self, metric: Metric, now: Any) -> tuple[Any, Any]:
+        """The bounds on the difference of a metric while another one is balanced."""
+        most = (1 + self.share) / 2 * self.triggers.of(metric)
+        return np.minimum(now, -most), np.maximum(now, most)
+
+    def potential(self, differences: Differences) -> Any:
+        """The total excess of these metrics over their guards."""
+        return sum(np.maximum(np.abs(each) - self.free(metric), 0.0) for metric, each in differences.items())
+
+    def allows(self, metric: Metric, before: Differences, after: Differences) -> npt.NDArray[np.bool_]:
+        """Whether a step that balances the metric may change the differences like this, case by case."""
+        others = [other for other in after if other is not metric]
+        gain = self.potential({metric: before[metric]}) - self.potential({metric: after[metric]})
+        loss = sum(
+            np.maximum(self.potential({other: after[other]}) - self.potential({other: before[other]}), 0.0)
+            for other in others
+        )
+        sound = np.asarray(loss <= _PRICE * np.maximum(gain, 0.0) + _ROUNDING)
+        for other in others:
+            least, most = self.limits(other, before[other])
+            sound &= (after[other] >= least - _ROUNDING) & (after[other] <= most + _ROUNDING)
+        return sound
 
 
 def _with_line(figures: Figures, slope: float) -> Figures:

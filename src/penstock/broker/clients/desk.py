@@ -1,4 +1,9 @@
-"""What clients ask of a broker: to be let in, to subscribe, to be told."""
+"""Serves clients: admits them, handles their subscriptions, and notifies them.
+
+A client's selector is narrowed to what its rule allows. System publications name other clients and groups, as the
+status does, so the same clients may see them: those whose rule says ``status``, or everybody where clients need not
+authenticate.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +13,20 @@ from typing import Final
 from zlib import crc32
 
 from penstock.broker.access import Claimant
-from penstock.broker.clients.selecting import Selecting
 from penstock.broker.due import Due
 from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.host.edge import HostSubscription
 from penstock.broker.host.readiness import Readiness, Waiting
+from penstock.broker.host.subscribers import is_reserved
 from penstock.broker.host.wishes import Refusal
 from penstock.broker.neighbours.filters import HostChange
 from penstock.broker.peers import Guest, Peer, PeerKind, Subscription, guest_of
 from penstock.broker.rooms import Rooms
+from penstock.broker.settings import BrokerSettings
 from penstock.matching.plan import effort_in_index
+from penstock.model.bounded_cache import BoundedCache
 from penstock.model.names import is_client_name, is_durable_name
+from penstock.model.values import RESERVED_PREFIX
 from penstock.protocol.control import shortened
 from penstock.protocol.frames import (
     PROTOCOL_VERSION,
@@ -33,21 +41,24 @@ from penstock.protocol.frames import (
     Unsubscribed,
     Welcome,
 )
+from penstock.selectors.errors import SelectorError
 from penstock.selectors.normal_form import Conjunction
-from penstock.selectors.selector import Selector
+from penstock.selectors.selector import EVERYTHING, Selector
 
-__all__ = ["Desk"]
+__all__ = ["Desk", "Selecting"]
 
 _NUMBER_MAX: Final = 2**32
 _NAMES_PER_FRAME: Final = 1_000
-"""Pubends whose numbers a client is told at a time."""
+"""Pubends whose numbers are sent to a client in one frame."""
 _FORGETTING_MAX: Final = 256
 _LET_GO_AT_ONCE: Final = 4
-"""Conjunctions that are taken out of the filter in one turn; the dearest take some milliseconds together."""
+"""Conjunctions removed from the filter in one turn; the most expensive take some milliseconds together."""
 _END_AT_ONCE: Final = 128
-"""Conjunctions of clients that have left that are taken out of the index in one turn; but one subscription at least."""
+"""Conjunctions of departed clients removed from the index in one turn; but at least one subscription."""
 _RECOGNISED_MAX: Final = 100_000
-"""Publishers whose numbers are kept for them."""
+"""Most publishers whose numbers are reserved for them."""
+_NARROWED_CHARS_MAX: Final = 1024 * 1024
+"""The size of the cache of narrowed selectors, in characters."""
 
 
 class Desk:
@@ -72,21 +83,21 @@ class Desk:
         self._accounts = rooms.accounts
         self._selecting = Selecting(rooms.settings)
         self._unwanted: deque[Conjunction] = deque()
-        """What clients wanted that have left, and is still in the filter."""
+        """Conjunctions of departed clients that are still in the filter."""
         self._ending: deque[tuple[int, int, Subscription]] = deque()
-        """Subscriptions of clients that have left, silent but still in the index; by connection and number."""
+        """Subscriptions of departed clients, silent but still in the index; by connection and number."""
         self._let_go_ms: int | None = None
         self.due = Due(self.next_deadline)
         # Not from 1 at every start: the identifiers of a new life should not look like those of the last one.
         self._publishers = crc32(incarnation.to_bytes(8))
         self.refused = 0
         self._recognised: dict[bytes, Peer] = {}
-        """Publishers that can be recognised, by their identities."""
+        """Connections of recognisable publishers, by identity."""
         self._taken: dict[int, bytes] = {}
-        """The numbers of recognised publishers; kept, so that nobody else gets the number of one that is away."""
+        """The numbers of recognised publishers; kept so that nobody else gets the number of an absent one."""
 
     def admit(self, peer: Peer, hello: Hello, *, now_ms: int) -> str | None:
-        """Lets a client in, or says why not."""
+        """Admits a client, or returns why not."""
         settings = self._settings
         if hello.overlay not in {"", settings.overlay}:
             return f"this is overlay {settings.overlay}, not {hello.overlay}"
@@ -98,7 +109,7 @@ class Desk:
         account = self._accounts.open(client)
         if isinstance(account, str):
             return account
-        # Bound to who it proved to be: nobody can pass for somebody else's publisher.
+        # Bound to the authenticated name: no client can pose as another's publisher.
         publisher = _bound(client, hello.publisher)
         number = self._publisher_number(publisher)
         peer.kind, peer.name = PeerKind.CLIENT, client
@@ -133,7 +144,7 @@ class Desk:
         return None
 
     def subscribe(self, peer: Peer, frame: Subscribe, *, now_ms: int) -> HostChange | None:
-        """A client wants messages; answers with the change of this broker's filter."""
+        """Adds a client's subscription; returns the change of this broker's filter."""
         guest = guest_of(peer)
         problem, selector = self._selector(guest, frame)
         if selector is None:
@@ -161,7 +172,7 @@ class Desk:
         return change
 
     def unsubscribe(self, peer: Peer, frame: Unsubscribe) -> HostChange | None:
-        """A client wants no more; answers with the change of this broker's filter."""
+        """Ends a client's subscription; returns the change of this broker's filter."""
         subscription = guest_of(peer).end(frame.number)
         if subscription is None:
             self.refuse(peer, "unsubscribe", frame.number, f"there is no subscription {frame.number}")
@@ -174,14 +185,14 @@ class Desk:
         return self._filters.unwant([subscription.selector])
 
     def refuse_late(self, refusal: Refusal) -> HostChange | None:
-        """A subscription turns out to be impossible; answers with the change of this broker's filter."""
+        """Ends a subscription that turned out to be impossible; returns the change of this broker's filter."""
         hosted = refusal.subscription
         peer = self._connections.peers.get(hosted.connection)
         subscription = guest_of(peer).subscriptions.get(hosted.number) if peer else None
         if peer is None or subscription is None:
             return None
         if self._hosted.get(subscription.key) is not hosted:
-            # Another one of the same number, made since.
+            # A newer subscription with the same number.
             return None
         guest_of(peer).end(hosted.number)
         self._remove(subscription)
@@ -192,7 +203,7 @@ class Desk:
         return self._filters.unwant([subscription.selector])
 
     def leave(self, peer: Peer, *, now_ms: int) -> HostChange | None:
-        """A client has gone; answers with the change of this broker's filter."""
+        """Ends the subscriptions of a client that is gone; returns the change of this broker's filter."""
         guest = guest_of(peer)
         if self._recognised.get(guest.publisher_id) is peer:
             del self._recognised[guest.publisher_id]
@@ -206,7 +217,7 @@ class Desk:
         return self.let_go(now_ms=now_ms)
 
     def release(self, peer: Peer, *, now_ms: int) -> HostChange | None:
-        """All subscriptions of a client end, since it has them elsewhere; answers as above."""
+        """Ends all subscriptions of a client that has them elsewhere; returns the change of this broker's filter."""
         for number, subscription in self._end_all(peer, now_ms=now_ms).items():
             self._remove(subscription)
             self._tracker.detach(peer.connection, number)
@@ -215,7 +226,7 @@ class Desk:
     def _end_all(self, peer: Peer, *, now_ms: int) -> dict[int, Subscription]:
         guest = guest_of(peer)
         self._readiness.drop(peer.connection)
-        # Also for one that has them elsewhere: until the host there has reported, nobody else holds the logs for it.
+        # Also for a client that has moved: until its new host has reported, nobody else holds the logs for it.
         is_complete = self._guaranteed.knows_all()
         self._positions.leave(guest, is_complete=is_complete, now_ms=now_ms)
         ended = dict(guest.subscriptions)
@@ -226,14 +237,14 @@ class Desk:
         return ended
 
     def next_deadline(self) -> int | None:
-        """When to go on with the subscriptions of those who left."""
+        """When to continue removing the subscriptions of departed clients."""
         return self._let_go_ms
 
     def let_go(self, *, now_ms: int) -> HostChange | None:
-        """Takes some of what nobody wants any more out of the index and this broker's filter; answers with the change.
+        """Removes some unwanted conjunctions from the index and this broker's filter; returns the filter's change.
 
-        Not all of it at once: a client with many subscriptions that leaves would keep everybody waiting. Meanwhile the
-        broker gets messages that it has no use for.
+        Not all at once: a departing client with many subscriptions would keep everybody waiting. Meanwhile the broker
+        gets messages that it has no use for.
         """
         room = _END_AT_ONCE
         while self._ending and room > 0:
@@ -261,7 +272,7 @@ class Desk:
             self._connections.say(peer, Subscribed(number, str(subscription.selector), pending, starts))
 
     def confirm_ready(self, awaited: list[str], out_of_reach: list[str], *, now_ms: int) -> None:
-        """Tells clients which of their subscriptions need not wait any longer."""
+        """Tells clients of the subscriptions that need not wait any longer."""
         ready = self._readiness.take_ready(
             awaited, now_ms=now_ms, has_begun=lambda each: self.has_begun(each, out_of_reach)
         )
@@ -288,7 +299,7 @@ class Desk:
                 self.confirm(hosted.connection, hosted.number, ())
 
     def succeed(self, peer: Peer) -> Peer | None:
-        """A client was let in; answers with the connection that its publisher had before, if it seems to be there."""
+        """Registers the publisher of an admitted client; returns its former connection, if it still seems to exist."""
         publisher = guest_of(peer).publisher_id
         if not publisher:
             return None
@@ -315,7 +326,7 @@ class Desk:
         )
 
     def forget(self, peer: Peer, frame: Forget) -> None:
-        """A client asks to forget a durable subscription."""
+        """Forgets a durable subscription for a client, or refuses to."""
         if guest_of(peer).rule.subscribe is None:
             self.refuse(peer, "forget", frame.number, f"client {guest_of(peer).client} may not subscribe")
             return
@@ -334,7 +345,7 @@ class Desk:
         return self._settings.access.claimant(guest.client, guest.rule, durable)
 
     def tell_forgotten(self) -> None:
-        """Answers requests to forget that all pubends have answered, or that waited for long enough."""
+        """Answers requests to forget that all pubends have answered, or that timed out."""
         for request in self._guaranteed.take_forgotten():
             peer = self._connections.peers.get(request.connection)
             if peer is None:
@@ -347,7 +358,7 @@ class Desk:
                 self.refuse(peer, "forget", request.number, f"there is no durable subscription {request.name!r}")
 
     def _publisher_number(self, publisher: bytes) -> int:
-        """The number for a publisher's message identifiers: the same each time, if it can be recognised."""
+        """Returns the number for a publisher's message identifiers: the same each time, if it can be recognised."""
         if not publisher:
             self._publishers = (self._publishers + 1) % _NUMBER_MAX
             return self._publishers
@@ -370,7 +381,7 @@ class Desk:
             return problem, None
         if frame.durable and not is_durable_name(frame.durable):
             return f"durable name {frame.durable!r} is not 1 to 200 letters, digits, - _ . : or /", None
-        # Before it is parsed, and again when its canonical form is known, which may be longer.
+        # Checked before parsing, and again when the canonical form is known, which may be longer.
         if problem := self._accounts.problem(guest.account, len(frame.positions), _selector_bytes(frame)):
             return problem, None
         if len(self._subscribers) >= self._settings.subscriptions_max:
@@ -382,7 +393,7 @@ class Desk:
         return problem, None if problem else selector
 
     def _problem_with_positions(self, frame: Subscribe) -> str:
-        """Why a client cannot begin where it wants to; who comes back is believed."""
+        """Says why a client cannot begin where it wants to; a client that comes back is believed."""
         if frame.resumes or not frame.positions or not self._guaranteed.knows_all():
             return ""
         unknown = [pubend for pubend, _ in frame.positions if not self._guaranteed.knows(pubend)]
@@ -392,16 +403,51 @@ class Desk:
         return f"no guaranteed pubend {unknown[0]!r} in this overlay; there are: {known}"
 
     def refuse(self, peer: Peer, request: str, number: int, reason: str, count: int = 1) -> None:
-        """Tells a client that something could not be granted; of messages, how many from that number on."""
+        """Tells a client that a request was refused; for messages, how many from that number on."""
         self.refused += count
         self._connections.say(peer, Refused(request, number, shortened(reason), count))
 
 
+class Selecting:
+    """Narrows what the clients of one broker ask for."""
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self._settings = settings
+        self._narrowed: BoundedCache[tuple[str, Selector], Selector] = BoundedCache(_NARROWED_CHARS_MAX)
+
+    def select(self, guest: Guest, text: str) -> tuple[str, Selector | None]:
+        """Returns why a client may not select that, or an empty string and the part that it may see."""
+        allowed = guest.rule.subscribe
+        assert allowed is not None, "a client that may not subscribe is not asked for what"
+        try:
+            selector = Selector.parse(text)
+            if RESERVED_PREFIX in text and not self._may_see_system(guest) and _selects_system(selector):
+                return f"client {guest.client} may not select what belongs to the system ({RESERVED_PREFIX})", None
+            return "", selector if allowed == EVERYTHING else self._within(text, selector, allowed)
+        except SelectorError as error:
+            return str(error), None
+
+    def _may_see_system(self, guest: Guest) -> bool:
+        return self._settings.access.is_open or guest.rule.status
+
+    def _within(self, text: str, selector: Selector, allowed: Selector) -> Selector:
+        # Clients ask for the same things again and again, above all after a reconnect.
+        narrowed = self._narrowed.get((text, allowed))
+        if narrowed is None:
+            narrowed = selector & allowed
+            self._narrowed.put((text, allowed), narrowed, len(text) + len(str(narrowed)))
+        return narrowed
+
+
 def _selector_bytes(frame: Subscribe, selector: Selector | None = None) -> int:
-    """What a selector counts for: as it was said or as it is kept, whichever is longer."""
+    """The size that a selector counts as: as sent or as kept, whichever is longer."""
     return max(len(frame.selector.encode()), len(str(selector).encode()) if selector is not None else 0)
 
 
 def _bound(client: str, publisher: bytes) -> bytes:
-    """A publisher's identity as this broker knows it; none for a client that has none."""
+    """A publisher's identity, bound to its client; empty for a client that states none."""
     return blake2b(client.encode() + b"\0" + publisher, digest_size=16).digest() if publisher else b""
+
+
+def _selects_system(selector: Selector) -> bool:
+    return any(map(is_reserved, selector.conjunctions))

@@ -1,11 +1,11 @@
-"""What publishers bring: checked, given to its pubend, acknowledged when it is durable, held back by credit.
+"""Takes messages from publishers: checks them, passes them to their pubend, acknowledges them, and controls credit.
 
-An acknowledgement costs a write of its own. Nobody waits for it unless the window is getting small, or the client says
-so by an empty batch; so it can wait for others. What is durable is always acknowledged; it is the credit that is
+An acknowledgement costs a separate write. Nobody waits for one unless the window is getting small, or the client says
+so by an empty batch; so several are sent together. What is durable is always acknowledged; it is the credit that is
 withheld when publishers have to wait, and then they are told why.
 
-Messages are refused one by one. The client is told which, and what it sent behind them waits until it says that it
-knows: so a message that was refused is never mistaken for one that was taken, over however many connections.
+Messages are refused one by one. The client is told which, and what it sent after them waits until it confirms that it
+knows: so a refused message is never mistaken for an accepted one, over however many connections.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from penstock.protocol.frames import HeldBack, Publish, PublishAck, RefusedAck
 __all__ = ["CREDIT_CHECK_MS", "Intake"]
 
 CREDIT_CHECK_MS: Final = 10
-"""How often a broker that holds publishers back looks whether it may stop doing so."""
+"""How often a broker that holds publishers back checks whether it may stop doing so."""
 
 _WAITING_BYTES_MIN: Final = 64
-"""What a batch that waits counts for at least: it takes some hundred bytes, however small its messages are."""
+"""The least that a waiting batch counts as: it takes some hundred bytes, however small its messages are."""
 _WINDOW_S: Final = 0.5
-"""Of what a publisher that is slowed down may publish in so much time, it may have some on its way."""
+"""How much a slowed publisher may have in flight: what its rate allows in this time."""
 _RATE_S_MAX: Final = 1e9
 _WINDOW_BYTES_MIN: Final = 2_000
-"""And so much in any case."""
+"""A slowed publisher may always have this much in flight."""
 
 
 class Intake:
@@ -68,20 +68,20 @@ class Intake:
         self._release_ms: int | None = None
         self.due = Due(self.next_deadline)
         self._unsettled: deque[tuple[int, int, Batch]] = deque()
-        """Commit, connection and batch of what is not durable yet, in the order of commits."""
+        """Commit, connection and batch of messages that are not durable yet, in the order of commits."""
         self._due: dict[int, None] = {}
         """Publishers to be acknowledged in this turn."""
         self._withheld: dict[int, None] = {}
-        """Publishers whose credit waits until little enough waits to be sent."""
+        """Publishers whose credit is withheld until the outboxes have drained enough."""
         self._later: dict[int, int] = {}
-        """Publishers to be acknowledged at a time."""
+        """When publishers are to be acknowledged later, by connection."""
         self._told: dict[int, None] = {}
         """Publishers that were told why they wait."""
         self._reason = ""
-        """Why publishers have to wait, as it was when somebody asked last."""
+        """Why publishers have to wait, as last computed."""
 
     def publish(self, peer: Peer, frame: Publish, *, now_ms: int) -> None:
-        """A client's messages, each taken over or refused; an empty batch asks for an acknowledgement."""
+        """Accepts or refuses each of a client's messages; an empty batch asks for an acknowledgement."""
         guest = guest_of(peer)
         self._check_sequence(guest, frame)
         if not frame.bodies:
@@ -96,7 +96,7 @@ class Intake:
             )
         size = sum(map(len, frame.bodies))
         if size < BODY_BYTES_MIN * len(frame.bodies):
-            # Else what costs no credit could be sent without end.
+            # Else messages that cost no credit could be sent without end.
             raise ProtocolError(f"bodies of {size:,} bytes together are too small for {len(frame.bodies):,} messages")
         guest.unpaid_bytes += size
         guest.published = frame.first + len(frame.bodies) - 1
@@ -108,15 +108,17 @@ class Intake:
             self._take(peer, guest, frame, now_ms)
 
     def confirm(self, peer: Peer, frame: RefusedAck, *, now_ms: int) -> None:
-        """A client knows which of its messages were refused, up to a number: what came behind them may go on."""
+        """A client confirms that it knows of all refusals up to a number: takes what waited behind them."""
         guest = guest_of(peer)
         if frame.sequence > guest.told:
-            raise ProtocolError(f"message {frame.sequence} is said to be refused, but the last was {guest.told}")
+            raise ProtocolError(
+                f"the client confirmed refusal {frame.sequence}, but the last refused message is {guest.told}"
+            )
         guest.confirmed = max(guest.confirmed, frame.sequence)
         self._go_on(peer, guest, now_ms)
 
     def _take(self, peer: Peer, guest: Guest, frame: Publish, now_ms: int) -> None:
-        """Takes a batch over, or tells the client at once what of it is refused, and takes the rest part by part."""
+        """Accepts a batch, or tells the client at once what is refused and accepts the rest part by part."""
         decoded = [take_in(body) for body in frame.bodies]
         pubend = self._pubends.choose(frame.pubend, guest.publisher)
         problems = self._judge.problems(guest, frame, pubend, decoded)
@@ -133,11 +135,11 @@ class Intake:
         self._go_on(peer, guest, now_ms)
 
     def _go_on(self, peer: Peer, guest: Guest, now_ms: int) -> None:
-        """Takes what waits, up to the first good message behind a refused one that the client does not know of.
+        """Takes what waits, up to the first good message after a refused one that the client does not know of.
 
-        A pubend knows the highest number of a publisher, and takes all lower ones for repetitions. If it had a message
-        behind a refused one, and the client came back without having heard of that, the refused one would be sent
-        again, and might by then be allowed: it would be acknowledged, and nobody would ever get it.
+        A pubend knows the highest number of a publisher, and treats all lower ones as duplicates. If it had a message
+        after a refused one, and the client reconnected without having heard of the refusal, the client would resend the
+        refused one, which might be allowed by then: it would be acknowledged, and nobody would ever get it.
         """
         waiting = guest.waiting
         while waiting and (waiting[0][1] or guest.refused <= guest.confirmed):
@@ -178,11 +180,11 @@ class Intake:
             self._on_taken(peer.connection, batch, commit, now_ms)
 
     def _sender(self, guest: Guest) -> str:
-        """The publisher as a sender of groups: unique in the overlay, and to be read by people."""
+        """The publisher's name as a sender of groups: unique in the overlay, and readable."""
         return f"{guest.client}@{self._settings.name}/{guest.publisher}"
 
     def _let_on(self, parts: list[Held], now_ms: int) -> None:
-        """What has passed the turnstile goes on to the gate of its pubend, or away."""
+        """Passes what the turnstile let through to the gate of its pubend, or publishes it if it is best effort."""
         self._now_ms = now_ms
         for part in parts:
             commit: int | None = 0
@@ -214,7 +216,7 @@ class Intake:
             self._settle(connection, now_ms)
 
     def on_committed(self, number: int, *, now_ms: int) -> None:
-        """Commits are durable: the batches in them are settled."""
+        """Commits up to this number are durable: settles the batches in them."""
         unsettled = self._unsettled
         while unsettled and unsettled[0][0] <= number:
             _, connection, batch = unsettled.popleft()
@@ -222,7 +224,7 @@ class Intake:
             self._settle(connection, now_ms)
 
     def _settle(self, connection: int, now_ms: int) -> None:
-        """Settles what is durable with all that came before it."""
+        """Settles a publisher's batches up to the first that is not durable."""
         peer = self._connections.peers.get(connection)
         if peer is None or peer.guest is None:
             return
@@ -238,25 +240,25 @@ class Intake:
             guest.asks = False
             self._acknowledge(connection)
         elif guest.held_back.window_bytes or guest.withheld_bytes >= self._settings.credit_bytes // 4:
-            # Who may send only little at a time waits for it.
+            # A client with a small window waits for it.
             self._acknowledge(connection)
         elif connection not in self._later and connection not in self._due:
             self._later[connection] = due_ms = now_ms + self._settings.acknowledge_ms
             self.due.by(due_ms)
 
     def before_rates(self) -> None:
-        """The rates of pubends are about to be looked at: they must know who waits."""
+        """Tells rate control who waits, before rates are adapted."""
         self._gate.remind()
 
     def leave(self, connection: int) -> None:
-        """A client has gone."""
+        """Forgets a client that is gone."""
         for each in (self._due, self._withheld, self._later, self._told):
             each.pop(connection, None)
         self._gate.leave(connection)
         self._turnstile.leave(connection)
 
     def tune(self, *, now_ms: int) -> None:
-        """Settings have changed: nobody waits longer for an acknowledgement than whoever comes now."""
+        """Applies changed settings: nobody waits longer for an acknowledgement than a new publisher would."""
         latest_ms = now_ms + self._settings.acknowledge_ms
         due = sorted((min(due_ms, latest_ms), connection) for connection, due_ms in self._later.items())
         self._later = {connection: due_ms for due_ms, connection in due}
@@ -273,7 +275,7 @@ class Intake:
         return min(later, self._release_ms)
 
     def on_deadline(self, *, now_ms: int) -> None:
-        """Gives the acknowledgements that have waited long enough, and lets in what may go on."""
+        """Sends the acknowledgements that have waited long enough, and admits waiting messages."""
         if self._release_ms is not None and now_ms >= self._release_ms:
             self._now_ms = now_ms
             for held, commit in self._gate.release(now_ms=now_ms):
@@ -287,13 +289,13 @@ class Intake:
         self._due[connection] = None
 
     def acknowledge_all(self) -> None:
-        """Acknowledges everything that is settled: the broker stops, and publishers should not think it lost."""
+        """Acknowledges everything that is settled, before the broker stops, so that publishers do not think it lost."""
         for connection in list(self._later):
             self._acknowledge(connection)
         self.give_credit()
 
     def give_credit(self) -> bool:
-        """Acknowledges what is settled, with credit unless publishers have to wait; False while they do."""
+        """Acknowledges what is settled, with credit unless publishers have to wait; returns False while they do."""
         is_open = self._gate.is_open and self._turnstile.is_open
         if not self._due and not self._withheld and not self._told and is_open:
             return True
@@ -323,7 +325,7 @@ class Intake:
         return True
 
     def _tell_limited(self) -> None:
-        """Who waits for the rate of a pubend is told so, and all others that they need not wait any more."""
+        """Tells publishers why they wait for a rate, and all others that they need not wait any more."""
         waiting = {} if self._gate.is_open else self._gate.waiting()
         limited: dict[int, None] = {}
         for pubend, connections in waiting.items():
@@ -336,7 +338,7 @@ class Intake:
         self._tell({each: None for each in self._told if each not in limited}, HeldBack(""))
 
     def hold_back(self, reason: str) -> None:
-        """The log is full: whoever waits for a commit is told why."""
+        """The log is full: tells publishers that wait for a commit why."""
         self._tell({connection: None for _, connection, _ in self._unsettled}, HeldBack(reason))
 
     def _tell(self, connections: dict[int, None], held_back: HeldBack) -> None:
@@ -361,7 +363,7 @@ class Intake:
 
     def _check_sequence(self, guest: Guest, frame: Publish) -> None:
         if guest.published < 0:
-            # A publisher that can be recognised goes on where it was in its former connection.
+            # A recognised publisher continues the numbers of its former connection.
             is_good = frame.first >= 1 if guest.publisher_id else frame.first == 1
             guest.settled = frame.first - 1
         elif guest.publisher_id:
@@ -369,7 +371,7 @@ class Intake:
         else:
             is_good = frame.first == guest.published + 1
         if not is_good:
-            raise ProtocolError(f"message {frame.first} follows {max(guest.published, 0)}")
+            raise ProtocolError(f"message {frame.first} is out of sequence: the last one was {max(guest.published, 0)}")
 
 
 def _last(frame: Publish) -> int:

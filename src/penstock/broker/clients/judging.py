@@ -1,4 +1,4 @@
-"""Judges the messages of a publisher one by one, and cuts a batch where the judgement changes."""
+"""Checks the messages of a publisher one by one, and splits a batch where the result changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.selectors.selector import EVERYTHING
 __all__ = ["Judge", "Part", "parts"]
 
 _KNOWN_NAMES_MAX: Final = 10_000
-"""Names of attributes that are remembered as good."""
+"""Most attribute names that are remembered as good."""
 _NUMBER_BYTES: Final = 4
 _IDENTITY_BYTES: Final = 8
 """An identifier begins with the numbers of the publisher and of the broker; its time follows."""
@@ -26,7 +26,7 @@ _TIME_END: Final = 14
 _TIME_LAST: Final = (253_402_300_799_999).to_bytes(6)
 """The last millisecond of the year 9999: later ones are no dates in Python, nor in Spark."""
 _FORMER_MAX: Final = 16
-"""Brokers at which a publisher may have made identifiers for what it publishes here: it has moved, or come back."""
+"""Most brokers at which a publisher may have made identifiers that it publishes here, since it moved or came back."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -39,7 +39,7 @@ class Part:
 
 
 class Judge:
-    """Knows what may be published."""
+    """Decides what may be published."""
 
     def __init__(self, pubends: Pubends) -> None:
         self._pubends = pubends
@@ -54,7 +54,7 @@ class Judge:
         problems: dict[int, str] = {}
         are_known = self._known_names.issuperset
         may_all = guest.rule.publish is EVERYTHING
-        # Between these two are the identifiers that begin as this publisher's do, and have a time that is a date.
+        # Between these two lie the identifiers that have this publisher's prefix and a valid date.
         first = guest.identity
         last = guest.identity + _TIME_LAST
         for place, (body, attributes) in enumerate(zip(frame.bodies, decoded, strict=True)):
@@ -83,7 +83,7 @@ class Judge:
         return f"client {guest.client} may not publish" if guest.rule.publish is None else ""
 
     def _problem_with_name(self, name: str) -> str:
-        """Why no message may have an attribute of this name; names without a problem are remembered."""
+        """Says why no message may have an attribute of this name; remembers names without a problem."""
         try:
             Message({name: None})
         except MisuseError as error:
@@ -95,12 +95,14 @@ class Judge:
 
 
 def _problem_with_id(guest: Guest, head: bytes) -> str:
-    """Why a message may not have the identifier that begins so."""
+    """Says why a message may not have an identifier with this beginning; empty if it may."""
     if head[_IDENTITY_BYTES:] > _TIME_LAST:
         return "the identifier of the message is from beyond the year 9999"
     if head[:_NUMBER_BYTES] != guest.identity[:_NUMBER_BYTES]:
         number = int.from_bytes(head[:_NUMBER_BYTES])
-        return f"the identifier of the message is one of publisher {number}, and this is {guest.publisher}"
+        return (
+            f"the message identifier belongs to publisher {number}, but this connection is publisher {guest.publisher}"
+        )
     if len(guest.former) >= _FORMER_MAX and head[:_IDENTITY_BYTES] not in guest.former:
         return f"the identifiers of this connection's messages name more than {_FORMER_MAX} brokers"
     guest.former.add(head[:_IDENTITY_BYTES])
@@ -108,7 +110,7 @@ def _problem_with_id(guest: Guest, head: bytes) -> str:
 
 
 def parts(frame: Publish, problems: Mapping[int, str]) -> list[Part]:
-    """A batch in parts, in the order of their numbers."""
+    """Splits a batch into parts, in the order of their numbers."""
     found: list[Part] = []
     for reason, places in groupby(range(len(frame.bodies)), key=lambda place: problems.get(place, "")):
         first, *others = places

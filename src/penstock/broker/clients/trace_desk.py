@@ -1,14 +1,15 @@
-"""Traces messages over the overlay: where they came from, which way they went, who got them ([Tracking] section 3.3).
+"""Traces messages over the overlay: where they came from, which path they took, who got them ([Tracking] section 3.3).
 
 The broker of the client that asks leads the search (``Reconstruction``); every broker answers for itself, from memory
 and from its store. In an overlay of moderate size all brokers are asked at once, so that a long path costs one round
-trip and not one for each hop; in a larger one, only those that the search comes to. Who does not answer is named.
+trip and not one for each hop; in a larger one, only those that the search reaches. Brokers that do not answer are
+named.
 
-If somebody does not answer, or the broker that the id names has not published the message, everybody is asked: others
-know with whom the silent one had links, and whether the message was published elsewhere (an alias).
+If a broker does not answer, or the origin named by the id has not published the message, all brokers are asked: others
+know which links the silent one had, and whether the message was published elsewhere (an alias).
 
-A trace tells who received what, and costs every broker something: it needs a permission of its own, and only so many
-may be under way, and begin in a second.
+A trace reveals who received what, and costs every broker some work: it needs its own permission, and the traces under
+way and those that begin in a second are limited.
 """
 
 from __future__ import annotations
@@ -28,27 +29,27 @@ from penstock.model.decoding import UnreadableError, decoded
 from penstock.model.message_id import MessageId
 from penstock.protocol.trace_frames import TraceAnswer, TraceQuestion, TraceReply, TraceRequest
 from penstock.tracking.answering import Inquiry
-from penstock.tracking.answers import BrokerAnswer, GapSeen, Trace, Verdict
+from penstock.tracking.answers import BrokerAnswer, Evidence, GapSeen, Trace
 from penstock.tracking.reconstruct import Reconstruction
 
 __all__ = ["TraceDesk", "trace_json"]
 
 _QUESTION_MS: Final = 2_000
-"""For so long a broker is waited for."""
+"""How long to wait for a broker's answer."""
 _TRACES_MAX: Final = 64
 _TRACES_OF_ONE_MAX: Final = 4
-"""Traces of one client, by its name, that may be under way: each asks many brokers."""
+"""Most traces of one client, by its name, that may be under way: each asks many brokers."""
 _TRACES_PER_S: Final = 50
 """Traces that may begin in a second, for all clients of a broker."""
 _BURST: Final = 100
 """Traces that may begin at once after a quiet time."""
 _INQUIRIES_MAX: Final = 1_000
 _RECEIVERS_MAX: Final = 10_000
-"""Receivers that a broker names; that there are more is told as a gap."""
+"""Most receivers that a broker names; further ones are reported as a gap."""
 _HOPS_MAX: Final = 255
-"""While ways change, two brokers may each think that the other one is nearer."""
+"""Ends loops: while paths change, two brokers may each think that the other one is nearer."""
 _AT_ONCE_MAX: Final = 64
-"""Brokers that are asked before the search comes to them."""
+"""The largest overlay in which all brokers are asked before the search reaches them."""
 
 _decode: Final = msgspec.msgpack.Decoder(BrokerAnswer).decode
 _encode: Final = msgspec.msgpack.encode
@@ -66,24 +67,24 @@ class _Tracing:
     """The links that the search knows; more become known of brokers that do not answer."""
     search: Reconstruction
     asked: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """By broker, the origins that it was asked with."""
+    """By broker, the origins in the question it was asked."""
     questions: dict[int, str] = field(default_factory=dict)
-    """Who was asked, by the number of the question; of each broker only the last one counts."""
+    """The broker asked, by the number of the question; only the last question to each broker counts."""
     answers: dict[str, BrokerAnswer] = field(default_factory=dict)
-    """What has come before the search came to it."""
+    """Answers that came before the search reached their broker."""
     due_ms: dict[str, int] = field(default_factory=dict)
-    """By broker that has not answered: when it is given up."""
+    """By broker that has not answered: when to give up on it."""
     silent: dict[str, None] = field(default_factory=dict)
     is_going: bool = False
-    """Whether it is being looked at: answers of this broker itself come in the middle of that."""
+    """Guards against reentry: answers of this broker itself come in the middle of a step."""
 
     def is_clear(self, broker: str) -> bool:
-        """Whether its answer says all there is to know."""
+        """Whether a broker's answer needs nothing from others."""
         answer = self.answers.get(broker)
-        return answer is not None and (broker != self.origin or answer.published is Verdict.YES)
+        return answer is not None and (broker != self.origin or answer.published is Evidence.YES)
 
     def settle(self, broker: str) -> None:
-        """Gives the search what came of asking a broker, and what others know of it."""
+        """Gives the search a broker's answer or silence, and what others know about it."""
         answer = self.answers.get(broker)
         if answer is None:
             others = [each.broker for each in self.answers.values() if broker in each.neighbours]
@@ -104,7 +105,7 @@ class _Inquiring:
     number: int
     inquiry: Inquiry
     values: dict[str, bytes | None] = field(default_factory=dict)
-    """What was read for it so far."""
+    """The records read for it so far."""
 
 
 class TraceDesk:
@@ -112,12 +113,12 @@ class TraceDesk:
 
     def __init__(self, rooms: Rooms, tracker: Tracker, *, refuse: Callable[[Peer, str, int, str], None]) -> None:
         self._name, self._rooms, self._tracker, self._refuse = rooms.settings.name, rooms, tracker, refuse
-        # Answers to the questions of an earlier life must not be taken for answers to ours.
+        # Answers to questions of an earlier life must not match ours.
         self._last = rooms.filters.incarnation << 20
         self._tracings: dict[int, _Tracing] = {}
         self.due = Due(self.next_deadline)
         self._questions: dict[int, int] = {}
-        """The traces that questions are part of."""
+        """The trace that each question belongs to."""
         self._inquiries: dict[int, _Inquiring] = {}
         self._reads = 0
         self._effects: list[ReadKept] = []
@@ -130,7 +131,7 @@ class TraceDesk:
     # --- clients ask
 
     def on_request(self, peer: Peer, frame: TraceRequest, *, now_ms: int) -> None:
-        """A client asks for the way of a message."""
+        """Starts a trace for a client, or refuses it."""
         assert peer.guest is not None
         message_id = MessageId.from_bytes(frame.message_id)
         origin = self._rooms.topology.name_of(message_id.broker)
@@ -156,10 +157,10 @@ class TraceDesk:
         if not session.rule.trace:
             return f"client {session.client} may not trace messages"
         if origin is None:
-            return f"message {message_id} is of broker number {message_id.broker}, of which nobody here has heard"
+            return f"message {message_id} names broker number {message_id.broker}, which is unknown here"
         ahead_ms = message_id.timestamp_ms - now_ms
         if ahead_ms > self._rooms.settings.tracking.late_ms + 60_000:
-            return f"message {message_id} is of the future, by {ahead_ms:,} ms"
+            return f"the timestamp of message {message_id} is {ahead_ms:,} ms in the future"
         client_of = self._rooms.connections.client_of
         mine = sum(client_of(each.connection) == peer.name for each in self._tracings.values())
         if mine >= _TRACES_OF_ONE_MAX or len(self._tracings) >= _TRACES_MAX:
@@ -173,7 +174,7 @@ class TraceDesk:
     # --- brokers ask, and answer
 
     def on_question(self, frame: TraceQuestion, *, now_ms: int) -> None:
-        """A broker asks; it may not be us who is asked."""
+        """Answers a broker's question, or forwards it if it is for another broker."""
         if frame.to != self._name:
             self._pass_on(frame)
             return
@@ -191,7 +192,7 @@ class TraceDesk:
         self._inquire(_Inquiring(frame.asker, frame.number, inquiry), now_ms)
 
     def on_answer(self, frame: TraceAnswer, *, now_ms: int) -> None:
-        """A broker has answered; it may not be us who asked. What is no answer to a question of ours is ignored."""
+        """Takes a broker's answer, or forwards it if another broker asked. Ignores answers that match no question."""
         if frame.to != self._name:
             self._pass_on(frame)
             return
@@ -208,19 +209,19 @@ class TraceDesk:
     # --- the shell
 
     def take_effects(self) -> list[ReadKept]:
-        """What the shell must read."""
+        """Returns the reads for the shell."""
         effects, self._effects = self._effects, []
         return effects
 
     def on_kept_read(self, number: int, values: dict[str, bytes | None], *, now_ms: int) -> None:
-        """Records were read."""
+        """Continues an inquiry with the records read for it."""
         inquiring = self._inquiries.pop(number, None)
         if inquiring is None:
             return
         inquiring.values |= values
         missing = tuple(name for name in inquiring.inquiry.needs if name not in inquiring.values)
         if missing:
-            # They did not fit one answer.
+            # They did not fit into one answer.
             self._read(inquiring, missing)
             return
         values, inquiring.values = inquiring.values, {}
@@ -228,13 +229,13 @@ class TraceDesk:
         self._inquire(inquiring, now_ms)
 
     def next_deadline(self) -> int | None:
-        """When somebody has been waited for long enough."""
+        """When to give up on the next broker."""
         if not self._tracings:
             return None
         return min((due for each in self._tracings.values() for due in each.due_ms.values()), default=None)
 
     def on_deadline(self, *, now_ms: int) -> None:
-        """Those who have not answered are given up."""
+        """Gives up on brokers that have not answered in time."""
         for number, tracing in list(self._tracings.items()):
             late = [broker for broker, due_ms in tracing.due_ms.items() if due_ms <= now_ms]
             for broker in late:
@@ -244,7 +245,7 @@ class TraceDesk:
                 self._go_on(number, now_ms)
 
     def forget(self, connection: int) -> None:
-        """A client is gone."""
+        """Ends the traces of a client that is gone."""
         for number, each in list(self._tracings.items()):
             if each.connection == connection:
                 self._end(number)
@@ -252,7 +253,7 @@ class TraceDesk:
     # --- inside
 
     def _go_on(self, number: int, now_ms: int) -> None:
-        """Gives the search what is known, asks for what it wants to know, answers the client when it is over."""
+        """Feeds the search what is known, asks what it wants to know, and answers the client when it is done."""
         tracing = self._tracings.get(number)
         if tracing is None or tracing.is_going:
             return
@@ -283,7 +284,7 @@ class TraceDesk:
         tracing.is_going = was_going
 
     def _knows_all(self, number: int, tracing: _Tracing, now_ms: int) -> bool:
-        """Whether everybody has been asked, and has answered or was given up."""
+        """Whether all brokers have been asked, and have answered or been given up."""
         self._ask_all(number, tracing, now_ms)
         return not tracing.due_ms
 
@@ -292,7 +293,7 @@ class TraceDesk:
         tracing.asked[broker] = origins
         tracing.answers.pop(broker, None)
         tracing.silent.pop(broker, None)
-        # A number of its own: what is on its way in answer to an earlier question is none to this one.
+        # A new number: an answer to an earlier question that is still on its way must not match this one.
         self._last += 1
         tracing.questions[self._last], self._questions[self._last] = broker, number
         tracing.due_ms[broker] = due_ms = now_ms + _QUESTION_MS
@@ -305,7 +306,7 @@ class TraceDesk:
             tracing.silent[broker] = None
 
     def _settle(self, tracing: _Tracing, broker: str) -> None:
-        """Nothing is expected of a broker any more."""
+        """Drops the open question to a broker, if any."""
         if tracing.due_ms.pop(broker, None) is not None:
             question = next(number for number, asked in tracing.questions.items() if asked == broker)
             del tracing.questions[question], self._questions[question]
@@ -335,8 +336,8 @@ class TraceDesk:
             self._post(frame.to, msgspec.structs.replace(frame, hops=frame.hops + 1))
 
     def _post(self, broker: str, frame: TraceQuestion | TraceAnswer) -> bool:
-        """Sends a frame one step towards a broker; False if there is no way to it."""
-        # Every broker has a system stream, in whose tree the parent lies towards it.
+        """Sends a frame one hop towards a broker; returns False if there is no path to it."""
+        # Every broker has a system stream; in its tree, the parent leads to that broker.
         hop = self._rooms.connections.links.get(self._rooms.router.place_in(f"${broker}").parent or "")
         if hop is not None:
             self._rooms.connections.say(hop, frame)
@@ -347,7 +348,7 @@ def _answer_in(frame: TraceAnswer) -> BrokerAnswer | None:
     try:
         return decoded(_decode, frame.answer)
     except UnreadableError:
-        # Not the fault of the neighbour that passed it on: whoever sent it is given up in time.
+        # Not the fault of the neighbour that forwarded it: its sender is given up in time.
         return None
 
 
@@ -359,7 +360,7 @@ def _bounded(answer: BrokerAnswer) -> BrokerAnswer:
 
 
 def trace_json(trace: Trace) -> bytes:
-    """A trace as JSON, for clients."""
+    """Encodes a trace as JSON, for clients."""
     return msgspec.json.encode(
         {
             "message_id": str(trace.message_id),

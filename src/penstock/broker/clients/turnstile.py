@@ -1,10 +1,10 @@
-"""Where messages wait for the quota of their publisher in their group, each publisher for itself ([Ajil] section 4.2).
+"""Holds messages back until their publisher has quota in their group, each publisher on its own ([Ajil] section 4.2).
 
 The paper lets senders drop or delay; on the overlay they are delayed, and nothing is lost. A publisher's messages to a
-guaranteed pubend keep their order, since the pubend recognises repetitions by their numbers: behind one that waits, all
-later ones of the same publisher to the same pubend wait. To a best-effort pubend the groups of a publisher do not wait
-for each other. Other publishers never wait. What waits is bounded by the credit of its publisher, who is told why.
-Behind the turnstile is the gate: the lower of both rates counts.
+guaranteed pubend keep their order, since the pubend deduplicates by their numbers: behind one that waits, all later
+ones of the same publisher to the same pubend wait. To a best-effort pubend the groups of a publisher do not wait for
+each other. Other publishers never wait. The backlog is bounded by the credit of its publisher, who is told why. The
+gate follows the turnstile: the lower of both rates counts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Queue: TypeAlias = tuple[int, str, str | None]
 
 @dataclass(slots=True)
 class _Whole:
-    """A batch as it came; it is settled when the last of its pieces has passed."""
+    """A batch as it was received; it is settled when the last of its pieces has passed."""
 
     batch: Batch
     pieces: int
@@ -42,7 +42,7 @@ class Turnstile:
         self._senders: dict[int, str] = {}
 
     def offer(self, held: Held, sender: str, *, keeps_order: bool = True, now_ms: int) -> list[Held]:
-        """A publisher's batch: what of it may go on now; the rest waits."""
+        """Takes a publisher's batch; returns what may pass now, and queues the rest."""
         self._senders[held.connection] = sender
         self._limiter.want(sender, held.bodies, held.decoded)
         pieces: Mapping[str | None, Held] = {None: held} if keeps_order else self._by_group(held)
@@ -59,7 +59,7 @@ class Turnstile:
         return passed
 
     def release(self, *, now_ms: int) -> list[Held]:
-        """What may go on by now."""
+        """Returns what may pass by now."""
         passed: list[Held] = []
         for queue in list(self._waiting):
             waiting = self._waiting[queue]
@@ -73,7 +73,7 @@ class Turnstile:
         return passed
 
     def leave(self, connection: int) -> None:
-        """A publisher is gone: what it has sent and was never acknowledged, it sends again when it comes back."""
+        """Drops the backlog of a publisher that is gone: it resends what was not acknowledged when it comes back."""
         self._waiting = {queue: waiting for queue, waiting in self._waiting.items() if queue[0] != connection}
         sender = self._senders.pop(connection, None)
         if sender is not None:
@@ -81,12 +81,12 @@ class Turnstile:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody waits."""
+        """Whether nothing waits."""
         return not self._waiting
 
     def reasons(self) -> dict[int, tuple[str, float]]:
-        """Who waits, why, and how many bytes per second it may send."""
-        # Of several reasons the first one is told: it has waited longest.
+        """By connection that waits: the reason, and how many bytes per second it may send."""
+        # Of several reasons the first one wins: its messages have waited longest.
         return {
             queue[0]: self._reason(queue, waiting[0][0].decoded[0])
             for queue, waiting in reversed(self._waiting.items())
@@ -96,16 +96,16 @@ class Turnstile:
         connection, pubend, group = queue
         reason, rate_s = self._limiter.reason(self._senders[connection], first)
         if reason and group is None:
-            # Messages of groups that are not slowed down wait, too: that would be a riddle otherwise.
-            reason += f"; what it sends later to pubend {pubend!r} waits behind, in order"
+            # Explains why messages of groups that are not slowed down wait, too.
+            reason += f"; its later messages to pubend {pubend!r} also wait, to keep their order"
         return reason, rate_s
 
     def next_deadline(self, *, now_ms: int) -> int | None:
-        """When the next message may go on."""
+        """When the next message may pass."""
         return self._limiter.next_ms(now_ms=now_ms) if self._waiting else None
 
     def _by_group(self, held: Held) -> dict[str | None, Held]:
-        """A batch in pieces, each of one group; what they are numbered does not matter where nobody counts."""
+        """Splits a batch into pieces by group; numbers do not matter where nobody deduplicates."""
         pieces: dict[str | None, Held] = {}
         for body, attributes in zip(held.bodies, held.decoded, strict=True):
             group = self._limiter.group_of(attributes)
@@ -116,7 +116,7 @@ class Turnstile:
         return pieces
 
     def _pass(self, held: Held, whole: _Whole, now_ms: int) -> list[Held]:
-        """As much of a piece as may go on; the batch itself is settled with the last of all its pieces."""
+        """Returns as much of a piece as may pass; the batch itself is settled with the last of all its pieces."""
         limiter, sender = self._limiter, self._senders[held.connection]
         # A limit that was lifted meanwhile lets everything through.
         count = len(held.bodies)

@@ -1,8 +1,8 @@
-"""One pubend at a subscriber-hosting broker: the shared edge stream, and catch-ups of those that start behind it.
+"""One pubend at a subscriber-hosting broker: the shared edge stream, and catch-ups for those that start behind it.
 
 [Gryphon] section 2. All subscriptions share one stream. One that begins later than the stream's doubt horizon waits for
 its tick; one that begins before it is served by a catch-up stream, which gathers all that come at about the same time
-and ends where it meets the shared one. Whoever is in doubt asks: within the NACK window, again after a while.
+and ends where it meets the shared one. A stream in doubt sends NACKs, within the NACK window, and repeats them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 from penstock.broker.access import NOBODY, Claimant
 from penstock.broker.settings import BrokerSettings
-from penstock.congestion.edge import EdgeControl
+from penstock.congestion.edge_control import EdgeControl
 from penstock.congestion.sdcc import NackControl, NackGroup
 from penstock.congestion.settings import CongestionSettings
 from penstock.model.ports import Rng
@@ -24,22 +24,22 @@ from penstock.selectors.ast import Condition
 from penstock.selectors.effort import effort_of
 from penstock.selectors.evaluate import Evaluation, compile_condition
 from penstock.selectors.text import parse
-from penstock.streams.edge import EdgeSettings, EdgeStream
+from penstock.streams.edge_stream import EdgeSettings, EdgeStream
 from penstock.streams.knowledge import Knowledge
 from penstock.streams.nacks import NackWindow
 
 __all__ = ["NEVER", "CatchUp", "Edge", "HostSubscription"]
 
 NEVER: Final = 2**63
-"""In place of a tick: the shared stream is not for this subscription yet."""
+"""Used in place of a tick: the shared stream does not serve this subscription yet."""
 _TESTS_MAX: Final = 8
 _GATHER_MS: Final = 50
-"""How long the first that needs a catch-up waits for others."""
+"""How long the first subscription that needs a catch-up waits for others."""
 
 
 @dataclass(slots=True)
 class HostSubscription:
-    """What a host must know of a subscription to give it what it is owed."""
+    """A subscription as its host knows it."""
 
     key: int
     connection: int
@@ -47,36 +47,36 @@ class HostSubscription:
     version: int
     """The version of the host's filter that includes it."""
     positions: dict[str, int] = field(default_factory=dict)
-    """The first ticks that it asked for."""
+    """The first ticks that it asked for, by pubend."""
     starts: dict[str, int] = field(default_factory=dict)
-    """The ticks from which on nothing will be missing."""
+    """The ticks from which on it misses nothing, by pubend."""
     resumes: bool = False
     otherwise: int = LATEST
-    """The first tick that it asked for of all other pubends."""
+    """The first tick that it asked for on all other pubends."""
     missing: Missing = "fail"
     durable: str = ""
     claimant: Claimant = NOBODY
-    """If it is durable: who wants it."""
+    """If it is durable: the client that claims it."""
     ownership: int = 0
     selector: str = ""
-    """What it wants, in canonical form."""
+    """Its selector, in canonical form."""
     acknowledged: dict[str, int] = field(default_factory=dict)
     """If it is durable: the ticks below which its application has everything."""
     early: dict[str, int] = field(default_factory=dict)
-    """The same as its client said before the pubend had given it the name."""
+    """Positions that its client acknowledged before the pubend had granted it the name."""
     pending: dict[str, deque[int]] = field(default_factory=dict)
-    """If it is durable: the ticks of messages that matched, were sent, and are not acknowledged; the latest of them."""
+    """If it is durable: the ticks of the latest messages that were sent and are not acknowledged, by pubend."""
     opened: dict[str, int] = field(default_factory=dict)
-    """The ticks that pubends have answered with, where they were asked."""
+    """The ticks that pubends have answered with, if they were asked."""
     fresh: dict[str, None] = field(default_factory=dict)
-    """If it is durable: the pubends at which nobody had the name before."""
+    """If it is durable: the pubends at which the name is new."""
     is_denied: bool = False
     """Whether some pubend said that the name belongs to another client."""
     announced: dict[str, None] = field(default_factory=dict)
-    """The pubends of whose starts the client was told in order with its deliveries."""
+    """The pubends whose starts were announced to the client, in order with its deliveries."""
 
     def must_ask(self, pubend: str) -> bool:
-        """Whether only the pubend can say where it begins."""
+        """Whether only the pubend can say where the subscription begins."""
         if pubend in self.opened:
             return False
         if self.durable:
@@ -84,7 +84,7 @@ class HostSubscription:
         return not self.resumes if pubend in self.positions else self.otherwise != LATEST
 
     def wanted(self, pubend: str) -> int | None:
-        """Where it begins, if it is not just where it is confirmed."""
+        """The tick where the subscription begins, if that is not simply where it is confirmed."""
         return self.opened.get(pubend, self.positions.get(pubend))
 
 
@@ -100,22 +100,22 @@ class CatchUp:
     meets_at: int
     """The tick from which on the shared stream has what the members want."""
     ready: deque[tuple[int, bytes]] = field(default_factory=deque)
-    """What can be delivered, and waits for members that have not read what they were sent before."""
+    """Messages that can be delivered as soon as members have read what they were sent before."""
     is_paused: bool = False
-    """Whether nothing is asked for, as some member does not read."""
+    """Whether nothing is requested, as some member does not read."""
     tests: tuple[Evaluation, ...] = ()
-    """What the members want, if they are few: most of an old log nobody wants, and this is quicker than the index."""
+    """The members' compiled selectors, if they are few: nobody wants most of an old log, and the index is slower."""
     effort: int = 1
-    """Of all these tests together, on a small message."""
+    """The effort of all tests together, on a small message."""
 
     @property
     def position(self) -> int:
-        """The first tick that it has not delivered."""
+        """The first tick that the catch-up has not delivered."""
         return self.ready[0][0] if self.ready else self.stream.horizon
 
 
 class Edge:
-    """What one host does with one pubend."""
+    """The streams of one pubend at one host."""
 
     def __init__(
         self,
@@ -142,43 +142,43 @@ class Edge:
             now_ms=now_ms,
             group=group,
         )
-        """How fast the shared stream moves, and how much of it may be asked for at a time."""
+        """Measures how fast the shared stream moves, and sets how much of it may be requested at a time."""
         self.version = -1
         """The version of the host's filter that the pubend has confirmed."""
         self.confirmed_tick = start_tick
         """The tick from which on the path includes that version."""
         self.awaiting: dict[int, HostSubscription] = {}
-        """Subscriptions whose version the pubend has not confirmed."""
+        """Subscriptions that have not begun, since the pubend has not confirmed their version or not answered."""
         self.later: dict[int, int] = {}
-        """From which tick on the shared stream is for a subscription, where that is not reached yet."""
+        """The tick from which the shared stream serves a subscription, if it is not reached yet."""
         self.catch_ups: list[CatchUp] = []
         self.gathering: dict[int, int] = {}
         """Subscriptions that wait for a catch-up, with the ticks where they begin."""
         self._gathered_ms: int | None = None
         self.told = 0
-        """The horizon that all clients were told last."""
+        """The horizon last told to all clients."""
 
     # --- subscriptions
 
     def confirm(self, version: int, tick: int) -> list[HostSubscription]:
-        """The pubend has confirmed a version, from a tick on; answers with those who waited for it."""
+        """The pubend has confirmed a version, from a tick on; returns the subscriptions that waited for it."""
         if version > self.version:
             self.version, self.confirmed_tick = version, tick
             self.stream.demand(version, tick)
         return [each for each in self.awaiting.values() if each.version <= self.version]
 
     def expect(self, subscription: HostSubscription) -> None:
-        """A subscription that the pubend has to confirm first."""
+        """Adds a subscription that the pubend has to confirm first."""
         self.awaiting[subscription.key] = subscription
         self.later[subscription.key] = NEVER
 
     def begin(self, subscription: HostSubscription, tick: int, *, now_ms: int) -> bool:
-        """Nothing from this tick on will be missing; whether a catch-up is needed for that."""
+        """Starts a subscription, which misses nothing from this tick on; returns whether it needs a catch-up."""
         key = subscription.key
         self.awaiting.pop(key, None)
         subscription.starts[self.pubend] = tick
         if tick >= self.stream.horizon:
-            # Where the pubend has not narrowed by its version yet, the shared stream must ask again.
+            # The shared stream must ask again for ticks that were narrowed by an older version.
             self.stream.demand(self.version, tick)
             self.later[key] = tick
             return False
@@ -189,7 +189,7 @@ class Edge:
         return True
 
     def leave(self, key: int) -> None:
-        """A subscription is gone."""
+        """Removes a subscription."""
         self.awaiting.pop(key, None)
         self.later.pop(key, None)
         self.gathering.pop(key, None)
@@ -200,31 +200,31 @@ class Edge:
     # --- streams
 
     def learn(self, knowledge: Knowledge, version: int) -> tuple[list[int], list[bytes]]:
-        """Knowledge for the shared stream; answers with what can be delivered by it."""
+        """Takes knowledge for the shared stream; returns what can be delivered now."""
         self.stream.learn(knowledge, version)
         return self.stream.take()
 
     def settle(self) -> None:
-        """The shared stream has moved: who waited for a tick that is reached need not be told apart any more."""
+        """Drops the waits for ticks that the shared stream has reached."""
         if self.later:
             horizon = self.stream.horizon
             self.later = {key: tick for key, tick in self.later.items() if tick > horizon}
 
     def join(self, catch_up: CatchUp) -> bool:
-        """Lets the members of a catch-up take part in the shared stream, if it has met it."""
+        """Moves the members of a catch-up to the shared stream, if it has met it."""
         horizon = catch_up.stream.horizon
         if catch_up.ready or horizon < self.stream.horizon or self.stream.horizon < catch_up.meets_at:
             return False
         for key, start in catch_up.members.items():
             self.later[key] = max(horizon, start)
         self.catch_ups.remove(catch_up)
-        # They must hear how far it is, though it may not move on for long.
+        # They must be told the horizon, though it may not move for long.
         self.told = 0
         self.settle()
         return True
 
     def start_catch_up(self, *, now_ms: int, selector_of: Callable[[int], str] = lambda _: "") -> bool:
-        """Starts a stream for all that wait, if it is time and not too many run."""
+        """Starts a catch-up for all that wait, if it is time and not too many run."""
         if self._gathered_ms is None or now_ms < self._gathered_ms:
             return False
         if len(self.catch_ups) >= self._settings.catch_ups_max:
@@ -257,25 +257,25 @@ class Edge:
         return True
 
     def tune(self, settings: CongestionSettings) -> None:
-        """Other parameters from now on."""
+        """Applies changed parameters."""
         self.control.tune(settings)
         for catch_up in self.catch_ups:
             catch_up.control.settings = settings
 
     def lift(self, floor_ms: int) -> None:
-        """The least NACK window of catch-ups from now on."""
+        """Sets the least NACK window of catch-ups."""
         self._floor_ms = floor_ms
         for catch_up in self.catch_ups:
             catch_up.control.floor_ms = floor_ms
 
     def next_deadline(self) -> int | None:
-        """When a catch-up may start, or something must be asked for again."""
+        """When a catch-up may start, or a NACK must be repeated."""
         wishes = [self._gathered_ms, self.nacks.next_deadline()]
         wishes += [each.nacks.next_deadline() for each in self.catch_ups if not each.is_paused]
         return min([each for each in wishes if each is not None], default=None)
 
     def questions(self, *, now_ms: int, may_ask: Callable[[CatchUp], bool]) -> list[TickRange]:
-        """What to ask for now, of all streams."""
+        """Returns what to request now, for all streams."""
         asking = _ask(self.stream, self.nacks, self.control.nacks, now_ms)
         for catch_up in self.catch_ups:
             catch_up.stream.heard = max(catch_up.stream.heard, self.stream.heard)
@@ -289,7 +289,7 @@ class Edge:
         return min([self.stream.horizon, *self.gathering.values(), *(each.position for each in self.catch_ups)])
 
     def check_invariants(self) -> None:
-        """Fails if the streams are not sound, or somebody is in two of them."""
+        """Fails if the streams are not sound, or a subscription is in two of them."""
         self.stream.check_invariants()
         for catch_up in self.catch_ups:
             catch_up.stream.check_invariants()
@@ -305,7 +305,7 @@ class Edge:
 
 
 def _ask(stream: EdgeStream, nacks: NackWindow, control: NackControl, now_ms: int) -> list[TickRange]:
-    """What to ask for of one stream, as far as its NACK window goes."""
+    """Returns what to request for one stream, within its NACK window."""
     if stream.heard < stream.horizon and nacks.next_deadline() is None:
         return []
     gaps = stream.gaps(control.until(stream.horizon))

@@ -1,8 +1,8 @@
-"""Balancing in one broker: what the room asks of it, and how its messages travel ([PADRES]).
+"""Connects the balancer to its broker, and carries its messages ([PADRES]).
 
 Plugged in as a mechanism: PIE messages and letters are publications of the reserved space, addressed by attribute. The
-unit that moves is a client connection with all its subscriptions. What becomes of moves is noted in the middle of a
-turn and looked at in the next.
+unit that moves is a client connection with all its subscriptions. Outcomes of moves are queued in the middle of a turn
+and handled in the next.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class Balancing:
         self._heard: deque[Callable[[int], list[Command]]] = deque()
         migrations.listeners.append(self)
 
-    # --- what the broker tells it
+    # --- stimuli from the broker
 
     def measured(self, figures: HostFigures, *, now_ms: int) -> None:
-        """The shell has measured."""
+        """Passes the shell's measurements to the balancer."""
         subscribers, router = self._rooms.subscribers, self._rooms.router
         is_timed = figures.matching_ns is None or figures.matched is None
         self.balancer.measure(
@@ -77,15 +77,15 @@ class Balancing:
         )
 
     def on_neighbour(self, _neighbour: str, *, up: bool, now_ms: int) -> list[Answer]:  # noqa: ARG002
-        """Links that come and go are no business of balancing: roles are configured."""
+        """Ignores links: the roles of brokers are configured."""
         return []
 
     def on_message(self, _neighbour: str, _payload: bytes, *, now_ms: int) -> list[Answer]:  # noqa: ARG002
-        """Balancing speaks by publications only."""
+        """Ignores control messages: balancing uses only publications."""
         return []
 
     def on_publication(self, attributes: Attributes, body: bytes, *, now_ms: int) -> list[Answer]:
-        """A PIE message or a letter."""
+        """Handles a PIE message or a letter."""
         try:
             payload = decode_message(body)[1].payload
         except PeerError as error:
@@ -93,11 +93,11 @@ class Balancing:
         return self._answers(self.balancer.on_publication(attributes, payload, now_ms=now_ms))
 
     def next_deadline(self) -> int | None:
-        """When it wants to be woken: at once if moves have ended."""
+        """When to wake the balancer: at once if moves have ended."""
         return 0 if self._heard else self.balancer.next_deadline()
 
     def on_deadline(self, *, now_ms: int) -> list[Answer]:
-        """It is that time."""
+        """Handles the outcomes of moves, and what else is due."""
         commands: list[Command] = []
         while self._heard:
             commands += self._heard.popleft()(now_ms)
@@ -110,16 +110,16 @@ class Balancing:
         """Figures for the operator."""
         return self.balancer.status()
 
-    # --- what becomes of moves
+    # --- outcomes of moves
 
     def arrived(self, session: int, client: str) -> None:  # noqa: ARG002
-        """A client of this session has come here."""
+        """A client of this session has arrived here."""
         if isinstance(self.balancer, Balancer):
             on_arrived = self.balancer.on_arrived
             self._heard.append(lambda now_ms: on_arrived(session, now_ms=now_ms))
 
     def left(self, session: int, client: str) -> None:  # noqa: ARG002
-        """A client of this session has gone."""
+        """A client of this session has moved away."""
         if isinstance(self.balancer, Balancer):
             self.balancer.on_left()
 
@@ -133,15 +133,15 @@ class Balancing:
 
     @property
     def address(self) -> str:
-        """Where clients find it."""
+        """Where clients find this broker."""
         return self._settings.reached_at
 
     def covering_set(self, count_max: int) -> tuple[str, ...]:
-        """The covering set of what its clients want, without the reserved space."""
+        """The covering set of this broker, without the reserved space."""
         return tuple(self._rooms.filters.covering(is_reserved, count_max))
 
     def begin_sampling(self, covering: Sequence[Selector], samples_max: int, may_go: MayGo) -> None:
-        """Record from now on which interests want which publications."""
+        """Starts recording which interests want which publications."""
         self._sampling.begin(covering, samples_max, may_go)
 
     def is_sampled(self) -> bool:
@@ -149,16 +149,24 @@ class Balancing:
         return self._sampling.is_full
 
     def end_sampling(self) -> Profile:
-        """What was recorded."""
+        """Stops recording and returns the profile."""
         return self._sampling.end()
 
     def client_of(self, connection: int) -> str:
-        """The client of a connection."""
+        """The name of the client on a connection; empty if it is gone."""
         peer = self._rooms.connections.peers.get(connection)
         return peer.name if peer else ""
 
     def move(self, connections: Sequence[int], broker: str, address: str, session: int, *, now_ms: int) -> int:
-        """Tell these clients to move; answers with how many were told."""
+        """Asks these clients to move; returns how many were asked.
+
+        A partner's own word for its address counts only where nobody else knows it: clients show their tokens there.
+        """
+        known = dict(self._settings.addresses)
+        if known:
+            address = known.get(broker, "")
+        if not address:
+            return 0
         move, total = self._migrations.move, len(connections)
         return sum(
             not move(each, broker=broker, address=address, session=session, total=total, now_ms=now_ms)
@@ -166,7 +174,7 @@ class Balancing:
         )
 
     def watch(self, clusters: Sequence[str]) -> None:
-        """Hear the local PIE messages of these clusters, besides those of its own."""
+        """Subscribes to the local PIE messages of these clusters, besides those of its own."""
         self._selects = Select(self._selector(clusters))
 
     def _selector(self, clusters: Sequence[str]) -> Selector:

@@ -1,11 +1,11 @@
 """Moves clients to other brokers ([PADRES] on subscriber migration), for balancing or for a drain.
 
-The broker where a client is asks it to go. The client opens its subscriptions at the other broker with the positions it
-has, and tells both when they are in force; or it says why it stays. Then what waits for it here and is guaranteed is
-thrown away, as it gets that there; what is best effort is still sent, and the connection ends.
+The client's broker asks it to move. The client opens its subscriptions at the other broker with its positions, and
+tells both brokers when they are in force; or it says why it stays. Then guaranteed data queued for it here is
+discarded, as it gets that there; best-effort data is still sent, and the connection ends.
 
-Deviations: the paper's subscriber leaves when the session of the two brokers is done; here each client leaves for
-itself, as soon as it has everything elsewhere, so that nobody waits for the slowest. Nothing is lost on the way.
+Deviations: the paper's subscriber leaves when the session of the two brokers is done; here each client leaves on its
+own as soon as it has everything elsewhere, so that nobody waits for the slowest. Nothing is lost on the way.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ __all__ = ["Migrations", "MoveListener"]
 _DRAIN_MS: Final = 10_000
 """How long the last data for a client that has moved may take to be sent."""
 _LOOK_MS: Final = 50
-"""How often it is looked whether it has been sent."""
+"""How often to check whether it has been sent."""
 _PINS_MAX: Final = 10_000
 
 
 class MoveListener(Protocol):
-    """Who wants to know what becomes of moves; called in the middle of a turn, and so must only take note."""
+    """Is told the outcomes of moves; called in the middle of a turn, so it must only take note."""
 
     def arrived(self, session: int, client: str) -> None:
-        """A client of this session has come here, with its subscriptions in force."""
+        """A client of this session has arrived here, with its subscriptions in force."""
 
     def left(self, session: int, client: str) -> None:
         """A client of this session has its subscriptions elsewhere now."""
@@ -46,16 +46,16 @@ class MoveListener(Protocol):
 
 @dataclass(slots=True)
 class _Move:
-    """A client that was asked to go."""
+    """A client that was asked to move."""
 
     session: int
     client: str
     broker: str
     due_ms: int
-    """When it counts as one that stays; if it has moved, when its connection is cut."""
+    """When it counts as staying; if it has moved, when its connection is closed."""
     has_moved: bool = False
     is_given_up: bool = False
-    """Whether it did not answer in time; it may still go."""
+    """Whether it did not answer in time; it may still move."""
 
 
 class Migrations:
@@ -70,7 +70,7 @@ class Migrations:
         end: Callable[[Peer, str, str, int], None],
         tell: Callable[[Peer], None] = lambda _: None,
     ) -> None:
-        """Have clients told how far they are, released, and their connections ended, by whoever can do that."""
+        """Takes functions that release a client, end its connection, and tell it how far its streams are."""
         self._settings, self._connections, self._edges = rooms.settings, rooms.connections, edges
         self._release, self._end, self._tell = release, end, tell
         self._moves: dict[int, _Move] = {}
@@ -81,7 +81,7 @@ class Migrations:
         """Clients that the operator wants to stay where they are."""
         self.counts = {"moves_asked": 0, "moves_left": 0, "moves_arrived": 0, "moves_failed": 0, "moves_unknown": 0}
 
-    # --- what others want
+    # --- requests
 
     def obstacle(self, connection: int) -> str:
         """Why a client cannot be moved; empty if it can."""
@@ -93,13 +93,16 @@ class Migrations:
             return f"client {guest.client} is moving already"
         if guest.is_pinned or guest.client in self.pins:
             return f"client {guest.client} is pinned"
-        # What it has on the wire to a pubend here could not be recognised anywhere else.
+        # Elsewhere, the messages it has in flight to a pubend here could not be deduplicated.
         return f"client {guest.client} publishes here" if guest.published >= 0 else ""
 
     def move(self, connection: int, *, broker: str, address: str, session: int, total: int, now_ms: int) -> str:
-        """Asks a client to go to another broker; says why that cannot be, if so."""
+        """Asks a client to move to another broker; returns why it cannot, or an empty string."""
         if not session > 0 or broker == self._settings.name:
-            raise MisuseError(f"session {session} to broker {broker} is none to another broker than this one")
+            raise MisuseError(
+                f"cannot move a client to {broker} in session {session}: the session must be positive and the target "
+                "another broker"
+            )
         if obstacle := self.obstacle(connection):
             return obstacle
         peer = self._connections.peers[connection]
@@ -108,26 +111,26 @@ class Migrations:
         self._moves[connection] = _Move(session, client, broker, now_ms + self._settings.migration_ms)
         self.due.ask()
         self.counts["moves_asked"] += 1
-        # First how far it is: the other broker need not ask again for what is known to be silence.
+        # First its positions: the other broker need not request again what is known to be silence.
         self._tell(peer)
         self._connections.say(peer, Migrate(session, total, broker, address))
         self._connections.record("move-asked", client=client, to=broker, session=session)
         return ""
 
     def pin(self, client: str) -> None:
-        """Let a client stay where it is; raises ``MisuseError`` if too many do."""
+        """Pins a client to this broker; raises ``MisuseError`` if too many are pinned."""
         if len(self.pins) >= _PINS_MAX and client not in self.pins:
             raise MisuseError(f"{_PINS_MAX:,} clients are pinned, which is the limit")
         self.pins[client] = None
 
     def unpin(self, client: str) -> bool:
-        """Let it be moved again; whether it was pinned."""
+        """Allows a client to be moved again; returns whether it was pinned."""
         return self.pins.pop(client, "") is None
 
     # --- what clients say
 
     def on_moved(self, peer: Peer, frame: Moved, *, now_ms: int) -> None:
-        """A client has its subscriptions elsewhere, or has come from elsewhere."""
+        """A client has moved its subscriptions elsewhere, or has arrived from elsewhere."""
         guest, move = guest_of(peer), self._moves.get(peer.connection)
         if move is not None and move.session == frame.session and not move.has_moved:
             self._let_go(peer, move, now_ms)
@@ -151,7 +154,7 @@ class Migrations:
         self._tell_failed(move, frame.reason)
 
     def forget(self, connection: int) -> None:
-        """A client is gone."""
+        """Forgets a client that is gone."""
         move = self._moves.pop(connection, None)
         if move is not None and not move.has_moved:
             self._tell_failed(move, "its connection was lost")
@@ -159,17 +162,17 @@ class Migrations:
     # --- time
 
     def next_deadline(self) -> int | None:
-        """When to look again at those who move."""
+        """When to check the moving clients again."""
         if not self._moves:
             return None
         return min([each.due_ms for each in self._moves.values() if not each.is_given_up] + self._looks(), default=None)
 
     def on_deadline(self, *, now_ms: int) -> None:
-        """Ends connections whose last data has been sent, and gives up on those who do not answer."""
+        """Ends connections whose last data has been sent, and gives up on clients that do not answer."""
         for connection, move in list(self._moves.items()):
             is_late, peer = now_ms >= move.due_ms, self._connections.peers[connection]
             if move.has_moved and (is_late or not peer.outbox.data_bytes):
-                self._end(peer, "moved", f"goes on at {move.broker}", now_ms)
+                self._end(peer, "moved", f"client moved to broker {move.broker}", now_ms)
             elif is_late and not move.has_moved:
                 self._tell_failed(move, f"did not answer within {self._settings.migration_ms} ms")
                 move.is_given_up = True
@@ -181,7 +184,7 @@ class Migrations:
     # --- for the operator
 
     def status(self) -> MigrationStatus:
-        """Who is on the way, and who stays."""
+        """Counts of moves, and the pinned clients."""
         asked = [each for each in self._moves.values() if not each.has_moved and not each.is_given_up]
         leaving = sum(each.has_moved for each in self._moves.values())
         return MigrationStatus(
@@ -214,7 +217,7 @@ class Migrations:
 
     def _tell_failed(self, move: _Move, reason: str) -> None:
         if move.is_given_up:
-            # That is known.
+            # Already reported.
             return
         self.counts["moves_failed"] += 1
         self._connections.record("move-failed", client=move.client, to=move.broker, reason=reason)

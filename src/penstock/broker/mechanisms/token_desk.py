@@ -1,9 +1,9 @@
 """The wandering token in one broker: it walks over the brokers of the overlay as control traffic ([Token] section 3).
 
-Brokers that are not neighbours reach each other through those in between, one step along the system stream's tree at a
-time, ahead of data. Members are the brokers that can be reached, so that each side of a partition has a group, and its
-constants, of its own. While a broker is enabled its shell does what heavy work waits, and its bulk catch-ups may ask
-for more at a time; delivery never waits for the token.
+Brokers that are not neighbours reach each other through those in between, one hop along the system stream's tree at a
+time, ahead of data. The members are the reachable brokers, so that each side of a partition has its own group and
+constants. While a broker is enabled its shell does pending heavy work, and its bulk catch-ups may request more at a
+time; delivery never waits for the token.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from penstock.token.tokens import Fence
 __all__ = ["TokenDesk"]
 
 _LOOK_MS: Final = 1_000
-"""How often a broker looks who can be reached."""
+"""How often a broker checks which brokers can be reached."""
 _HOPS_MAX: Final = 64
 _RETRY_MS_MIN: Final = 50
 _LIFT: Final = 10
-"""While enabled, a bulk catch-up may ask for at least so many initial NACK windows at a time."""
+"""While enabled, a bulk catch-up may request at least this many initial NACK windows at a time."""
 
 
 class _Letter(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What members say to each other, on its way."""
+    """A message between two members, as it travels."""
 
     to: str
     sender: str
@@ -61,23 +61,23 @@ class TokenDesk:
         self._operation: Fence | None = None
         self._look_ms = 0
         self.malformed = 0
-        """Messages that were none."""
+        """Malformed messages."""
 
     # --- as a mechanism
 
     def on_neighbour(self, neighbour: str, *, up: bool, now_ms: int) -> list[Answer]:
-        """A link came up or went down: others can be reached, or not any more."""
+        """A link came up or went down, which changes who can be reached."""
         del neighbour, up
         return self._look(now_ms)
 
     def on_message(self, neighbour: str, payload: bytes, *, now_ms: int) -> list[Answer]:
-        """A letter, for this broker or for another."""
+        """Takes a letter for this broker, or forwards one for another."""
         try:
             letter = decoded(_decoder.decode, payload)
         except UnreadableError as error:
-            raise PeerError(f"{neighbour} sent no letter of a token: {error}") from None
+            raise PeerError(f"{neighbour} sent a malformed token message: {error}") from None
         if not self._rooms.router.is_from_host(neighbour, f"${letter.to}", letter.sender):
-            # From somebody who is not there, or not on this way: a lie, or from before the way changed.
+            # The sender does not exist or lies on another path: forged, or sent before the path changed.
             return []
         if letter.to != self._settings.name:
             return self._post(letter) if letter.hops < _HOPS_MAX else []
@@ -87,17 +87,17 @@ class TokenDesk:
         try:
             return answers + self._carried_out(self._member.on_message(letter.sender, letter.payload, now_ms=now_ms))
         except TokenMessageError as error:
-            # The neighbour only passed it on.
+            # Not the neighbour's fault: it only forwarded the letter.
             self.malformed += 1
             return [*answers, Record("malformed", (("sender", letter.sender), ("reason", str(error))))]
 
     def on_publication(self, attributes: Attributes, body: bytes, *, now_ms: int) -> list[Answer]:
-        """It selects none."""
+        """Ignores publications: the token selects none."""
         del attributes, body, now_ms
         return []
 
     def next_deadline(self) -> int | None:
-        """When a hold ends, a timeout is over, or it is time to look for others."""
+        """When a hold ends, a timeout expires, or reachability is checked next."""
         if self._settings.token is None:
             return None
         if self._member is None:
@@ -106,7 +106,7 @@ class TokenDesk:
         return self._look_ms if due_ms is None else min(due_ms, self._look_ms)
 
     def on_deadline(self, *, now_ms: int) -> list[Answer]:
-        """It is that time."""
+        """Checks reachability, and lets the member do what is due."""
         answers = self._look(now_ms)
         if self._member is None:
             return answers
@@ -119,7 +119,7 @@ class TokenDesk:
     # --- from the broker
 
     def tune(self, *, now_ms: int) -> list[Answer]:
-        """The operator has changed settings."""
+        """Applies changed settings."""
         plan = self._settings.token
         if plan is None:
             self._member = None
@@ -130,7 +130,7 @@ class TokenDesk:
         return self._carried_out(self._member.set_plan(plan, now_ms=now_ms))
 
     def on_operated(self, fence: str, *, now_ms: int) -> list[Answer]:
-        """The shell has done what waited."""
+        """The shell has finished the heavy work."""
         operation = self._operation
         if self._member is None or operation is None or str(operation) != fence:
             return []
@@ -140,7 +140,7 @@ class TokenDesk:
     # --- inside
 
     def _look(self, now_ms: int) -> list[Answer]:
-        """Who can be reached now; the first look is also the start."""
+        """Updates the members to those that can be reached now; the first call starts the member."""
         settings = self._settings
         if settings.token is None:
             return []
@@ -182,7 +182,7 @@ class TokenDesk:
         self._guaranteed.lift(0)
 
     def _post(self, letter: _Letter) -> list[Answer]:
-        """One step towards its receiver; it is lost if there is no way."""
+        """Sends a letter one hop towards its receiver; it is lost if there is no path."""
         hop = self._rooms.router.place_in(f"${letter.to}").parent
         if not hop:
             return []

@@ -1,7 +1,7 @@
-"""Settings that change while a broker runs: who belongs to the overlay, who its neighbours are, who may do what.
+"""Applies settings that change while a broker runs: members of the overlay, neighbours, permissions.
 
-A broker that is removed goes in two steps. Its links end at once. What was known of it (links, pubends, filter) is
-forgotten when it cannot be reached any more: until the last broker has heard of the removal, it is still served.
+A broker is removed in two steps. Its links end at once. What is known of it (links, pubends, filter) is forgotten when
+it cannot be reached any more: until the last broker has heard of the removal, it is still served.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ CHANGEABLE: Final = frozenset(
     {
         "neighbours",
         "members",
+        "addresses",
         "link_credential",
         "access",
         "silent_ms",
@@ -47,11 +48,11 @@ CHANGEABLE: Final = frozenset(
         "report_ms",
     }
 )
-"""What may change at run time. All else was told to clients, or is built into streams and logs."""
+"""The settings that may change at run time. Clients were told of the others, or streams and logs are built on them."""
 
 
 def needs_restart(before: BrokerSettings, after: BrokerSettings) -> list[str]:
-    """What is different and cannot change while the broker runs."""
+    """Lists the changed settings that cannot change while the broker runs."""
     return [
         f"{each.name} ({_shown(getattr(before, each.name))} to {_shown(getattr(after, each.name))})"
         for each in fields(BrokerSettings)
@@ -67,10 +68,10 @@ class Membership:
         self._connections, self._topology, self._filters = rooms.connections, rooms.topology, rooms.filters
         self._neighbourhood = neighbourhood
         self._leaving: dict[str, None] = {}
-        """Brokers that were removed, and of which something is known still."""
+        """Brokers that were removed and are not forgotten yet."""
 
     def apply(self, settings: BrokerSettings) -> list[Farewell]:
-        """Changes what is in force; answers with the connections that must end for it."""
+        """Changes the settings in force; returns the connections that must be closed for it."""
         if fixed := needs_restart(self._settings, settings):
             raise SettingsError(f"needs a restart of broker {self._settings.name}: {'; '.join(fixed)}")
         neighbours, access, members = self._settings.neighbours, self._settings.access, self._settings.members
@@ -107,7 +108,7 @@ class Membership:
             peer.outbox.bound(settings.link_outbox_bytes if is_link else settings.client_outbox_bytes)
 
     def _farewells(self, access: Access) -> list[Farewell]:
-        """Links that are no more, clients that have to prove anew who they are, and links that must be told all."""
+        """Removed links, clients that have to authenticate again, and links on which all must be sent again."""
         settings = self._settings
         again = [name for name in settings.members if name in self._filters.forgotten]
         for name in again:
@@ -119,15 +120,16 @@ class Membership:
                 reason = f"there is no link between {settings.name} and {name} any more"
                 farewells.append(Farewell(peer, "removed", reason))
             elif peer.kind is PeerKind.LINK and again:
-                # Neighbours say only what is news to them, and they may have known it all along.
-                farewells.append(Farewell(peer, "again", f"{', '.join(again)} came back, and all is to be told anew"))
+                # Neighbours forward only what is new to them, and they may have known the filter all along.
+                reason = f"{', '.join(again)} rejoined the overlay; reconnect to exchange all filters again"
+                farewells.append(Farewell(peer, "again", reason))
             elif peer.guest is not None and not _is_as_before(peer, access, settings.access):
                 farewells.append(Farewell(peer, "changed", "what this client may do has changed; connect again"))
         return farewells
 
 
 def _is_as_before(peer: Peer, before: Access, after: Access) -> bool:
-    """Whether a client that was let in then would be let in now, to do the same."""
+    """Whether a client that was admitted before would be admitted now, with the same permissions."""
     assert peer.guest is not None
     client = peer.guest.client
     if after.rule_for(client) != peer.guest.rule:

@@ -1,18 +1,31 @@
-"""What brokers tell their neighbours: who they are, their links, the filters of all hosts, and probes of paths."""
+"""Exchanges with neighbours: handshakes, link states, the filters of all hosts, and probes of paths.
+
+In the handshake, the two ends of a link prove to each other that both have the link token, without showing it. Each end
+sends a challenge with its hello, and proves itself by an HMAC (SHA-256) over both challenges and both names, in its
+role. So an impostor that listens at the port of a neighbour that is down learns nothing that opens a link elsewhere or
+later. The end that dialled proves itself first: a stranger that dials in gets nothing to guess tokens against. An
+attacker who can change traffic can still take over a proven link; only TLS prevents that.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
+from hmac import compare_digest
+from hmac import digest as hmac_digest
 from typing import Final
+
+import msgspec
 
 from penstock.broker.due import Due
 from penstock.broker.effects import Hold, Resume
 from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.host.readiness import Readiness
 from penstock.broker.neighbours.filters import HostChange
-from penstock.broker.neighbours.link_proof import challenge_for, is_proof, proof_of
 from penstock.broker.peers import LinkSequence, Peer
 from penstock.broker.rooms import Rooms
+from penstock.broker.settings import BrokerSettings
+from penstock.model.ports import Rng
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import (
     PROTOCOL_VERSION,
@@ -27,28 +40,32 @@ from penstock.protocol.frames import (
     LinkState,
 )
 
-__all__ = ["Held", "Neighbourhood"]
+__all__ = ["Held", "Neighbourhood", "challenge_for", "is_proof", "proof_of"]
 
 _UNPROVEN: Final = "authentication failed"
+_CHALLENGE: Final = "challenge"
+_DIALLED: Final = "dialled"
+_ACCEPTED: Final = "accepted"
+_encode: Final = msgspec.msgpack.Encoder().encode
 
 
 @dataclass(slots=True)
 class Held:
     """A link whose frames wait until a change of a host's filter is in force.
 
-    What follows the change on the link may rely on it: a probe that is passed on says that the change is known here.
+    Frames that follow the change on the link may rely on it: a forwarded probe says that the change is known here.
     """
 
     peer: Peer
     host: str
     change: HostChange | None
-    """What it has brought, if it is that which takes several steps; none if it brings the next change of that host."""
+    """The change that takes several steps, if this link brought it; None if it brings the next one of that host."""
     frames: list[Frame]
-    """What has come since, in order."""
+    """The frames received since, in order."""
 
 
 class Neighbourhood:
-    """Speaks with the neighbours of one broker."""
+    """Talks to the neighbours of one broker."""
 
     def __init__(
         self,
@@ -57,9 +74,13 @@ class Neighbourhood:
         guaranteed: Guaranteed,
         *,
         incarnation: int,
+        rng: Rng,
     ) -> None:
         settings = self._settings = rooms.settings
         self._incarnation = incarnation
+        self._rng = rng
+        self._secret = b""
+        """Makes the challenges of this life unpredictable; drawn for the first of them."""
         self._connections = rooms.connections
         self._topology = rooms.topology
         self._filters = rooms.filters
@@ -77,23 +98,25 @@ class Neighbourhood:
     # --- links come and go
 
     def expect(self, added: list[str], removed: list[str]) -> None:
-        """The neighbours are others from now on: subscriptions wait for the new ones, and not for those removed."""
+        """Changes the neighbours: subscriptions wait for the new ones, and not for those removed."""
         for name in removed:
             self._never_met.pop(name, None)
         self._never_met.update(dict.fromkeys(added))
 
     def say_hello(self, peer: Peer) -> None:
-        """The first frame of this broker on a link."""
+        """Sends the first frame of this broker on a link."""
         settings = self._settings
         if settings.link_credential:
-            peer.challenge = challenge_for(peer, settings, self._incarnation)
+            if not self._secret:
+                self._secret = self._rng.randrange(1 << 256).to_bytes(32)
+            peer.challenge = challenge_for(peer, self._secret)
         hello = Hello(
             PROTOCOL_VERSION, "broker", settings.name, settings.overlay, self._incarnation, challenge=peer.challenge
         )
         self._connections.say(peer, hello)
 
     def greet(self, peer: Peer, hello: Hello) -> str | None:
-        """Somebody says that it is a broker: why it is not a neighbour, or None; it may still have to prove it."""
+        """Handles the hello of a broker: returns why it is no neighbour, or None; it may still have to prove it."""
         problem = self._problem_with(peer, hello)
         if problem is None and self._settings.link_credential:
             peer.greeting = hello
@@ -104,7 +127,7 @@ class Neighbourhood:
         return problem
 
     def on_proof(self, peer: Peer, frame: LinkProof) -> str | None:
-        """Somebody proves that it is a neighbour: why that is none, or None; who called is answered in kind."""
+        """Checks the proof of a neighbour: returns why it fails, or None; answers the end that dialled with our own."""
         if peer.greeting is None or not peer.challenge:
             raise ProtocolError("a proof before a hello")
         if not is_proof(frame.proof, peer, self._settings):
@@ -123,11 +146,11 @@ class Neighbourhood:
             return f"this should be {peer.dialled}, not {hello.name}"
         if (settings.access.certificates or peer.certificate) and peer.certificate != hello.name:
             return f"the certificate is for {peer.certificate or 'nobody'}, not {hello.name}"
-        # One of the two has a link token, and the other none.
+        # Refused if only one end has a link token.
         return None if bool(hello.challenge) == bool(settings.link_credential) else _UNPROVEN
 
     def link_up(self, peer: Peer, name: str) -> None:
-        """A neighbour is there: it gets all that is known, and everybody hears of the link."""
+        """A neighbour has connected: sends it all that is known, and floods the new link."""
         peer.name, peer.sequence = name, LinkSequence()
         peer.outbox.bound(self._settings.link_outbox_bytes)
         self._connections.link_up(peer)
@@ -142,29 +165,29 @@ class Neighbourhood:
         self._connections.record("link-up", neighbour=name)
 
     def link_down(self, name: str) -> None:
-        """A neighbour is gone: everybody hears of it."""
+        """A neighbour is gone: floods that the link is down."""
         self._guaranteed.before_ways_change()
         self._flood_state(self._topology.neighbour_down(name))
         self._connections.record("link-down", neighbour=name)
 
     def forget(self, peer: Peer) -> None:
-        """A connection is gone."""
+        """Forgets a connection that is gone."""
         self._unacknowledged.pop(peer.connection, None)
         self.held.pop(peer.connection, None)
 
     # --- what neighbours say
 
     def on_link_state(self, peer: Peer, state: LinkState, *, now_ms: int) -> None:
-        """News of somebody's links."""
+        """Learns a link state, and floods it if it is new."""
         self._guaranteed.before_ways_change()
         news = self._topology.learn(state)
         if news is not None:
             self._readiness.stir(now_ms=now_ms)
-            # What contradicts old words about ourselves goes back to where they came from, too.
+            # A contradiction of stale news about ourselves also goes back to its sender.
             self._flood_state(news, but=peer.name if news is state else "")
 
     def on_filter_update(self, peer: Peer, update: FilterUpdate, *, now_ms: int) -> None:
-        """News of somebody's filter."""
+        """Learns a part of a change of some host's filter, and floods the change when it is in force."""
         assert peer.sequence is not None
         if update.version >= 0 and self._filters.is_changing(update.host):
             self._hold(Held(peer, update.host, None, [update]), now_ms)
@@ -176,17 +199,17 @@ class Neighbourhood:
             if news is None and self._filters.is_changing(change.host):
                 self._hold(Held(peer, change.host, change, []), now_ms)
                 return
-            # What contradicts old words about ourselves goes back to where they came from, too.
+            # A contradiction of stale news about ourselves also goes back to its sender.
             self.flood(news, but=peer.name if news is change else "")
             self._step_later(now_ms)
         self._unacknowledged[peer.connection] = peer
 
     def next_deadline(self) -> int | None:
-        """When to go on with changes of filters that take several steps."""
+        """When to continue changes of filters that take several steps."""
         return self._step_ms
 
     def on_deadline(self, *, now_ms: int) -> list[Held]:
-        """Goes on with changes of filters; answers with the links that need not wait any longer."""
+        """Continues changes of filters; returns the links that need not wait any longer."""
         if self._step_ms is None or now_ms < self._step_ms:
             return []
         news = self._filters.step() if self._filters.has_steps else None
@@ -200,14 +223,14 @@ class Neighbourhood:
             del self.held[each.peer.connection]
             self._connections.add_effect(Resume(each.peer.connection))
         for each in self.held.values():
-            # It is not heard because it is held, and not because it is silent.
+            # It is not silent: we hold its frames.
             each.peer.heard_ms = now_ms
         self._step_later(now_ms)
         return resumed
 
     def _waits(self, held: Held, news: HostChange | None) -> bool:
         if held.change is not None and held.change is news:
-            # In force; what has to be removed from the index is nothing that anybody relies on.
+            # In force; nobody relies on what is still to be removed from the index.
             return False
         return self._filters.is_changing(held.host)
 
@@ -224,12 +247,12 @@ class Neighbourhood:
             self.due.by(self._step_ms)
 
     def on_filter_ack(self, peer: Peer, frame: FilterAck) -> None:
-        """The neighbour has applied what it was told."""
+        """The neighbour has applied our filter updates up to a number."""
         assert peer.sequence is not None
         peer.sequence.acknowledge(frame.sequence)
 
     def on_probe(self, probe: FilterProbe, *, now_ms: int) -> None:
-        """A host asks whether the path from a pubend knows its filter: pass it on, or answer at the pubend."""
+        """A host asks whether the path from a pubend knows its filter: forwards the probe, or answers at the pubend."""
         if self._topology.origin_of(probe.pubend) != self._settings.name:
             self.say_to(self._router.place_in(probe.pubend).parent, probe)
             return
@@ -240,7 +263,7 @@ class Neighbourhood:
             self.on_applied(FilterApplied(probe.host, incarnation, version, probe.pubend, tick), now_ms=now_ms)
 
     def on_applied(self, frame: FilterApplied, *, now_ms: int) -> None:
-        """The answer to a probe, on its way down the tree."""
+        """Forwards the answer to a probe down the tree, or takes it if it is for this broker."""
         if frame.host != self._settings.name:
             self.say_to(self._router.place_in(frame.pubend).towards(frame.host), frame)
         elif frame.incarnation == self._filters.incarnation:
@@ -260,14 +283,14 @@ class Neighbourhood:
         self._unacknowledged = {}
 
     def flood(self, change: HostChange | None, but: str = "") -> None:
-        """Tells all neighbours but one of a change of a filter."""
+        """Sends a change of a filter to all neighbours but one."""
         if change is not None:
             for name, peer in self._connections.links.items():
                 if name != but:
                     self._say_change(peer, change)
 
     def probe(self) -> None:
-        """Asks the pubends that have not confirmed yet what some subscription waits for."""
+        """Probes the pubends whose confirmation some subscription still waits for."""
         awaited = self.awaited()
         asking = dict(self._readiness.unconfirmed(awaited))
         asking |= dict.fromkeys(self._guaranteed.unopened(awaited), self._filters.version)
@@ -278,19 +301,19 @@ class Neighbourhood:
             self._readiness.rest()
 
     def awaited(self) -> list[str]:
-        """What a subscription has to wait for: pubends within reach, and neighbours not heard of since the start."""
+        """What a subscription has to wait for: reachable pubends, and neighbours not heard from since the start."""
         names = [pubend for pubend in self._others_pubends() if self._router.place_in(pubend).reached]
-        return names + [f"whatever is behind {name}" for name in self._never_met]
+        return names + [f"pubends behind broker {name} (not connected yet)" for name in self._never_met]
 
     def out_of_reach(self) -> list[str]:
-        """The pubends that exist but cannot be reached now: nobody waits for them, but subscribers are told."""
+        """Pubends that exist but cannot be reached now: nobody waits for them, but subscribers are told."""
         return [pubend for pubend in self._others_pubends() if not self._router.place_in(pubend).reached]
 
     def _others_pubends(self) -> list[str]:
         return self._topology.pubends_within(frozenset(self._topology.graph()) - {self._settings.name})
 
     def say_to(self, neighbour: str | None, frame: ControlFrame) -> None:
-        """Tells a neighbour, if there is a link with it."""
+        """Sends a frame to a neighbour, if there is a link with it."""
         peer = self._connections.links.get(neighbour or "")
         if peer is not None:
             self._connections.say(peer, frame)
@@ -304,3 +327,32 @@ class Neighbourhood:
         for name, peer in self._connections.links.items():
             if name != but:
                 self._connections.say(peer, state)
+
+
+def challenge_for(peer: Peer, secret: bytes) -> bytes:
+    """The challenge for the other end of a connection: never repeated in a life of a broker, and unpredictable.
+
+    It does not depend on the token: strangers see it, and could try their guesses on it.
+    """
+    return hmac_digest(secret, _encode((_CHALLENGE, peer.connection)), sha256)
+
+
+def proof_of(peer: Peer, settings: BrokerSettings) -> bytes:
+    """The proof with which this broker answers the hello of the other end."""
+    return _proof(peer, settings, role=_DIALLED if peer.dialled else _ACCEPTED)
+
+
+def is_proof(proof: bytes, peer: Peer, settings: BrokerSettings) -> bool:
+    """Whether this is a neighbour's answer to the challenge of this broker."""
+    return compare_digest(proof, _proof(peer, settings, role=_ACCEPTED if peer.dialled else _DIALLED))
+
+
+def _proof(peer: Peer, settings: BrokerSettings, *, role: str) -> bytes:
+    assert peer.greeting is not None
+    own, other = (settings.name, peer.challenge), (peer.greeting.name, peer.greeting.challenge)
+    ends = (own, other) if peer.dialled else (other, own)
+    return _digest(settings, (role, settings.overlay, *ends))
+
+
+def _digest(settings: BrokerSettings, words: tuple[object, ...]) -> bytes:
+    return hmac_digest(settings.link_credential.encode(), _encode(words), sha256)

@@ -1,6 +1,6 @@
-"""What hosts ask of this broker's pubends: where a subscription may begin, durable names, and to forget them.
+"""Answers hosts for this broker's pubends: where subscriptions begin, who owns durable names, and forgetting those.
 
-Whatever changes the durable register is answered when it is durable.
+A request that changes the durable register is answered when the change is durable.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from penstock.protocol.stream_frames import StreamTaken
 __all__ = ["PubendDesk"]
 
 _FORGOTTEN_MAX: Final = 1_000
-"""Requests to forget that are recognised when they come again."""
+"""How many requests to forget are remembered, to recognise repetitions."""
 _AHEAD_MS_MAX: Final = 366 * 24 * 3_600_000
-"""Clocks of brokers may be wrong, but not by more than this."""
+"""How far ahead the clock of a broker may be."""
 _STEP_MS_MAX: Final = 3_600_000
 _CLOCKS_MS: Final = 24 * 3_600_000
-"""Pubends' clocks differ by less: what one has accepted is not refused by another."""
+"""More than the clocks of pubends differ: what one has accepted, another does not refuse."""
 _GONE: Final = LATEST
-"""The ownership of a name that nobody has any more: higher than all."""
+"""The ownership of a name that was forgotten: higher than all claims."""
 
 
 class _Reply(NamedTuple):
@@ -63,7 +63,7 @@ class PubendDesk:
         self.counts = dict.fromkeys(names, 0)
 
     def open(self, frame: StreamOpen, *, now_ms: int) -> int | None:
-        """A host asks where a subscription may begin; answers with the tick, if it may."""
+        """Answers a host that asks where a subscription may begin; returns the tick, if it may."""
         self.counts["opened"] += 1
         log, register = self._logs[frame.pubend], self._registers[frame.pubend]
         known = register.get(frame.durable) if frame.durable else None
@@ -72,11 +72,14 @@ class PubendDesk:
             return None
         if frame.durable and self._is_ahead(frame, 0 if known is None else known.ownership, now_ms):
             return None
-        # The same number again is the same claim, whose answer got lost; unless two brokers' numbers are alike.
+        # An equal number is the same claim, whose answer got lost, unless two brokers' numbers collide.
         if known is not None and (known.ownership, known.host != frame.host) > (frame.ownership, False):
             self._answer(frame, 0, held=known.ownership)
             return None
-        tick, problem = self._beginning(log, frame, None if known is None else known.tick, now_ms)
+        if known is not None and known.is_damaged:
+            tick, problem = _after_damage(log, frame)
+        else:
+            tick, problem = self._beginning(log, frame, None if known is None else known.tick, now_ms)
         if not problem and frame.durable and known is None:
             problem = self._problem_with_new(register, frame)
         if problem:
@@ -85,23 +88,24 @@ class PubendDesk:
         if not frame.durable:
             self._answer(frame, tick)
             return tick
-        former = known.host if known is not None and frame.ownership > known.ownership else None
+        former = known.host if known is not None and frame.ownership > known.ownership else ""
         self.counts["durables_claimed"] += 1
         self._later(frame, register, former, tick)
         return tick
 
-    def _later(self, frame: StreamOpen, register: Register, former: str | None, tick: int) -> None:
+    def _later(self, frame: StreamOpen, register: Register, former: str, tick: int) -> None:
+        """Claims a name; once that is durable, answers the asker and tells the former owner's host, if there is one."""
         is_first = frame.durable not in register
         commit = self._commits.add(register.claim(frame.durable, frame.ownership, frame.host, tick, frame.client))
         claimed = register.get(frame.durable)
         assert claimed is not None
         if is_first:
             claimed.made_by = (frame.host, frame.ticket)
-        # Also if it is asked again, with the same number or a higher one, as the answer got lost.
+        # Also when it asks again, with the same number or a higher one, because the answer got lost.
         is_new = claimed.made_by == (frame.host, frame.ticket)
         answer = StreamOpened(frame.pubend, frame.host, frame.ticket, tick, frame.ownership, is_new=is_new)
         self._replies.append(_Reply(commit, frame.pubend, frame.host, answer))
-        if former is not None:
+        if former:
             self.counts["durables_taken"] += 1
             taken = StreamTaken(frame.pubend, former, frame.durable, frame.ownership)
             self._replies.append(_Reply(commit, frame.pubend, former, taken))
@@ -111,7 +115,7 @@ class PubendDesk:
         register = self._registers[frame.pubend]
         owner = register.get(frame.durable)
         if frame.ownership and owner is not None and (owner.ownership, owner.host) != (frame.ownership, frame.host):
-            # The claim that is withdrawn does not hold any more.
+            # The withdrawn claim no longer holds anyway.
             owner = None
         elif owner is not None and not self._may_have(owner, frame):
             problem = _not_theirs(frame)
@@ -120,7 +124,7 @@ class PubendDesk:
             return
         change = None if owner is None else register.forget(frame.durable)
         if change is None or owner is None:
-            # Asked again because the answer got lost, or because nobody knows the name.
+            # A repetition because the answer got lost, or an unknown name.
             existed = (frame.host, frame.ticket) in self._forgotten
             answer = StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=existed)
             self._send(frame.pubend, frame.host, answer)
@@ -135,24 +139,24 @@ class PubendDesk:
             self._replies.append(_Reply(commit, frame.pubend, owner.host, taken))
 
     def move(self, pubend: str, name: str, ownership: int, tick: int, host: str) -> None:
-        """A host reports the position of a durable subscription."""
+        """Takes the position of a durable subscription from its host."""
         register = self._registers[pubend]
         if not register.move(name, ownership, host, min(tick, self._logs[pubend].last_tick + 1)):
             known = register.get(name)
             self._send(pubend, host, StreamTaken(pubend, host, name, _GONE if known is None else known.ownership))
 
     def on_committed(self, number: int) -> None:
-        """Commits are durable: what waited for them can be said."""
+        """Commits up to this number are durable: sends the answers that waited for them."""
         while self._replies and self._replies[0].commit <= number:
             reply = self._replies.popleft()
             self._send(reply.pubend, reply.host, reply.frame)
 
     def changes(self) -> list[SetValue]:
-        """The positions that have moved, to be made durable."""
+        """Returns the positions that have moved, to be made durable."""
         return [change for register in self._registers.values() for change in register.take_changes()]
 
     def _beginning(self, log: PubendLog, frame: StreamOpen, known: int | None, now_ms: int) -> tuple[int, str]:
-        """The tick where a subscription begins, or why it cannot."""
+        """Returns the tick where a subscription begins, or why it cannot."""
         following = log.promised + 1
         stated = following if frame.tick == LATEST else frame.tick
         tick = stated
@@ -164,7 +168,7 @@ class PubendDesk:
             return tick, ""
         is_going_on = frame.resumes or (known is not None and frame.missing != "fail")
         if is_going_on:
-            # Not at what is kept: asking for the ticks that are gone is what brings the subscriber its Lost notice.
+            # Not at the oldest kept tick: asking for the ticks that are gone gives the subscriber its Lost notice.
             return tick, ""
         if frame.missing == "earliest" or (known is None and not frame.tick):
             return log.trimmed_below, ""
@@ -175,7 +179,7 @@ class PubendDesk:
         return 0, f"{where} is not kept any more; the oldest available is {log.trimmed_below} ({oldest})"
 
     def _problem_with_new(self, register: Register, frame: StreamOpen) -> str:
-        """Why a pubend cannot keep another name; empty if it can."""
+        """Says why a pubend cannot keep another name; empty if it can."""
         limit, own_limit = self._settings.durables_max, self._settings.client_durables_max
         if len(register) >= limit:
             return f"pubend {frame.pubend} keeps {limit:,} durable subscriptions, which is its limit (durables_max)"
@@ -185,9 +189,9 @@ class PubendDesk:
         return ""
 
     def _is_ahead(self, frame: StreamOpen, held: int, now_ms: int) -> bool:
-        """Whether a claim has a number of a time to come, with which its owner could not claim the name again.
+        """Whether a claim's number lies too far in the future, so that later claims at the right time would be lower.
 
-        Who claims above the present holder is only a step ahead of that one, whatever its clock says.
+        A claim one step above the present holder's is accepted, whatever its clock says.
         """
         ahead_ms = claimed_ms(frame.ownership) - now_ms
         if ahead_ms <= _AHEAD_MS_MAX or claimed_ms(frame.ownership) <= claimed_ms(held) + _STEP_MS_MAX:
@@ -196,12 +200,12 @@ class PubendDesk:
         if ahead_ms > _AHEAD_MS_MAX + _CLOCKS_MS:
             problem = f"broker {frame.host} claims {frame.durable!r} with a clock that is {ahead_ms:,} ms ahead"
             self._answer(frame, 0, problem=problem)
-        # Else other pubends may have given a number like this: it will do here in a while, and is asked again.
+        # Else other pubends may have accepted this number: the host retries, and it will be accepted here in a while.
         return True
 
     def _may_have(self, known: Named, frame: StreamOpen | StreamForget) -> bool:
         access = self._settings.access
-        # By the rules here, not as the host says: its word counts only for who the client is.
+        # By the rules here: the host is trusted only on who the client is.
         shares = access.rule_for(frame.client).shares(frame.durable)
         may_have = access.may_have(Claimant(frame.client, shares), known.client)
         self.counts["durables_denied"] += not may_have
@@ -221,6 +225,20 @@ class PubendDesk:
             is_denied=is_denied,
         )
         self._send(frame.pubend, frame.host, answer)
+
+
+def _after_damage(log: PubendLog, frame: StreamOpen) -> tuple[int, str]:
+    """Returns where a subscription begins whose stored position is damaged, or why it cannot.
+
+    A client that still knows its own position resumes there. Others choose: to begin at the oldest kept tick, where
+    messages that they have acknowledged may come again, is better than a gap that nobody hears of.
+    """
+    if frame.resumes and frame.tick != LATEST:
+        return frame.tick, ""
+    if frame.missing != "fail":
+        return log.trimmed_below, ""
+    where = f"the position of durable subscription {frame.durable!r} at pubend {log.name} is damaged on its disk"
+    return 0, f"{where}: forget the name, or use missing='earliest' to begin at the oldest kept message"
 
 
 def _not_theirs(frame: StreamOpen | StreamForget) -> str:

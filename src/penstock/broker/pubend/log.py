@@ -1,8 +1,8 @@
-"""A guaranteed pubend at its own broker: ticks under a durable lease, repetitions recognised, silence promised.
+"""A guaranteed pubend at its own broker: assigns ticks under a durable lease, deduplicates, promises silence.
 
-[Gryphon] section 2; for ticks see `model.tick`. A message gets its tick when it comes in, and is
-spoken of only when it is durable. Everything up to ``promised`` is known for good: what is not in the log is silence.
-A restart begins above the lease of the former life, which may have promised anything up to there.
+[Gryphon] section 2; for ticks see `model.tick`. A message gets its tick when it comes in, and is announced only when it
+is durable. Everything up to ``promised`` is known for good: what is not in the log is silence. A restart begins above
+the lease of the former life, which may have promised anything up to there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.broker.due import Due
-from penstock.broker.durable import Append, RecoveredPubend, Trim
+from penstock.broker.durable import Append, RecoveredPubend, Trim, add_part
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import Tick, tick_at
 from penstock.model.values import AttributeValue
@@ -22,34 +22,19 @@ from penstock.streams.knowledge import Knowledge
 __all__ = ["PubendLog"]
 
 _SLEW: Final = 10
-"""A stream that is ahead of the clock loses a tenth of the time that passes, until they agree."""
+"""A stream that is ahead of the clock falls back by a tenth of the time that passes, until they agree."""
 _PUBLISHERS_MAX: Final = 100_000
-"""Publishers whose repetitions are recognised."""
-_PARTS: Final = 64
-"""Parts that the log of a former life counts as."""
-_SIZE_STEP: Final = 64 * 1024
-"""How finely the sizes of parts of the log are known."""
+"""Most publishers whose messages are deduplicated."""
 
 
 @dataclass(slots=True)
 class _Pending:
-    """Messages whose commit is on its way."""
+    """Messages whose commit is pending."""
 
     commit: int
     ticks: list[int]
     bodies: list[bytes]
     decoded: list[dict[str, AttributeValue]]
-
-
-def _spread(found: RecoveredPubend) -> deque[tuple[int, int]]:
-    """The size of a former life's log in parts, as if its bytes were spread evenly: only the sum is known."""
-    if not found.size_bytes or found.last_tick is None:
-        return deque()
-    first = found.last_tick if found.first_tick is None else found.first_tick
-    parts = min(_PARTS, found.size_bytes, found.last_tick - first + 1)
-    step, rest = divmod(found.size_bytes, parts)
-    lasts = [first + (found.last_tick - first + 1) * (part + 1) // parts - 1 for part in range(parts)]
-    return deque((last, step + (part < rest)) for part, last in enumerate(lasts))
 
 
 class PubendLog:
@@ -61,32 +46,32 @@ class PubendLog:
         self._lease_ms = settings.lease_ms
         self._silence_ms = settings.silence_ms
         self.due = Due(self.next_deadline)
-        """After so long without messages silence is spoken of."""
+        """When silence is announced next, if no message comes before."""
         self._lease = self._lease_asked = found.lease or 0
         self._leases: deque[tuple[int, int]] = deque()
         self._pending: deque[_Pending] = deque()
         self._sequences = dict(found.sequences)
         self._commit = 0
         self.promised: int = max(found.lease or 0, found.last_tick or 0, found.trimmed_below - 1, 0)
-        """The last tick of which everything is known for good."""
+        """The last tick up to which everything is known for good."""
         self.last_tick: int = self.promised
-        """The last tick that was given out or promised to be silent."""
+        """The last tick that was assigned or promised to be silent."""
         self.trimmed_below = found.trimmed_below
         self.size_bytes = found.size_bytes
-        self._sizes = _spread(found)
+        self._parts = deque(found.parts)
         self._ahead_ms: int | None = None
         self._slewed_ms = self._spoke_ms = 0
         self._told_until = found.last_tick or 0
         self._ends_in_silence = False
         self.mean_bytes = 256.0
-        """The size of a message, as they are lately."""
+        """The recent mean size of a message."""
         self.repeated = 0
-        """Messages that were recognised as sent before."""
+        """Messages recognised as duplicates."""
 
     def begin(self, *, now_ms: int) -> Trim | None:
-        """A log that has never been begins now: what is asked of earlier ticks is not known, and no silence.
+        """Starts a new log at the present time: earlier ticks are unknown, and not silence.
 
-        It may be the log of a pubend that had another one before, which was lost.
+        The pubend may have had another log before, which was lost.
         """
         if self.promised:
             return None
@@ -94,7 +79,7 @@ class PubendLog:
         self.trimmed_below = self.promised + 1
         return Trim(self.name, Tick(self.trimmed_below))
 
-    # --- messages come in
+    # --- messages
 
     def publish(
         self,
@@ -105,7 +90,7 @@ class PubendLog:
         *,
         now_ms: int,
     ) -> Append | None:
-        """What must be made durable for messages numbered on from first; None if all of them were sent before."""
+        """Returns what must be made durable for messages numbered from ``first``; None if all were sent before."""
         known = self._sequences.get(publisher, 0) if publisher else 0
         last = first + len(bodies) - 1
         if known >= first:
@@ -116,7 +101,7 @@ class PubendLog:
             return None
         if publisher:
             self._remember(publisher, last)
-        # Not the very next tick: behind each batch there is one of silence, which can be said again.
+        # Not the very next tick: after each batch there is a tick of silence, which can be announced again.
         start = max(self.last_tick + 2, tick_at(self.stream_ms(now_ms)))
         ticks = list(range(start, start + len(bodies)))
         self.last_tick = ticks[-1]
@@ -128,7 +113,7 @@ class PubendLog:
         return Append(self.name, messages, self._next_lease(now_ms), {publisher: last} if publisher else {})
 
     def on_appended(self, change: Append, commit: int) -> None:
-        """The append (or the renewed lease) will be in this commit."""
+        """Notes which commit the append (or the renewed lease) will be in."""
         self._commit = commit
         if change.messages:
             self._pending[-1].commit = commit
@@ -137,11 +122,11 @@ class PubendLog:
 
     @property
     def last_commit(self) -> int:
-        """The commit with which everything taken in so far is durable."""
+        """The commit that makes everything accepted so far durable."""
         return self._commit
 
     def on_committed(self, number: int, *, now_ms: int) -> Knowledge | None:
-        """Commits are durable; answers with what can be said now, if anything."""
+        """Commits up to this number are durable; returns what can be announced now, if anything."""
         while self._leases and self._leases[0][0] <= number:
             self._lease = self._leases.popleft()[1]
         ticks: list[int] = []
@@ -154,10 +139,10 @@ class PubendLog:
             decoded += done.decoded
         return self._say(ticks[-1], ticks, bodies, decoded, now_ms) if ticks else None
 
-    # --- nothing comes in
+    # --- silence
 
     def silence(self, *, now_ms: int) -> Knowledge | None:
-        """The silence up to now, if it is time to speak of it."""
+        """Returns the silence up to now, if it is time to announce it."""
         if now_ms < self._spoke_ms + self._silence_ms:
             return None
         until = min(tick_at(self.stream_ms(now_ms)) - 1, self._lease)
@@ -165,22 +150,22 @@ class PubendLog:
             until = min(until, self._pending[0].ticks[0] - 1)
         if until <= self.promised and self._told_until >= self.promised:
             self._spoke_ms = now_ms
-            # Messages or the lease wait for the disk, maybe for long. Whoever missed the last word must hear that there
-            # was one: a full log is trimmed only when everybody has had what is in it.
+            # Messages or the lease wait for the disk, maybe for long. A host that missed the last announcement must
+            # learn that there was one: a full log is trimmed only when everybody has received what is in it.
             return Knowledge(self.name, self.promised, self.promised) if self._ends_in_silence else None
         return self._say(max(until, self.promised), (), (), [], now_ms)
 
     def renewal(self, *, now_ms: int) -> Append | None:
-        """A longer lease, if the present one ends soon."""
+        """Returns a longer lease, if the present one ends soon."""
         lease = self._next_lease(now_ms)
         return None if lease is None else Append(self.name, lease=lease)
 
     def next_deadline(self) -> int:
-        """When to speak of silence."""
+        """When to announce silence."""
         return self._spoke_ms + self._silence_ms
 
     def speak_every(self, silence_ms: int) -> None:
-        """Silence is spoken of when it has lasted for so long."""
+        """Announces silence after this long without messages."""
         self._silence_ms = silence_ms
         self.due.by(self.next_deadline())
 
@@ -197,15 +182,15 @@ class PubendLog:
     # --- the size of the log
 
     def trim(self, below_tick: int) -> None:
-        """What is older is gone."""
+        """Notes that everything below this tick is gone."""
         self.trimmed_below = max(self.trimmed_below, below_tick)
-        while self._sizes and self._sizes[0][0] < below_tick:
-            self.size_bytes -= self._sizes.popleft()[1]
+        while self._parts and self._parts[0][0] < below_tick:
+            self.size_bytes -= self._parts.popleft()[1]
 
     def tick_keeping(self, bytes_kept: int) -> int:
-        """The tick below which the log can be trimmed so that at least so many bytes stay."""
+        """The tick below which the log can be trimmed so that at least this many bytes stay."""
         surplus, below = self.size_bytes - bytes_kept, 0
-        for last, size in self._sizes:
+        for last, size in self._parts:
             surplus -= size
             if surplus < 0:
                 break
@@ -218,7 +203,7 @@ class PubendLog:
         assert self._lease <= self._lease_asked
         assert self.last_tick <= max(self._lease_asked, self.promised)
         assert all(each.ticks[0] > self.promised for each in self._pending)
-        assert self.size_bytes == sum(size for _, size in self._sizes)
+        assert self.size_bytes == sum(size for _, size in self._parts)
 
     def _say(
         self,
@@ -228,7 +213,7 @@ class PubendLog:
         decoded: list[dict[str, AttributeValue]],
         now_ms: int,
     ) -> Knowledge:
-        # Also what the former life promised is said again, up to the last message: nobody knows who heard it.
+        # Repeats what the former life promised after its last message: nobody knows who heard it.
         first = min(self._told_until, self.promised) + 1
         spoken = Knowledge(self.name, first, last, ticks, bodies, decoded=decoded)
         self.promised = self._told_until = last
@@ -238,7 +223,7 @@ class PubendLog:
         return spoken
 
     def _remember(self, publisher: bytes, sequence: int) -> None:
-        # The last to publish is the last to be forgotten.
+        # The publisher that was silent longest is forgotten first.
         self._sequences.pop(publisher, None)
         self._sequences[publisher] = sequence
         if len(self._sequences) > _PUBLISHERS_MAX:
@@ -254,6 +239,4 @@ class PubendLog:
 
     def _grow(self, size: int) -> None:
         self.size_bytes += size
-        if self._sizes and self._sizes[-1][1] + size <= _SIZE_STEP:
-            size += self._sizes.pop()[1]
-        self._sizes.append((self.last_tick, size))
+        add_part(self._parts, self.last_tick, size)

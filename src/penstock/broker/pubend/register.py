@@ -1,9 +1,10 @@
-"""The durable register of one pubend: the names of durable subscriptions, how far each is, and who owns it.
+"""The durable register of one pubend: the names of durable subscriptions, their positions, and who owns them.
 
 A durable subscription is nothing but its position at every pubend, kept here under its name, so it can come back at any
-broker after any absence. Where clients prove who they are, it belongs to the client that made it. Its position holds
-the log. Claims on a name carry ownership numbers: the highest has it, and what others say of its
-position counts no more. Everything is durable before it is answered.
+broker after any absence. Where clients authenticate, it belongs to the client that created it. Its position holds the
+log. Claims on a name carry ownership numbers: the highest owns it, and positions reported by others no longer count.
+Everything is durable before it is answered. A name whose stored entry is damaged stays, and holds the whole log: its
+subscriber must hear of it, and not begin as if the name were new.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from penstock.protocol.status import DurableStatus
 __all__ = ["MaySee", "Named", "Register", "decode_named"]
 
 MaySee: TypeAlias = Callable[[str, str], bool]
-"""Whether somebody may see a durable subscription: its name, and the client that made it."""
+"""Whether somebody may see a durable subscription, given its name and the client that created it."""
 
 _PREFIX: Final = "durable"
 _SHOWN_MAX: Final = 100
@@ -33,18 +34,20 @@ class Named:
     """One durable subscription at one pubend."""
 
     tick: int
-    """Everything below it was acknowledged."""
+    """The tick below which everything was acknowledged."""
     ownership: int
     host: str
-    """Where its owner is."""
+    """The host where its owner is connected."""
     client: str = ""
-    """Who made it; empty if nobody had to prove a name then."""
+    """The client that created it; empty if clients did not have to authenticate then."""
     made_by: tuple[str, int] = field(default=("", 0), compare=False)
-    """The host and the ticket of the question that made it, until the next restart."""
+    """The host and ticket of the request that created it, until the next restart."""
+    is_damaged: bool = False
+    """Whether its stored entry was damaged: where it was is unknown until somebody claims it again."""
 
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
-    """What is stored under a name: whoever made it is missing in what an earlier version stored."""
+    """An entry as stored; those of an earlier version lack the client."""
 
     tick: int
     ownership: int
@@ -56,7 +59,7 @@ _decode: Final = msgspec.msgpack.Decoder(_Stored).decode
 
 
 def decode_named(value: bytes) -> Named:
-    """What is stored under a name; raises ``ValueError`` if these are not the bytes of one."""
+    """Decodes a stored entry; raises ``ValueError`` if these are not the bytes of one."""
     stored = _decode(value)
     return Named(stored.tick, stored.ownership, stored.host, stored.client)
 
@@ -69,14 +72,13 @@ class Register:
         self._names: dict[str, Named] = {}
         self._made: Counter[str] = Counter()
         self._dirty: dict[str, None] = {}
-        self.damaged = 0
-        """Entries that could not be read when the broker started: their subscriptions begin anew."""
         for key, value in values.items():
             if key.startswith(self._prefix):
                 try:
-                    self._names[key.removeprefix(self._prefix)] = decode_named(value)
+                    named = decode_named(value)
                 except ValueError:
-                    self.damaged += 1
+                    named = Named(tick=0, ownership=0, host="", is_damaged=True)
+                self._names[key.removeprefix(self._prefix)] = named
         self._made.update(each.client for each in self._names.values())
 
     def __len__(self) -> int:
@@ -86,22 +88,24 @@ class Register:
         return name in self._names
 
     def get(self, name: str) -> Named | None:
-        """What is known under a name."""
+        """The entry of a name, if there is one."""
         return self._names.get(name)
 
     def names_of(self, client: str) -> int:
-        """How many names a client has made that are kept."""
+        """How many of the kept names a client has created."""
         return self._made[client]
 
     def claim(self, name: str, ownership: int, host: str, tick: int, client: str = "") -> SetValue:
-        """Gives a name to an owner, who begins at a tick if the name is new; what must become durable.
+        """Gives a name to an owner, at this tick if the name is new; returns what must become durable.
 
-        A name stays with the client that made it, also while another one uses it that may.
+        The name keeps belonging to the client that created it, even while another permitted client uses it.
         """
         known = self._names.get(name)
         if known is None:
             known = self._names[name] = Named(tick, ownership, host)
             self._made[""] += 1
+        if known.is_damaged:
+            known.tick, known.is_damaged = tick, False
         known.ownership, known.host = ownership, host
         if client and not known.client:
             self._made.subtract([known.client])
@@ -111,11 +115,17 @@ class Register:
         return self._change(name, known)
 
     def move(self, name: str, ownership: int, host: str, tick: int) -> bool:
-        """A position as reported; False if it came from somebody who does not own the name (any more).
+        """Takes a reported position; returns False if the reporter does not own the name (any more).
 
-        With a higher number, too: who has claimed the name is its owner when that has come here, and not before.
+        Also with a higher number: a claimant owns the name when its claim has arrived here, and not before.
         """
         known = self._names.get(name)
+        if known is not None and known.is_damaged:
+            # Only a host to which the name was given reports positions. If it has lost the name since, the owner is
+            # told that somebody has it, and claims it again.
+            known.tick, known.ownership, known.host, known.is_damaged = tick, ownership, host, False
+            self._dirty[name] = None
+            return True
         if known is None or (known.ownership, known.host) != (ownership, host):
             return False
         if tick > known.tick:
@@ -124,7 +134,7 @@ class Register:
         return True
 
     def forget(self, name: str) -> SetValue | None:
-        """Frees a name and what it held; None if nobody knows it."""
+        """Deletes a name and releases what it held; None if the name is unknown."""
         known = self._names.pop(name, None)
         if known is None:
             return None
@@ -140,12 +150,12 @@ class Register:
         return None if found is None else (found[0], found[1].tick)
 
     def take_changes(self) -> list[SetValue]:
-        """The positions that have moved since they were last made durable."""
+        """Returns the positions that have moved since they were last made durable."""
         dirty, self._dirty = self._dirty, {}
         return [self._change(name, self._names[name]) for name in dirty]
 
     def status(self, may_see: MaySee | None = None) -> dict[str, DurableStatus]:
-        """Figures by name, of those that may be seen: of those furthest behind, if there are many."""
+        """Figures by name, of the subscriptions that may be seen: those furthest behind, if there are many."""
         seen = [(name, each) for name, each in self._names.items() if may_see is None or may_see(name, each.client)]
         furthest = sorted(seen, key=lambda each: each[1].tick)[:_SHOWN_MAX]
         return {name: DurableStatus(each.tick, each.host, each.client) for name, each in furthest}

@@ -1,7 +1,12 @@
-"""``penstock lab report``: all experiments in one HTML page, run now or read from results."""
+"""``penstock lab report``: puts all experiments on one HTML page, run now or read from earlier results.
+
+In a full report, simulated experiments are also swept over seeds as Spark tasks, beside the single run that drew the
+chart.
+"""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,16 +27,21 @@ from penstock.lab.report import (
     made_finding,
     read_finding,
     report_page,
+    swept_finding,
 )
 from penstock.model.errors import MisuseError, PenstockError
 from penstock.model.reporting import Reporter
 from penstock.pipeline.experiments.registry import EXPERIMENTS
 from penstock.pipeline.session import SessionSettings, check_requirements
+from penstock.pipeline.sweep.plan import Run, planned
+from penstock.pipeline.sweep.running import run_sweep
+from penstock.pipeline.sweep.store import SweepStore
+from penstock.pipeline.sweep.tasks import Outcome
 
 if TYPE_CHECKING:
-    from penstock.cli.lab.sweeping import Sweeper
+    from pyspark.sql import SparkSession
 
-__all__ = ["EXAMPLES", "report"]
+__all__ = ["EXAMPLES", "Sweeper", "report"]
 
 EXAMPLES = """
 A full report runs each simulated experiment with every seed on Spark (mean and 95 % interval), draws the chart of the
@@ -47,6 +57,8 @@ Examples:
 - `penstock lab report --results docs/results --resume`
 """
 _TITLE: Final = "Penstock: published beside measured"
+_OWN_SEEDS: Final = "seeds"
+"""The parameter of experiments that average over seeds themselves: in a sweep, each run uses one seed."""
 
 
 def report(
@@ -104,7 +116,7 @@ class _Maker:
         self._resume = resume and not quick
 
     def make(self, chosen: list[tuple[Entry, Experiment]], folder: Path) -> tuple[dict[str, Finding], list[str]]:
-        """The findings by key, and the keys of those that failed."""
+        """Return the findings by key, and the keys of the experiments that failed."""
         findings: dict[str, Finding] = {}
         failed = []
         if self._quick:
@@ -149,9 +161,34 @@ class _Maker:
         return self._sweeper.swept(entry, experiment, folder, single)
 
     def _kept(self, entry: Entry, experiment: Experiment, folder: Path, *, swept: bool) -> Finding | None:
-        """What an earlier report left of a full run, if that may be taken."""
+        """The finding that an earlier report kept of a full run, if this report resumes."""
         found = read_finding(entry, experiment, folder, swept=swept) if self._resume else None
         return None if found is None or found.is_small else found
+
+
+class Sweeper:
+    """Makes findings over many seeds."""
+
+    def __init__(self, spark: SparkSession, seeds: str, reporter: Reporter, *, resume: bool) -> None:
+        self._spark, self._seeds, self._reporter, self._resume = spark, seeds, reporter, resume
+
+    def swept(self, entry: Entry, experiment: Experiment, folder: Path, single: Finding) -> Finding:
+        """The means over all seeds, with their intervals; reuses the single run if its seed is among them."""
+        is_mean = any(each.name == _OWN_SEEDS for each in experiment.parameters)
+        settings = [*entry.settings, *([f"{_OWN_SEEDS}=1"] if is_mean else [])]
+        plan = planned(experiment, grid=[], settings=settings, seeds=self._seeds, quick=False)
+        kept = folder / "sweeps" / entry.key
+        if not self._resume and kept.exists():
+            # Runs kept by an earlier report may come from older code.
+            shutil.rmtree(kept)
+        store = SweepStore(kept, plan)
+        if not is_mean:
+            same = [run for run in plan.runs if single.seeds == f"seed {run.seed}"]
+            store.keep(Outcome(Run(run.cell, run.seed), single.means, None, 0.0) for run in same)
+        swept = run_sweep(self._spark, plan, store, self._reporter)
+        if swept.failures:
+            raise PenstockError(f"seed {swept.failures[0].seed}: {swept.failures[0].message}")
+        return swept_finding(entry, experiment, folder, swept.cells[0].metrics, seeds=f"seeds {self._seeds}")
 
 
 @contextmanager
@@ -161,8 +198,6 @@ def _making(seeds: str, master: str, *, quick: bool, resume: bool) -> Iterator[_
             yield _Maker(reporter, None, seeds, quick=True)
         return
     check_requirements()
-    from penstock.cli.lab.sweeping import Sweeper
-
     with at_work(SessionSettings(master=master, app_name="penstock report")) as (spark, reporter):
         sweeper = Sweeper(spark, seeds, reporter, resume=resume)
         yield _Maker(reporter, sweeper, seeds, quick=False, resume=resume)

@@ -1,4 +1,4 @@
-"""``penstock pipeline archive``: a stream of messages into the lake's table ``publications``, exactly once."""
+"""``penstock pipeline archive``: writes a stream of messages to the lake's table ``publications``, exactly once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Examples:
 """
 
 _SHOW_EVERY_S: Final = (1.0, 30.0)
-"""On a terminal, and elsewhere, where every line stays."""
+"""Seconds between progress reports: on a terminal, and elsewhere, where every line stays."""
 
 
 @on_spark("penstock archive")
@@ -50,7 +50,7 @@ def archive(  # noqa: PLR0913 - one per option
         str, typer.Option(metavar="fail|skip", help="What to do about messages that the brokers keep no more.")
     ] = "fail",
     merge_files: Annotated[
-        int, typer.Option(metavar="N", min=2, help="So many small files of a pubend and day become one.")
+        int, typer.Option(metavar="N", min=2, help="Merge this many small files of a pubend and day into one.")
     ] = 8,
     keep_merged: Annotated[
         str, typer.Option(metavar="TIME", help="How long merged files stay, for jobs that read them.")

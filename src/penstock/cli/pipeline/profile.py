@@ -1,4 +1,7 @@
-"""``penstock pipeline profile`` and ``plan``: what subscriptions cost, from the archive, and where they should live."""
+"""``penstock pipeline profile`` and ``plan``: measure subscriptions by the archive, and plan where to place them.
+
+A plan can be compared with what dynamic balancing achieved in a run of the experiment ``balancing-local``.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,14 @@ import typer
 from penstock.cli.console import console, shown_number
 from penstock.cli.pipeline.frame import AsJson, Lake, at_work, on_spark
 from penstock.cli.progress import ProgressReporter
+from penstock.model.errors import MisuseError
 from penstock.pipeline.session import SessionSettings, check_requirements
 
 if TYPE_CHECKING:
     from penstock.pipeline.profile.model import Profile
     from penstock.pipeline.profile.placement import BrokerPlan, Plan
 
-__all__ = ["PLAN_EXAMPLES", "PROFILE_EXAMPLES", "plan", "profile"]
+__all__ = ["PLAN_EXAMPLES", "PROFILE_EXAMPLES", "balancing_difference", "plan", "profile"]
 
 PROFILE_EXAMPLES = """
 Needs the tables `publications` (`penstock pipeline archive`) and `subscriptions` (shipped by brokers). The profile goes
@@ -40,6 +44,7 @@ Examples:
 - `penstock pipeline plan lake --capacities brokers.toml --compare docs/results/balancing-local.json --json`
 """
 _SHOWN: Final = 10
+_METRICS: Final = ("max_difference_end_input", "max_difference_end_output", "max_difference_end_delay")
 
 
 @on_spark("penstock profile")
@@ -52,7 +57,10 @@ def profile(
     end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Only messages before.")] = None,
     ended: Annotated[bool, typer.Option("--ended", help="Also subscriptions that have ended.")] = False,
     samples: Annotated[
-        int, typer.Option(metavar="N", min=64, max=1_000_000, help="Messages of which it is kept who wants them.")
+        int,
+        typer.Option(
+            metavar="N", min=64, max=1_000_000, help="How many messages to sample for overlap between subscriptions."
+        ),
     ] = 16_384,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the profile goes; `LAKE/_profile` else.")
@@ -60,7 +68,7 @@ def profile(
     as_json: AsJson = False,
     session: SessionSettings,
 ) -> None:
-    """What every subscription costs, and what it has in common with others, from all archived messages."""
+    """Measure what every subscription costs, and what it has in common with others, from all archived messages."""
     check_requirements()
     from penstock.pipeline.lake import check_whole
     from penstock.pipeline.profile.job import run_profile
@@ -101,7 +109,6 @@ def plan(
 ) -> None:
     """Place the subscriptions of a profile on brokers of given capacities, and predict their loads."""
     from penstock.pipeline.profile.capacities import parse_capacities, parse_capacity
-    from penstock.pipeline.profile.comparing import balancing_difference
     from penstock.pipeline.profile.placement import plan_placement, predicted
     from penstock.pipeline.profile.store import default_folder, load_profile
 
@@ -119,6 +126,21 @@ def plan(
         console.json(summary)
         return
     _show_plan(made, before, summary)
+
+
+def balancing_difference(path: Path) -> float:
+    """The largest difference between two brokers in any metric at the end of a ``balancing-local`` run."""
+    try:
+        result: dict[str, Any] = msgspec.json.decode(path.read_bytes(), type=dict)
+    except OSError as error:
+        raise MisuseError(f"cannot read {path}: {error.strerror}") from None
+    except msgspec.DecodeError as error:
+        raise MisuseError(f"{path} is no result of an experiment: {error}") from None
+    metrics = result.get("measured")
+    found = [metrics[name] for name in _METRICS if name in metrics] if isinstance(metrics, dict) else []
+    if not found:
+        raise MisuseError(f"{path} is no result of balancing-local: it has none of {', '.join(_METRICS)}")
+    return float(max(found))
 
 
 def _save_plan(
@@ -187,7 +209,7 @@ def _show_plan(made: Plan, before: Sequence[BrokerPlan], summary: dict[str, Any]
         if summary[name] is not None:
             console.line(f"{name}: {shown_number(summary[name])}")
     for broker in made.overloaded:
-        console.note(f"broker {broker} would have more to do than it can: all of them together are too weak")
+        console.note(f"broker {broker} would be overloaded even with this plan: plan with more or stronger brokers")
     console.line(f"plan: {summary['folder']}")
 
 

@@ -1,4 +1,4 @@
-"""What came of the story: what each chapter has to tell, what subscribers got, and the verdict."""
+"""Holds the outcome of the story: what each chapter reports, what subscribers received, and the verdict."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.cli.demo_verdict import Latency, Verdict
+from penstock.cli.demo_verdict import DemoVerdict, Latency
 from penstock.cli.story.sampling import Sample
 from penstock.cli.story.settings import StorySettings
 
@@ -15,44 +15,44 @@ __all__ = ["Judged", "Outcome", "Told"]
 
 @dataclass(slots=True)
 class Told:
-    """What one chapter has to tell."""
+    """The report of one chapter."""
 
     key: str
     title: str
     about: str
-    """What it is about, for who has never heard of it."""
+    """An introduction, for newcomers."""
     begun_s: float = 0.0
     ended_s: float = 0.0
     lines: list[str] = field(default_factory=list)
-    """What happened."""
+    """What happened, line by line."""
     as_expected: bool | None = None
-    """Whether it was what the chapter is to show; None if it was left out."""
+    """Whether the chapter showed what it should; None if it was left out."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """The same as figures."""
+    """What happened, as figures."""
     drawing: str = ""
-    """What is shown as it is, such as a tree."""
+    """Preformatted text, such as a tree."""
 
     @property
     def word(self) -> str:
-        """In one word or two."""
+        """The result of the chapter in a word or two."""
         return {True: "as expected", False: "not as expected", None: "left out"}[self.as_expected]
 
 
 @dataclass(slots=True, frozen=True)
 class Judged:
-    """One subscriber, judged."""
+    """The verdict on one subscriber."""
 
     name: str
     broker: str
-    """Where it was in the end."""
+    """Where the subscriber was in the end."""
     selector: str
     moves: int
-    verdict: Verdict
+    verdict: DemoVerdict
 
 
 @dataclass(slots=True, frozen=True)
 class Outcome:
-    """The whole story."""
+    """The outcome of the whole story."""
 
     settings: StorySettings
     chapters: Sequence[Told]
@@ -61,35 +61,35 @@ class Outcome:
     published: int
     latency: Latency | None
     is_audit_clean: bool | None = None
-    """What Spark's audit said; None if there was none."""
+    """Whether Spark's audit found no fault; None if there was no audit."""
 
     @property
     def matched(self) -> int:
-        """Deliveries that there should have been."""
+        """Expected deliveries."""
         return sum(each.verdict.matched for each in self.judged)
 
     @property
     def delivered(self) -> int:
-        """Deliveries that there were."""
+        """Actual deliveries."""
         return sum(each.verdict.delivered for each in self.judged)
 
     @property
     def lost(self) -> int:
-        """Deliveries that are missing."""
+        """Missing deliveries."""
         return sum(each.verdict.missing for each in self.judged)
 
     @property
     def duplicated(self) -> int:
-        """Deliveries that are too many."""
+        """Surplus deliveries."""
         return sum(each.verdict.surplus for each in self.judged)
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing was lost, repeated, damaged or out of order, and the audit agrees: the exit code."""
+        """Whether nothing was lost, repeated, damaged or out of order, and the audit agrees; decides the exit code."""
         return all(each.verdict.is_right for each in self.judged) and self.is_audit_clean is not False
 
     def verdict_line(self) -> str:
-        """What people want to know first."""
+        """The verdict in one line."""
         out_of_order = sum(not each.verdict.in_order for each in self.judged)
         damaged = sum(each.verdict.damaged for each in self.judged)
         more = [f"damaged {damaged:,}"] if damaged else []
@@ -98,7 +98,7 @@ class Outcome:
         return ", ".join([*counts, f"lost {self.lost:,}", f"duplicated {self.duplicated:,}", *more])
 
     def as_builtins(self) -> Mapping[str, Any]:
-        """For programs."""
+        """The outcome for programs."""
         return {
             "good": self.is_good,
             "published": self.published,

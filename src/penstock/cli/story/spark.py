@@ -1,6 +1,6 @@
 """Chapter 6: Spark archives what was published, traces many messages at once, and audits the deliveries.
 
-The audit is a second judge: it knows what brokers have on record, and nothing of the ledger of the crowd.
+The audit is a second judge: it knows only the brokers' records, and nothing of the crowd's ledger.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from penstock.pipeline.session import check_requirements
 __all__ = ["missing_for_spark", "rehearse", "spark", "warm_up"]
 
 _STORED: Final = 1.5
-"""So many times what passes between two stores: then what was recorded last is stored, and goes with the next turn."""
+"""Store intervals to wait for: by then the last records are stored, and go with the next turn."""
 _SHIPPED_S_MAX: Final = 60.0
 _SLACK_MS: Final = 5_000
 _TITLES: Final = {"session": "start", "archive": "archive", "trace": "bulk trace", "audit": "audit", "error": "failed"}
 
 
 def missing_for_spark() -> str:
-    """What Spark would need and is not there, with the fix; empty if all is there."""
+    """What Spark needs and is missing, with the fix; empty if nothing is missing."""
     try:
         check_requirements()
     except (SparkMissingError, JavaMissingError) as error:
@@ -40,13 +40,13 @@ def missing_for_spark() -> str:
 
 
 async def warm_up(process: SparkProcess, settings: StorySettings) -> None:
-    """Start Spark, if there will be work for it, while there is something else to look at."""
+    """Start Spark, if there will be work for it, while other chapters are shown."""
     if not _reason_against(settings):
         await process.start()
 
 
 async def rehearse(stage: Stage) -> None:
-    """When everybody has something on record, let Spark do once what it will have to do."""
+    """Once every broker has shipped something, let Spark rehearse its work."""
     names = set(stage.overlay.plan.pubends)
     if _reason_against(stage.settings):
         return
@@ -57,13 +57,13 @@ async def rehearse(stage: Stage) -> None:
 
 
 async def spark(stage: Stage, told: Told) -> None:
-    """Have the work done, and tell what came of it."""
+    """Have Spark do the work, and report its findings."""
     if problem := _reason_against(stage.settings):
         stage.say(told, f"left out: {problem}")
         return
     sent = stage.crowd.sent
     some = Random(stage.settings.seed).sample(sent, k=min(stage.settings.traced, len(sent)))
-    # The archive has what publishers sent: it need not wait for what brokers ship.
+    # The archive contains what publishers sent: it need not wait for shipments.
     await stage.spark.hand(_work(stage, ["archive"], some))
     await _all_shipped(stage, told)
     await stage.spark.hand(_work(stage, ["trace", "audit"], some))
@@ -76,11 +76,11 @@ async def spark(stage: Stage, told: Told) -> None:
                 stage.say(told, f"{_TITLES.get(each.step, each.step)}: {line}")
             told.facts[each.step] = {**each.facts, "seconds": each.seconds}
             if each.step == "archive":
-                # It takes some seconds in which nothing else is to be seen.
+                # These steps take some seconds, in which there is nothing else to see.
                 stage.narrator.say(f"Spark traces {len(some):,} messages, and audits the table")
             if each.step == "audit":
                 told.facts["audit_clean"] = each.is_clean
-                # It is the last, and that Java ends takes a second.
+                # This is the last finding, and waiting for Java to end takes a second.
                 break
     if "audit" not in steps:
         stage.say(told, "Spark did not get to the end of its work")
@@ -99,18 +99,18 @@ def _reason_against(settings: StorySettings) -> str:
 
 
 async def _all_shipped(stage: Stage, told: Told) -> None:
-    """Wait until what happened last is in the lake as well."""
+    """Wait until the latest records are in the lake, too."""
     await stage.view(_STORED * stage.settings.persist_ms / 1_000)
     since_ms = time.time() * 1_000
     names = set(stage.overlay.plan.pubends)
     if not await stage.until(lambda: shipped_since(stage, since_ms) >= names, 4 * stage.settings.token_s):
-        stage.say(told, "not all brokers have shipped their last records; what is missing is missing below")
+        stage.say(told, "not all brokers have shipped their last records; the results below may be incomplete")
 
 
 def _work(stage: Stage, steps: list[str], traced: list[SentMessage], *, is_rehearsal: bool = False) -> Work:
     times = [each.id.timestamp_ms for each in stage.crowd.sent]
     return Work(
-        # Where messages come from, so that no link has more to carry for it.
+        # The broker that messages come from, so that no link has more to carry.
         brokers=stage.overlay.brokers.url(PUBLISHING),
         lake=str(stage.lake),
         out=str(stage.lake.with_name("rehearsal" if is_rehearsal else "traces")),

@@ -1,25 +1,26 @@
-"""The whole story in order: brokers start, the crowd comes, chapter by chapter, and a verdict in the end.
+"""Tells the whole story: waits for the brokers, connects the crowd, plays chapter by chapter, and ends with a verdict.
 
-A chapter that does not show what it should says so, and the story goes on. Only the verdict decides: what subscribers
-got, and what the audit found.
+A chapter that does not show what it should says so, and the story continues. Only the verdict decides: what
+subscribers received, and what the audit found. It is reached outside the brokers, by comparing what every selector
+says of every message with what was received.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
-from penstock.cli.demo_verdict import latency_of
-from penstock.cli.story.crowd import Crowd
-from penstock.cli.story.judging import judge_all
+from penstock.cli.demo_verdict import SentMessage, judge, latency_of
+from penstock.cli.story.crowd import Crowd, Member
 from penstock.cli.story.limit import limit
 from penstock.cli.story.links import links
+from penstock.cli.story.market import with_mark
 from penstock.cli.story.narrator import Narrator
-from penstock.cli.story.outcome import Outcome, Told
+from penstock.cli.story.outcome import Judged, Outcome, Told
 from penstock.cli.story.plan import HOSTS, JOINED, PUBLISHING
 from penstock.cli.story.sampling import Sampler
 from penstock.cli.story.settings import StorySettings
@@ -34,12 +35,12 @@ from penstock.lab.demo_overlay import BrokerProcessError
 from penstock.lab.links.overlays import RelayedOverlay
 from penstock.model.errors import PenstockError
 
-__all__ = ["CHAPTERS", "tell"]
+__all__ = ["CHAPTERS", "judge_all", "tell"]
 
 Play: TypeAlias = Callable[[Stage, Told], Awaitable[None]]
 
 _STALLED_S_MAX: Final = 60.0
-"""When nothing has arrived anywhere for so long, what has not arrived is lost."""
+"""When nothing has arrived anywhere for this long, messages that are still missing count as lost."""
 
 
 CHAPTERS: Final[tuple[tuple[str, str, str, Play], ...]] = (
@@ -80,11 +81,11 @@ CHAPTERS: Final[tuple[tuple[str, str, str, Play], ...]] = (
         spark,
     ),
 )
-"""Key, title, what it is about, and who plays it."""
+"""Key, title, introduction, and the function that plays it."""
 
 
 async def tell(overlay: RelayedOverlay, settings: StorySettings, crowd: Crowd, narrator: Narrator) -> Outcome:
-    """Play it all with brokers that run; raises ``BrokerProcessError`` if one of them ends."""
+    """Play the whole story on running brokers; raises ``BrokerProcessError`` if one of them ends."""
     chapters: list[Told] = []
     async with SparkProcess() as process:
         await warm_up(process, settings)
@@ -99,7 +100,7 @@ async def tell(overlay: RelayedOverlay, settings: StorySettings, crowd: Crowd, n
             await _unless_failed(_flowing(stage, chapters), samples, *(crowd.read(each) for each in crowd.members))
             samples_taken = list(sampler.samples)
             narrator.clear()
-            # What was read last counts as acknowledged, so that an audit can judge it.
+            # Closing acknowledges what was read last, so that the audit can judge it.
             subscriptions = (each.subscription for each in crowd.members if each.subscription is not None)
             await asyncio.gather(*(each.close() for each in subscriptions))
         await _played(stage, chapters, len(CHAPTERS) - 1)
@@ -110,12 +111,24 @@ async def tell(overlay: RelayedOverlay, settings: StorySettings, crowd: Crowd, n
     return Outcome(settings, chapters, samples_taken, judged, len(crowd.sent), latency_of(latencies), audit)
 
 
+def judge_all(members: Sequence[Member], sent: Sequence[SentMessage]) -> list[Judged]:
+    """Judge every subscriber."""
+    return [_judge_member(each, sent) for each in members]
+
+
+def _judge_member(member: Member, sent: Sequence[SentMessage]) -> Judged:
+    """Compare what one subscriber should have received with what it did."""
+    verdict = judge(with_mark(member.selector), sent, member.ids, damaged=member.damaged)
+    moves = member.client.counters.moves if member.client is not None else 0
+    return Judged(member.name, member.broker, member.selector, moves, verdict)
+
+
 def _client(url: str, name: str) -> Client:
     return connect(url, name=name)
 
 
 async def _flowing(stage: Stage, chapters: list[Told]) -> None:
-    """All chapters during which messages flow, to the last message."""
+    """Play all chapters during which messages flow, and wait for the last message."""
     stop = asyncio.Event()
     publishing = asyncio.gather(*(each.run(stop) for each in stage.crowd.publishers))
     rehearsing = asyncio.create_task(rehearse(stage))
@@ -123,7 +136,7 @@ async def _flowing(stage: Stage, chapters: list[Told]) -> None:
         for number in range(len(CHAPTERS) - 1):
             await _played(stage, chapters, number)
             if publishing.done():
-                # It ends before it is told to only if something went wrong.
+                # Publishing ends early only if something went wrong.
                 await publishing
         stop.set()
         await publishing
@@ -136,7 +149,7 @@ async def _flowing(stage: Stage, chapters: list[Told]) -> None:
 
 
 async def _arrived(stage: Stage) -> None:
-    """Wait until all have all, as long as anything still comes."""
+    """Wait until every subscriber has everything, as long as anything still arrives."""
     crowd, before = stage.crowd, -1
     while not crowd.is_done and crowd.delivered > before:
         before = crowd.delivered
@@ -175,7 +188,7 @@ def _about_the_verdict(crowd: Crowd) -> str:
 
 
 async def _unless_failed(work: Coroutine[Any, Any, None], *endless: Coroutine[Any, Any, None]) -> None:
-    """Do the work to its end, unless something beside it fails; then nothing goes on."""
+    """Do the work to its end beside endless tasks; if one of them fails, stop everything and raise."""
     tasks = [asyncio.create_task(each) for each in (work, *endless)]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

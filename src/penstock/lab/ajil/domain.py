@@ -1,7 +1,7 @@
-"""How the size of the reaction domain makes traffic oscillate and share out fairly ([Ajil] sections 5.3 and 5.5).
+"""How the size of the reaction domain affects oscillation and fairness ([Ajil] sections 5.3 and 5.5).
 
 Figures 3 and 5. ``sd_a_b`` is the standard deviation of the traffic in the surge, as a share of the limit, from its
-tenth epoch on; ``damping_1_1`` is that of the first 50 epochs over that of the last 100.
+tenth epoch on; ``damping_1_1`` is the deviation of the first 50 epochs divided by that of the last 100.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _domain(context: Context) -> Mapping[str, float]:
         f"sd_{pair[0]:g}_{pair[1]:g}": mean_of(runs, lambda each: spread(each.surge[_START:]))
         for pair, runs in by_domain.items()
     }
-    # The mean of each: a single run may happen to end very quietly.
+    # Means over all runs: a single run may happen to end very quietly.
     full = by_domain[1.0, 1.0]
     early, late = (
         mean_of(full, lambda each: spread(each.surge[:50])),
@@ -126,7 +126,7 @@ AJIL_FAIRNESS: Final = Experiment(
 )
 AJIL_POLICY: Final = Experiment(
     name="ajil-policy",
-    summary="the naive policy that stops whoever is in the domain, against the global percentage",
+    summary="the naive policy, which stops every sender in the domain, compared with the global percentage",
     source=f"{SOURCE}.6, figure 6",
     parameters=(*COMMON, *_SURGE),
     published={"naive_sd_ratio": "extreme fluctuation", "naive_variance_ratio": "much more variant"},

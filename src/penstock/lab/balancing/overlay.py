@@ -1,8 +1,9 @@
 """The overlays of the load balancing paper with its quote workload, watched from outside ([PADRES] section 6).
 
-Brokers are the real ones, on modelled machines; every pubend is guaranteed, so that what migrations lose or repeat is
-found by comparing with an oracle. Publishers publish one company each, at a rate of their own; subscribers have one
-subscription each and join one broker. Congestion control is off: the paper has none, and it would hide the overload.
+Brokers are the real ones, on modelled machines. Every pubend is guaranteed, so that an oracle finds the messages that
+migrations lose or repeat. Each publisher publishes one company's quotes, at its own rate; subscribers have one
+subscription each and all join the same broker. Congestion control is off: the paper has none, and it would hide the
+overload.
 """
 
 from __future__ import annotations
@@ -34,60 +35,60 @@ from penstock.sim.workloads.quotes import Publication, QuoteWorkload
 from penstock.sim.world import START_MS, World
 from penstock.tracking.settings import TrackingSettings
 
-__all__ = ["BalancingOverlay", "BalancingPlan", "Sample", "Verdict"]
+__all__ = ["BalancingOverlay", "BalancingPlan", "BalancingVerdict", "Sample"]
 
 _PUBEND: Final = "quotes"
 _DAYS: Final = 400
 _SAMPLE_S: Final = 5
 _PUBLISHERS_FROM_S: Final = 5.0
 _QUIET_MS: Final = 600_000
-"""Heartbeats of so many clients would only cost time; who is sent messages all the time is sent none, and says none."""
+"""Heartbeats of so many clients would only cost time: with constant traffic none are sent in either direction."""
 _REPORT_MS: Final = 5_000
 _DRAIN_MS_MAX: Final = 86_400_000
 
 
 @dataclass(slots=True, frozen=True)
 class BalancingPlan:
-    """What an overlay looks like, and who joins it."""
+    """The layout of an overlay, and who joins it."""
 
     heads: Mapping[str, Machine]
-    """In the order of the chain that they form; the first one hosts the publishers."""
+    """Cluster heads, in the order of the chain that they form; the first one hosts the publishers."""
     edges: Mapping[str, tuple[str, Machine]]
-    """By name: the head of its cluster, and the machine."""
+    """For each edge, the head of its cluster and the machine."""
     joined: str
     """The edge that all subscribers join."""
     subscribers: int = 2_000
     joins_s: tuple[float, float] = (10.0, 1010.0)
     zero_share: float = 0.25
-    """Of the subscribers, how many want what is never published."""
+    """The share of subscribers whose selector never matches."""
     publishers: int = 40
     rate_max_msg_s: float = 1.0
-    """Rates are drawn between 0 and this."""
+    """Publishers' rates are drawn between 0 and this."""
     beat_s: float = 0.0
-    """Publishers publish on the beat of so many seconds, if any: batches cost the simulator less than messages do."""
+    """If not 0, publishers publish on a beat of this length: batches cost the simulator less than single messages."""
 
 
 @dataclass(slots=True, frozen=True)
 class Sample:
-    """How the edges are at one moment."""
+    """The state of the edges at one moment."""
 
     at_s: float
     loads: Mapping[str, Load]
     subscribers: Mapping[str, int]
     delay_ms: Mapping[str, float]
-    """By broker: mean delay of what arrived at its clients since the last sample."""
+    """By broker: mean delay of deliveries to its clients since the last sample."""
     messages: int
-    """Publications carried and delivered, by all, so far."""
+    """Publications carried and delivered by all brokers so far."""
     control: int
-    """Messages of balancing, so far."""
+    """Balancing messages so far."""
     sessions: int
     migrations: int
     states: Mapping[str, str]
 
 
 @dataclass(slots=True)
-class Verdict:
-    """What subscribers got, held against what was published."""
+class BalancingVerdict:
+    """Deliveries to subscribers, compared with what was published."""
 
     deliveries: int = 0
     lost: int = 0
@@ -103,10 +104,10 @@ class _Publisher:
 
 
 class BalancingOverlay:
-    """One overlay at work."""
+    """A simulated overlay at work."""
 
     def __init__(self, plan: BalancingPlan, settings: BalancingSettings, *, seed: int, scale: float = 1.0) -> None:
-        """Make an overlay; scaled, each subscriber costs as much as so many: for quick runs with few of them."""
+        """Make an overlay in which each subscriber costs as much as ``scale`` of them, for quick runs with few."""
         self.plan, self.seed, self._scale = plan, seed, scale
         self.world = World(seed, trace_lines=100)
         self._rng = Random(f"{seed}/balancing")
@@ -120,7 +121,7 @@ class BalancingOverlay:
         for number, (name, machine) in enumerate(machines.items(), start=1):
             self._add_broker(number, name, machine, [pair for pair in links if name in pair])
         for near, far in links:
-            # Whoever is further out dials.
+            # The broker further out dials.
             self.world.add_link(far, near, window_bytes=1 << 30)
         self.members: list[Member] = []
         self.samples: list[Sample] = []
@@ -166,7 +167,7 @@ class BalancingOverlay:
         self.hosts[name] = power(broker, machine, self.world.clock, scale=self._scale)
         self.ports[name] = OutputPort(self.world.clock, settings.balancing.output_bandwidth)
 
-    # --- who publishes and who subscribes
+    # --- publishers and subscribers
 
     def _publishers(self) -> list[_Publisher]:
         by_symbol: dict[str, list[Publication]] = {}
@@ -181,7 +182,7 @@ class BalancingOverlay:
         return made
 
     def start(self) -> None:
-        """Let the overlay get ready, and publishers begin five seconds after the start of the world."""
+        """Wait until the overlay is ready, and let publishers begin five seconds after the start of the world."""
         assert self.world.run_until_ready(), "an overlay without harm gets ready"
         clock = self.world.clock
         begin_us = (START_MS * 1_000) + round(_PUBLISHERS_FROM_S * 1e6)
@@ -203,7 +204,7 @@ class BalancingOverlay:
         self.world.clock.at(max(int(due_us), self.world.clock.now_us), publish)
 
     def stop(self) -> None:
-        """Publish nothing any more, and wait until everybody has been told that there is nothing left."""
+        """Stop publishing, and wait until all subscribers are past the last message."""
         self._is_publishing = False
         limit_ms = self.world.elapsed_ms + _DRAIN_MS_MAX
         self.world.run_for(3 * _REPORT_MS)
@@ -214,14 +215,14 @@ class BalancingOverlay:
             self.world.run_for(_SAMPLE_S * 1000)
 
     def double_half(self) -> list[int]:
-        """Half of the publishers, these, publish twice as much from now on."""
+        """Double the rate of half of the publishers, and return their places."""
         chosen = self._rng.sample(range(len(self.publishers)), len(self.publishers) // 2)
         for place in chosen:
             self.publishers[place].interval_us /= 2
         return chosen
 
     def halve(self, places: Iterable[int]) -> None:
-        """These publishers publish half as much from now on."""
+        """Halve the rate of the publishers at these places."""
         for place in places:
             self.publishers[place].interval_us *= 2
 
@@ -230,7 +231,7 @@ class BalancingOverlay:
         brokers = {name: (self.world.broker(name), self.ports[name]) for name in plan.edges}
         zero = round(plan.subscribers * plan.zero_share)
         selectors = list(self._markets.subscriptions(plan.subscribers - zero))
-        # Nothing is ever published that these want: every one of another company that does not exist.
+        # These never match: each asks for a different company that does not exist.
         selectors += [f"class = 'STOCK' AND symbol = '-{number:04d}'" for number in range(zero)]
         self._rng.shuffle(selectors)
         first_s, last_s = plan.joins_s
@@ -254,7 +255,7 @@ class BalancingOverlay:
             self.world.run_for(min(_SAMPLE_S * 1000, end_ms - self.world.elapsed_ms))
             self.samples.append(self._sample())
 
-    # --- what is seen of it
+    # --- observations
 
     def balancing(self, name: str) -> Balancing:
         """The balancing of one broker."""
@@ -263,7 +264,7 @@ class BalancingOverlay:
         return found
 
     def estimates(self) -> list[tuple[str, Estimate]]:
-        """What edges thought that their loads would be, and what these were."""
+        """Estimated and actual loads of all edges, in order of time."""
         found = []
         for name in self.plan.edges:
             balancer = self.balancing(name).balancer
@@ -272,7 +273,7 @@ class BalancingOverlay:
         return sorted(found, key=lambda each: each[1].at_ms)
 
     def counts(self, what: str) -> int:
-        """What all balancers counted together."""
+        """The sum of a counter over all balancers."""
         return sum(self.balancing(name).balancer.counts.get(what, 0) for name in self.world.brokers)
 
     def _core(self, name: str) -> Broker:
@@ -300,7 +301,7 @@ class BalancingOverlay:
         )
 
     def _delays(self) -> dict[str, float]:
-        """Delay from publication to arrival, of what came since the last sample; a tick tells when it was published."""
+        """Mean delay from publication (its tick) to arrival, by edge, for deliveries since the last sample."""
         delays = {}
         for name, port in self.ports.items():
             if name in self.plan.edges:
@@ -315,13 +316,13 @@ class BalancingOverlay:
         return delivered + sum(host.arrived for host in self.hosts.values())
 
     def _control(self) -> int:
-        """PIE messages and letters on all their hops, and frames by which members move."""
+        """Count PIE messages and letters, once per hop, and the frames by which members move."""
         routed = sum(self._core(name).rooms.router.counts["system_forwarded"] for name in self.world.brokers)
         return routed + sum(member.control for member in self.members)
 
-    def verdict(self) -> Verdict:
-        """Compare what every subscriber got with what it is owed from where it began."""
-        found, index = Verdict(), MatchIndex()
+    def verdict(self) -> BalancingVerdict:
+        """Compare what every subscriber got with what it is owed from its starting position on."""
+        found, index = BalancingVerdict(), MatchIndex()
         owed: list[list[int]] = [[] for _ in self.members]
         for number, member in enumerate(self.members):
             index.add(number, Selector.parse(member.selector))

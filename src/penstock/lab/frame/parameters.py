@@ -1,4 +1,4 @@
-"""The parameters an experiment declares, and their values from ``key=value`` texts, checked before anything runs."""
+"""The parameters an experiment declares, and their values, parsed from ``key=value`` and checked before a run."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _TRUTH: Final = {"true": True, "yes": True, "1": True, "false": False, "no": Fal
 
 @dataclass(slots=True, frozen=True)
 class Parameter:
-    """Something about an experiment that can be chosen; its type is the type of its default."""
+    """A setting of an experiment; its type is the type of its default."""
 
     name: str
-    """As in ``--set name=value``."""
+    """The name in ``--set name=value``."""
     default: ParameterValue
     """The value of a full run."""
     help: str
-    """What it is, in a few words, with its unit."""
+    """A short description, with the unit."""
     quick: ParameterValue | None = None
-    """The value of a quick run; the default if none."""
+    """The value of a quick run; None for the default."""
     minimum: float | None = None
     """The smallest number allowed."""
     maximum: float | None = None
@@ -42,11 +42,11 @@ class Parameter:
         return {bool: "true or false", int: "integer", float: "number", str: "text"}[type(self.default)]
 
     def value_for(self, *, quick: bool) -> ParameterValue:
-        """The value if the user says nothing."""
+        """The value if the user sets none."""
         return self.quick if quick and self.quick is not None else self.default
 
     def parsed(self, text: str) -> ParameterValue:
-        """The value a text stands for."""
+        """Parse and check a value."""
         try:
             value = self._converted(text)
         except (ValueError, KeyError):
@@ -89,4 +89,4 @@ def parameter_values(
 def _listed(known: Mapping[str, Parameter]) -> str:
     if not known:
         return "this experiment has no parameters"
-    return "known are " + ", ".join(f"{each.name} ({each.type_name})" for each in known.values())
+    return "known parameters: " + ", ".join(f"{each.name} ({each.type_name})" for each in known.values())

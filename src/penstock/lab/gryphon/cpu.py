@@ -1,13 +1,14 @@
-"""Congestion of processors: a host of subscribers that becomes slow, and a publisher's broker busy with NACKs.
+"""Congested processors: a subscriber-hosting broker that becomes slow, and a publisher-hosting one busy with NACKs.
 
-[Gryphon] section 2 names them beside congested links, and gives no figures. Work is modelled: what comes in takes time,
-and waits for the one core that a broker has. Of a link only 64 KB may be under way or unread, so that what a busy host
-does not read waits in the queue of the broker before it.
+[Gryphon] section 2 names them beside congested links, but gives no figures. Work is modelled: input takes time, and
+waits for the single core of a broker. Only 64 KB may be in flight or unread on a link, so that input which a busy host
+does not read waits in the queue of the broker upstream. Answering NACKs takes time, too: a NACK is small, and may ask
+for many messages, which must be looked up and sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -17,21 +18,42 @@ from penstock.lab.gryphon.charts import queue_panel, rate_panel, span
 from penstock.lab.gryphon.frame import CONTROLLED, closing_figures, overlay_for
 from penstock.lab.gryphon.overlay import KB, OFFERED_MSG_S, SIMPLE, GryphonOverlay
 from penstock.lab.gryphon.series import adapt_s, between, mean, mean_rate, rates
-from penstock.sim.congestion_hosts import NackCostModel
+from penstock.model.errors import MisuseError
+from penstock.protocol.frames import Frame, Nack
 from penstock.sim.host import CostModel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["BUSY_PHB", "SLOW_SHB"]
+__all__ = ["BUSY_PHB", "SLOW_SHB", "NackCostModel"]
 
 _WARM_S: Final = 20
 _WINDOW_BYTES: Final = 64 * KB
 _MESSAGE_NS: Final = 100_000
-"""At 500 messages a second, a host of subscribers is 95 % idle, as in the paper."""
+"""A subscriber-hosting broker is 95 % idle at 500 messages a second, as in the paper."""
 _PUBLISH_NS: Final = 400_000
 _NACKED_MS_NS: Final = 100_000
-"""A stream has 125 messages a second: 0.8 ms for each message that is asked for again."""
+"""At 125 messages a second in a stream, this is 0.8 ms for each message that a NACK asks for."""
+_TICKS_PER_MS: Final = 1 << 16
+
+
+@dataclass(slots=True, frozen=True)
+class NackCostModel(CostModel):
+    """The cost of input, plus the cost of answering it."""
+
+    nacked_ms_ns: int = 0
+    """Cost of each millisecond of a stream that a NACK asks for."""
+
+    def __post_init__(self) -> None:
+        # super() without arguments does not find its class, as slots=True makes a new one.
+        CostModel.__post_init__(self)
+        if self.nacked_ms_ns < 0:
+            raise MisuseError(f"nacked_ms_ns {self.nacked_ms_ns} is negative")
+
+    def batch_ns(self, frames: Sequence[Frame], size: int) -> int:
+        """The cost of a batch of this size, and of answering the NACKs in it."""
+        ticks = sum(last + 1 - first for frame in frames if isinstance(frame, Nack) for first, last in frame.ranges)
+        return CostModel.batch_ns(self, frames, size) + self.nacked_ms_ns * ticks // _TICKS_PER_MS
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What was found by an experiment, however it was run: once, over many seeds, or some time ago.
+"""The findings of an experiment, however it was run: once, over many seeds, or some time ago.
 
 A folder of results has for each entry ``KEY.json`` (one run, or a sweep over seeds) and ``KEY.png`` (the chart).
 """
@@ -32,20 +32,20 @@ class Measure:
 
 @dataclass(slots=True, frozen=True)
 class Finding:
-    """What one entry of the report has to show."""
+    """The result of one entry of the report."""
 
     entry: Entry
     experiment: Experiment
     measures: Mapping[str, Measure]
     seeds: str
-    """Which ones, in words."""
+    """The seeds that were used, in words."""
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
     figure: bytes | None = None
     """The chart, as PNG."""
 
     @property
     def command(self) -> str:
-        """What anyone can run to get it."""
+        """The command that reproduces the finding."""
         settings = "".join(f" --set {each}" for each in self.entry.settings)
         return f"penstock lab run {self.experiment.name} --seed 1{settings}"
 
@@ -56,7 +56,7 @@ class Finding:
 
     @property
     def is_small(self) -> bool:
-        """Whether it is of a quick run."""
+        """Whether the finding is of a quick run."""
         chosen = {each.partition("=")[0] for each in self.entry.settings}
         free = [each for each in self.experiment.parameters if each.name not in chosen]
         return any(
@@ -64,9 +64,9 @@ class Finding:
         )
 
     def verdicts(self) -> dict[str, bool]:
-        """For each metric that has a band and was measured: whether it lies within. Small runs only have to be right.
+        """For each measured metric with a band: whether it lies within. Small runs are judged only by laws.
 
-        Bands are for full runs: what is shorter has not settled, what is smaller has more chance in it.
+        Other bands are for full runs: a shorter run has not settled, and a smaller one depends more on chance.
         """
         means = self.means
         bands = {metric: band for metric, band in self.entry.bands.items() if band.is_law or not self.is_small}
@@ -77,7 +77,7 @@ class Finding:
 def made_finding(
     entry: Entry, experiment: Experiment, folder: Path, *, seed: int, quick: bool, reporter: Reporter
 ) -> Finding:
-    """Run an experiment once, and keep what it finds in the folder."""
+    """Run an experiment once, and keep its result in the folder."""
     result = run_experiment(experiment, entry.settings, seed=seed, quick=quick, figures=folder, reporter=reporter)
     drawn = folder / f"{experiment.name}.png"
     if entry.key != experiment.name and drawn.exists() and result.figure is not None:
@@ -89,14 +89,14 @@ def made_finding(
 def swept_finding(
     entry: Entry, experiment: Experiment, folder: Path, estimates: Mapping[str, Any], *, seeds: str
 ) -> Finding:
-    """What a sweep found: estimates with ``mean``, ``low`` and ``high``; the chart is that of the run before it."""
+    """Keep the result of a sweep: estimates with ``mean``, ``low`` and ``high``; the chart is of the run before."""
     measures = {metric: Measure(each.mean, each.low, each.high) for metric, each in estimates.items()}
     _write(folder / f"{entry.key}.sweep.json", msgspec.json.encode({"seeds": seeds, "measures": measures}).decode())
     return Finding(entry, experiment, measures, seeds, figure=_picture(folder / f"{entry.key}.png"))
 
 
 def read_finding(entry: Entry, experiment: Experiment, folder: Path, *, swept: bool = True) -> Finding | None:
-    """What an earlier run left in a folder, a sweep if there was one and it may be that; none if there was none."""
+    """Read the result of an earlier run: a sweep if there is one and ``swept``, else a single run; None without any."""
     sweep, single = folder / f"{entry.key}.sweep.json", folder / f"{entry.key}.json"
     picture = folder / f"{entry.key}.png"
     try:
@@ -106,7 +106,7 @@ def read_finding(entry: Entry, experiment: Experiment, folder: Path, *, swept: b
         if single.exists():
             return _of_result(entry, experiment, msgspec.json.decode(single.read_bytes(), type=Result), picture)
     except (msgspec.DecodeError, OSError) as error:
-        raise MisuseError(f"no result of {experiment.name} in {folder}: {error}") from None
+        raise MisuseError(f"cannot read the result of {experiment.name} in {folder}: {error}") from None
     return None
 
 

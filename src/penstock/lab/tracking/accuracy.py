@@ -1,7 +1,7 @@
 """How often full filters claim messages they never saw, row by row of Table 2 ([Tracking] section 4.1, figure 1).
 
 Filters are filled with ids as publishers of one broker make them, and asked for ids of the same publishers at other
-times. The standard error is that of the mean over filters, each of which was filled for itself.
+times. The standard error is that of the mean over filters, which are filled independently.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["TRACKING_ACCURACY"]
 
 _RARE: Final = 1e-4
-"""Rows below this false positive probability need more foreign ids to see any."""
+"""Rows below this false positive probability need more foreign ids to show any hits."""
 _CURVE_BITS: Final = 65_536
 _CURVE: Final = range(4, 33)
 """Bits per message of the curve."""
@@ -59,7 +59,7 @@ def _metrics(found: Mapping[str, FppMeasurement]) -> dict[str, float]:
 
 
 def _rounded(probability: float) -> float:
-    """To some digits that count, however small it is."""
+    """Round to a few significant digits, however small it is."""
     return float(f"{probability:.{_DIGITS}g}")
 
 
@@ -69,7 +69,7 @@ def _draw(figure: Figure, found: Mapping[str, FppMeasurement]) -> None:
     axes.plot(list(_CURVE), best, color="0.6", linewidth=2, label="formula, best number of hashes")
     for place, (row, each) in enumerate(found.items()):
         bits = each.shape.m / each.shape.n
-        # The error bars are four standard errors: what the measurement has to keep to.
+        # Error bars are four standard errors, within which the measurement has to stay.
         low = min(4 * each.standard_error, 0.9 * each.measured)
         bars = [[low], [4 * each.standard_error]]
         label = f"{row_label(row)}, k = {each.shape.k}"
@@ -93,7 +93,12 @@ TRACKING_ACCURACY: Final = Experiment(
         Parameter("filters", 200, "independently filled filters of each row", quick=100, minimum=2, maximum=100_000),
         Parameter("probes", 4_000_000, "foreign ids asked for, in each row", quick=1_000_000, minimum=1_000),
         Parameter(
-            "rare_probes", 100_000_000, "the same, in the 99.999 % rows", quick=4_000_000, minimum=1_000, maximum=1e10
+            "rare_probes",
+            100_000_000,
+            "foreign ids asked for, in each 99.999 % row",
+            quick=4_000_000,
+            minimum=1_000,
+            maximum=1e10,
         ),
     ),
     published={f"fpp_{metric_of(row)}": _rounded(shape.fpp) for row, shape in TABLE_2.items()},

@@ -1,14 +1,15 @@
-"""What tracking costs a live broker: processor time and latency beside no tracking ([Tracking] section 5, figure 3).
+"""What tracking costs a live broker in processor time and latency ([Tracking] section 5, figure 3).
 
 One broker process has the clients of the paper: 200 publishers, 500 subscribers, 500 topics. First, strategies take
-turns: a round has a fresh broker of every strategy, which are loaded by short turns in orders that differ. A broker
-that is kept waiting takes more messages at once, and less time for each, so whatever else the machine does must hit all
-alike. A ratio is that of two brokers of one round. Processor time includes what is stored up to Tp after the last
-message; as the clock goes on while others are loaded, more is stored for each message than under steady load. Then no
-tracking and every row of Table 2 are loaded once, steadily and for longer than Tp.
+turns: a round has a fresh broker for every strategy, and loads them in short turns and varying order. A broker that is
+kept waiting takes more messages at once, and less time for each, so other load on the machine must hit all brokers
+alike. A ratio compares a broker with the one without tracking in the same round. Processor time includes storing up to
+Tp after the last message; as the clock runs on while other brokers are loaded, more is stored for each message than
+under steady load. Then a broker without tracking, and one for every row of Table 2, are loaded once, steadily and for
+longer than Tp.
 
-Deviation: pubends are best effort, as in the paper's runs nothing but tracking is written to disk; guaranteed ones take
-more time for each message, so that the ratio would be lower.
+Deviation: pubends are best effort, since the paper's runs write nothing but tracking to disk; guaranteed ones take more
+time for each message, so that the ratio would be lower.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ __all__ = ["TRACKING_LATENCY", "Driven", "draw", "interval"]
 _STRATEGIES: Final = ("null", "exact", "bloom")
 _BROKER: Final = "b1"
 _PERSIST_S: Final = 1.1
-"""After the last message: what waits for Tp is stored by then."""
+"""Time after the last message, by which everything that waits for Tp is stored."""
 _WARM_S: Final = 0.5
 _TURN_S: Final = 2.0
-"""Longer than the persistence interval: one who is loaded for moments only stores as often, and for fewer messages."""
+"""Longer than the persistence interval: a broker loaded only briefly stores as often, but for fewer messages."""
 _FILES: Final = 8_192
 _RESAMPLES: Final = 2_000
 _COLOURS: Final = {"null": "0.5", "exact": "C1", "bloom": "C0"}
@@ -54,11 +55,11 @@ _COLOURS: Final = {"null": "0.5", "exact": "C1", "bloom": "C0"}
 
 @dataclass(slots=True, frozen=True)
 class Driven:
-    """What a broker did under load."""
+    """The figures of a broker under load."""
 
     messages: int
     cpu_us: float
-    """Processor time for a message, in microseconds."""
+    """Processor time per message, in microseconds."""
     seconds: float
     p50_ms: float
     p99_ms: float
@@ -66,19 +67,19 @@ class Driven:
 
 
 class _Loaded:
-    """A broker that tracks in some way, and its clients."""
+    """A broker with some tracking strategy, and its clients."""
 
     def __init__(self, overlay: DemoOverlay, swarm: Swarm) -> None:
         self._pid, self._swarm = overlay.pid(_BROKER), swarm
         self.begin()
 
     def begin(self) -> None:
-        """From now on all counts."""
+        """Start counting from zero."""
         self._cpu_s, self._seconds, self._messages = cpu_s(self._pid), 0.0, 0
         self._latencies_ns: list[int] = []
 
     def drive(self, *, seconds: float, rate: float) -> None:
-        """Load it for a while."""
+        """Load the broker for a while."""
         started_s = time.perf_counter()
         messages, latencies_ns = self._swarm.drive(seconds=seconds, rate=rate)
         self._seconds += time.perf_counter() - started_s
@@ -86,7 +87,7 @@ class _Loaded:
         self._latencies_ns += latencies_ns
 
     def driven(self) -> Driven:
-        """What has come of it."""
+        """The figures since ``begin``."""
         took_ms = np.array(self._latencies_ns, dtype=np.float64) / 1e6
         p50, p99 = np.percentile(took_ms, (50, 99))
         cpu_us = (cpu_s(self._pid) - self._cpu_s) / self._messages * 1e6
@@ -95,8 +96,8 @@ class _Loaded:
 
 @contextmanager
 def _loaded(tracking: TrackingSettings, load: Load, service: str, *, rate: float) -> Iterator[_Loaded]:
-    """A fresh broker, with all its clients, that has got going."""
-    # Heartbeats would only disturb.
+    """A fresh broker with all its clients, warmed up."""
+    # Heartbeats would only disturb the measurement.
     plan = OverlayPlan(
         {_BROKER: (f"{_BROKER}.a",)}, defaults={"heartbeat_ms": 60_000, "silent_ms": 600_000}, service=service
     )
@@ -127,7 +128,7 @@ def _run(context: Context) -> Mapping[str, float]:
 
 
 def _rounds(context: Context, load: Load) -> dict[str, list[Driven]]:
-    """The strategies in turn, each of them many times in every round."""
+    """Load the strategies in turn, each of them many times in every round."""
     count, rate = context.integer("pairs"), context.number("rate")
     turns = max(round(context.number("seconds") / _TURN_S), 1)
     turn_s = context.number("seconds") / turns
@@ -156,7 +157,7 @@ def _rounds(context: Context, load: Load) -> dict[str, list[Driven]]:
 
 
 def _sweep(context: Context, load: Load) -> dict[Configuration | None, Driven]:
-    """No tracking, and every row of Table 2 with a broker of its own, for longer than it waits to store."""
+    """Load a broker without tracking, and one for every row of Table 2, for longer than they wait to store."""
     listed = list(configurations())
     context.reporter.stage(f"{len(listed)} configurations of Table 2", total=len(listed) + 1)
     found: dict[Configuration | None, Driven] = {}
@@ -199,7 +200,7 @@ def _with_interval(name: str, values: Sequence[float], rng: Random, *, digits: i
 
 
 def interval(values: Sequence[float], rng: Random) -> tuple[float, float]:
-    """Where the median is with a confidence of 95 %, by resampling."""
+    """The 95 % confidence interval of the median, by resampling."""
     medians = sorted(median(rng.choices(values, k=len(values))) for _ in range(_RESAMPLES))
     return medians[_RESAMPLES * 25 // 1_000], medians[_RESAMPLES * 975 // 1_000]
 
@@ -211,7 +212,7 @@ def _allow_many_files() -> None:
 
 
 def draw(figure: Figure, rounds: Mapping[str, Sequence[Driven]], swept: Mapping[str, Driven]) -> None:
-    """Rounds beside each other; below them, if there are any, the configurations."""
+    """Draw the rounds and, if there are any, the configurations below them."""
     figure.set_size_inches(11, 12 if swept else 5)
     grid = figure.add_gridspec(2 if swept else 1, 2, height_ratios=(2, 5) if swept else (1,))
     _draw_cpu(figure.add_subplot(grid[0, 0]), rounds)
@@ -267,7 +268,7 @@ TRACKING_LATENCY: Final = Experiment(
         Parameter(
             "sweep_seconds", 5.0, "seconds for each row of Table 2; 0 for none", quick=0.0, minimum=0, maximum=600
         ),
-        Parameter("service", "best-effort", "of the pubend: best-effort or guaranteed"),
+        Parameter("service", "best-effort", "service class of the pubend: best-effort or guaranteed"),
     ),
     published={"cpu_ratio_bloom": "at most 1.05", "messages_per_s_64k_99_999_tp1": 5_000},
     run=_run,

@@ -1,9 +1,9 @@
 """Unnecessary searches of path reconstruction: how often neighbours that never saw a message claim it ([Tracking] 4.3).
 
-Messages go along a chain of brokers, each of which has D' more neighbours that had other messages of the same origin at
-the same time: their histories are full, and two filters match every timestamp, so that their efpp is what the settings
-promise at worst. A neighbour that claims a message by chance is an unnecessary one-hop search; it has a subscriber, to
-whom the message seems to have gone only if a second history errs too. Everything is asked as in a live trace.
+Messages go along a chain of brokers, each with D' more neighbours that had other messages of the same origin at the
+same time: their histories are full, and two filters match every timestamp, so that their efpp is the worst that the
+settings promise. A neighbour that claims a message by chance causes an unnecessary one-hop search; its subscriber seems
+to have got the message only if a second history errs too. Brokers are asked as in a live trace.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
 from penstock.model.message_id import MessageId
 from penstock.tracking.answering import Answerer
-from penstock.tracking.answers import Trace, Verdict
+from penstock.tracking.answers import Evidence, Trace
 from penstock.tracking.attachment import AttachmentMap
 from penstock.tracking.hashing import subscriber_key
 from penstock.tracking.keys import Phase
@@ -37,29 +37,29 @@ __all__ = ["TRACKING_SEARCH", "SearchField"]
 _ORIGIN: Final = 1
 _START_MS: Final = 1_700_000_000_000
 _WINDOW_MS: Final = 200
-"""Timestamps of all messages are within it, in any order: no further apart than skew and jitter allow."""
+"""All timestamps lie within this window, in any order: no further apart than skew and jitter allow."""
 _MARGIN_MS: Final = 20
-"""Messages that are looked for are so far from the ends of the window, which not every filter reaches."""
+"""Distance of traced messages from the ends of the window, which not every filter reaches."""
 _FILTER_BYTES: Final = 8_192
 _MATCHING: Final = 2
 _FOREIGN_COUNTER: Final = 60_000
-"""Counters of the messages that are looked for begin here: neighbours never have them."""
+"""Counters of traced messages begin here: neighbours never have them."""
 
 
 @dataclass(slots=True, frozen=True)
 class _Tally:
-    """What one field of brokers gave."""
+    """The results of one field of brokers."""
 
     searches: float
-    """Neighbours that claimed a message they never saw, per broker on its way."""
+    """Neighbours that claimed a message they never saw, per broker on its path."""
     receivers: float
-    """Subscribers there that seemed to have got it, per broker on its way."""
+    """Subscribers of such neighbours that seemed to have got it, per broker on its path."""
     missed: int
-    """Brokers on the way of a message that did not claim it: there must be none."""
+    """Brokers on the path of a message that did not claim it: there must be none."""
 
 
 class SearchField:
-    """A chain of brokers with their neighbours, and what they have recorded."""
+    """A chain of brokers with their neighbours, and the records of all of them."""
 
     def __init__(self, rng: Random, *, hops: int, neighbours: int, shape: FilterShape, asked_efpp: float) -> None:
         self._rng = rng
@@ -76,13 +76,13 @@ class SearchField:
             self._answerers[name] = self._broker(name, number + _ORIGIN)
 
     def follow(self, messages: int) -> _Tally:
-        """Let messages go along the chain, and look for each of them."""
+        """Send messages along the chain, and trace each of them."""
         ids = [self._message(_FOREIGN_COUNTER + number % 5_000, number // 5_000) for number in range(messages)]
         self._record_path(ids)
         searches = receivers = missed = 0
         for each in ids:
             trace = self._trace(each)
-            claiming = {hop.broker for hop in trace.hops if hop.claim is Verdict.YES}
+            claiming = {hop.broker for hop in trace.hops if hop.claim is Evidence.YES}
             missed += sum(name not in claiming for name in self._path)
             searches += sum(name not in self._path for name in claiming)
             receivers += len(trace.receivers)
@@ -90,7 +90,7 @@ class SearchField:
         return _Tally(searches / passed, receivers / passed, missed)
 
     def matching_sets(self, timestamp_ms: int) -> list[int]:
-        """How many filters each neighbour has to ask for a timestamp."""
+        """How many filters each neighbour has to check for a timestamp."""
         asked = MessageId(1, _ORIGIN, timestamp_ms, 0)
         beside = [self._answerers[name] for name in self._links if name not in self._path]
         return [len(each.inquire(asked, now_ms=_START_MS + _WINDOW_MS).needs) for each in beside]
@@ -105,7 +105,7 @@ class SearchField:
         return Answerer(name, number, recorder, attachments, slack_ms=self._settings.late_ms)
 
     def _fill(self, name: str, recorder: Recorder) -> None:
-        """As many other messages as make full filters, all within the window."""
+        """Record enough other messages to fill the filters, all within the window."""
         now_ms = _START_MS + _WINDOW_MS // 2
         shape, key = self._settings.options(Phase.ROUTE).shape, subscriber_key(name)
         for _ in range(_MATCHING):

@@ -1,7 +1,7 @@
 """Publishers and subscribers of the tracking paper as raw sockets in one process, cheaper than the broker they load.
 
-Every message has an identifier of its own, made by its publisher at the moment it is sent; the last bytes of its
-payload say when that was. What comes back is counted by the heads of frames, and never decoded.
+Every message has its own identifier, made by its publisher at the moment it is sent; the last bytes of its payload say
+when that was. Deliveries are counted by the heads of frames, and never decoded.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _SETUP_S: Final = 60.0
 _TAIL_S: Final = 60.0
 _TURNS_PER_PUBLISHER: Final = 10
 _UNSENT_MAX: Final = 200
-"""Messages that may fall due while the broker takes nothing; further ones are sent later, not together."""
+"""The most messages sent at once after a delay; further ones that are due are sent later."""
 
 _Kind = TypeVar("_Kind")
 
 
 class Load:
-    """What is published in turn, ready but for the identifier and the time, and how many subscribers want it."""
+    """The messages published in turn, complete but for identifier and time, and how many subscribers want each."""
 
     def __init__(self, workload: TopicWorkload) -> None:
         more: dict[str, AttributeValue] = {"class": "SENSOR", "site": "north", "unit": "bar", "value": 1.5}
@@ -62,7 +62,7 @@ class Load:
         for number, text in enumerate(self.selectors):
             index.add(number, Selector.parse(text))
         self.messages: list[tuple[int, bytes, int]] = []
-        """Publisher, what is between identifier and time, and deliveries."""
+        """Publisher, the bytes between identifier and time, and the number of deliveries."""
         for each in workload.publications(_TURNS_PER_PUBLISHER * workload.publishers):
             attributes = each.attributes | more
             body = encode_body(MessageId(1, 1, 1, 1), Message(attributes, each.payload))
@@ -71,7 +71,7 @@ class Load:
 
 
 class _Connection:
-    """A socket that has been welcomed."""
+    """A socket that the broker has welcomed."""
 
     def __init__(self, port: int, name: str) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=_SETUP_S)
@@ -104,7 +104,7 @@ class _Subscriber(_Connection):
         self._rest = b""
 
     def on_readable(self, latencies_ns: list[int]) -> None:
-        """Note how long each message took that is there."""
+        """Record the latency of each message that has arrived."""
         data = self._rest + self.socket.recv(_BUFFER_BYTES)
         now_ns = time.time_ns()
         if len(data) == len(self._rest):
@@ -131,7 +131,7 @@ class _Publisher(_Connection):
 
     @property
     def is_behind(self) -> bool:
-        """Whether something was not sent."""
+        """Whether some bytes are still unsent."""
         return bool(self._pending)
 
     def send(self, middle: bytes) -> None:
@@ -143,12 +143,12 @@ class _Publisher(_Connection):
         self.push()
 
     def push(self) -> None:
-        """Hand to the socket what it takes."""
+        """Send as much as the socket takes."""
         with suppress(BlockingIOError):
             self._pending = self._pending[self.socket.send(self._pending) :]
 
     def on_readable(self, _: list[int]) -> None:
-        """Take acknowledgements, of which only refusals matter: what is delivered has arrived."""
+        """Read acknowledgements; only refusals matter, since deliveries show what has arrived."""
         self._heard()
 
 
@@ -179,10 +179,10 @@ class Swarm:
             each.socket.close()
 
     def drive(self, *, seconds: float, rate: float) -> tuple[int, list[int]]:
-        """Publish at a rate, and wait for all deliveries: how many messages, and how long each delivery took (ns).
+        """Publish at a rate, wait for all deliveries, and return the number of messages and all latencies (ns).
 
-        What falls due in a millisecond is sent together. Raises ``BrokerProcessError`` if a delivery is missing, or
-        there is one too many.
+        Messages due in the same millisecond are sent together. Raises ``BrokerProcessError`` if a delivery is missing,
+        or there is one too many.
         """
         self._latencies_ns, self._wanted = [], 0
         sent, total = 0, round(seconds * rate)
@@ -202,7 +202,9 @@ class Swarm:
         deadline_s = time.perf_counter() + _TAIL_S
         while len(self._latencies_ns) < self._wanted or any(each.is_behind for each in self._publishers):
             if time.perf_counter() > deadline_s:
-                raise BrokerProcessError(f"{len(self._latencies_ns):,} deliveries of {self._wanted:,} came in time")
+                raise BrokerProcessError(
+                    f"only {len(self._latencies_ns):,} of {self._wanted:,} deliveries arrived in time"
+                )
             for each in self._publishers:
                 each.push()
             self._poll()
@@ -216,6 +218,6 @@ class Swarm:
 
 def cpu_s(pid: int) -> float:
     """Processor time that a process has taken so far, all its threads together."""
-    # In nanoseconds, where the usual figure of a process comes in hundredths of a second.
+    # In nanoseconds, while the usual figure of a process is in hundredths of a second.
     tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(each.read_text(encoding="ascii").split()[0]) for each in tasks) / 1e9

@@ -1,8 +1,8 @@
-"""Traces of random messages in overlays with faults, beside what the simulator itself saw ([Tracking] section 3.3).
+"""Traces of random messages in overlays with faults, compared with what the simulator saw ([Tracking] section 3.3).
 
-Two overlays of the same size, with the same harm: one with the usual filters, where nothing false is to be expected;
-one with filters so coarse that brokers err often enough to be counted. There a claim of a broker that a message never
-was at is beside the probability that its filters give; likewise a subscriber who never wanted it.
+There are two overlays of the same size, with as much harm: one with default filters, where no errors are expected, and
+one with filters so coarse that brokers err often enough to be counted. There, false claims of brokers, and subscribers
+falsely named as receivers, are compared with the probability that the filters give.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["COARSE", "TRACKING_TRUTH"]
 COARSE: Final = TrackingSettings(
     shape=FilterShape(m=256, n=64, k=2), efpp=0.4, publish_rate_max=100, delivery_rate_max=100, staged_max=16
 )
-"""Filters that are full after 64 messages, and then claim every seventh that they never saw."""
+"""Filters that are full after 64 messages, and then claim every seventh message that they never saw."""
 
 
 class _Course:
-    """How often brokers were wrong, and were to be, trace by trace."""
+    """Actual and predicted errors of brokers, trace by trace."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -37,7 +37,7 @@ class _Course:
         self.deliveries: list[tuple[int, float, float]] = []
 
     def on_traced(self, verdict: TracingVerdict) -> None:
-        """One more trace was judged."""
+        """Record the errors after one more trace."""
         self._context.reporter.advance()
         for chances, course in ((verdict.claims, self.claims), (verdict.deliveries, self.deliveries)):
             course.append((chances.wrong, chances.predicted, chances.standard_error))
@@ -66,7 +66,7 @@ def _traced(context: Context, name: str, settings: dict[str, Any] | None) -> tup
     )
     verdict = campaign.run(messages=context.integer("messages"), blows=blows, traces=traces)
     for miss in verdict.misses[:10]:
-        reporter.note(f"seed {seed}: not found, and not excused: {miss}")
+        reporter.note(f"seed {seed}: missed without a reported gap: {miss}")
     return verdict, course
 
 

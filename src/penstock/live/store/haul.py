@@ -1,4 +1,4 @@
-"""Reads from a damaged database whatever proves whole by itself, row by row, for salvaging."""
+"""Reads the rows of a damaged database that prove whole by themselves, for salvaging."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ __all__ = ["Haul", "HaulBatch", "HaulPubend", "haul_from"]
 
 @dataclass(slots=True)
 class HaulPubend:
-    """What is known of a pubend."""
+    """What could be read of a pubend."""
 
     number: int
     lease: Tick | None = None
     trimmed_below: Tick = TICK_MIN
     is_whole: bool = True
-    """Whether its row was; otherwise only its name is known."""
+    """Whether its row was whole; otherwise only its name is known."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -51,7 +51,7 @@ class HaulBatch:
 
 @dataclass(slots=True)
 class Haul:
-    """All rows of one reading of a database that prove whole."""
+    """All rows that prove whole in one reading of a database."""
 
     place: Path | None = None
     """The folder that was read."""
@@ -60,31 +60,32 @@ class Haul:
     """Overlay and broker; None if they may be damaged."""
     pubends: dict[str, HaulPubend] = field(default_factory=dict)
     batches: dict[int, list[HaulBatch]] = field(default_factory=dict)
-    """By the number of the pubend, in the order of their ticks."""
+    """Batches by the number of their pubend, in the order of their ticks."""
     sequences: dict[int, dict[bytes, int]] = field(default_factory=dict)
     values: list[tuple[str, bytes]] = field(default_factory=list)
+    """Named values; empty for damaged ones."""
     kept: list[tuple[str, bytes]] = field(default_factory=list)
-    """In the order in which they were kept."""
+    """Kept records, in the order in which they were kept."""
     doubtful: set[str] = field(default_factory=set)
-    """Tables that do not have exactly the rows that the totals say."""
+    """Tables whose rows do not match the totals exactly."""
     highest_tick: int = 0
     is_older: bool = False
-    """Whether the format has no checksums of rows yet."""
+    """Whether the format is too old to have row checksums."""
 
     @property
     def worth(self) -> tuple[int, int, int]:
-        """The more of it, the better: batches, then exact tables, then commits."""
+        """How good a reading is: by batches, then exact tables, then commits."""
         commits = 0 if self.totals is None else self.totals.commits
         return (sum(map(len, self.batches.values())), -len(self.doubtful), commits)
 
     @property
     def has_rows(self) -> bool:
-        """Whether anything in the database proves to be of a store."""
+        """Whether anything in the database proves that it is a store."""
         return self.totals is not None or bool(self.pubends or self.batches or self.values or self.kept)
 
     @property
     def pubends_expected(self) -> int:
-        """How many pubends there must be."""
+        """How many pubends the store must have."""
         numbers = [*self.batches, *self.sequences]
         return max(0 if self.totals is None else self.totals.pubends.rows, len(set(numbers)))
 
@@ -126,9 +127,9 @@ def haul_from(database: sqlite3.Connection, place: Path) -> Haul:
 
 
 def _rows(database: sqlite3.Connection, table: str, columns: str, key: str) -> Iterator[tuple[Any, ...]]:
-    """All rows that can be reached, which begin with their key.
+    """All rows that can be reached; each begins with its key.
 
-    A damaged page hides what lies behind it, so what could not be reached from the front is read from the back.
+    A damaged page hides the rows after it, so those that cannot be reached from the front are read from the back.
     """
     keys = key.split(", ")
     query = f"SELECT {columns} FROM {table} ORDER BY "  # noqa: S608 - names of our own tables
@@ -162,7 +163,7 @@ def _pubends(database: sqlite3.Connection, haul: Haul) -> Tally:
             ticks = [unsigned(each) for each in (lease, last) if each is not None]
             haul.highest_tick = max(haul.highest_tick, *ticks, 0)
     numbers = {pubend.number for pubend in haul.pubends.values()}
-    # The index on names is on other pages than the rows.
+    # The index on names is stored on other pages than the rows.
     names = "SELECT name, number FROM pubends INDEXED BY sqlite_autoindex_pubends_1"
     with suppress(*ROW_ERRORS):
         for name, number in database.execute(names):
@@ -204,7 +205,8 @@ def _named(database: sqlite3.Connection, haul: Haul) -> Tally:
             value = unseal(name, stored)
             if value is not None:
                 found.add(named_checksum(name, stored))
-                haul.values.append((name, value))
+            # An empty value tells its reader that something was there.
+            haul.values.append((name, value or b""))
     return found
 
 

@@ -1,6 +1,6 @@
-"""The durable logs of a broker's pubends; leases, sequence numbers, named values and kept records beside them.
+"""The durable logs of a broker's pubends, with leases, sequence numbers, named values and kept records beside them.
 
-Everything in one commit becomes durable together or not at all, by one sync: a caller gathers what is waiting (group
+Everything in one commit becomes durable together or not at all, by one sync: a caller gathers what is pending (group
 commit) and acknowledges when ``commit`` has returned. Synchronous, and confined to the thread that opened it.
 """
 
@@ -12,12 +12,12 @@ from pathlib import Path
 from shutil import disk_usage
 from typing import Any
 
-from penstock.broker.durable import Append, Change, Recovered, RecoveredPubend, Trim, space_bytes
+from penstock.broker.durable import Append, Change, Recovered, RecoveredPubend, Trim, parts_of, space_bytes
 from penstock.live.store.database import FILE_NAME, OpenDatabase, limit_pages, open_database
 from penstock.live.store.errors import CorruptValueError, StoreFailedError, StoreFullError
 from penstock.live.store.inspecting import RESERVE_NAME, size_of
 from penstock.live.store.kept import KeptFound, KeptPart, KeptRecords
-from penstock.live.store.pubend_state import PubendState
+from penstock.live.store.pubend_state import PubendState, unsigned
 from penstock.live.store.publishers import Publishers
 from penstock.live.store.reading import LogPart, LogReader
 from penstock.live.store.reserve import RESERVE_BYTES, Reserve
@@ -31,7 +31,7 @@ __all__ = ["LogStore"]
 
 _SLACK_BYTES = 1 << 20
 _SMALL_BYTES = 256 * 1024
-"""How far the file may exceed its limit by what makes room or is small."""
+"""How far changes that make room, or are small, may exceed the limit of the file."""
 _OPENING_BYTES = 16 << 20
 
 _Messages = list[tuple[Tick, bytes]]
@@ -50,7 +50,7 @@ class LogStore:
         self._publishers = Publishers(self._database)
         self._kept = KeptRecords(self._database, self._books)
         self.kept_found = KeptFound()
-        """Of the kept records, what was found by the last ``recovered``."""
+        """The kept records that the last ``recovered`` found."""
         self._failure = ""
         self.recovery = opened.recovery
 
@@ -66,26 +66,26 @@ class LogStore:
     ) -> LogStore:
         """Open or make the store in a folder; refuses one that is foreign, damaged, of another format or in use.
 
-        At ``bytes_max`` of file size the store is full, like a disk, but for a little that is kept for trims and named
-        values; the file never shrinks, but trimmed space is used again. The reserve is disk space set aside for the
-        same on a full disk.
+        At a file size of ``bytes_max`` the store is full, like a disk, except for a little room for trims and named
+        values; the file never shrinks, but trimmed space is reused. The reserve is disk space set aside for the same
+        purpose on a full disk.
         """
-        # Opening needs some space, too: what it was set aside for is to make room.
-        # Without a database the reserve shows that there was a store.
+        # Opening needs some space, too, and the reserve is there to make room.
+        # Without a database it stays, since it shows that there was a store.
         if size_of(path / FILE_NAME) and disk_usage(path).free < _OPENING_BYTES:
             (path / RESERVE_NAME).unlink(missing_ok=True)
         opened = open_database(path, overlay=overlay, broker=broker, bytes_max=bytes_max)
         return cls(opened, path, reserve_bytes=reserve_bytes, bytes_max=bytes_max)
 
     def close(self) -> None:
-        """Let go of the files; what was committed stays, and what was not has never been there."""
+        """Close the files; committed changes stay, and others leave no trace."""
         self._database.close()
         self._books.close()
 
     # Writing.
 
     def leave_out_syncs(self) -> None:
-        """For a store that nobody relies on before its files are synced by whoever fills it."""
+        """Stop syncing: for a store that is not relied on until the caller has synced its files."""
         self._database.execute("PRAGMA synchronous=OFF")
 
     def commit(self, changes: Sequence[Change]) -> None:
@@ -97,7 +97,7 @@ class LogStore:
         try:
             self._commit(changes)
         except StoreFullError:
-            # Whatever only makes room, or is small, may use the reserve; a log that was moved begins anew in place.
+            # Changes that only make room, or are small, may use the reserve; a log that was moved is overwritten.
             is_small = not _body_bytes(changes)
             if is_small:
                 self._reserve.release()
@@ -111,7 +111,7 @@ class LogStore:
                     self._limit_to(self._bytes_max)
 
     def _limit_to(self, bytes_max: int | None, slack_bytes: int = 0) -> None:
-        """Let the file grow up to a size, or no further if it is larger already."""
+        """Let the file grow up to a size, or no further if it is already larger."""
         if bytes_max is not None:
             limit_pages(self._database, bytes_max + slack_bytes)
 
@@ -136,18 +136,18 @@ class LogStore:
         self._books.adopt(totals)
 
     def _check_room(self, new_bytes: int) -> None:
-        """Without the reserve, messages may only go where trimmed ones have been: the rest is for trims."""
+        """Raise if messages do not fit: without the reserve they only get trimmed space; the rest is for trims."""
         if new_bytes and not self._reserve.hold() and self._free_bytes() < 2 * new_bytes + _SLACK_BYTES:
             raise StoreFullError(f"store {self._folder} is full: its reserve is in use until there is space")
 
     def _free_bytes(self) -> int:
-        """Bytes of trimmed messages in the file that can be used again."""
+        """Bytes of trimmed messages in the file that can be reused."""
         (pages,) = self._query("PRAGMA freelist_count").fetchone()
         (page_bytes,) = self._query("PRAGMA page_size").fetchone()
         return int(pages) * int(page_bytes)
 
     def move_log(self) -> bool:
-        """Try to move the write-ahead log into the database; says whether all of it went."""
+        """Try to move the write-ahead log into the database; returns whether all of it was moved."""
         try:
             busy, frames, moved = self._database.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
         except sqlite3.Error as error:
@@ -166,12 +166,12 @@ class LogStore:
             self.commit([Trim(pubend, below_tick)])
 
     def _roll_back(self, error: BaseException) -> None:
-        """Undo what was begun, and raise a better error for one of the database's."""
+        """Undo the transaction, and raise a better error in place of the database's."""
         try:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
             if self._kept.is_damaged:
-                # Otherwise every life would fail at the same record.
+                # Otherwise every run would fail at the same record.
                 self._kept.doubt()
         except sqlite3.Error as second:
             self._failure = f"store {self._folder} failed, and could not undo: {second}"
@@ -189,7 +189,7 @@ class LogStore:
         raise self._failed(error) from error
 
     def _failed(self, error: sqlite3.Error) -> StoreFailedError:
-        """Refuse from now on: after a failed sync the system may have dropped bytes, and will not say so twice."""
+        """Refuse from now on: after a failed sync the system may have dropped bytes, and will not report it twice."""
         self._failure = f"store {self._folder} failed: {error}; {_remedy(self._folder, error)}"
         return StoreFailedError(self._failure)
 
@@ -200,7 +200,7 @@ class LogStore:
         return sorted(self._states)
 
     def first_tick(self, pubend: str) -> Tick | None:
-        """The tick of the oldest message that is kept."""
+        """The tick of the oldest message in the log."""
         return self._state(pubend).first_tick
 
     def last_tick(self, pubend: str) -> Tick | None:
@@ -212,15 +212,15 @@ class LogStore:
         return self._state(pubend).trimmed_below
 
     def lease(self, pubend: str) -> Tick | None:
-        """The tick up to which the pubend may have promised something."""
+        """The tick up to which the pubend may have made promises."""
         return self._state(pubend).lease
 
     def message_count(self, pubend: str) -> int:
-        """Messages that are kept, damaged ones included."""
+        """Number of messages in the log, damaged ones included."""
         return self._state(pubend).message_count
 
     def size_bytes(self, pubend: str) -> int:
-        """Bytes of the bodies that are kept."""
+        """Bytes of the bodies in the log."""
         return self._state(pubend).size_bytes
 
     def file_bytes(self) -> int:
@@ -228,10 +228,10 @@ class LogStore:
         return sum(each.stat().st_size for each in self._folder.glob(f"{FILE_NAME}*"))
 
     def recovered(self) -> Recovered:
-        """All that a broker must know of its earlier life, without the messages.
+        """All that a broker must know of its earlier run, without the messages.
 
-        Values that are damaged are left out, for one of them must not keep the logs from being served: whoever needs
-        one finds it missing, and ``damaged_values`` names them. For kept records ``kept_found`` does.
+        A damaged value does not keep the logs from being served: it is empty, so that its reader knows that something
+        was there, and ``damaged_values`` names it. For kept records ``kept_found`` does.
         """
         sequences: dict[int, dict[bytes, int]] = {}
         for number, publisher, sequence, _ in self._publisher_rows(""):
@@ -242,12 +242,12 @@ class LogStore:
                 last_tick=state.last_tick,
                 first_tick=state.first_tick,
                 trimmed_below=state.trimmed_below,
-                size_bytes=state.size_bytes,
+                parts=self._parts(state),
                 sequences=sequences.get(state.number, {}),
             )
             for name, state in sorted(self._states.items())
         }
-        values = {name: value for name, value in self._values() if value is not None}
+        values = {name: value or b"" for name, value in self._values()}
         try:
             self.kept_found = self._kept.at_start()
         except DATABASE_ERRORS as error:
@@ -259,18 +259,18 @@ class LogStore:
         return [name for name, value in self._values() if value is None]
 
     def read_kept(self, names: Sequence[str], *, bytes_max: int) -> KeptPart:
-        """Kept records by name, up to so many bytes but at least one; None for what is missing or damaged."""
+        """Read kept records by name, up to ``bytes_max`` but at least one; None for a missing or damaged one."""
         return self._kept.read(names, bytes_max=bytes_max)
 
     def read_part(self, pubend: str, first_tick: Tick, last_tick: Tick, *, bytes_max: int) -> LogPart:
-        """Messages with these ticks in order, up to so many bytes of bodies but at least one, and how far that goes."""
+        """Messages with these ticks in order, up to ``bytes_max`` of bodies but at least one, and how far they go."""
         reader = LogReader(self._database, self._folder, pubend, self._state(pubend).number)
         return reader.part(first_tick, last_tick, bytes_max=bytes_max)
 
     def read(self, pubend: str, first_tick: Tick, last_tick: Tick, *, bytes_max: int) -> _Messages:
-        """The messages of ``read_part``; nothing comes back only if there is nothing more.
+        """The messages of ``read_part``; empty only if there are no more.
 
-        A damaged record is raised when it would be the first.
+        Raises ``CorruptRecordError`` if a damaged record would be the first.
         """
         part = self.read_part(pubend, first_tick, last_tick, bytes_max=bytes_max)
         if part.damaged is not None and not part.messages:
@@ -278,7 +278,7 @@ class LogStore:
         return part.messages
 
     def damaged(self, pubend: str) -> list[TickRange]:
-        """Read all that is stored of a pubend, and name what cannot be read."""
+        """Read the whole log of a pubend; returns the ticks that cannot be read."""
         return LogReader(self._database, self._folder, pubend, self._state(pubend).number).damaged()
 
     def sequence_of(self, pubend: str, publisher: bytes) -> int | None:
@@ -288,7 +288,7 @@ class LogStore:
         return found[0][2] if found else None
 
     def _publisher_rows(self, where: str, *parameters: int | bytes) -> list[tuple[int, bytes, int, int]]:
-        """Rows of publishers, each of which is checked."""
+        """Rows of publishers, each verified by its checksum."""
         query = f"SELECT pubend, publisher, sequence, tick, checksum FROM publishers {where}"  # noqa: S608 - ours
         rows = self._all(query, *parameters)
         try:
@@ -300,7 +300,7 @@ class LogStore:
         return [(pubend, publisher, sequence, tick) for pubend, publisher, sequence, tick, _ in rows]
 
     def publisher_count(self, pubend: str) -> int:
-        """Publishers whose sequence numbers are remembered."""
+        """Number of publishers whose sequence numbers are remembered."""
         found = self._query("SELECT count(*) FROM publishers WHERE pubend=?", self._state(pubend).number).fetchone()
         return int(found[0])
 
@@ -314,8 +314,13 @@ class LogStore:
             raise CorruptValueError(name)
         return value
 
+    def _parts(self, state: PubendState) -> tuple[tuple[int, int], ...]:
+        """The parts of a pubend's log, as a broker needs them to trim by size."""
+        rows = self._all("SELECT last, bytes FROM batches WHERE pubend=? ORDER BY first", state.number)
+        return parts_of(((unsigned(last), size_bytes) for last, size_bytes in rows), state.size_bytes)
+
     def _values(self) -> list[tuple[str, bytes | None]]:
-        """All named values, by name; none in place of those that are damaged."""
+        """All named values with their names; None for damaged ones."""
         found = self._all("SELECT name, stored FROM named ORDER BY name")
         return [(name, unseal(name, stored)) for name, stored in found]
 
@@ -345,12 +350,12 @@ def _is_full(error: sqlite3.Error) -> bool:
 
 
 def _remedy(folder: Path, error: sqlite3.Error) -> str:
-    """What is to be done after an error of the database."""
+    """What to do after an error of the database."""
     if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CORRUPT:
         return f"if it fails again when it is opened anew, run 'penstock store salvage {folder}'"
     return "open it anew"
 
 
 def _body_bytes(changes: Sequence[Change]) -> int:
-    """What the changes need; more than nothing for an empty message, too."""
+    """Bytes that the changes need; more than 0 even for an empty message."""
     return sum(space_bytes(each) + (len(each.messages) if isinstance(each, Append) else 0) for each in changes)

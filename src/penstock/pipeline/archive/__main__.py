@@ -1,6 +1,6 @@
 """Runs an archive as a process, without the command line: ``python -m penstock.pipeline.archive``.
 
-For programs that start archives, as the experiment ``archive-kill9`` does. People use ``penstock pipeline archive``,
+For programs that start archives, such as the experiment ``archive-kill9``. People use ``penstock pipeline archive``,
 which does the same and has more options.
 """
 
@@ -21,13 +21,13 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Archive until the end, or until a signal; the exit code."""
+    """Archive until the stream ends or a signal arrives; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m penstock.pipeline.archive", description="Archive a stream.")
     parser.add_argument("--broker", required=True, help="the broker, or several: penstock://host:port,host:port")
     parser.add_argument("--lake", required=True, help="the folder of the lake; made if it is not there")
     parser.add_argument("--every", default="10s", help="time between batches, such as 10s or 1m")
-    parser.add_argument("--once", action="store_true", help="end when all is archived that there is now")
-    parser.add_argument("--merge-files", type=int, default=8, help="so many small files become one")
+    parser.add_argument("--once", action="store_true", help="stop once everything available now is archived")
+    parser.add_argument("--merge-files", type=int, default=8, help="how many small files to merge into one")
     parser.add_argument("--master", default="local[*]", help="where Spark runs")
     wanted = parser.parse_args(arguments)
     try:

@@ -1,8 +1,8 @@
-"""Runs an archive: a stream of publications into the lake's table, until it is complete, interrupted, or failed.
+"""Runs an archive: copies a stream of publications into the lake's table until it completes, is interrupted, or fails.
 
-Whatever ends it, also kill -9 at any point, the next start goes on behind what counts (``lake.journal``), with nothing
-twice and nothing missing. An interrupt ends it between two batches if the batch at hand is over soon, and within it
-else.
+However it ends, even by kill -9 at any point, the next start resumes after the last committed batch (``lake.journal``),
+with nothing duplicated or missing. An interrupt lets the current batch finish if that does not take long, and otherwise
+aborts it.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ __all__ = ["Archive", "archive_stream", "overlay_of", "run_archive", "stop_signa
 
 _LOOK_S: Final = 1
 _BATCH_S_MAX: Final = 8.0
-"""An interrupt waits so long for the batch at hand."""
+"""How long an interrupt waits for the current batch."""
 
 
 def run_archive(
     settings: ArchiveSettings, session: SessionSettings, reporter: Reporter, *, show_every_s: float = 1.0
 ) -> tuple[ArchiveSummary, signal.Signals | None]:
-    """Archive a stream until it is complete or a signal comes; answers with what was done, and with that signal."""
-    # Py4J logs what a batch failed of, with a trace; we tell it in one line.
+    """Archive a stream until it completes or a signal arrives; returns the summary and that signal."""
+    # Py4J logs why a batch failed, with a trace; we report it in one line.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     reporter.stage(f"asking {settings.broker} for its overlay")
     overlay = overlay_of(settings)
     with Archive.opened(settings, overlay, show_every_s=show_every_s) as archive:
         if archive.start != settings.start:
-            reporter.note(f"the archive began at {archive.start}; it goes on where it was, and --from does not count")
+            reporter.note(f"the archive began at {archive.start}; it resumes where it stopped, and --from is ignored")
         reporter.stage(f"starting Spark on {session.master}")
         with using_session(session) as spark, stop_signals() as noted:
             summary = archive.run(archive_stream(spark, settings), reporter, lambda: noted() is not None)
@@ -57,7 +57,7 @@ def run_archive(
 
 
 class Archive:
-    """One life of an archive, which holds the lock of its table; use it with ``with``, in ``opened``."""
+    """One run of an archive, which holds the lock of its table; create it with ``with Archive.opened(...)``."""
 
     def __init__(
         self, files: LocalFiles, settings: ArchiveSettings, overlay: str, *, show_every_s: float = 1.0
@@ -79,7 +79,7 @@ class Archive:
     @classmethod
     @contextmanager
     def opened(cls, settings: ArchiveSettings, overlay: str, *, show_every_s: float = 1.0) -> Iterator[Archive]:
-        """The archive of a lake, which nobody else can have meanwhile; what an earlier life left undone is mended."""
+        """Open the archive of a lake under an exclusive lock; repairs what an earlier run left unfinished."""
         files = files_at(settings.lake)
         with files.lock(f"{PUBLICATIONS.name}/_lock", f"the table {PUBLICATIONS.name}"):
             yield cls(files, settings, overlay, show_every_s=show_every_s)
@@ -106,7 +106,7 @@ class Archive:
         return self.summary(is_complete=is_complete)
 
     def summary(self, *, is_complete: bool = False) -> ArchiveSummary:
-        """What has been done so far."""
+        """Summarise the work done so far."""
         totals, table = self._sink.totals, self._store.current()
         return ArchiveSummary(
             lake=str(self._files.root),
@@ -124,7 +124,7 @@ class Archive:
         )
 
     def _watch(self, query: StreamingQuery, reporter: Reporter, should_stop: Callable[[], bool]) -> bool:
-        """Tell how far it is until it ends or shall end; answers whether it has ended by itself."""
+        """Report progress until the stream ends or is told to stop; returns whether it ended by itself."""
         line = _Line(reporter, self._show_every_s)
         while not should_stop():
             with telling(lambda: self._sink.failure):
@@ -134,19 +134,19 @@ class Archive:
             line.show(self._sink.totals.rows, self._lag_s, time.monotonic())
             if is_over:
                 return True
-        reporter.note("ending, after the batch at hand if that is over soon")
+        reporter.note("stopping; waiting briefly for the current batch")
         return False
 
     def _stop(self, query: StreamingQuery) -> None:
         self._sink.close(_BATCH_S_MAX)
-        # It may have failed because no batch was taken any more, or Java may have gone: the next start mends either.
+        # It may have failed because the sink refused a batch, or Java may be gone: the next start recovers from either.
         with suppress(Exception):
             query.stop()
         self._sink.close(_BATCH_S_MAX)
 
 
 def overlay_of(settings: ArchiveSettings) -> str:
-    """The name of the overlay; checks the options of the source on the way, without Spark."""
+    """Ask the broker for its overlay's name; also checks the source's options, without starting Spark."""
     from penstock.pipeline.source.link import opened
     from penstock.pipeline.source.options import parse_options
 
@@ -166,7 +166,7 @@ def archive_stream(spark: SparkSession, settings: ArchiveSettings) -> DataFrame:
 
 @contextmanager
 def stop_signals() -> Iterator[Callable[[], signal.Signals | None]]:
-    """Within it, the first Ctrl-C or SIGTERM is only noted; a second Ctrl-C is as rude as ever."""
+    """Within the block, the first Ctrl-C or SIGTERM is only noted; a second Ctrl-C interrupts as usual."""
     noted: list[signal.Signals] = []
 
     def note(number: int, _frame: Any) -> None:
@@ -185,7 +185,7 @@ def stop_signals() -> Iterator[Callable[[], signal.Signals | None]]:
 
 
 class _Line:
-    """One line about rows, lag and rate, now and then."""
+    """A line about rows, lag and rate, shown at most every so often."""
 
     def __init__(self, reporter: Reporter, every_s: float) -> None:
         self._reporter, self._every_s = reporter, every_s
@@ -202,12 +202,12 @@ class _Line:
 
 
 def _lag_s(progress: Any, former: float | None) -> float | None:
-    """How far the pubend is behind that is farthest, in seconds; as before if the stream cannot tell."""
+    """Lag of the pubend that is farthest behind, in seconds; the former value if the stream cannot tell."""
     if progress is None:
         return former
     from penstock.pipeline.source import lag_of
 
-    # Other sources than ours have offsets of other forms.
+    # Sources other than ours have offsets of another form.
     with suppress(ValueError, TypeError, AttributeError):
         lags = [lag for lag in lag_of(progress).values() if lag is not None]
         return max(lags) / 1_000 if lags else former

@@ -1,4 +1,4 @@
-"""What an audit has found, in figures: a proof where records are exact, a bound where they are Bloom filters."""
+"""The result of an audit in figures: a proof where records are exact, a bound where they are Bloom filters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["FAULTS", "AuditSummary", "poisson_tail", "write_findings"]
 
 FAULTS: Final = (Judgement.LOST, Judgement.DUPLICATED, Judgement.UNEXPECTED, Judgement.UNEXPLAINED)
 _CHANCE: Final = 1e-3
-"""Unexpected deliveries that are less probable than this are not by chance."""
+"""Unexpected deliveries less probable than this are not considered chance."""
 
 
 class AuditSummary(msgspec.Struct):
@@ -27,41 +27,41 @@ class AuditSummary(msgspec.Struct):
     counts: dict[str, int]
     """Pairs of message and subscriber, by judgement."""
     is_exact: bool
-    """Whether all deliveries are exact records: then it is a proof."""
+    """Whether all deliveries are exact records: then the result is a proof."""
     unexpected_by_chance: float
     """Receivers that filters are expected to claim wrongly."""
     miss_probability: float
-    """The probability that a lost message is not noticed, since a filter claims its delivery by chance; mean."""
+    """The mean probability that a lost message goes unnoticed because a filter claims its delivery by chance."""
     by_subscription: dict[str, dict[str, int]]
     findings: list[dict[str, Any]]
-    """Faults one by one, as many as are told."""
+    """Individual faults, up to a maximum number."""
     unreadable: dict[str, str]
 
     def count(self, judgement: Judgement) -> int:
-        """How many there are of one kind."""
+        """Number of pairs with one judgement."""
         return self.counts.get(judgement, 0)
 
     @property
     def chance(self) -> float:
-        """The probability of so many unexpected deliveries, or more, if there are none in truth."""
+        """The probability of at least this many unexpected deliveries if in truth there are none."""
         found = self.count(Judgement.UNEXPECTED)
         return poisson_tail(found, self.unexpected_by_chance)
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is wrong; unexpected deliveries may be by chance where filters are asked."""
+        """Whether nothing is wrong; with filters, unexpected deliveries may be chance."""
         others = [each for each in FAULTS if each is not Judgement.UNEXPECTED]
         if any(self.count(each) for each in others):
             return False
         return self.count(Judgement.UNEXPECTED) == 0 or (not self.is_exact and self.chance >= _CHANCE)
 
     def to_json(self) -> str:
-        """All of it."""
+        """All fields, with the verdict, as JSON."""
         told: Mapping[str, Any] = {**msgspec.to_builtins(self), "is_clean": self.is_clean, "chance": self.chance}
         return msgspec.json.encode(told).decode()
 
     def lines(self) -> list[str]:
-        """What a person wants to know."""
+        """Lines for people."""
         counts = ", ".join(f"{self.count(each):,} {each}" for each in Judgement)
         lines = [f"{self.messages:,} messages, {self.subscriptions:,} durable subscriptions: {counts}"]
         if self.is_exact:
@@ -70,7 +70,8 @@ class AuditSummary(msgspec.Struct):
             lines.append(
                 f"deliveries are Bloom histories: a lost message goes unnoticed with a probability of "
                 f"{self.miss_probability:.2g}; {self.unexpected_by_chance:.3g} unexpected deliveries come by chance "
-                f"(so many as found, or more: {self.chance:.2g}); repetitions at one broker they cannot show"
+                f"(probability of at least as many as found: {self.chance:.2g}); duplicates at one broker cannot be "
+                "detected"
             )
         if self.count(Judgement.IN_GAP):
             lines.append(f"{self.count(Judgement.IN_GAP):,} deliveries fall into declared gaps: nobody can tell")
@@ -78,7 +79,7 @@ class AuditSummary(msgspec.Struct):
 
 
 def poisson_tail(found: int, expected: float) -> float:
-    """The probability of so many or more, when so many are expected.
+    """The probability of at least ``found`` events when ``expected`` are expected.
 
     >>> round(poisson_tail(1, 0.01), 6)
     0.00995

@@ -1,7 +1,7 @@
-"""The files of a lake, behind one small class: whatever is durable in it became so here.
+"""File access for a lake, in one small class: everything durable in a lake is made durable here.
 
-Paths are relative to the lake, with ``/``. Only folders of this machine (or mounted on it) are implemented; object
-storage has no rename, and needs a class of its own with the same methods.
+Paths are relative to the lake, with ``/``. Only folders on this machine (or mounted on it) are supported; object
+storage has no rename, and needs its own class with the same methods.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SUFFIX: Final = ".parquet"
 
 
 def files_at(location: str) -> LocalFiles:
-    """The files of the lake at a folder, or at a ``file:`` address."""
+    """Open the lake at a folder or a ``file:`` address."""
     match = _SCHEME.fullmatch(location)
     if match is None:
         return LocalFiles(Path(location))
@@ -39,38 +39,38 @@ def files_at(location: str) -> LocalFiles:
 
 
 class LocalFiles:
-    """A lake in a folder. Each step that changes something is one method with an underscore, for tests to break."""
+    """A lake in a folder. Each step that changes something is a private method, so that tests can make it fail."""
 
     def __init__(self, root: Path) -> None:
         self.root: Final = root.absolute()
 
     def location(self, path: str = "") -> str:
-        """Where a file is, for other libraries."""
+        """The absolute path of a file, for other libraries."""
         return str(self.root / path)
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or folder."""
+        """Whether this file or folder exists."""
         return (self.root / path).exists()
 
     def size(self, path: str) -> int:
-        """Bytes of a file."""
+        """Size of a file in bytes."""
         return (self.root / path).stat().st_size
 
     def listed(self, folder: str) -> dict[str, int]:
-        """All Parquet files below a folder that are not hidden, with their sizes, in order; none without the folder."""
+        """All non-hidden Parquet files below a folder with their sizes, sorted by path; empty without the folder."""
         found: dict[str, int] = {}
         for place, folders, names in os.walk(self.root / folder):
             folders[:] = [each for each in folders if not is_hidden(each)]
             for name in names:
                 if name.endswith(_SUFFIX) and not is_hidden(name):
                     path = Path(place) / name
-                    # It may have gone since: whoever lists beside a writer asks the journal what that means.
+                    # The file may be gone by now: anyone who lists beside a writer consults the journal.
                     with suppress(FileNotFoundError):
                         found[path.relative_to(self.root).as_posix()] = path.stat().st_size
         return dict(sorted(found.items()))
 
     def read(self, path: str) -> bytes | None:
-        """The content of a file, or none if there is no such file."""
+        """The content of a file, or None if it does not exist."""
         try:
             return (self.root / path).read_bytes()
         except FileNotFoundError:
@@ -79,7 +79,7 @@ class LocalFiles:
             raise self._failed("read", path, error) from None
 
     def write(self, path: str, content: bytes) -> None:
-        """Replace a small file at once and for good: readers find the old content or the new one, after a crash too."""
+        """Replace a small file atomically and durably: readers find the old or the new content, even after a crash."""
         target = self.root / path
         fresh = target.with_name(f".{target.name}.new")
         try:
@@ -91,7 +91,7 @@ class LocalFiles:
             raise self._failed("write", path, error) from None
 
     def move(self, moves: Sequence[tuple[str, str]]) -> None:
-        """Give files new places, for good; what has been moved already is left alone."""
+        """Move files durably; files that were already moved are left alone."""
         touched: dict[Path, None] = {}
         try:
             for old, new in moves:
@@ -100,17 +100,19 @@ class LocalFiles:
                     self._make_folders(target.parent)
                     self._rename(source, target)
                 elif not target.exists():
-                    raise LakeError(f"{self.location(old)} has gone before it was at its place: the lake is damaged")
+                    raise LakeError(
+                        f"{self.location(old)} disappeared before it was moved into place: the lake is damaged"
+                    )
                 touched |= dict.fromkeys((target.parent, source.parent))
             for folder in touched:
-                # The folder of something that was moved earlier may have been cleared away.
+                # The source folder of an earlier move may have been cleaned up.
                 if folder.exists():
                     self._sync_folder(folder)
         except OSError as error:
             raise self._failed("move files in", "", error) from None
 
     def delete(self, paths: Sequence[str]) -> None:
-        """Delete files, for good; those that are not there are no mistake."""
+        """Delete files durably; missing files are no error."""
         try:
             touched = dict.fromkeys((self.root / path).parent for path in paths if self.exists(path))
             for path in paths:
@@ -122,18 +124,18 @@ class LocalFiles:
             raise self._failed("delete files in", "", error) from None
 
     def clear(self, folder: str) -> None:
-        """Delete a folder with all that is in it; it needs not be for good, it is done again at the next start."""
+        """Delete a folder and its contents; need not be durable, since the next start repeats it."""
         shutil.rmtree(self.root / folder, ignore_errors=True)
 
     def make_folder(self, folder: str) -> None:
-        """Make a folder, for good, unless it is there."""
+        """Create a folder durably, unless it exists."""
         try:
             self._make_folders(self.root / folder)
         except OSError as error:
             raise self._failed("make the folder", folder, error) from None
 
     def sync_names(self, paths: Sequence[str]) -> None:
-        """Make it durable that there are files of these names; who wrote them has made their content so."""
+        """Make the names of files durable; their writers have already synced the contents."""
         try:
             for folder in dict.fromkeys((self.root / path).parent for path in paths):
                 self._sync_folder(folder)
@@ -141,7 +143,7 @@ class LocalFiles:
             raise self._failed("sync folders of", "", error) from None
 
     def sync(self, path: str) -> None:
-        """Make the content of a file durable that another library has written."""
+        """Make the content of a file durable that another library wrote."""
         try:
             _sync(self.root / path, os.O_RDONLY)
         except OSError as error:
@@ -149,7 +151,7 @@ class LocalFiles:
 
     @contextmanager
     def lock(self, path: str, what: str) -> Iterator[None]:
-        """Within it no other process can have the same lock; it goes away with the process, however that ends."""
+        """Hold an exclusive lock across processes within the block; it is released even if the process is killed."""
         self.make_folder(str(Path(path).parent))
         try:
             descriptor = os.open(self.root / path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -195,7 +197,7 @@ class LocalFiles:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether Spark and others skip a file or folder of that name."""
+    """Whether Spark and other readers skip a file or folder with this name."""
     return name.startswith((".", "_"))
 
 

@@ -1,8 +1,7 @@
-"""The one writer of a table: batches come in exactly once, files are merged, and a crash at any point is mended.
+"""The single writer of a table: commits batches exactly once, merges files, and recovers from a crash at any point.
 
-See ``journal`` for the steps. Everything the journal promises is durable before the journal says so, and whatever it
-says is completed at the next start: a batch that counts and a compaction that is pending are rolled forward, what was
-staged for anything else is deleted.
+See ``journal`` for the steps. Everything the journal promises is durable before the journal says so, and the next start
+completes what it says: a committed batch and a pending compaction are rolled forward, anything else staged is deleted.
 """
 
 from __future__ import annotations
@@ -23,28 +22,28 @@ __all__ = ["StagedFile", "TableStore"]
 
 _STAGING: Final = "_staging"
 _SHIPPED: Final = "shipped"
-"""The stream of tables that brokers write."""
+"""The stream name of tables that brokers write."""
 _COMPACTIONS_MAX: Final = 256
-"""Compactions whose inputs are still kept."""
+"""How many compactions may have inputs that are still kept."""
 
 
 @dataclass(slots=True, frozen=True)
 class StagedFile:
-    """A file of a batch that is whole and durable, but does not count yet."""
+    """A file of a batch that is complete and durable, but not visible yet."""
 
     path: str
-    """Below the lake."""
+    """Path relative to the lake."""
     partition: str
-    """Its folder below the table's."""
+    """Its folder relative to the table's."""
     rows: int
     size: int
-    """Bytes."""
+    """Size in bytes."""
     first: int
-    """By which the files of a partition are numbered: for publications the first tick."""
+    """Sort key that numbers the files of a partition: for publications, the first tick."""
 
 
 class TableStore:
-    """A table with a journal. Whoever makes one must have the table's lock; ``open`` comes first."""
+    """A table with a journal. The creator must hold the table's lock and call ``open`` first."""
 
     def __init__(self, files: LocalFiles, table: LakeTable) -> None:
         self.files, self.table = files, table
@@ -52,12 +51,12 @@ class TableStore:
 
     @property
     def journal(self) -> Journal:
-        """What is going on."""
+        """The current journal."""
         assert self._journal is not None, "the table has not been opened"
         return self._journal
 
     def open(self, stream: str, *, is_new: bool) -> None:
-        """Take up the table where it was left, for the batches of a checkpoint; ``is_new`` if that has none yet."""
+        """Resume the table for the batches of a checkpoint; ``is_new`` if the checkpoint has no batch yet."""
         found = load_journal(self.files, self.table)
         place = self.files.location(self.table.name)
         if found is None and (self.files.listed(self.table.name) or not is_new):
@@ -65,8 +64,8 @@ class TableStore:
             raise LakeMismatchError(f"the table {place} cannot be continued: {lost}; use another lake")
         if found is not None and found.stream != stream:
             raise LakeMismatchError(
-                f"the table {place} was written from another checkpoint, which has gone: nobody knows where to go on "
-                "without loss or repetition; use another lake, or remove the table as well"
+                f"the table {place} was written from another checkpoint, which is gone: it cannot be resumed without "
+                "loss or duplicates; use another lake, or remove the table too"
             )
         if found is None:
             found = Journal.fresh(self.table, stream)
@@ -75,7 +74,7 @@ class TableStore:
         self._recover()
 
     def open_shipped(self) -> None:
-        """Take up a table that brokers write: their files count by themselves, only compactions need the journal."""
+        """Resume a table that brokers write: their files are visible at once, and only compactions need the journal."""
         found = load_journal(self.files, self.table)
         if found is not None and found.stream != _SHIPPED:
             raise LakeMismatchError(f"the table {self.files.location(self.table.name)} is not written by brokers")
@@ -86,14 +85,14 @@ class TableStore:
         self._recover()
 
     def staging(self, name: str) -> str:
-        """An empty folder in which files may be written, below the lake; nobody reads there."""
+        """Create an empty folder to write files in, relative to the lake; readers skip it."""
         folder = f"{self.table.name}/{_STAGING}/{name}"
         self.files.clear(folder)
         self.files.make_folder(folder)
         return folder
 
     def has(self, number: int, offsets: str) -> bool:
-        """Whether a batch counts already: then it must not be written again."""
+        """Whether a batch is already committed: then it must not be written again."""
         batch = self.journal.batch
         if number == batch.number and offsets != batch.offsets:
             raise LakeError(
@@ -103,9 +102,9 @@ class TableStore:
         return number <= batch.number
 
     def publish(self, number: int, staged: Sequence[StagedFile], offsets: str = "") -> list[str]:
-        """Make a batch count, all of it at once; answers with its files. One that counts already is left as it is."""
+        """Commit a batch atomically; returns its files, or none if it was already committed."""
         if self.has(number, offsets) or not staged:
-            # Without rows there is nothing to remember: what is not in the log now will not be in it later.
+            # An empty batch needs no entry: it would be empty again, since messages never appear later in the log.
             return []
         moves = tuple(Move(each.path, final) for each, final in self._places(number, staged))
         self.files.sync_names([each.path for each in staged])
@@ -114,9 +113,9 @@ class TableStore:
         return [move.final for move in moves]
 
     def compact(self, inputs: Sequence[str], staged: str, *, now_ms: int, keep_ms: int = 0) -> str:
-        """Let a staged file count instead of its inputs, which must count now; answers with its place.
+        """Replace visible inputs by a staged file; returns its final path.
 
-        The inputs are deleted after ``keep_ms``, with a later call of this or of ``sweep``.
+        The inputs are deleted after ``keep_ms``, by a later call of this or of ``sweep``.
         """
         assert len({path.rpartition("/")[0] for path in inputs}) == 1, "the inputs must be of one partition"
         number = self.journal.compaction_next
@@ -130,7 +129,7 @@ class TableStore:
         return final
 
     def sweep(self, *, now_ms: int, keep_ms: int = 0) -> None:
-        """Delete the inputs of compactions that have switched so long ago."""
+        """Delete the inputs of compactions that switched at least ``keep_ms`` ago."""
         due = [
             each
             for each in self.journal.compactions
@@ -147,11 +146,11 @@ class TableStore:
         return len(self.journal.compactions) < _COMPACTIONS_MAX
 
     def current(self) -> dict[str, int]:
-        """The files that count, with their sizes."""
+        """The visible files, with their sizes."""
         return snapshot(self.files, self.table)
 
     def _places(self, number: int, staged: Sequence[StagedFile]) -> list[tuple[StagedFile, str]]:
-        # The same rows get the same names, whoever wrote them in whatever order.
+        # The same rows get the same names, in whatever order tasks wrote them.
         ordered = sorted(staged, key=lambda each: (each.partition, each.first, each.path))
         counts: dict[str, int] = {}
         places = []
@@ -178,7 +177,7 @@ class TableStore:
 
     def _recover(self) -> None:
         self._finish_batch()
-        # Whoever read the inputs of a compaction did so beside a writer that has ended since: they are not kept longer.
+        # Readers of these inputs started beside a writer that has since ended: the inputs are not kept any longer.
         self._switch(now_ms=0)
         self.sweep(now_ms=0, keep_ms=-(2**62))
         self.files.clear(f"{self.table.name}/{_STAGING}")

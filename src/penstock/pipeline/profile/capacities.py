@@ -1,7 +1,7 @@
-"""What brokers can do: output bandwidth, and matching delay as a line over the subscriptions they have.
+"""Broker capacities: output bandwidth, and matching delay as a linear function of the number of subscriptions.
 
-Ir = input rate · matching delay, Or = output bytes / bandwidth ([PADRES] section 3.2); d = a + b · n, since an index is
-not linear in n (spec, Estimation). A bare number is a multiple of a reference machine.
+Ir = input rate · matching delay, Or = output bytes / bandwidth ([PADRES] section 3.2); d = a + b · n, since an index's
+delay is not proportional to n (spec, Estimation). A bare number is a multiple of a reference machine.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ _BROKERS_MAX: Final = 1_000
 
 @dataclass(slots=True, frozen=True)
 class Capacity:
-    """What one broker can do."""
+    """The capacity of one broker."""
 
     bandwidth: float
-    """Bytes per second that it can send."""
+    """Bytes per second that the broker can send."""
     delay_base_s: float
-    """Matching delay with no subscription."""
+    """Matching delay without subscriptions."""
     delay_slope_s: float
-    """Matching delay for each subscription."""
+    """Matching delay added by each subscription."""
 
     def __post_init__(self) -> None:
         if self.bandwidth <= 0 or self.delay_base_s < 0 or self.delay_slope_s < 0:
-            raise MisuseError(f"capacity {self} is no broker's: bandwidth is above zero, delays are not below")
+            raise MisuseError(f"invalid capacity {self}: bandwidth must be positive, delays must not be negative")
 
     def times(self, power: float) -> Capacity:
-        """A machine that many times as powerful."""
+        """The capacity of a machine this many times as powerful."""
         if power <= 0:
-            raise MisuseError(f"a broker of {power:g} times the reference cannot be: give a number above zero")
+            raise MisuseError(f"a broker cannot have {power:g} times the reference capacity: give a number above zero")
         return Capacity(self.bandwidth * power, self.delay_base_s / power, self.delay_slope_s / power)
 
 
 REFERENCE: Final = Capacity(10e6 / 8, 100e-6, 1e-6)
-"""10 Mbit/s, and 100 µs + 1 µs for each subscription."""
+"""10 Mbit/s, and 100 µs + 1 µs per subscription."""
 
 
 def parse_capacities(texts: Sequence[str], reference: Capacity = REFERENCE) -> dict[str, Capacity]:
-    """Brokers with what they can do, from a TOML file or from ``b1=2,b2=10mbps:100us+2us``.
+    """Parse the capacities of brokers, from a TOML file or from ``b1=2,b2=10mbps:100us+2us``.
 
     >>> parse_capacities(["b1=1,b2=2"], Capacity(100.0, 0.0, 0.5))["b2"]
     Capacity(bandwidth=200.0, delay_base_s=0.0, delay_slope_s=0.25)
@@ -77,7 +77,7 @@ def parse_capacities(texts: Sequence[str], reference: Capacity = REFERENCE) -> d
 
 
 def parse_capacity(text: str, reference: Capacity = REFERENCE) -> Capacity:
-    """What one broker can do, as a user writes it.
+    """Parse one broker's capacity as a user writes it.
 
     >>> parse_capacity("0.6mbps:5ms+1us")
     Capacity(bandwidth=75000.0, delay_base_s=0.005, delay_slope_s=1e-06)
@@ -98,7 +98,7 @@ def parse_capacity(text: str, reference: Capacity = REFERENCE) -> Capacity:
 
 
 def _of_file(path: Path) -> Mapping[str, str]:
-    """A TOML file with a line per broker: ``b1 = "10mbps:100us+2us"`` or ``b1 = 2``."""
+    """Read a TOML file with a line per broker: ``b1 = "10mbps:100us+2us"`` or ``b1 = 2``."""
     try:
         content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

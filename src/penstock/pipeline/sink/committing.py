@@ -1,13 +1,14 @@
-"""Lets staged rows count, all of a batch at once, and publishes what counts: exactly once, whoever is killed when.
+"""Commits staged rows, a whole batch at once, and publishes them exactly once, whatever is killed when.
 
-1. The journal names the files of the batch: it **counts**. Killed before, nothing has happened; Spark brings it again.
-2. Its rows are published under their numbers. Killed here, whoever comes next publishes the rest; what the broker has
-   already it recognises by writer and number.
-3. The journal says that the batch is settled, and its files are deleted. Spark may bring it again: a number that is
-   not above the last is left out.
+1. The journal names the files of the batch: it is **committed**. After a kill before this, nothing has happened; Spark
+   replays the batch.
+2. Its rows are published under their numbers. After a kill here, the next run publishes the rest; the broker
+   deduplicates rows by writer and number.
+3. The journal says that the batch is settled, and its files are deleted. Spark may replay it: a batch whose number is
+   not above the last is skipped.
 
-The broker remembers a writer's last number for a day after its last message. Rows that were on their way longer ago
-than that could be taken twice: they are refused, unless the user decides.
+The broker remembers a writer's last number for a day after its last message. Rows in flight longer ago than that might
+be duplicated: they are refused, unless the user decides otherwise.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ __all__ = ["BATCH_FOLDER", "REMEMBERED_MS", "STREAM_FOLDER", "Committer", "Publi
 STREAM_FOLDER: Final = "staged/stream"
 BATCH_FOLDER: Final = "staged/batch"
 REMEMBERED_MS: Final = 23 * 3_600_000
-"""Brokers remember a publisher for a day after its last message; an hour is for clocks that differ."""
+"""Brokers remember a publisher for a day after its last message; one hour is the margin for clock differences."""
 _CHUNK_ROWS: Final = 1_024
 _CHUNK_BYTES: Final = 128 * 1024
 _NOTE_EVERY_MS: Final = 1_000
@@ -47,12 +48,12 @@ class Publishing(Protocol):
     overlay: str
 
     def publish(self, messages: Sequence[Message]) -> None:
-        """Publish messages under the next numbers; when it returns they are with the broker for good."""
+        """Publish messages under the next numbers; returns once the broker has them durably."""
         ...
 
 
 Opening = Callable[[bytes, int], AbstractContextManager[Publishing]]
-"""Connects as a publisher that has published so many messages."""
+"""Connects as a publisher that has already published this many messages."""
 
 
 class Committer:
@@ -72,7 +73,7 @@ class Committer:
         self._forgotten, self._lock_s, self._now_ms = forgotten, lock_s, now_ms
 
     def commit_stream(self, number: int, staged: Sequence[Staged]) -> None:
-        """Publish a batch of a stream, unless it or a later one counts already."""
+        """Publish a batch of a stream, unless it or a later one is already committed."""
         query = next((each.query for each in staged if each.query), "")
         with self._locked():
             journal = self._published(self._of_query(load_journal(self._files, self._pubend), query))
@@ -81,11 +82,11 @@ class Committer:
                 self._publish(
                     msgspec.structs.replace(journal, query=query or journal.query, stream=number, batch=batch)
                 )
-            # No task of this stream is at work now but those that nobody waits for.
+            # Any task of this stream that still runs is one that nobody waits for.
             self._files.clear(STREAM_FOLDER)
 
     def commit_batch(self, name: str, staged: Sequence[Staged]) -> None:
-        """Publish a batch write, unless one of this name counts already; without a name it always does."""
+        """Publish a batch write, unless one with this name is already committed; without a name, always publish."""
         with self._locked():
             journal = self._published(load_journal(self._files, self._pubend))
             if not name or name not in journal.names:
@@ -95,7 +96,7 @@ class Committer:
             self.discard(staged)
 
     def discard(self, staged: Sequence[Staged]) -> None:
-        """Delete what will never count."""
+        """Delete files that will never be committed."""
         for each in staged:
             with suppress(OSError):
                 (self._files.root / each.file.path).unlink()
@@ -103,13 +104,14 @@ class Committer:
     def _of_query(self, journal: SinkJournal, query: str) -> SinkJournal:
         if query and journal.query and query != journal.query:
             raise SinkOptionError(
-                f"the staging folder {self._files.root} is of another streaming query ({journal.query}), or the "
-                f"checkpoint of this one was lost ({query}): its batches begin anew, and would be taken for published"
+                f"the staging folder {self._files.root} belongs to another streaming query ({journal.query}), or this "
+                f"query's checkpoint was lost ({query}): its batch numbers restart, and its batches would be skipped "
+                "as already published"
             )
         return journal
 
     def _counted(self, journal: SinkJournal, staged: Sequence[Staged], batch: CountedBatch) -> CountedBatch:
-        """A batch with its files and numbers."""
+        """Fill in a batch's files and numbers."""
         files = tuple(each.file for each in staged if each.file.rows)
         self._files.sync_names([each.path for each in files])
         before = journal.batch
@@ -117,7 +119,7 @@ class Committer:
         return msgspec.structs.replace(batch, first=first, rows=rows, touched_ms=self._now_ms(), files=files)
 
     def _published(self, journal: SinkJournal) -> SinkJournal:
-        """Publish what counts and is not settled, as an earlier life has left it."""
+        """Publish the rest of a committed batch that an earlier run left unsettled."""
         if journal.problem:
             raise SinkError(f"{journal.problem}; begin with another staging folder and checkpoint")
         if journal.batch.is_settled:
@@ -126,13 +128,13 @@ class Committer:
         if age_ms > REMEMBERED_MS and self._forgotten == "fail":
             left = journal.batch.rows - journal.batch.settled
             raise SinkError(
-                f"{left:,} rows were being published {age_ms / 3_600_000:.0f} hours ago, and the broker may not "
-                "remember which of them it has: look, then give option forgotten=publish, or another staging folder"
+                f"{left:,} rows were in flight {age_ms / 3_600_000:.0f} hours ago, and the broker may have forgotten "
+                "which of them it has: check, then set option forgotten=publish or use another staging folder"
             )
         return self._publish(journal)
 
     def _publish(self, journal: SinkJournal) -> SinkJournal:
-        """Let the batch count, and publish the rows of it that are not settled."""
+        """Commit the batch, and publish its rows that are not settled."""
         batch = journal.batch
         journal = save_journal(self._files, journal)
         if batch.is_settled:
@@ -167,7 +169,7 @@ class Committer:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Alone; a former life whose process has not ended yet is waited for."""
+        """Hold the lock; waits for an earlier run whose process has not exited yet."""
         deadline_s = time.monotonic() + self._lock_s
         with ExitStack() as held:
             while True:
@@ -182,12 +184,12 @@ class Committer:
 
 
 def identity_of(journal: SinkJournal) -> bytes:
-    """By which the broker knows a writer."""
+    """The identity under which the broker knows a writer."""
     return blake2b(f"{journal.writer}/{journal.pubend}".encode(), digest_size=16).digest()
 
 
 def _chunks(messages: Iterator[Message], *, skip: int) -> Iterator[list[Message]]:
-    """Messages by some that fit one frame, without the first ones."""
+    """Skip the first messages, and split the rest into chunks that fit one frame."""
     chunk: list[Message] = []
     size = 0
     for message in islice(messages, skip, None):

@@ -1,7 +1,7 @@
-"""The connection of the sink: to the broker that has the pubend, under the writer's identity, a frame at a time.
+"""The sink's connection to the broker of the pubend, under the writer's identity, one frame at a time.
 
-Some rows that fit one frame are on their way at a time. The client stops at a row that the broker refuses: the broker
-has the rows before it and none behind it, so numbers stay good, and it recognises what it has when that comes again.
+Only the rows of one frame are in flight at a time. The client stops at a row that the broker refuses: the broker has
+the rows before it and none after it, so numbers stay valid, and it deduplicates rows that are sent again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["OverlayPublishing", "publishing_at"]
 
 _FRAME_BYTES: Final = 512 * 1024
 _LINGER_MS: Final = 250
-"""What is published together goes in one frame, unless the broker wants less at a time."""
+"""Long enough for rows published together to share a frame, unless the broker accepts less at a time."""
 _PAUSE_S: Final = 0.25
 
 
@@ -38,7 +38,7 @@ class OverlayPublishing:
         self.overlay = overlay
 
     def publish(self, messages: Sequence[Message]) -> None:
-        """Publish messages under the next numbers; when it returns they are with the broker for good."""
+        """Publish messages under the next numbers; returns once the broker has them durably."""
         try:
             self._client.publish_many(messages, pubend=self._pubend)
             self._client.flush()
@@ -51,7 +51,7 @@ class OverlayPublishing:
 
 @contextmanager
 def publishing_at(connecting: Connecting, pubend: str, identity: bytes, published: int) -> Iterator[OverlayPublishing]:
-    """A connection for as long as the block lasts, to the one of the brokers that has the pubend."""
+    """Connect, for as long as the block lasts, to whichever of the brokers has the pubend."""
     settings = ClientSettings(
         linger_ms=_LINGER_MS,
         batch_bytes=_FRAME_BYTES,
@@ -69,7 +69,7 @@ def publishing_at(connecting: Connecting, pubend: str, identity: bytes, publishe
 
 
 def _found(connecting: Connecting, pubend: str, settings: ClientSettings) -> SyncClient:
-    """The client of the broker that has the pubend; brokers that are away are tried again for a while."""
+    """Connect to the broker that has the pubend; retries unreachable brokers for a while."""
     deadline_s = time.monotonic() + connecting.retry_ms / 1000
     while True:
         known: list[str] = []
@@ -97,15 +97,15 @@ def _found(connecting: Connecting, pubend: str, settings: ClientSettings) -> Syn
 
 
 def _client(connecting: Connecting, settings: ClientSettings) -> Client:
-    # Brokers bind an identity to the client that shows it: whoever has no credential goes by its name.
+    # Brokers bind an identity to the client that uses it: a client without credentials is known by its name.
     name = f"spark-sink-{settings.publisher.hex()[:16]}"
     token, context = read_token(connecting), tls_context(connecting)
     return connect(connecting.broker, token=token, name=name, tls=context, settings=settings)
 
 
 def _overlay(client: SyncClient, pubend: str) -> str:
-    """The name of the overlay, in which the pubend must guarantee what it takes."""
+    """The overlay's name; checks that the pubend is guaranteed."""
     survey = client.survey()
     if pubend not in survey.spans and pubend not in survey.unreachable:
-        raise SinkOptionError(f"pubend {pubend!r} is best effort: it recognises nothing that is sent again")
+        raise SinkOptionError(f"pubend {pubend!r} is best effort and cannot deduplicate: use a guaranteed pubend")
     return client.status().overlay

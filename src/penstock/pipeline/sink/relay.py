@@ -1,6 +1,6 @@
-"""Repeats what one pubend publishes at another one, as a stream of Spark: ``python -m penstock.pipeline.sink.relay``.
+"""Republishes the messages of one pubend at another, as a Spark stream: ``python -m penstock.pipeline.sink.relay``.
 
-The smallest program that has both the source and the sink in it. The experiment ``sink-kill9`` kills it; it also moves
+The smallest program that uses both the source and the sink. The experiment ``sink-kill9`` kills it; it also moves
 messages between overlays, exactly once.
 """
 
@@ -24,7 +24,7 @@ _COLUMNS: Final = "attributes map<string,string>, payload binary"
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options of the command."""
+    """The command's argument parser."""
     made = argparse.ArgumentParser(prog="python -m penstock.pipeline.sink.relay", description=__doc__)
     made.add_argument("--broker", required=True, help="the brokers to read from: penstock://host:port,host:port")
     made.add_argument("--pubend", required=True, help="the pubend to read")
@@ -33,14 +33,14 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--columns", default="", help="attributes with a type: number long; all as text if not given")
     made.add_argument("--folder", required=True, help="for Spark's checkpoint and staged rows; kept between runs")
     made.add_argument("--every", default="1 second", help="time between batches")
-    made.add_argument("--once", action="store_true", help="end when all is published that there is now")
+    made.add_argument("--once", action="store_true", help="stop once everything available now is published")
     made.add_argument("--partitions", type=int, default=2, help="tasks that publish")
     made.add_argument("--master", default="local[*]", help="where Spark runs")
     return made
 
 
 def start_relay(spark: SparkSession, wanted: argparse.Namespace) -> StreamingQuery:
-    """The stream, started."""
+    """Start the stream."""
     source = {"broker": wanted.broker, "pubends": wanted.pubend, "startingPosition": "earliest"}
     columns = f"{wanted.columns}, payload binary" if wanted.columns else _COLUMNS
     frame = spark.readStream.format("penstock").options(**source).schema(columns).load()
@@ -56,7 +56,7 @@ def start_relay(spark: SparkSession, wanted: argparse.Namespace) -> StreamingQue
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Relay until the end, or for ever; the exit code."""
+    """Relay until the end, or forever; returns the exit code."""
     wanted = parser().parse_args(arguments)
     try:
         settings = SessionSettings(wanted.master, "512m", "512m", wanted.partitions, app_name="penstock relay")

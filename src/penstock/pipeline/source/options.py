@@ -1,4 +1,4 @@
-"""The options of the source: their names, their defaults, and what is wrong with those that were given."""
+"""The options of the source: names, defaults, and validation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Value = TypeVar("_Value")
 
 OPTIONS: Final[Mapping[str, str]] = {
     "broker": "address of a broker, or several: penstock://host:port,host:port",
-    "token": "by which the broker knows this client",
+    "token": "token that authenticates this client",
     "tokenFile": "file that holds the token, on every machine of the job",
     "ca": "file of the authority that signed the broker's certificate",
     "certificate": "file of the certificate that this client shows",
@@ -31,7 +31,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "startingPosition": "earliest, latest, a time with zone, or ticks by pubend as JSON",
     "endingPosition": "the same; batch reads end before it",
     "columns": "attributes as further columns: symbol string, volume long",
-    "missing": "fail, or skip what the pubend has no more",
+    "missing": "fail, or skip messages the pubend no longer has",
     "mismatch": "null, or fail if a value does not fit its column",
     "maxRowsPerTrigger": "rows of one micro-batch, at most",
     "silenceMs": "silence that a stream takes note of by an empty micro-batch",
@@ -41,7 +41,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "connectTimeoutMs": "time for one attempt to connect",
     "retryTimeoutMs": "time without a connection after which the job fails",
 }
-"""The names as they are documented, with a few words each; Spark does not tell upper from lower case in them."""
+"""The documented names, each with a short description; Spark ignores their case."""
 
 _BY_LOWER: Final = {name.lower(): name for name in OPTIONS}
 
@@ -62,12 +62,12 @@ class Connecting:
 
 @dataclass(slots=True, frozen=True)
 class SourceOptions:
-    """All options, checked."""
+    """All options, validated."""
 
     connecting: Connecting
     selector: Selector = EVERYTHING
     pubends: tuple[str, ...] = ()
-    """None named means all."""
+    """Empty for all pubends."""
     start: Position | None = None
     end: Position | None = None
     columns: str = ""
@@ -81,19 +81,19 @@ class SourceOptions:
 
     @property
     def batch_range(self) -> tuple[Position, Position]:
-        """From where to where a batch reads: everything, unless told otherwise."""
+        """The range that a batch reads: everything, unless set."""
         return self.start or EARLIEST, self.end or LATEST
 
     @property
     def stream_start(self) -> Position:
-        """Where a stream begins: with what is published from now on, unless told otherwise."""
+        """Where a stream begins: with messages published from now on, unless set."""
         if self.end is not None:
             raise SourceOptionError("endingPosition is for batch reads; a stream has no end (try Trigger.AvailableNow)")
         return self.start or LATEST
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
-    """The options that a user gave; raises ``SourceOptionError``, or ``SelectorError``."""
+    """Parse the options that a user gave; raises ``SourceOptionError``, or ``SelectorError``."""
     values = _known(given)
     return SourceOptions(
         _connecting(values),
@@ -177,7 +177,7 @@ def _number(values: Mapping[str, str], name: str, default: _Value, *, least: int
 
 
 def read_token(connecting: Connecting) -> str:
-    """The token, from its file if that is where it is."""
+    """The token, read from its file if there is one."""
     if not connecting.token_file:
         return connecting.token
     try:

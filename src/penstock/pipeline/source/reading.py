@@ -1,6 +1,6 @@
-"""What one task does: reads its ticks from the broker and hands them to Spark as Arrow batches.
+"""Runs in a task: reads its ticks from the broker and hands them to Spark as Arrow batches.
 
-The client asks for the next part of the log while this one is being decoded.
+The client requests the next part of the log while this one is being decoded.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["batches", "check_lost", "read_split"]
 _PART_BYTES: Final = 1024 * 1024
 _BATCH_ROWS: Final = 8_192
 _BATCH_BYTES: Final = 4 * 1024 * 1024
-"""A batch with so many rows or bytes waits for no more; one message may still be larger."""
+"""A batch is complete at this many rows or bytes; a single message may still be larger."""
 _SHOWN_RANGES: Final = 5
 
 
 def read_split(options: SourceOptions, columns: Columns, selector: Selector, split: object) -> Iterator[Any]:
-    """The record batches of one split, over a connection of its own; Spark gives nothing to read as another value."""
+    """Read one split over its own connection, as record batches; Spark passes another value if there is nothing."""
     if not isinstance(split, TickSplit):
         return
     with readable(), opened(options.connecting) as client:
@@ -39,7 +39,7 @@ def read_split(options: SourceOptions, columns: Columns, selector: Selector, spl
 def batches(
     client: LogClient, split: TickSplit, *, columns: Columns, selector: Selector, options: SourceOptions
 ) -> Iterator[Any]:
-    """The record batches of one split, read by a client."""
+    """Read one split with a client, as record batches."""
     decoder = Decoder(split.pubend, columns, options.mismatch)
     ticks: list[int] = []
     bodies: list[bytes] = []
@@ -59,7 +59,7 @@ def batches(
 
 
 def check_lost(pubend: str, lost: Sequence[tuple[int, int]]) -> None:
-    """Raise ``SourceError`` if something is lost that must not be, and name it."""
+    """Raise ``SourceError`` if there are lost ranges, naming them."""
     if not lost:
         return
     shown = ", ".join(
@@ -67,6 +67,6 @@ def check_lost(pubend: str, lost: Sequence[tuple[int, int]]) -> None:
     )
     more = f" and {len(lost) - _SHOWN_RANGES} more ranges" if len(lost) > _SHOWN_RANGES else ""
     raise SourceError(
-        f"pubend {pubend} has no more what was published from {shown}{more}: it was trimmed away or is damaged; "
-        "start later, or leave it out with the option missing=skip"
+        f"pubend {pubend} no longer has messages from {shown}{more}: they were trimmed or are damaged; "
+        "start later, or skip them with option missing=skip"
     )

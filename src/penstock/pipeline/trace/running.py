@@ -1,4 +1,4 @@
-"""A bulk trace from beginning to end: read ids, trace them, write Parquet, and sum up what came out."""
+"""Runs a bulk trace from beginning to end: reads ids, traces them, writes Parquet, and summarises the results."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["TraceOptions", "TraceSummary", "run_trace", "summed"]
 
 _SHOWN_MAX: Final = 20
-"""Traces that are told one by one, if there are no more."""
+"""Traces are listed individually if there are at most this many."""
 
 
 @dataclass(slots=True, frozen=True)
 class TraceOptions:
-    """What is traced, and where to."""
+    """What to trace, and where to write it."""
 
     lake: str
     out: Path
@@ -50,7 +50,7 @@ class TraceOptions:
 
 
 class TraceSummary(msgspec.Struct):
-    """What came of a bulk trace."""
+    """The results of a bulk trace."""
 
     ids: int = 0
     malformed: int = 0
@@ -58,38 +58,38 @@ class TraceSummary(msgspec.Struct):
     found: int = 0
     """Messages that a broker claims to have published or routed."""
     absent: int = 0
-    """Messages on no record, and that is certain."""
+    """Messages that are certainly on no record."""
     uncertain: int = 0
     """Messages on no record, where records are missing."""
     incomplete: int = 0
     """Traces in which something may be missing."""
     receivers: int = 0
     checked: int = 0
-    """Subscribers that were asked for."""
+    """Subscribers checked."""
     false_receivers: float = 0.0
-    """Receivers that are claimed by chance, as many as are to be expected."""
+    """The expected number of receivers claimed by chance."""
     probable_false_positives: int = 0
     """Claims of brokers that cannot be true, and were not counted."""
     error_probability_max: float = 0.0
     ways: int = 0
-    """Different ways."""
+    """Number of distinct ways."""
     routed_by: dict[str, int] = {}
     delivered_by: dict[str, int] = {}
     unreachable: dict[str, int] = {}
-    """Brokers that have shipped nothing, with the traces that wanted to ask them."""
+    """Brokers that have shipped nothing, with the number of traces that needed them."""
     gaps: dict[str, int] = {}
     """Reasons why something may be missing, with the number of traces."""
     traces: list[dict[str, Any]] = []
-    """One by one, if there are few."""
+    """Individual traces, if there are few."""
     unreadable: dict[str, str] = {}
     out: str = ""
 
     def to_json(self) -> str:
-        """All of it."""
+        """All fields as JSON."""
         return msgspec.json.encode(self).decode()
 
     def lines(self) -> list[str]:
-        """What a person wants to know."""
+        """Lines for people."""
         found = (
             f"{self.ids:,} messages: {self.found:,} found, {self.absent:,} never published, "
             f"{self.uncertain:,} on no record where records are missing; {self.incomplete:,} traces may be incomplete"
@@ -99,21 +99,21 @@ class TraceSummary(msgspec.Struct):
             f"receivers are expected to be false); {self.probable_false_positives:,} impossible claims left out"
         )
         ways = (
-            f"{self.ways:,} different ways; nothing in any trace is wrong with more than "
-            f"{self.error_probability_max:.2g} probability; results: {self.out}"
+            f"{self.ways:,} different ways; no trace is wrong with a probability above "
+            f"{self.error_probability_max:.2g}; results: {self.out}"
         )
         return [found, receivers, ways]
 
 
 def run_trace(spark: SparkSession, options: TraceOptions, reporter: Reporter | None = None) -> TraceSummary:
-    """Trace what is asked for, and write it down."""
+    """Run the trace, and write the results."""
     reporter = reporter or QuietReporter()
     reader = LakeReader(spark, options.lake)
     with watched(spark, reporter, "looking at ids and lake"):
         reader.table("histories")
         source = options.source
         ids = read_ids(spark, source, options.lake) if source else given_ids(spark, options.ids)
-        # Texts are parsed once.
+        # Cached, so that texts are parsed once.
         ids = ids.persist()
         bad = [row.malformed for row in ids.where("malformed IS NOT NULL").limit(_SHOWN_MAX // 2).collect()]
         malformed = ids.where("malformed IS NOT NULL").count() if bad else 0
@@ -133,7 +133,7 @@ def run_trace(spark: SparkSession, options: TraceOptions, reporter: Reporter | N
 
 
 def summed(ways: Iterable[Mapping[str, Any]], uses: Mapping[int, Mapping[str, Any]]) -> TraceSummary:
-    """The figures of some ways, with how often each is used and what its traces come to."""
+    """Sum up ways, given how often each is used and the figures of its traces."""
     summary = TraceSummary()
     routed: Counter[str] = Counter()
     unreachable: Counter[str] = Counter()
@@ -163,7 +163,7 @@ def summed(ways: Iterable[Mapping[str, Any]], uses: Mapping[int, Mapping[str, An
 
 
 def _written(spark: SparkSession, folder: Path, prepared: Prepared) -> TraceSummary:
-    """Write ways and receivers beside the traces, and sum all up."""
+    """Write ways and receivers beside the traces, and summarise everything."""
     from pyspark.sql import functions
 
     traces = spark.read.parquet(str(folder / "traces"))

@@ -1,7 +1,7 @@
-"""Filters of the lake as tracking knows them, and what brokers would answer that had nothing else ([Tracking] 3.3).
+"""Filters of the lake in tracking's own form, and the answers brokers would give from them alone ([Tracking] 3.3).
 
-``trace_one`` is the live trace on what is in the lake: brokers answer as they do live, one message at a time. It is
-what the bulk trace must agree with, and how the few messages are traced that are too complicated for it.
+``trace_one`` is the live trace on a lake: brokers answer as they do live, one message at a time. The bulk trace must
+agree with it, and uses it for the few messages that are too complicated.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.model.message_id import MessageId
 from penstock.pipeline.trace.facts import BrokerFacts, LakeFacts, spans_of
 from penstock.tracking.aliases import AliasBook
 from penstock.tracking.answering import Answerer
-from penstock.tracking.answers import BrokerAnswer, Trace, Verdict
+from penstock.tracking.answers import BrokerAnswer, Evidence, Trace
 from penstock.tracking.exact import RECORD_BYTES, exact_shape
 from penstock.tracking.hashing import HASH_VERSION
 from penstock.tracking.keys import HistoryKey, history_key
@@ -29,37 +29,37 @@ from penstock.tracking.strategy import Matching, NullTracking
 __all__ = ["EXACT_M", "LakeFilter", "LakeTracking", "filters_of", "spans_of_index", "trace_one"]
 
 EXACT_M = 0
-"""What rows of exact records have in the place of m."""
+"""The value of m in rows of exact records."""
 
 
 @dataclass(slots=True, frozen=True)
 class LakeFilter:
-    """A filter or a block of exact records, of one broker."""
+    """A filter or a block of exact records of one broker."""
 
     broker: str
     stored: StoredFilter
     is_damaged: bool = False
-    """Whether it cannot be asked: its bits are not there, or of another hash."""
+    """Whether it cannot be asked: its bits are missing, or use another hash."""
 
     @property
     def header(self) -> FilterHeader:
-        """What is known of it."""
+        """Its header."""
         return self.stored.header
 
 
 def filters_of(rows: Iterable[Mapping[str, Any]], *, now_ms: int) -> Iterator[LakeFilter]:
-    """The filters that rows stand for, which have the columns of ``filters.FILTER_COLUMNS``."""
+    """Parse rows with the columns of ``filters.FILTER_COLUMNS`` into filters."""
     for row in rows:
         yield _exact(row, now_ms) if row["m"] == EXACT_M else _bloom(row)
 
 
 def spans_of_index(index: TimeIndex) -> tuple[Span, ...]:
-    """All spans of a filter: its range, and its singletons."""
+    """All spans of a filter: its range and its singletons."""
     return index.singletons if index.range is None else (index.range, *index.singletons)
 
 
 class LakeTracking(NullTracking):
-    """What one broker has recorded, as far as it is in the lake."""
+    """One broker's records, as far as the lake has them."""
 
     def __init__(self, facts: BrokerFacts, filters: Iterable[LakeFilter]) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class LakeTracking(NullTracking):
         for each in (*self._by_key.get(key, ()), *self._by_key.get(key.late, ())):
             if timestamp_ms in each.header.index:
                 if each.is_damaged:
-                    # It is to be loaded, and cannot be.
+                    # Listed as still to be loaded, which will fail.
                     found.stored.append(each.header)
                 else:
                     found.memory.append((each.header, each.stored.container()))
@@ -86,11 +86,11 @@ class LakeTracking(NullTracking):
 def trace_one(
     facts: LakeFacts, filters: Sequence[LakeFilter], message_id: MessageId, aliases: Sequence[tuple[str, str, int]] = ()
 ) -> Trace:
-    """The way of one message; aliases are (broker that knows it, broker that published it, its number)."""
+    """Trace one message; aliases are (broker that knows it, broker that published it, its number)."""
     links = facts.unshipped_links(message_id.timestamp_ms)
     origin = facts.origin_of(message_id.broker)
     if origin not in facts.brokers:
-        # Whoever has records of its messages may have got them from it.
+        # Any broker with records of its messages may have received them from it.
         known = [each.broker for each in filters if each.header.key.origin == message_id.broker]
         links[origin] = tuple(dict.fromkeys((*links.get(origin, ()), *sorted(known))))
     search = Reconstruction(message_id, origin, topology=links)
@@ -102,8 +102,8 @@ def trace_one(
                 continue
             answer = _answer(facts, filters, message_id, ask.origins, ask.broker)
             told = next(((name, number) for by, name, number in aliases if by == ask.broker), None)
-            if ask.broker == origin and answer.published is not Verdict.YES:
-                # As in a live trace: if the broker that the id names has not published it, everybody is asked.
+            if ask.broker == origin and answer.published is not Evidence.YES:
+                # As in a live trace: if the broker that the id names has not published the message, everyone is asked.
                 told = alias
             search.on_answer(replace(answer, alias=told))
     return search.result()
@@ -153,7 +153,7 @@ def _bloom(row: Mapping[str, Any]) -> LakeFilter:
 
 
 def _exact(row: Mapping[str, Any], now_ms: int) -> LakeFilter:
-    """Records: when they were added is not in the lake, so it may have been until now."""
+    """Exact records as a filter: the lake does not say when they were added, so it may have been until now."""
     body, count = bytes(row["bits"]), row["count"]
     shape = exact_shape(16, has_subscribers=len(body) > count * RECORD_BYTES)
     times = np.frombuffer(body, dtype=">u8", count=2 * count)[1::2] >> np.uint64(16)

@@ -1,7 +1,7 @@
-"""Ways of messages: what the claims of all brokers come to, solved once for all messages with the same claims.
+"""Ways of messages: the paths that brokers' claims imply, solved once for all messages with the same claims.
 
-A way is all of a trace but its receivers. Few claims differ in what they come to, so the search of live traces
-(``Reconstruction``) is run once for each combination, and every message just names its way.
+A way is everything in a trace except its receivers. Few combinations of claims lead to different ways, so the search of
+live traces (``Reconstruction``) runs once per combination, and every message just refers to its way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from penstock.model.message_id import MessageId
 from penstock.pipeline.trace.facts import BrokerFacts, LakeFacts
 from penstock.pipeline.trace.stored import LakeFilter
-from penstock.tracking.answers import BrokerAnswer, GapSeen, Trace, Verdict, combined
+from penstock.tracking.answers import BrokerAnswer, Evidence, GapSeen, Trace, combined
 from penstock.tracking.keys import HistoryKey, Phase
 from penstock.tracking.reconstruct import Reconstruction
 
@@ -29,28 +29,28 @@ _CACHED_MAX: Final = 200_000
 
 @dataclass(slots=True, frozen=True)
 class Way:
-    """One way, with what it means for each of the brokers."""
+    """One way, and the role of each broker in it."""
 
     number: int
-    """A digest of what it is, with sign."""
+    """A signed digest of ``detail``."""
     detail: bytes
-    """All of it, as JSON."""
+    """The whole way, as JSON."""
     asked: tuple[str, ...]
-    """Brokers that have answered."""
+    """Brokers that answered."""
     looked: tuple[str, ...]
-    """Brokers whose subscribers were looked at."""
+    """Brokers whose subscribers were checked."""
     listed: tuple[str, ...]
-    """Those of them whose receivers count, in the order in which they are listed."""
+    """The checked brokers whose receivers count, in the order in which they are listed."""
 
 
 @dataclass(slots=True, frozen=True)
 class _Silence:
-    """What it is worth in one era that a broker does not claim a message."""
+    """What it means in one era if a broker does not claim a message."""
 
     neighbours: tuple[str, ...]
-    routed: Verdict
-    published: Verdict
-    """Of the publisher history, if it is the broker that the id names; no else."""
+    routed: Evidence
+    published: Evidence
+    """Evidence of the publisher history, if the id names this broker; otherwise NO."""
     has_lost_alias: bool
     path_gaps: tuple[GapSeen, ...]
     delivery_gaps: tuple[GapSeen, ...]
@@ -66,7 +66,7 @@ class Era:
     silences: tuple[tuple[str, _Silence], ...]
     unshipped: tuple[tuple[str, tuple[str, ...]], ...]
     is_tangled: bool
-    """Whether gaps differ from subscriber to subscriber: such messages are traced one by one."""
+    """Whether gaps differ between subscribers: such messages are traced one by one."""
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -75,7 +75,7 @@ class Era:
 
 
 def make_era(facts: LakeFacts, filters: Sequence[LakeFilter], origin: int, timestamp_ms: int) -> Era:
-    """The era of a timestamp; of filters those of the origin, of which damaged ones are gaps."""
+    """Build the era of a timestamp from the origin's filters, of which damaged ones are gaps."""
     name = facts.origin_of(origin)
     links = facts.unshipped_links(timestamp_ms)
     if name not in facts.brokers:
@@ -96,7 +96,7 @@ def make_era(facts: LakeFacts, filters: Sequence[LakeFilter], origin: int, times
 
 
 class WayBook:
-    """Solves ways, and remembers them."""
+    """Solves ways and caches them."""
 
     def __init__(self) -> None:
         self._eras: dict[tuple[Any, ...], int] = {}
@@ -105,11 +105,11 @@ class WayBook:
         self._reaches: dict[int, _Reach] = {}
 
     def era_number(self, era: Era) -> int:
-        """The same for eras with the same ways."""
+        """A number that is equal for eras with the same ways."""
         return self._eras.setdefault(era.key, len(self._eras))
 
     def way_of_claims(self, era: Era, number: int, claims: NDArray[np.bool_]) -> Way:
-        """The way of messages with these claims: of brokers in the order of the era, and of the publisher history."""
+        """The way of messages with these claims: of brokers in the era's order, then of the publisher history."""
         key = number, claims.tobytes()
         way = self._by_claims.get(key)
         if way is None:
@@ -120,7 +120,7 @@ class WayBook:
         return way
 
     def way(self, era: Era, number: int, routed: Sequence[str], *, is_published: bool) -> Way:
-        """The way of messages that these brokers claim to have routed, and the one that the id names published."""
+        """The way of messages that these brokers claim to have routed, and that the id's broker may have published."""
         reach = self._reaches.get(number)
         if reach is None:
             reach = self._reaches[number] = _Reach(era)
@@ -135,7 +135,7 @@ class WayBook:
 
 
 class _Reach:
-    """Which claims a search may come to hear of: those of other brokers do not make another way."""
+    """Finds which claims a search can encounter: claims of other brokers do not change the way."""
 
     def __init__(self, era: Era) -> None:
         self._origin = era.origin_name
@@ -143,11 +143,11 @@ class _Reach:
         for name, links in era.unshipped:
             self._near[name] = (*self._near.get(name, ()), *links)
         silences = dict(era.silences)
-        # Behind them a search goes on without a claim; the origin itself is where it begins.
+        # A search continues past these without a claim; the origin is where it begins.
         self._open = {name for name in self._near if not _is_certain(silences.get(name))} | {era.origin_name}
 
     def within(self, routed: Sequence[str]) -> frozenset[str]:
-        """Of brokers that claim a message those that may be asked, and perhaps more."""
+        """The brokers that claim a message and may be asked; possibly a superset."""
         passing = self._open.union(routed)
         reached, edge = {self._origin}, [self._origin]
         while edge:
@@ -160,16 +160,16 @@ class _Reach:
 
 
 def _is_certain(silence: _Silence | None) -> bool:
-    """Whether it is certain that a broker did not have a message which it does not claim."""
+    """Whether a broker that does not claim a message certainly did not have it."""
     if silence is None or silence.has_lost_alias:
         return False
-    return silence.routed is Verdict.NO and silence.published is Verdict.NO
+    return silence.routed is Evidence.NO and silence.published is Evidence.NO
 
 
 def way_of(trace: Trace) -> Way:
-    """The way of a trace that was made one by one."""
+    """The way of a trace that was made individually."""
     answers = {hop.broker: hop.answer for hop in trace.hops}
-    standing = [hop.broker for hop in trace.hops if hop.is_counted or hop.claim is not Verdict.YES]
+    standing = [hop.broker for hop in trace.hops if hop.is_counted or hop.claim is not Evidence.YES]
     detail = _detail(trace)
     names = tuple(name for name, answer in answers.items() if answer is not None)
     listed = tuple(name for name in standing if answers[name] is not None)
@@ -178,7 +178,7 @@ def way_of(trace: Trace) -> Way:
 
 def _solved(era: Era, routed: frozenset[str], *, is_published: bool) -> Way:
     silences = dict(era.silences)
-    # Any message of the origin will do: answers and links are of the era.
+    # Any message of the origin will do: answers and links depend only on the era.
     message_id = MessageId(0, era.origin, max(era.timestamp_ms, 0), 0)
     search = Reconstruction(message_id, era.origin_name, topology=dict(era.unshipped))
     asked: list[str] = []
@@ -196,20 +196,20 @@ def _solved(era: Era, routed: frozenset[str], *, is_published: bool) -> Way:
             search.on_answer(answer)
     trace = search.result()
     detail = _detail(trace)
-    counted = [hop.broker for hop in trace.hops if hop.is_counted or hop.claim is not Verdict.YES]
+    counted = [hop.broker for hop in trace.hops if hop.is_counted or hop.claim is not Evidence.YES]
     return Way(_digest(detail), detail, tuple(asked), tuple(looked), tuple(each for each in counted if each in looked))
 
 
 def _answer(broker: str, silence: _Silence, *, is_routed: bool, is_published: bool) -> tuple[BrokerAnswer, bool]:
-    """What a broker answers, and whether it looks at its subscribers."""
-    routed = Verdict.YES if is_routed else silence.routed
-    published = Verdict.YES if is_published else silence.published
-    is_looked = combined([published, routed]) is not Verdict.NO
+    """A broker's answer, and whether it checks its subscribers."""
+    routed = Evidence.YES if is_routed else silence.routed
+    published = Evidence.YES if is_published else silence.published
+    is_looked = combined([published, routed]) is not Evidence.NO
     gaps = list(silence.path_gaps)
     if is_looked:
         gaps += [gap for gap in silence.delivery_gaps if gap.history != "attachments"]
     if silence.has_lost_alias and not (is_routed or is_published):
-        published = combined([published, Verdict.GAP])
+        published = combined([published, Evidence.GAP])
         gaps.append(GapSeen(broker, "aliases", "retention"))
     if is_looked:
         gaps += [gap for gap in silence.delivery_gaps if gap.history == "attachments"]
@@ -221,7 +221,7 @@ def _silence(
 ) -> _Silence:
     is_known = broker.known_since_ms is not None and timestamp_ms >= broker.known_since_ms
 
-    def look(key: HistoryKey) -> tuple[Verdict, list[GapSeen]]:
+    def look(key: HistoryKey) -> tuple[Evidence, list[GapSeen]]:
         name = str(key)
         gaps = [
             GapSeen(broker.name, name, gap.reason, _around(gap.spans, timestamp_ms))
@@ -233,10 +233,10 @@ def _silence(
             for each in damaged
             if each.header.key in (key, key.late)
         ]
-        return (Verdict.GAP if gaps else Verdict.NO) if is_known else Verdict.UNKNOWN, gaps
+        return (Evidence.GAP if gaps else Evidence.NO) if is_known else Evidence.UNKNOWN, gaps
 
     routed, gaps = look(HistoryKey(Phase.ROUTE, origin))
-    published, has_lost_alias = Verdict.NO, False
+    published, has_lost_alias = Evidence.NO, False
     if broker.number == origin:
         published, more = look(HistoryKey(Phase.PUBLISH, origin))
         gaps = [*more, *gaps]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.lab.delivery.kill9.oracle import HashChain, Ledger, Reading, Verdict, judge
+from penstock.lab.delivery.kill9.oracle import DeliveryVerdict, HashChain, Ledger, Reading, judge
 
-RIGHT = Verdict(0, 0, 0, 0, None)
+RIGHT = DeliveryVerdict(0, 0, 0, 0, None)
 
 
 def read(numbers: Sequence[int]) -> Reading:
@@ -31,16 +31,16 @@ def test_what_was_not_acknowledged_may_be_there_or_not() -> None:
 
 
 def test_what_was_not_acknowledged_must_be_in_its_place_and_once() -> None:
-    assert judge([2, 4, 7], 4, read([2, 7, 4])) == Verdict(0, 0, 1, 0, 1)
-    assert judge([2, 4, 7], 4, read([2, 4, 7, 7])) == Verdict(0, 1, 0, 0, 3)
+    assert judge([2, 4, 7], 4, read([2, 7, 4])) == DeliveryVerdict(0, 0, 1, 0, 1)
+    assert judge([2, 4, 7], 4, read([2, 4, 7, 7])) == DeliveryVerdict(0, 1, 0, 0, 3)
 
 
 def test_a_loss_a_repetition_a_stray_and_a_change_of_order_are_told_apart() -> None:
-    assert judge([1, 2, 3], 3, read([1, 3])) == Verdict(1, 0, 0, 0, 1)
-    assert judge([1, 2, 3], 3, read([1, 2])) == Verdict(1, 0, 0, 0, 2)
-    assert judge([1, 2, 3], 3, read([1, 2, 1, 3])) == Verdict(0, 1, 0, 0, 2)
-    assert judge([1, 3], 3, read([1, 2, 3])) == Verdict(0, 0, 0, 1, 1)
-    assert judge([1, 2, 3], 3, read([3, 1, 2])) == Verdict(0, 0, 2, 0, 0)
+    assert judge([1, 2, 3], 3, read([1, 3])) == DeliveryVerdict(1, 0, 0, 0, 1)
+    assert judge([1, 2, 3], 3, read([1, 2])) == DeliveryVerdict(1, 0, 0, 0, 2)
+    assert judge([1, 2, 3], 3, read([1, 2, 1, 3])) == DeliveryVerdict(0, 1, 0, 0, 2)
+    assert judge([1, 3], 3, read([1, 2, 3])) == DeliveryVerdict(0, 0, 0, 1, 1)
+    assert judge([1, 2, 3], 3, read([3, 1, 2])) == DeliveryVerdict(0, 0, 2, 0, 0)
 
 
 @given(st.lists(st.integers(0, 5), max_size=6), st.lists(st.integers(0, 5), max_size=6))

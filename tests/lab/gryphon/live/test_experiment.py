@@ -51,5 +51,5 @@ def test_what_cannot_be_chosen_is_said_before_anything_starts(
 
 def test_where_there_are_no_namespaces_the_reason_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(live_experiment, "why_no_namespaces", lambda: "tc not found")
-    with pytest.raises(ParameterError, match="links is netns, but there are none here: tc not found"):
+    with pytest.raises(ParameterError, match="links=netns is not available on this machine: tc not found"):
         run_experiment(GRYPHON_E2_LIVE, ["links=netns"], figures=tmp_path)

@@ -1,9 +1,9 @@
 """Balancing live: three real edges of different bandwidth, everybody joins the weakest ([PADRES] section 6.2).
 
-Real processes: one head with the publishers, three edges, and here all clients. Who is where, how often somebody moved
-and what everybody got is seen from outside; loads and sessions are what brokers tell of themselves. ``converged_s``
-counts from the first subscriber. A difference that is beyond the trigger for no longer than loads are averaged over is
-the noise of a measurement: a process that waited for the processor has sent less for a moment.
+Brokers are real processes: one head with the publishers, and three edges. All clients run in this process. Places,
+moves and deliveries of subscribers are observed from outside; loads and sessions are reported by the brokers.
+``converged_s`` counts from the first subscriber. A difference that exceeds the trigger for no longer than the time over
+which loads are averaged is measurement noise: a process that waited for the processor sent less for a moment.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _JOINED: Final = "B1"
 _SAMPLE_S: Final = 0.5
 _NOTE_EVERY_S: Final = 10.0
 _END_SHARE: Final = 0.1
-"""The last part of a run, in which the largest difference is looked at."""
+"""The last part of a run, in which the largest difference is measured."""
 _TRIGGER: Final = BalancingSettings().local_ratio_trigger
 _COLOURS: Final = dict(zip(EDGES, ("#4477aa", "#ee6677", "#228833"), strict=True))
 
 
 @dataclass(slots=True, frozen=True)
 class Sample:
-    """How the edges are at one moment."""
+    """The state of the edges at one moment."""
 
     at_s: float
     loads: Mapping[str, Load]
@@ -54,12 +54,12 @@ class Sample:
 
 
 def load_of(status: Mapping[str, Any]) -> Load:
-    """The load of an edge, by what it tells of its balancing."""
+    """The load of an edge, from its balancing status."""
     return Load(**{name: float(status[name]) for name in ("input", "output", "delay_s", "cpu", "memory")})
 
 
 def returns(trails: Iterable[Sequence[str]]) -> int:
-    """How often somebody came back to a broker that it had left.
+    """How often subscribers came back to a broker that they had left.
 
     >>> returns([["B1", "B3"], ["B1", "B2", "B1", "B3", "B2"]])
     2
@@ -68,14 +68,14 @@ def returns(trails: Iterable[Sequence[str]]) -> int:
 
 
 class Market:
-    """One run: everybody joins, and it is watched what becomes of them."""
+    """One run: all subscribers join B1, and we watch where brokers move them."""
 
     def __init__(self, context: Context, overlay: DemoOverlay) -> None:
         self.context, self.overlay = context, overlay
         self.traffic: Traffic
         self.samples: list[Sample] = []
         self.joined_s = 0.0
-        """When everybody had joined."""
+        """When all subscribers had joined."""
         self._started_s = 0.0
 
     @property
@@ -84,7 +84,7 @@ class Market:
         return time.monotonic() - self._started_s
 
     async def play(self, is_over: Callable[[Market], bool]) -> dict[str, float]:
-        """Run until somebody says that it is over, let everything arrive, and judge."""
+        """Run until ``is_over`` returns true, wait for outstanding messages, and judge."""
         await self.overlay.linked()
         async with trading(self.overlay) as traffic:
             self.traffic = traffic
@@ -127,7 +127,7 @@ class Market:
         self.traffic.stop()
         await publishing
         if not await self.traffic.settle(self.context.number("settle_seconds")):
-            self.context.reporter.note("not all has arrived in time")
+            self.context.reporter.note("some messages did not arrive in time")
 
     async def _watch(self) -> None:
         while True:
@@ -143,7 +143,7 @@ class Market:
             try:
                 status = await self.traffic.askers[edge].status()
             except ClientError:
-                # The connection was lost; the client makes another one, unless the broker is gone.
+                # The connection was lost; the client reconnects unless the broker is gone.
                 self.overlay.check()
                 await asyncio.sleep(_SAMPLE_S / 10)
             else:
@@ -185,7 +185,7 @@ def _run(context: Context) -> Mapping[str, float]:
 
 
 def draw(figure: Figure, samples: Sequence[Sample], *, joined_s: float, converged_s: float) -> None:
-    """Who has how many subscribers, and how busy each edge is with them."""
+    """Draw how many subscribers each edge has, and how busy they keep it."""
     upper, lower = figure.subplots(2, 1, sharex=True)
     total, powers = sum(samples[-1].subscribers.values()), sum(POWERS.values())
     for edge, power in POWERS.items():

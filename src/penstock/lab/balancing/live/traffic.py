@@ -1,8 +1,8 @@
-"""Publishers and subscribers of ``balancing-live``: ordinary clients, and an oracle of what everybody must get.
+"""Publishers and subscribers of ``balancing-live``: ordinary clients, and an oracle that knows what each must get.
 
-Subscribers join while quotes are published. When a subscription is in force at all pubends, it is noted outside the
-brokers what has been published by then: whatever comes later is owed. What was published before may come or not, but
-once something came, nothing behind it may be missing.
+Subscribers join while quotes are published. When a subscription is in force at all pubends, we note outside the brokers
+how much has been published so far: all later quotes are owed. Earlier quotes may arrive or not, but once one has
+arrived, none after it may be missing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 from penstock.client.client import Client, connect
 from penstock.client.subscription import Subscription
 from penstock.lab.balancing.live.plan import EDGES, HEAD, PAYLOAD, PUBENDS, SELECTORS, draw_quote
-from penstock.lab.delivery.kill9.oracle import Ledger, Reading, Verdict, judge
+from penstock.lab.delivery.kill9.oracle import DeliveryVerdict, Ledger, Reading, judge
 from penstock.lab.demo_overlay import DemoOverlay
 from penstock.session.settings import ClientSettings
 
@@ -27,12 +27,12 @@ __all__ = ["Subscriber", "Traffic", "owed", "trading"]
 _PATIENT: Final = ClientSettings(backoff_max_ms=500, close_ms=1_000)
 _STAYS: Final = ClientSettings(backoff_max_ms=500, close_ms=1_000, pinned=True)
 _BEHIND_MAX: Final = 5
-"""So many quotes that are late are made up for: a machine may be late for a moment."""
+"""The most late quotes that a publisher makes up for: a machine may be late for a moment."""
 _POLL_S: Final = 0.02
 
 
 def owed(fitting: Sequence[int], floor: int, got: Sequence[int]) -> list[int]:
-    """The numbers that a subscriber must get: those above the floor, and all from the first on that it got.
+    """The numbers that a subscriber must get: those above the floor, and all from the first one it got.
 
     >>> owed([2, 4, 6, 8], 5, [4, 6, 8]), owed([2, 4, 6, 8], 5, [])
     ([4, 6, 8], [6, 8])
@@ -42,21 +42,21 @@ def owed(fitting: Sequence[int], floor: int, got: Sequence[int]) -> list[int]:
 
 
 class Subscriber:
-    """One subscriber, what it got of each publisher, and where it was."""
+    """One subscriber, the messages it got from each publisher, and the brokers it was at."""
 
     def __init__(self, client: Client, selector: int, subscription: Subscription, ledger: Ledger) -> None:
         self.client, self.selector, self.subscription = client, selector, subscription
         self._ledger = ledger
         self.floors = [0] * len(PUBENDS)
-        """For each publisher, the number of the last quote that it need not get."""
+        """For each publisher, the number of the last quote that is not owed."""
         self.readings = [Reading() for _ in PUBENDS]
         self.trail: list[str] = []
-        """The brokers that it was seen at, in order."""
+        """The brokers at which it was seen, in order."""
         self.strange = 0
-        """Messages that nobody published as they came."""
+        """Received messages that differ from all published ones."""
 
     async def read(self) -> None:
-        """Read for ever."""
+        """Read messages until cancelled."""
         async for batch in self.subscription.batches():
             for received in batch:
                 found = self._ledger.find(received.attributes)
@@ -66,19 +66,19 @@ class Subscriber:
                     self.readings[found[0]].add(found[1])
 
     def look(self) -> str:
-        """Where it is now; remembered."""
+        """Return its current broker, and record it in the trail."""
         broker = self.client.broker
         if self.trail[-1:] != [broker]:
             self.trail.append(broker)
         return broker
 
     def owed(self, publisher: int) -> list[int]:
-        """The numbers of a publisher that it must get."""
+        """The numbers of a publisher's quotes that it must get."""
         fitting = self._ledger.fitting(self.selector, publisher)
         return owed(fitting, self.floors[publisher], self.readings[publisher].numbers)
 
     def lacks(self) -> bool:
-        """Whether something of what is owed has not come."""
+        """Whether an owed quote has not arrived."""
         return any(
             len(self.owed(publisher)) > len(set(reading.numbers)) for publisher, reading in enumerate(self.readings)
         )
@@ -89,7 +89,7 @@ class Traffic:
 
     def __init__(self, overlay: DemoOverlay, publishers: list[Client], askers: dict[str, Client]) -> None:
         self.askers = askers
-        """For each edge, a client that asks how it is."""
+        """For each edge, a client that asks for its status."""
         self.ledger = Ledger(len(PUBENDS), SELECTORS)
         self.subscribers: list[Subscriber] = []
         self._overlay, self._publishers = overlay, publishers
@@ -98,7 +98,7 @@ class Traffic:
 
     @property
     def delivered(self) -> int:
-        """Messages that came to subscribers, all together."""
+        """Messages that subscribers received, all together."""
         return sum(len(reading.numbers) for each in self.subscribers for reading in each.readings)
 
     @property
@@ -112,7 +112,7 @@ class Traffic:
         return {edge: found[edge] for edge in EDGES}
 
     async def join(self, edge: str) -> Subscriber:
-        """One more subscriber, at this edge; its subscription is in force."""
+        """Add a subscriber at this edge, and wait until its subscription is in force."""
         number = len(self.subscribers)
         client = await connect(self._overlay.url(edge), name=f"subscriber-{number}", settings=_PATIENT).open()
         selector = number % len(SELECTORS)
@@ -133,11 +133,11 @@ class Traffic:
         )
 
     def stop(self) -> None:
-        """Publish nothing more."""
+        """Stop publishing."""
         self._is_over = True
 
     async def settle(self, seconds: float) -> bool:
-        """Wait until all is acknowledged and everybody has everything; False if that takes too long."""
+        """Wait until all messages are acknowledged and all owed ones received; False if that takes too long."""
         try:
             async with asyncio.timeout(seconds):
                 await asyncio.gather(*(client.flush() for client in self._publishers))
@@ -147,8 +147,8 @@ class Traffic:
             return False
         return True
 
-    def verdicts(self) -> list[Verdict]:
-        """What is wrong with what was received, for each subscriber and publisher."""
+    def verdicts(self) -> list[DeliveryVerdict]:
+        """Errors in the received messages, for each subscriber and publisher."""
         return [
             judge(each.owed(number), client.counters.acknowledged, each.readings[number])
             for each in self.subscribers
@@ -157,7 +157,7 @@ class Traffic:
 
     async def _publish(self, publisher: int, rng: Random, rate: float) -> None:
         client, pubend = self._publishers[publisher], PUBENDS[publisher]
-        # Not all at the same moment.
+        # Publishers do not all start at the same moment.
         due_s = time.monotonic() + publisher / len(PUBENDS) / rate
         while not self._is_over:
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
@@ -170,12 +170,12 @@ class Traffic:
 
 @asynccontextmanager
 async def trading(overlay: DemoOverlay) -> AsyncIterator[Traffic]:
-    """Publishers that are connected, and somebody who asks each edge; subscribers are yet to join."""
+    """Connect publishers, and a client to ask each edge; subscribers join later."""
     async with AsyncExitStack() as stack:
 
         async def client(broker: str, name: str) -> Client:
             made = await connect(overlay.url(broker), name=name, settings=_STAYS).open()
-            # Whatever was not acknowledged by then has been judged.
+            # No flush: messages not acknowledged by now have been judged already.
             stack.push_async_callback(made.close, flush=False)
             return made
 

@@ -1,8 +1,8 @@
 """Guaranteed delivery live: real processes, killed, stopped and cut off while real clients publish and subscribe.
 
-One seed draws the blows and what is published; when exactly things happen is up to the machine, so a run cannot be
-repeated to the letter. What is right does not depend on that: see ``oracle``. After the harm all is repaired, and
-there is trading once more, so that whatever still comes late or twice comes before the last messages.
+The seed determines the blows and the messages; exact timing is up to the machine, so a run cannot be repeated exactly.
+The verdict does not depend on timing: see ``oracle``. After the harm all is repaired and clients publish once more, so
+that any late or duplicated message arrives before the last ones.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 __all__ = ["DELIVERY_KILL9"]
 
 _LAST_S: Final = 0.5
-"""How long there is trading once more when all is repaired."""
+"""How long clients publish once more when all is repaired."""
 _NOTE_EVERY: Final = 10
-"""Seconds."""
+"""Seconds between two notes on progress."""
 _BROKEN_SHOWN: Final = 10
-"""Of so many wrong sequences people want to read, at most."""
+"""How many wrong sequences to show at most."""
 _COLOURS: Final = {"kill": "#ee6677", "stop": "#ccbb44", "cut": "#4477aa", "stall": "#66ccee", "silence": "#aa3377"}
 
 
@@ -46,7 +46,7 @@ def _run(context: Context) -> Mapping[str, float]:
 
 
 class _Play:
-    """One run: its overlay, what is done to it, and what became of it."""
+    """One run: its overlay, the blows dealt to it, and the outcome."""
 
     def __init__(self, context: Context, overlay: DemoOverlay) -> None:
         self._context, self._overlay = context, overlay
@@ -60,7 +60,7 @@ class _Play:
             harm = Harm(self._overlay, await links_of(self._overlay, stack), self._recoveries)
             await self._overlay.linked()
             traffic = await stack.enter_async_context(trading(self._overlay, self._on_received))
-            # If one of them fails, nothing goes on.
+            # If one task fails, all of them stop.
             async with asyncio.TaskGroup() as group:
                 endless = [self._watch(harm, traffic), *(each.read() for each in traffic.subscribers)]
                 beside = [group.create_task(each) for each in endless]
@@ -85,10 +85,10 @@ class _Play:
                 await traffic.settle()
                 self._converged = True
         except TimeoutError:
-            self._context.reporter.note("not all has arrived in time, though all is repaired")
+            self._context.reporter.note("some messages did not arrive in time, although everything was repaired")
 
     async def _watch(self, harm: Harm, traffic: Traffic) -> NoReturn:
-        """See that no broker has ended by itself, and tell how far it has come."""
+        """Check that no broker has ended by itself, and report progress."""
         reporter, seconds = self._context.reporter, self._context.number("seconds")
         reporter.stage(f"{len(self._blows)} blows in {seconds:g} s", total=round(seconds))
         turn = 0
@@ -132,7 +132,7 @@ class _Play:
 
 
 def _draw(figure: Figure, recoveries: list[Recovery]) -> None:
-    """How long each recovery took, by what was repaired."""
+    """Draw how long each recovery took, by kind of blow."""
     axes = figure.add_subplot()
     first_s = min((each.repaired_s for each in recoveries), default=0.0)
     for kind, colour in _COLOURS.items():

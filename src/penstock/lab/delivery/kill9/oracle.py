@@ -1,9 +1,9 @@
-"""What every subscriber of ``delivery-kill9`` should get, known without the brokers, and what that says of what it got.
+"""The oracle of ``delivery-kill9``: knows what each subscriber should get, without the brokers, and judges what it got.
 
-Each publisher numbers its messages. For a subscriber, the right sequence of a publisher's numbers are those whose
-messages its selector fits, as far as they were acknowledged, in order. What was never acknowledged may be there or not,
-but once, and in its place. Both sequences are hashed into chains: they are the same if and only if the ends of the
-chains are. Only when they differ does anybody look at the numbers.
+Each publisher numbers its messages. A subscriber should get the numbers of a publisher's acknowledged messages that
+match its selector, in order. A message that was never acknowledged may arrive or not, but only once, and in its place.
+Both sequences are hashed into chains: they are equal if and only if the ends of the chains are. Only when they differ
+are the numbers compared.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from penstock.model.values import AttributeValue
 from penstock.selectors.evaluate import compile_condition
 from penstock.selectors.text import parse
 
-__all__ = ["HashChain", "Ledger", "Reading", "Verdict", "judge"]
+__all__ = ["DeliveryVerdict", "HashChain", "Ledger", "Reading", "judge"]
 
 _DIGEST_BYTES: Final = 16
 
 
 class HashChain:
-    """A sequence of numbers as one digest, of each number with the digest of all before it.
+    """The digest of a sequence of numbers: each is hashed with the digest of all before it.
 
     >>> one, other = HashChain(), HashChain()
     >>> for number in (1, 2, 3):
@@ -49,47 +49,47 @@ class HashChain:
 
 @dataclass(slots=True)
 class Reading:
-    """What one subscriber got of one publisher."""
+    """The messages that one subscriber got from one publisher."""
 
     numbers: list[int] = field(default_factory=list)
     chain: HashChain = field(default_factory=HashChain)
 
     def add(self, number: int) -> None:
-        """A message has come."""
+        """Record a message that has arrived."""
         self.numbers.append(number)
         self.chain.add(number)
 
 
 @dataclass(slots=True, frozen=True)
-class Verdict:
-    """How what a subscriber got of a publisher differs from what is right."""
+class DeliveryVerdict:
+    """How the messages that a subscriber got from a publisher differ from the right ones."""
 
     lost: int
     duplicated: int
     reordered: int
-    """Messages that came after one with a higher number, repetitions left aside."""
+    """Messages that came after one with a higher number, not counting duplicates."""
     wrongly_filtered: int
     first_difference: int | None
-    """The first place where the sequences differ; none if the ends of their chains are the same."""
+    """The first place where the sequences differ; None if the ends of their chains are equal."""
 
 
-def judge(fitting: Sequence[int], acked: int, reading: Reading) -> Verdict:
-    """Compare what was read with the numbers that the selector fits, those up to ``acked`` being acknowledged.
+def judge(fitting: Sequence[int], acked: int, reading: Reading) -> DeliveryVerdict:
+    """Compare what was read with the numbers that match the selector; those up to ``acked`` are acknowledged.
 
     >>> reading = Reading()
     >>> for number in (1, 4, 4, 2):
     ...     reading.add(number)
     >>> judge([1, 2, 3, 4, 5], 3, reading)
-    Verdict(lost=1, duplicated=1, reordered=1, wrongly_filtered=0, first_difference=1)
+    DeliveryVerdict(lost=1, duplicated=1, reordered=1, wrongly_filtered=0, first_difference=1)
     """
     got = set(reading.numbers)
     expected = [number for number in fitting if number <= acked or number in got]
     chain = HashChain(expected)
     if chain.digest == reading.chain.digest:
-        return Verdict(0, 0, 0, 0, None)
+        return DeliveryVerdict(0, 0, 0, 0, None)
     places = enumerate(zip_longest(expected, reading.numbers))
     fits = set(fitting)
-    return Verdict(
+    return DeliveryVerdict(
         lost=sum(number not in got for number in expected),
         duplicated=len(reading.numbers) - len(got),
         reordered=_reordered(reading.numbers),
@@ -107,7 +107,7 @@ def _reordered(numbers: Sequence[int]) -> int:
 
 
 class Ledger:
-    """Everything that was published, with the subscribers whose selectors fit it, by evaluating each as it stands."""
+    """All published messages, and the selectors that each matches, found by evaluating every selector by itself."""
 
     def __init__(self, publishers: int, selectors: Sequence[str]) -> None:
         self._conditions = [compile_condition(parse(text)) for text in selectors]
@@ -116,13 +116,13 @@ class Ledger:
 
     @property
     def published(self) -> int:
-        """How many messages there are."""
+        """The number of published messages."""
         return sum(map(len, self._messages))
 
     def issue(
         self, publisher: int, attributes: Mapping[str, AttributeValue], *, now_s: float
     ) -> dict[str, AttributeValue]:
-        """The publisher's next message, with its number, counted from 1."""
+        """Record and return the publisher's next message, with its number, counted from 1."""
         messages = self._messages[publisher]
         number = len(messages) + 1
         message = {**attributes, "publisher": publisher, "number": number}
@@ -133,7 +133,7 @@ class Ledger:
         return message
 
     def find(self, attributes: Mapping[str, AttributeValue]) -> tuple[int, int, float] | None:
-        """Publisher, number and time of a message; none if no such message was published."""
+        """Publisher, number and time of a message; None if no such message was published."""
         publisher, number = attributes.get("publisher"), attributes.get("number")
         if type(publisher) is not int or type(number) is not int or not 0 <= publisher < len(self._messages):
             return None
@@ -143,5 +143,5 @@ class Ledger:
         return publisher, number, messages[number - 1][0]
 
     def fitting(self, subscriber: int, publisher: int) -> Sequence[int]:
-        """The numbers of a publisher's messages that a subscriber's selector fits, in order."""
+        """The numbers of a publisher's messages that match a subscriber's selector, in order."""
         return self._fitting[subscriber][publisher]

@@ -1,4 +1,4 @@
-"""The publishers and subscribers of ``delivery-kill9``: ordinary clients, which help themselves when brokers die."""
+"""Publishers and subscribers of ``delivery-kill9``: ordinary clients that recover by themselves when brokers die."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from penstock.client.client import Client, connect
 from penstock.client.subscription import Subscription
-from penstock.lab.delivery.kill9.oracle import Ledger, Reading, Verdict, judge
+from penstock.lab.delivery.kill9.oracle import DeliveryVerdict, Ledger, Reading, judge
 from penstock.lab.delivery.kill9.plan import HOSTS, PLAN, SELECTORS, SOURCES, draw_quote
 from penstock.lab.demo_overlay import DemoOverlay
 from penstock.session.received import Received
@@ -20,7 +20,7 @@ from penstock.session.settings import ClientSettings
 __all__ = ["OnReceived", "Subscriber", "Traffic", "trading"]
 
 OnReceived: TypeAlias = Callable[[str, str, float], None]
-"""Told of a message: where it was received, where it was published, and when."""
+"""Called for a received message with its host, its source, and the time of publication."""
 
 _PUBLISHERS: Final = [(source, pubend) for source in SOURCES for pubend in PLAN.pubends[source]]
 """One publisher for each pubend."""
@@ -32,7 +32,7 @@ _PAYLOAD: Final = bytes(range(100))
 
 
 class Subscriber:
-    """One subscriber, and what it got of each publisher."""
+    """One subscriber, and the messages it got from each publisher."""
 
     def __init__(
         self, number: int, subscription: Subscription, ledger: Ledger, on_received: OnReceived | None = None
@@ -41,10 +41,10 @@ class Subscriber:
         self._ledger, self._on_received = ledger, on_received
         self.readings = [Reading() for _ in _PUBLISHERS]
         self.strange = 0
-        """Messages that nobody published as they came."""
+        """Received messages that differ from all published ones."""
 
     async def read(self) -> None:
-        """Read for ever."""
+        """Read messages until cancelled."""
         async for batch in self.subscription.batches():
             for received in batch:
                 self._take(received)
@@ -60,7 +60,7 @@ class Subscriber:
             self._on_received(_SUBSCRIBERS[self.number][0], _PUBLISHERS[publisher][0], published_s)
 
     def lacks(self) -> int:
-        """Messages that it should have got and has not, if all that was published is acknowledged."""
+        """The number of messages it still has to get, if all published ones are acknowledged."""
         wanted = sum(len(self._ledger.fitting(self.number, publisher)) for publisher in range(len(_PUBLISHERS)))
         return wanted - sum(len(reading.numbers) for reading in self.readings)
 
@@ -81,34 +81,34 @@ class Traffic:
 
     @property
     def strange(self) -> int:
-        """Messages that nobody published as they came."""
+        """Received messages that differ from all published ones."""
         return sum(each.strange for each in self.subscribers)
 
     @property
     def repeated(self) -> int:
-        """Repetitions that client libraries have kept from their applications."""
+        """Duplicates that client libraries have hidden from their applications."""
         return sum(client.counters.repeated for client in self._readers)
 
     @property
     def delivered(self) -> int:
-        """Messages that came to subscribers, all together."""
+        """Messages that subscribers received, all together."""
         return sum(len(reading.numbers) for each in self.subscribers for reading in each.readings)
 
     async def publish(self, rng: Random, rate: float, seconds: float) -> None:
-        """Publish at a rate, all publishers together, for a time."""
+        """Publish for some seconds, at a rate for all publishers together."""
         share = rate / len(self._publishers)
         seeds = [rng.getrandbits(64) for _ in self._publishers]
         work = [self._publish(number, Random(seed), share, seconds) for number, seed in enumerate(seeds)]
         await asyncio.gather(*work)
 
     async def settle(self) -> None:
-        """Wait until everything is acknowledged, and everybody has what it should have."""
+        """Wait until all messages are acknowledged, and every subscriber has what it should have."""
         await asyncio.gather(*(client.flush() for client in self._publishers))
         while any(each.lacks() > 0 for each in self.subscribers):
             await asyncio.sleep(_POLL_S)
 
-    def verdicts(self) -> dict[tuple[int, int], Verdict]:
-        """By subscriber and publisher, what is wrong with what was received."""
+    def verdicts(self) -> dict[tuple[int, int], DeliveryVerdict]:
+        """Errors in the received messages, by subscriber and publisher."""
         return {
             (each.number, publisher): judge(
                 self.ledger.fitting(each.number, publisher), self._acked(publisher), each.readings[publisher]
@@ -118,13 +118,13 @@ class Traffic:
         }
 
     def describe(self, subscriber: int, publisher: int) -> str:
-        """A subscriber and a publisher in words."""
+        """Describe a subscriber and a publisher in words."""
         (host, selector), (_, pubend) = _SUBSCRIBERS[subscriber], _PUBLISHERS[publisher]
         return f"subscriber {subscriber} at {host} ({selector}), publisher {publisher} to {pubend}"
 
     def _acked(self, publisher: int) -> int:
-        # Clients number messages as the ledger does, and brokers acknowledge in order; were something refused or given
-        # up, the next flush would raise.
+        # Clients number messages as the ledger does, and brokers acknowledge in order; if a message were refused or
+        # given up, the next flush would raise.
         return self._publishers[publisher].counters.acknowledged
 
     async def _publish(self, number: int, rng: Random, rate: float, seconds: float) -> None:
@@ -140,9 +140,9 @@ class Traffic:
 
 @asynccontextmanager
 async def trading(overlay: DemoOverlay, on_received: OnReceived) -> AsyncIterator[Traffic]:
-    """Publishers that are connected, and subscribers that miss nothing from now on.
+    """Connect publishers, and subscribers that miss nothing from now on.
 
-    At each host, the subscriber to everything tells what it receives.
+    At each host, the subscriber to everything reports what it receives.
     """
     ledger = Ledger(len(_PUBLISHERS), [selector for _, selector in _SUBSCRIBERS])
     pubends = {pubend for _, pubend in _PUBLISHERS}
@@ -151,7 +151,7 @@ async def trading(overlay: DemoOverlay, on_received: OnReceived) -> AsyncIterato
         async def client(broker: str, name: str) -> Client:
             made = connect(overlay.url(broker), name=name, settings=_PATIENT)
             await made.open()
-            # Whatever was not acknowledged by then has been judged.
+            # No flush: messages not acknowledged by now have been judged already.
             stack.push_async_callback(made.close, flush=False)
             return made
 

@@ -1,12 +1,12 @@
 """Congestion control live: real brokers over links that are really narrow ([Gryphon] section 5, E1 and E2).
 
-Links are relay processes on loopback, or, where root allows, network namespaces with traffic control. Publishers offer
-125 messages a second to each of 4 pubends and wait while they are held back. Without control (``control=off``) the
-same overlay shows what would become of it. When exactly things happen is up to the machine; what must not happen, loss,
-repetition or disorder, is judged by an oracle outside the brokers, after the last limit was lifted.
+Links are relay processes on loopback or, for root, network namespaces with traffic control. Publishers offer 125
+messages a second to each of 4 pubends and wait while they are held back. With ``control=off`` the same overlay shows
+what happens without congestion control. Exact timing is up to the machine; after the last limit was lifted, an oracle
+outside the brokers judges whether messages were lost, duplicated or reordered.
 
-``lag_end_s`` is that of the worst host at the end of the last phase, before limits are lifted: the median of the last
-three seconds. Deviation: phases are shorter than the paper's; see ``gryphon_live_plan``.
+``lag_end_s`` is the lag of the worst host at the end of the last phase, before limits are lifted: the median of the
+last three seconds. Deviation: phases are shorter than the paper's; see ``plan``.
 """
 
 from __future__ import annotations
@@ -45,37 +45,37 @@ from penstock.live.loop import run
 __all__ = ["GRYPHON_E1_LIVE", "GRYPHON_E2_LIVE"]
 
 _BUFFER_BYTES: Final = 8 * KIB
-"""What a link holds: an eighth of a second of the narrowest. More would only make it late."""
+"""Bytes that a link holds: an eighth of a second of the narrowest. More would only add delay."""
 _NOTE_EVERY_S: Final = 10.0
 
 
 class _Play(ABC):
-    """One run: its overlay, what is done to it, and what became of it."""
+    """One run: its overlay, the script, and the outcome."""
 
     def __init__(self, context: Context, overlay: LinkedOverlay) -> None:
         self.context, self.overlay = context, overlay
         self.watch: Watch
         self.observed: list[Sample] = []
-        """What was seen until publishers stopped and all limits were lifted."""
+        """Samples taken before publishers stopped and all limits were lifted."""
         self._is_settled = False
 
     @property
     def how(self) -> str:
-        """By what it was done, for the title of the chart."""
+        """The kind of control and of links, for the title of the chart."""
         control, profile, links = (self.context.text(name) for name in ("control", "profile", "links"))
         by = f"profile {profile}" if control == "on" else "without control"
         return f"{by}, {'relays' if links == 'relay' else 'namespaces'}"
 
     @abstractmethod
     async def script(self) -> None:
-        """Do to the links what the experiment does."""
+        """Limit and cut links as the experiment requires."""
 
     @abstractmethod
     def measured(self) -> dict[str, float]:
-        """What came of it, and the chart."""
+        """Compute the figures, and draw the chart."""
 
     async def play(self) -> dict[str, float]:
-        """Run it all, and judge."""
+        """Run the experiment, and judge the outcome."""
         await self.overlay.linked()
         async with trading(self.overlay) as traffic:
             self.watch = Watch(self.overlay, traffic)
@@ -91,7 +91,7 @@ class _Play(ABC):
                     task.cancel()
             verdicts = traffic.verdicts()
         if not self._is_settled:
-            self.context.reporter.note("not all has arrived in time, though all limits were lifted")
+            self.context.reporter.note("some messages did not arrive in time, although all limits were lifted")
         return {
             **self.measured(),
             "published": traffic.ledger.published,
@@ -104,7 +104,7 @@ class _Play(ABC):
         }
 
     async def _settle(self, traffic: Traffic, publishing: asyncio.Task[None]) -> None:
-        """Offer nothing more, lift all limits, and wait until all has arrived."""
+        """Stop publishing, lift all limits, and wait until all messages have arrived."""
         self.context.reporter.stage("waiting until all has arrived")
         traffic.stop()
         for link in LINKS:
@@ -121,7 +121,7 @@ class _Play(ABC):
         await asyncio.to_thread(self.overlay.limit, link, bytes_s)
 
     async def stage(self, title: str, seconds: float) -> None:
-        """Let some time pass, and tell how it is now and then."""
+        """Let some time pass, and report the state now and then."""
         self.context.reporter.stage(title, total=round(seconds))
         end_s, noted_s = time.monotonic() + seconds, time.monotonic()
         while (left_s := end_s - time.monotonic()) > 0:
@@ -132,7 +132,7 @@ class _Play(ABC):
                 self.note()
 
     def note(self) -> None:
-        """Tell how it is."""
+        """Report the current state."""
         samples = self.watch.samples
         if len(samples) > 4:
             old, new = samples[-5], samples[-1]
@@ -165,7 +165,7 @@ class _Phases(_Play):
 
 
 class _Outage(_Play):
-    """E1: the link to one host fails for a while, and what it missed must pass a link with little to spare."""
+    """E1: the link to one host fails for a while, and its backlog must pass a link with little to spare."""
 
     outage = Outage(0.0, 0.0, 0.0, 0.0)
 
@@ -184,10 +184,10 @@ class _Outage(_Play):
         self.outage = Outage(down_s, up_s, recovered_s, self.watch.now_s, has_recovered)
 
     async def _recovered(self, seconds: float) -> float:
-        """When the host has caught up, or the time is over."""
+        """Wait until the host has caught up or the time is over, and return when that is."""
         self.context.reporter.stage("SB2 recovers", total=round(seconds))
         end_s, noted_s = self.watch.now_s + seconds, self.watch.now_s
-        # The first look after the link is up may still be of the time before.
+        # The first sample after link-up may still show the time before.
         seen = len(self.watch.samples) + 2
         while self.watch.now_s < end_s:
             await asyncio.sleep(SAMPLE_S / 2)
@@ -221,7 +221,7 @@ def _overlay(context: Context) -> LinkedOverlay:
         return RelayedOverlay(plan, LinkLimits(buffer_bytes=_BUFFER_BYTES))
     if links == "netns":
         if why := why_no_namespaces():
-            raise ParameterError(f"links is netns, but there are none here: {why}")
+            raise ParameterError(f"links=netns is not available on this machine: {why}")
         return NamespacedOverlay(plan, LinkLimits(buffer_bytes=_BUFFER_BYTES), clients=CLIENTS)
     raise ParameterError(f"links is {links!r}, must be relay or netns")
 

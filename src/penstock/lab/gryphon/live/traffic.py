@@ -1,4 +1,4 @@
-"""Publishers and subscribers of the live experiments: ordinary clients, and an oracle of what everybody must get."""
+"""Publishers and subscribers of the live experiments: ordinary clients, and an oracle that knows what each must get."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from penstock.client.client import Client
 from penstock.client.subscription import Subscription
-from penstock.lab.delivery.kill9.oracle import Ledger, Reading, Verdict, judge
+from penstock.lab.delivery.kill9.oracle import DeliveryVerdict, Ledger, Reading, judge
 from penstock.lab.gryphon.live.plan import HOSTS, OFFERED_MSG_S, PUBENDS, WIRE_BYTES
 from penstock.lab.links.overlays import LinkedOverlay
 from penstock.session.settings import ClientSettings
@@ -23,21 +23,21 @@ CLIENTS: Final = (
     *(f"publisher-{pubend}" for pubend in PUBENDS),
     *(f"asker-{name}" for name in BROKERS),
 )
-"""The names of all clients, for brokers that want to know them."""
+"""The names of all clients, for brokers that authenticate them."""
 
 _PAYLOAD: Final = bytes(range(100))
 _FRAMING_BYTES: Final = 97
-"""What a message takes on a link besides its payload and the padding: measured."""
+"""The measured size of a message on a link, without its payload and the padding."""
 _HEADER: Final = "h" * (WIRE_BYTES - len(_PAYLOAD) - _FRAMING_BYTES)
-"""Makes up for the header of the paper's messages."""
+"""Padding that stands for the header of the paper's messages."""
 _BURST_S: Final = 0.05
-"""So much of what was offered too late is made up for: a machine may be late, a publisher that waits has no debts."""
+"""The most delay that a publisher makes up for: a machine may be late, but being held back leaves no backlog."""
 _POLL_S: Final = 0.05
 _PATIENT: Final = ClientSettings(backoff_max_ms=500, close_ms=1_000)
 
 
 class Host:
-    """The subscriber at one host, and what it got of each publisher."""
+    """The subscriber at one host, and the messages it got from each publisher."""
 
     def __init__(self, name: str, number: int, subscription: Subscription, ledger: Ledger) -> None:
         self.name, self.number, self.subscription = name, number, subscription
@@ -45,10 +45,10 @@ class Host:
         self.readings = [Reading() for _ in PUBENDS]
         self.delivered = 0
         self.strange = 0
-        """Messages that nobody published as they came."""
+        """Received messages that differ from all published ones."""
 
     async def read(self) -> None:
-        """Read for ever."""
+        """Read messages until cancelled."""
         async for batch in self.subscription.batches():
             for received in batch:
                 found = self._ledger.find(received.attributes)
@@ -76,11 +76,11 @@ class Traffic:
         await asyncio.gather(*(self._offer(number) for number in range(len(PUBENDS))))
 
     def stop(self) -> None:
-        """Offer nothing more; a message that waits to be taken still goes."""
+        """Stop offering messages; one that already waits is still sent."""
         self._is_over = True
 
     async def settle(self, seconds: float) -> bool:
-        """Wait until all is acknowledged and everybody has everything; False if that takes too long."""
+        """Wait until all messages are acknowledged and received; False if that takes too long."""
         try:
             async with asyncio.timeout(seconds):
                 await asyncio.gather(*(client.flush() for client in self._publishers))
@@ -90,8 +90,8 @@ class Traffic:
             return False
         return True
 
-    def verdicts(self) -> list[Verdict]:
-        """What is wrong with what was received, for each host and publisher."""
+    def verdicts(self) -> list[DeliveryVerdict]:
+        """Errors in the received messages, for each host and publisher."""
         acked = list(self.acked().values())
         return [
             judge(self.ledger.fitting(host.number, number), acked[number], host.readings[number])
@@ -101,7 +101,7 @@ class Traffic:
 
     async def _offer(self, number: int) -> None:
         client, pubend = self._publishers[number], PUBENDS[number]
-        # Not all at the same moment.
+        # Publishers do not all start at the same moment.
         due_s = time.monotonic() + number / len(PUBENDS) / OFFERED_MSG_S
         while not self._is_over:
             due_s, wait_s = pause_s(due_s, time.monotonic())
@@ -124,14 +124,14 @@ def pause_s(due_s: float, now_s: float) -> tuple[float, float]:
 
 @asynccontextmanager
 async def trading(overlay: LinkedOverlay) -> AsyncIterator[Traffic]:
-    """Publishers that are connected, subscribers that miss nothing from now on, and somebody who asks each broker."""
+    """Connect publishers, subscribers that miss nothing from now on, and a client to ask each broker."""
     ledger = Ledger(len(PUBENDS), ["TRUE"] * len(HOSTS))
     async with AsyncExitStack() as stack:
 
         async def client(broker: str, name: str) -> Client:
             made = overlay.client(broker, name, _PATIENT)
             await made.open()
-            # Whatever was not acknowledged by then has been judged.
+            # No flush: messages not acknowledged by now have been judged already.
             stack.push_async_callback(made.close, flush=False)
             return made
 

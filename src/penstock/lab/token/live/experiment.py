@@ -1,8 +1,8 @@
-"""The token between real processes on loopback, with constants in milliseconds, the holder killed again and again.
+"""The token between real processes on loopback, with constants in milliseconds; the holder is killed again and again.
 
-Members speak UDP. A member that operates is killed (SIGKILL) in the middle of it, and started anew. The stabilisation
-after a kill lasts until the first operation of the token that is then the only one to operate until the next kill. What
-is stable is looked at from outside, by who operates when: nobody sees how many tokens there are.
+Members speak UDP. A member is killed (SIGKILL) in the middle of an operation, and restarted. Stabilisation after a kill
+lasts until the first operation from which on only one token operates until the next kill. Stability is judged from
+outside, by the times of operations: nobody sees how many tokens there are.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Operation:
     generation: str
     begin_ms: float
     end_ms: float = -1.0
-    """Negative while it lasts."""
+    """Negative while the operation lasts."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class _Process:
 
 @dataclass(slots=True)
 class LiveGroup:
-    """Processes that are members of one group; what they tell is gathered here."""
+    """The member processes of one group, and the events that they report."""
 
     names: Sequence[str]
     op_ms: int
@@ -59,13 +59,13 @@ class LiveGroup:
     variant: str
     operations: list[Operation] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
-    """What members noted, by kind."""
+    """Events that members logged, by kind."""
     _processes: dict[str, _Process] = field(default_factory=dict)
     _ready: dict[str, None] = field(default_factory=dict)
 
     def start(self, name: str) -> None:
         """Start a member."""
-        # A server that has loaded everything once, and forks for each: twenty interpreters would take a minute.
+        # A server that loads everything once and forks for each: twenty interpreters would take a minute.
         context = get_context("forkserver")
         context.set_forkserver_preload(["penstock.lab.token.live.member"])
         pipe, far = context.Pipe(duplex=False)
@@ -77,7 +77,7 @@ class LiveGroup:
         self._processes[name] = _Process(process, pipe)
 
     def start_all(self) -> None:
-        """Start all, and wait until they listen."""
+        """Start all members, and wait until they listen."""
         for name in self.names:
             self.start(name)
         give_up_s = time.monotonic() + _START_S_MAX
@@ -87,7 +87,7 @@ class LiveGroup:
             self.listen(0.1)
 
     def kill(self, name: str) -> float:
-        """Kill a member at once; when that was, in milliseconds."""
+        """Kill a member at once, and return when that was, in milliseconds."""
         killed = self._processes.pop(name)
         killed.process.kill()
         killed_ms = time.monotonic_ns() / _NS
@@ -99,12 +99,12 @@ class LiveGroup:
         return killed_ms
 
     def stop(self) -> None:
-        """Kill all."""
+        """Kill all members."""
         for name in list(self._processes):
             self.kill(name)
 
     def listen(self, timeout_s: float) -> list[Operation]:
-        """What has begun, as far as it is heard of within this time; returns as soon as anything is."""
+        """Wait for reports, at most for this time, and return the operations that have begun."""
         begun: list[Operation] = []
         pipes = {each.pipe: name for name, each in self._processes.items()}
         for pipe in wait(list(pipes), timeout_s):
@@ -113,7 +113,7 @@ class LiveGroup:
         return begun
 
     def next_operation(self, timeout_s: float) -> Operation | None:
-        """The next operation that begins; None if none does in time."""
+        """Wait for the next operation to begin; None if none does in time."""
         give_up_s = time.monotonic() + timeout_s
         while (left_s := give_up_s - time.monotonic()) > 0:
             begun = self.listen(left_s)
@@ -122,7 +122,7 @@ class LiveGroup:
         return None
 
     def listen_for(self, duration_s: float) -> None:
-        """Gather what is told for a while."""
+        """Collect reports for a while."""
         until_s = time.monotonic() + duration_s
         while (left_s := until_s - time.monotonic()) > 0:
             self.listen(left_s)
@@ -148,7 +148,7 @@ class LiveGroup:
 
 
 def stabilised_ms(operations: Sequence[Operation], killed_ms: float, until_ms: float) -> float | None:
-    """From a kill to the first operation from which on only one token operates; None if there is none."""
+    """Time from a kill to the first operation from which on only one token operates; None without operations."""
     after = [each for each in operations if killed_ms < each.begin_ms < until_ms]
     if not after:
         return None
@@ -158,7 +158,7 @@ def stabilised_ms(operations: Sequence[Operation], killed_ms: float, until_ms: f
 
 
 def free_names(members: int) -> list[str]:
-    """Addresses on loopback that nobody uses at the moment, for UDP."""
+    """Find UDP addresses on loopback that are free at the moment."""
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(members)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))
@@ -193,10 +193,10 @@ def _run(context: Context) -> Mapping[str, float]:
 
 
 def _expect(group: LiveGroup, constants: Constants) -> Operation:
-    # After a kill a token is made when the first member has heard of none for Δgen, which may have grown.
+    # After a kill, a token is made once a member has seen none for Δgen, which may have grown.
     operation = group.next_operation(20 * constants.max_ms / 1_000)
     if operation is None:
-        raise PenstockError(f"nobody has operated for {20 * constants.max_ms:,} ms")
+        raise PenstockError(f"no member has operated for {20 * constants.max_ms:,} ms")
     return operation
 
 

@@ -1,7 +1,7 @@
-"""The bulk trace on Spark, beside a join with exact records and filters asked one by one.
+"""Compares the bulk trace on Spark with a join with exact records and with filters asked one by one.
 
-Lakes are made as brokers of an overlay would have shipped them (``lake``); a process of its own traces all
-messages and is measured by the processor time of all that it started. Then every trace is compared with the truth.
+Generates lakes as the brokers of an overlay would have shipped them (``lake``). A separate process traces all messages;
+its cost is the CPU time of its whole process tree. Then every trace is compared with the truth.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ _MEASURING: Final = "penstock.pipeline.experiments.trace_bulk.measuring"
 
 @dataclass(slots=True)
 class Truth:
-    """How many traces are what they should be."""
+    """How many traces are correct."""
 
     traces: int = 0
     receivers: int = 0
-    """That there were in truth."""
+    """True receivers."""
     false_negatives: int = 0
     false_positives: int = 0
     expected: float = 0.0
-    """False receivers that the traces themselves expect."""
+    """False receivers that the traces themselves predict."""
     negative: int = 0
-    """Subscribers asked for that had not received the message."""
+    """Checked subscribers that had not received the message."""
 
 
 def compare_traces(overlay: TracedOverlay, folder: Path) -> Truth:
-    """The traces of a folder beside who received what in truth."""
+    """Compare the traces in a folder with the true receivers."""
     import pyarrow.parquet as pq
 
     names = sorted((broker, name) for broker, own in overlay.subscribers.items() for name in own)
@@ -135,7 +135,7 @@ def _run(context: Context) -> Mapping[str, float]:
 def _measured(
     context: Context, folder: Path, overlay: TracedOverlay, messages: int, *, lake: str, exact_lake: str = ""
 ) -> dict[str, dict[str, Any]]:
-    """What the jobs took on a lake, by name."""
+    """Run the jobs on a lake; returns their costs by name."""
     ids = folder / f"ids-{messages}.parquet"
     _write_ids(ids, overlay, messages)
     options = {
@@ -171,13 +171,13 @@ def _write_ids(path: Path, overlay: TracedOverlay, messages: int) -> None:
 
 
 def _draw(figure: Figure, measured: Mapping[str, Mapping[str, Any]], large: Mapping[str, Any]) -> None:
-    """Processor time per message, ours beside the others."""
+    """Plot CPU time per message, ours beside the others."""
     axes = figure.add_subplot()
     bars = list(_bars(measured, large))
     axes.barh([title for title, _, _ in bars], [value for _, value, _ in bars], color=[colour for _, _, colour in bars])
     for place, (_, value, _) in enumerate(bars):
         axes.annotate(f"{value:.1f}", (value, place), xytext=(4, 0), textcoords="offset points", va="center")
-    # That of the bulk trace is of ten million messages.
+    # The prototype's figure for the bulk trace is for ten million messages.
     for value, place in ((27.0, 2), (15.0, 1), (5.0, 3 if len(bars) > 3 else 0)):
         axes.plot(value, place, "D", c="black", ms=5, zorder=3, label="prototype" if place == 2 else None)
     axes.invert_yaxis()
@@ -207,7 +207,7 @@ TRACE_BULK: Final = Experiment(
         Parameter("subscribers", 320, "subscribers, all brokers together", minimum=16, maximum=10_000),
         Parameter("topics", 500, "topics, with ten subscribers each at three brokers", minimum=10, maximum=10_000),
         Parameter("efpp", 0.01, "false positive probability of a history", minimum=1e-6, maximum=0.2),
-        Parameter("rounds", 2, "times that all ways are gone, of which the last counts", quick=1, maximum=10),
+        Parameter("rounds", 2, "how often to run every method; only the last round counts", quick=1, maximum=10),
         Parameter("cores", 2, "cores that Spark uses", minimum=1, maximum=64),
     ),
     published={"cpu_us_per_id": 5, "cpu_us_per_id_exact": 27, "cpu_us_per_id_filterwise": 15, "false_negatives": 0},

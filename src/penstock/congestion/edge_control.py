@@ -1,10 +1,10 @@
 """Congestion control of one edge stream at its subscriber-hosting broker: horizon rate, alerts, NACK window.
 
-[Gryphon] sections 3 and 4. Only the shared edge stream has one: a catch-up of a single subscriber must not slow its
-publishers; where it needs a NACK window, it takes a ``NackControl`` alone.
+[Gryphon] sections 3 and 4. Only the shared edge stream has this control: a single subscriber's catch-up must not slow
+its publishers; if it needs a NACK window, it uses a ``NackControl`` alone.
 
-Not in the paper: a host that has heard no query for long was cut off, and not congested. It measures its horizon rate
-anew then, from 1: else its recovery would begin with alerts of a rate near 0, whatever it demands.
+Not in the paper: a host that has heard no query for long was cut off, not congested. It then restarts its horizon rate
+at 1; otherwise its recovery would begin with alerts of a rate near 0, whatever it demands.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from penstock.congestion.settings import CongestionSettings
 __all__ = ["EdgeControl"]
 
 _DEAF_INTERVALS: Final = 5
-"""Queries that were missed by a host that was cut off."""
+"""A host that misses more queries than this in a row was cut off."""
 
 
 class EdgeControl:
-    """What a host measures and alerts for one pubend."""
+    """Measures congestion and alerts for one pubend at a host."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class EdgeControl:
         self._asked_ms: int | None = None
 
     def tune(self, settings: CongestionSettings) -> None:
-        """Other settings from now on."""
+        """Applies other settings from now on."""
         self._settings = settings
         self.horizon_rate.settings = self.alerts.settings = self.nacks.settings = settings
 
@@ -51,7 +51,7 @@ class EdgeControl:
         return self.horizon_rate.next_deadline() if self._settings.pdcc else None
 
     def on_deadline(self, horizon: int, ignored_ticks: int, *, now_ms: int) -> None:
-        """Takes a sample of the doubt horizon, if it is time."""
+        """Takes a sample of the doubt horizon, if it is due."""
         self.horizon_rate.on_ignored(ignored_ticks, now_ms=now_ms)
         self.horizon_rate.on_deadline(horizon, now_ms=now_ms)
 

@@ -1,12 +1,12 @@
 """The edge stream: one per pubend at a subscriber-hosting broker; turns knowledge into deliveries in order.
 
-[Gryphon] section 2. The *doubt horizon* is the first tick that is unknown: everything before it can be delivered, in
-order and complete. Knowledge may come in any order, in pieces and repeatedly. What is contiguous with the horizon is
-taken in at once, however much it is. What lies beyond the *receive window*, or does not fit it, is ignored and asked
-for later; so a broker in recovery needs bounded memory. What did not fit is not worth asking for until it does.
+[Gryphon] section 2. The *doubt horizon* is the first unknown tick: everything before it can be delivered, in order and
+complete. Knowledge may arrive in any order, in pieces and repeatedly. Knowledge contiguous with the horizon is accepted
+at once, however much it is. Knowledge beyond the *receive window*, or too large for it, is ignored and requested later,
+so a broker in recovery needs bounded memory. What did not fit is not worth requesting until it does.
 
-A subscription that begins at a tick demands knowledge of its version of the filter from there on: the silence of an
-older version is not known to be silence, only its data is believed.
+A subscription that begins at a tick demands knowledge of its version of the filter from there on: silence under an
+older version may not be silence for it, so only that version's data is believed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from penstock.streams.range_map import RangeMap
 __all__ = ["EdgeSettings", "EdgeStream"]
 
 _DATA: Final = -1
-"""Stands for the version of ticks that are known because all of them are data, which needs no version."""
+"""Stands in for the version of ranges that consist of data only: data needs no version."""
 _DEMANDS_MAX: Final = 1_000
-"""Demands beyond the doubt horizon that are told apart; more begin earlier than they need to."""
+"""Demands beyond the doubt horizon that are kept apart; any more are merged, and begin earlier than they need to."""
 _MESSAGE_BYTES: Final = 64
-"""What a pending message counts for in the window besides its body, so that empty ones are bounded, too."""
+"""Cost of a pending message in the window besides its body, so that empty messages are bounded, too."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -36,11 +36,11 @@ class EdgeSettings:
     """Bounds of an edge stream."""
 
     window_ticks: int = 10_000 << 16
-    """The receive window: ticks beyond the doubt horizon that are kept; 10 seconds by default."""
+    """The receive window: how many ticks are kept beyond the doubt horizon; 10 seconds by default."""
     window_bytes: int = 16 * 1024 * 1024
-    """Data beyond the doubt horizon that is kept, with 64 bytes for each message."""
+    """How much data is kept beyond the doubt horizon, with 64 bytes added for each message."""
     ranges_max: int = 4_096
-    """Ranges beyond the doubt horizon above which nothing is kept that is not contiguous with it."""
+    """From this many ranges beyond the doubt horizon on, only knowledge contiguous with it is accepted."""
 
     def __post_init__(self) -> None:
         if self.window_ticks <= 0 or self.window_bytes <= 0 or self.ranges_max <= 0:
@@ -56,40 +56,40 @@ class EdgeStream:
     def __init__(self, start_tick: int, settings: EdgeSettings | None = None) -> None:
         self._settings = settings or EdgeSettings()
         self._starts: list[int] = [start_tick]
-        """From which ticks on a newer version of the filter is demanded; ascending, the first is not ahead."""
+        """Ticks from which a newer version of the filter is demanded; ascending, the first not beyond the horizon."""
         self._versions: list[int] = [0]
-        """The versions that are demanded from there; ascending, too, since a demand never ends."""
+        """The versions demanded from those ticks; ascending, too, since a demand never ends."""
         self._known: RangeMap[int] = RangeMap(max)
-        """What is known beyond the doubt horizon, by the version that its silence was narrowed by."""
+        """Known ranges beyond the doubt horizon, with the version that narrowed their silence."""
         self._ticks: list[int] = []
-        """The ticks of the data beyond the doubt horizon, in order; all of them are known."""
+        """The ticks of the pending data beyond the doubt horizon, in order; all of them lie in known ranges."""
         self._bodies: dict[int, bytes] = {}
         self._ready_ticks: list[int] = []
         self._ready_bodies: list[bytes] = []
         self.horizon = start_tick
-        """The doubt horizon: the first tick that is not known. What `take` has not fetched yet lies before it."""
+        """The doubt horizon: the first unknown tick. Messages that `take` has not fetched yet lie before it."""
         self.heard = start_tick - 1
-        """The last tick that any knowledge spoke of, believed or not; who hears otherwise may raise it."""
+        """The last tick that any knowledge mentioned, believed or not; callers may raise it when they hear more."""
         self.pending_bytes = 0
-        """Data that waits beyond the doubt horizon."""
+        """Bytes of data waiting beyond the doubt horizon."""
         self.ignored_ticks = 0
-        """Ticks with data that were ignored for lack of a window, so far; recovering brokers have some lately."""
+        """Ticks with data ignored so far for lack of window; a recent increase means that the broker is recovering."""
         self._ignored: tuple[int, int] | None = None
-        """The first of them beyond the doubt horizon, with the room that it needs."""
+        """The first ignored tick beyond the doubt horizon, and the room that its data needs."""
 
     @property
     def full_from(self) -> int | None:
-        """The tick from which on nothing should be asked for, as it came and there is still no room for it."""
+        """The tick from which on nothing should be requested: its data came once, and there is still no room for it."""
         if self._ignored is None:
             return None
         tick, weight = self._ignored
-        # What the doubt horizon waits for always fits.
+        # The tick at the doubt horizon always fits.
         return tick if tick > self.horizon and not self._fits(weight) else None
 
     def demand(self, version: int, from_tick: int) -> None:
-        """A subscription of this version of the filter begins at a tick; in any order of ticks and versions."""
+        """Demands this version of the filter from a tick on, where a subscription begins; in any order of calls."""
         starts, versions = self._starts, self._versions
-        # What is before the doubt horizon has been decided; so all demands there are one.
+        # Everything before the doubt horizon has been decided, so all demands there count as one.
         from_tick = max(from_tick, self.horizon)
         at = bisect_right(starts, from_tick)
         if versions[at - 1] >= version:
@@ -100,17 +100,17 @@ class EdgeStream:
         end = bisect_right(versions, version, at)
         starts[at:end] = [from_tick]
         versions[at:end] = [version]
-        # What was taken for silence before, by an older version, is in doubt again. It need not be remembered for
-        # another day, as what is demanded never becomes less.
+        # Silence under an older version is in doubt again. It can be dropped for good, since the demanded version never
+        # goes down.
         for first, last in self._known.drop(from_tick, lambda known_by: _DATA < known_by < version):
             for tick in self._ticks[bisect_left(self._ticks, first) : bisect_right(self._ticks, last)]:
                 self._known.put(tick, tick, _DATA)
 
     def learn(self, knowledge: Knowledge, version: int) -> None:
-        """Takes in what is believed, fits the window, and is not behind the doubt horizon; then `take`.
+        """Accepts what is believed, fits the window, and is not before the doubt horizon; call `take` afterwards.
 
-        The version is that of the receiver's filter by which the knowledge was narrowed: what newer versions want may
-        be missing. A negative one is older than any that can be demanded: only the data is believed then.
+        The version is that of the receiver's filter by which the knowledge was narrowed: messages that only newer
+        versions want may be missing. A negative version is older than any demand: only the data is believed then.
         """
         first, last = knowledge.first, knowledge.last
         self.heard = max(self.heard, last)
@@ -118,7 +118,7 @@ class EdgeStream:
             return
         believed = last
         if version < self._versions[-1]:
-            # Demands ascend: so what is believed of an older version ends where the first newer one begins.
+            # Demands ascend, so an older version is believed up to where the first newer demand begins.
             believed = min(last, self._starts[bisect_right(self._versions, version)] - 1)
         if first <= self.horizon:
             if believed >= self.horizon:
@@ -135,12 +135,12 @@ class EdgeStream:
         return taken
 
     def unknown(self, first: int, last: int) -> list[TickRange]:
-        """What is not known of a range, at or beyond the doubt horizon."""
+        """The unknown parts of a range, at or beyond the doubt horizon."""
         first = max(first, self.horizon)
         return self._known.gaps(first, last) if first <= last else []
 
     def gaps(self, until_tick: int) -> list[TickRange]:
-        """What is unknown from the doubt horizon up to a tick, but no further than anything was heard of."""
+        """The unknown ranges from the doubt horizon up to a tick, within the window and no further than `heard`."""
         return self.unknown(self.horizon, min(until_tick, self.heard, self._window_end))
 
     def check_invariants(self) -> None:
@@ -149,7 +149,7 @@ class EdgeStream:
         assert self._ticks == sorted(self._bodies), "pending ticks have bodies"
         assert self.pending_bytes == sum(map(len, self._bodies.values())), "pending bytes add up"
         assert self._pending_weight <= self._settings.window_bytes, "pending data fits the window"
-        # A range put over others fills the gaps between them, and data that lost the silence around it stands alone.
+        # A range put over others fills the gaps between them, and data that lost its surrounding silence stands alone.
         assert len(self._known) <= 2 * self._settings.ranges_max + len(self._ticks), "ranges are bounded"
         assert len(self._starts) == len(self._versions) <= _DEMANDS_MAX, "demands are bounded"
         assert self._starts == sorted(set(self._starts)), "demands ascend"
@@ -176,13 +176,13 @@ class EdgeStream:
         return self.pending_bytes + _MESSAGE_BYTES * len(self._ticks)
 
     def _slide(self, knowledge: Knowledge, believed: int) -> None:
-        """Moves the doubt horizon over knowledge that begins there or before; the hot path of a stream without gaps."""
+        """Moves the doubt horizon past knowledge that begins at or before it; the hot path of a stream without gaps."""
         ticks, bodies = knowledge.ticks, knowledge.bodies
         if ticks and (ticks[0] < self.horizon or ticks[-1] > believed):
             low, high = bisect_left(ticks, self.horizon), bisect_right(ticks, believed)
             ticks, bodies = ticks[low:high], bodies[low:high]
         if self._ticks and self._ticks[0] <= believed:
-            # Either may have data that the other lacks, as they were narrowed by different versions.
+            # Each may have data that the other lacks, since they were narrowed by different versions.
             fresh = [each for each in zip(ticks, bodies, strict=True) if each[0] not in self._bodies]
             self._insert([tick for tick, _ in fresh], [body for _, body in fresh])
         else:
@@ -191,7 +191,7 @@ class EdgeStream:
         self._move(believed + 1)
 
     def _move(self, horizon: int) -> None:
-        """Moves the doubt horizon there, and over what is known from there on."""
+        """Moves the doubt horizon to a tick, and past everything known from there on."""
         if self._known:
             horizon = self._known.first_missing(horizon)
             self._known.remove_below(horizon)
@@ -208,7 +208,7 @@ class EdgeStream:
             del self._starts[:passed], self._versions[:passed]
 
     def _keep(self, knowledge: Knowledge, believed: int, version: int) -> None:
-        """Keeps what begins beyond the doubt horizon, up to the first data that does not fit."""
+        """Keeps knowledge that begins beyond the doubt horizon, up to the first data that does not fit."""
         end = min(believed, self._window_end)
         room_bytes = self._settings.window_bytes - self._pending_weight
         if len(self._known) >= self._settings.ranges_max:
@@ -238,7 +238,7 @@ class EdgeStream:
             if tick < self.horizon or tick in self._bodies:
                 continue
             if tick == self.horizon:
-                # What the doubt horizon waits for always fits: else nothing would ever move.
+                # The tick at the doubt horizon always fits; otherwise the stream would be stuck.
                 self._ready_ticks.append(tick)
                 self._ready_bodies.append(body)
                 self._move(tick + 1)
@@ -261,7 +261,7 @@ class EdgeStream:
             self._ignored = (tick, weight)
 
     def _insert(self, ticks: Sequence[int], bodies: Sequence[bytes]) -> None:
-        """Adds data to what is pending, which has none of it."""
+        """Adds data to the pending data, which must not contain it yet."""
         if not ticks:
             return
         low, high = bisect_left(self._ticks, ticks[0]), bisect_right(self._ticks, ticks[-1])

@@ -4,8 +4,19 @@ import msgspec
 import pytest
 
 from penstock.protocol.codec import FrameReader, encode_frame
+from penstock.protocol.connection_frames import Hello, Migrate, Moved, MoveFailed
 from penstock.protocol.errors import ProtocolError
-from penstock.protocol.migration_frames import Migrate, Moved, MoveFailed
+from penstock.protocol.frames import PROTOCOL_VERSION
+
+
+def test_a_client_says_by_which_migration_it_comes_and_whether_it_wants_to_stay() -> None:
+    hello = Hello(PROTOCOL_VERSION, "client", "me", "o", migration=9, origin="sb1", pinned=True)
+    assert list(FrameReader().feed(encode_frame(hello))) == [hello]
+
+
+def test_unless_it_says_so_a_client_comes_by_itself_and_may_be_moved() -> None:
+    hello = Hello(PROTOCOL_VERSION, "client", "me", "o")
+    assert (hello.migration, hello.origin, hello.pinned) == (0, "", False)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,30 @@
-"""Rows of what brokers say of congestion control."""
+"""Rows of what brokers say of congestion control and balancing."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from penstock.cli.congestion_rows import RATES, STREAMS, outboxes, rate_rows, stream_rows
+from penstock.cli.status_rows import BALANCING, RATES, STREAMS, balancing_rows, outboxes, rate_rows, stream_rows
 from statuses import broker_status
+
+EDGE: dict[str, Any] = {
+    "role": "edge",
+    "cluster": "h",
+    "state": "BUSY",
+    "input": 0.512,
+    "output": 0.25,
+    "delay_s": 0.0251,
+    "session": {"phase": "moving", "partner": "e2"},
+    "counts": {"migrations": 1_200},
+    "last": {
+        "partner": "e2",
+        "metric": "delay",
+        "difference": 0.254,
+        "overload": False,
+        "moved": 12,
+        "cards": [{"interest": "a = 1", "subscribers": 3}],
+    },
+}
 
 
 def pubend(**changes: Any) -> dict[str, Any]:
@@ -41,3 +60,30 @@ def test_what_waits_is_told_by_link_the_fullest_first_or_in_all() -> None:
     assert outboxes(broker_status({"outboxes": {"a": 5, "b": 7_000, "c": 0}, "outbox_bytes": 7_005})) == "b 7,000\na 5"
     assert outboxes(broker_status({"outboxes": {"a": 0}, "outbox_bytes": 1_000})) == "1,000"
     assert outboxes(broker_status({"outbox_bytes": 1_000})) == "1,000"
+
+
+def balancing_row(**changes: Any) -> dict[str, str]:
+    (found,) = balancing_rows(
+        {"e1": broker_status({"mechanisms": {"balancing": {**EDGE, **changes}}}), "other": broker_status()}
+    )
+    return dict(zip(BALANCING, found, strict=True))
+
+
+def test_a_session_and_the_last_decision_are_told() -> None:
+    found = balancing_row()
+    assert (found["broker"], found["state"], found["input"], found["delay"]) == ("e1", "BUSY", "0.51", "25.10\u00a0ms")
+    assert found["session"] == "moving with e2"
+    assert found["moved"] == "1,200"
+    assert found["last decision"] == "12 to e2 (delay +0.25); first 3 x a = 1"
+
+
+def test_overload_and_idleness_are_told() -> None:
+    assert "(overload)" in balancing_row(last={**EDGE["last"], "overload": True, "cards": []})["last decision"]
+    idle = balancing_row(session=None, last={}, counts={})
+    assert (idle["session"], idle["last decision"], idle["moved"]) == ("", "", "0")
+
+
+def test_a_broker_whose_figures_of_balancing_cannot_be_read_has_a_row() -> None:
+    for figures in ({}, {"role": "edge", "cluster": "c", "state": "OK", "input": "x", "output": 1, "delay_s": 0}):
+        (row,) = balancing_rows({"b1": broker_status({"mechanisms": {"balancing": figures}})})
+        assert row == ("b1", "unreadable", *[""] * 8)

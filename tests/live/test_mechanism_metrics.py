@@ -1,13 +1,60 @@
-"""Figures of congestion control for Prometheus."""
+"""Figures of balancing, the wandering token and congestion control for Prometheus."""
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 from prometheus_client.core import Metric
 
-from penstock.live.congestion_metrics import congestion_metrics
+from penstock.live.mechanism_metrics import balancing_metrics, congestion_metrics, token_metrics
+from penstock.token.member import Member
+from penstock.token.settings import Plan
 from statuses import broker_status
+
+BALANCING: dict[str, Any] = {
+    "state": "BUSY",
+    "input": 0.5,
+    "output": 0.25,
+    "delay_s": 0.02,
+    "cpu": 0.4,
+    "memory": 0.1,
+    "counts": {"sessions": 3, "migrations": 40, "malformed": 1},
+}
+
+
+def test_loads_state_and_counts() -> None:
+    found = {each.name: each for each in balancing_metrics(broker_status({"mechanisms": {"balancing": BALANCING}}))}
+    assert found["penstock_balancing_input_ratio"].samples[0].value == 0.5
+    assert found["penstock_balancing_matching_delay_seconds"].samples[0].value == 0.02
+    assert found["penstock_balancing_migrations"].samples[0].value == 40
+    states = {sample.labels["state"]: sample.value for sample in found["penstock_balancing_state"].samples}
+    assert states == {"OK": 0, "BUSY": 1, "N/A": 0, "STABILIZING": 0}
+    assert "penstock_balancing_timeouts" not in found
+
+
+def test_a_broker_that_does_not_balance_itself_shows_nothing() -> None:
+    assert list(balancing_metrics(broker_status())) == []
+
+
+def test_all_figures_of_a_member_are_shown() -> None:
+    member = Member("a", Plan(op_ms=1_000, min_ms=2_000), life=1, rng=Random(1), now_ms=0)
+    member.set_members(["a", "b", "c"], now_ms=0)
+    member.counts["operations"] = 7
+    told = broker_status({"mechanisms": {"token": member.status()}})
+    found = {each.name: each.samples[0].value for each in token_metrics(told)}
+    assert found["penstock_token_members"] == 3
+    assert found["penstock_token_load"] == 1.5
+    assert found["penstock_token_overloaded"] == 1
+    assert found["penstock_token_operation_seconds"] == 1.0
+    assert found["penstock_token_interval_min_seconds"] == 2.0
+    assert found["penstock_token_operations"] == 7
+    assert found["penstock_token_clock_faults"] == 0
+    assert {f"penstock_token_{name}" for name in member.counts} <= set(found)
+
+
+def test_without_a_token_there_are_no_figures() -> None:
+    assert list(token_metrics(broker_status())) == []
 
 
 def pubend(**changes: Any) -> dict[str, Any]:

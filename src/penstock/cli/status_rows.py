@@ -1,0 +1,111 @@
+"""Turns brokers' status of congestion control and balancing into rows of tables, for ``status`` and ``top``.
+
+Congestion control shows the rates of pubends, who limits them, and the streams of hosts; balancing shows loads, states,
+sessions, and who moved where and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from penstock.protocol.status import BrokerStatus
+
+__all__ = ["BALANCING", "RATES", "STREAMS", "balancing_rows", "outboxes", "rate_rows", "stream_rows"]
+
+RATES: Final = {
+    "pubend": "left",
+    "broker": "left",
+    "messages/s": "right",
+    "allowed": "right",
+    "limited by": "left",
+    "last UCA": "right",
+    "cuts": "right",
+    "rises": "right",
+}
+STREAMS: Final = {
+    "host": "left",
+    "pubend": "left",
+    "horizon rate": "right",
+    "lag": "right",
+    "NACK window": "right",
+    "recovering": "left",
+}
+BALANCING: Final = {
+    "broker": "left",
+    "role": "left",
+    "cluster": "left",
+    "state": "left",
+    "input": "right",
+    "output": "right",
+    "delay": "right",
+    "session": "left",
+    "moved": "right",
+    "last decision": "left",
+}
+
+
+def rate_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, ...]]:
+    """Rows of pubend rates, from statuses by broker; ``allowed`` is empty where nothing limits the pubend."""
+    for broker, told in statuses.items():
+        for pubend, each in told.congestion.pubends.items():
+            is_limited = each.allowed_msg_s is not None
+            allowed = f"{each.allowed_msg_s:,.1f}" if is_limited else ""
+            alert = f"{each.uca_rate:.2f}" if each.uca_rate is not None else ""
+            host = each.uca_host if is_limited else ""
+            counts = f"{each.decreases:,}", f"{each.increases:,}"
+            yield pubend, broker, f"{each.rate_msg_s:,.1f}", allowed, host, alert, *counts
+
+
+def stream_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, ...]]:
+    """Rows of the streams that hosts deliver to their own clients, from statuses by broker."""
+    for host, told in statuses.items():
+        for pubend, each in told.congestion.streams.items():
+            lag, window = f"{each.lag_ms / 1_000:,.1f}\u00a0s", f"{each.nack_window_ms:,}\u00a0ms"
+            recovering = "yes" if each.recovering else "no"
+            yield host, pubend, f"{each.horizon_rate:.2f}", lag, window, recovering
+
+
+def outboxes(told: BrokerStatus) -> str:
+    """Bytes queued per link of a broker, the fullest first; if no link has any, the total of all its connections."""
+    waiting = sorted(told.outboxes.items(), key=lambda each: (-each[1], each[0]))
+    lines = [f"{link} {size:,}" for link, size in waiting if size]
+    return "\n".join(lines) or f"{told.outbox_bytes:,}"
+
+
+def balancing_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, ...]]:
+    """One row per broker that takes part in balancing."""
+    for broker, told in statuses.items():
+        found = told.mechanisms.get("balancing")
+        if found is None:
+            continue
+        try:
+            yield broker, *_balancing_row(found)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+            # Figures of mechanisms have no type, and a broker of another version may have others.
+            yield broker, "unreadable", *[""] * 8
+
+
+def _balancing_row(found: Mapping[str, Any]) -> tuple[str, ...]:
+    session, counts = found.get("session"), found.get("counts", {})
+    return (
+        found["role"],
+        found["cluster"],
+        found["state"],
+        f"{found['input']:.2f}",
+        f"{found['output']:.2f}",
+        f"{found['delay_s'] * 1000:,.2f}\u00a0ms",
+        f"{session['phase']} with {session['partner']}" if session else "",
+        f"{counts.get('migrations', 0):,}",
+        _decision(found.get("last") or {}),
+    )
+
+
+def _decision(last: Mapping[str, Any]) -> str:
+    """The last decision: how many moved where, why, and the first report card."""
+    if not last:
+        return ""
+    why = "overload" if last["overload"] else f"{last['metric']} {last['difference']:+.2f}"
+    cards = last["cards"]
+    first = f"; first {cards[0]['subscribers']} x {cards[0]['interest']}" if cards else ""
+    return f"{last['moved']:,} to {last['partner']} ({why}){first}"
