@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BrokerNode"]
 
+_AFTER_BUG_S: Final = 0.1
+"""How long deadlines wait after a bug in handling one."""
+
 
 class BrokerNode:
     """One broker of an overlay, running; use it with ``async with``, or ``start`` and ``stop``."""
@@ -416,6 +419,9 @@ class BrokerNode:
                 self._dispatch(self.broker.on_deadline(now_ms=now_ms))
             except Exception as error:  # noqa: BLE001 - the next deadline may still be met
                 self._on_bug(error)
+                # Whatever failed is still due: without a pause this would repeat as fast as the loop turns.
+                self._timer = asyncio.get_running_loop().call_later(_AFTER_BUG_S, self._on_timer)
+                self._armed_ms = 0
         self.turns.end_later()
 
     def _give_up(self, connection: Worker, error: Exception) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from overlay import Overlay
 from penstock.broker import BrokerSettings, Mechanism
 from penstock.broker.mechanisms.interface import Answer, Select
@@ -44,6 +46,25 @@ class Listener:
 
     def status(self) -> dict[str, object]:
         return {}
+
+
+class Sleeper(Listener):
+    """Wakes once, at a given time, and fails if it is to."""
+
+    def __init__(self, name: str, due_ms: int, *, fails: bool) -> None:
+        super().__init__(name, None)
+        self._due_ms: int | None = due_ms
+        self._fails = fails
+
+    def next_deadline(self) -> int | None:
+        return self._due_ms
+
+    def on_deadline(self, *, now_ms: int) -> list[Answer]:
+        self._due_ms = None
+        self.heard.append(now_ms)
+        if self._fails:
+            raise ZeroDivisionError(self.name)
+        return []
 
 
 def pair(*mechanisms: Mechanism, best_effort: tuple[str, ...] = ()) -> Overlay:
@@ -144,3 +165,11 @@ def test_a_publication_that_a_mechanism_cannot_make_sense_of_costs_nobody_a_link
     assert stumbler.heard[-1] == {"$class": "X", "$text": "(("}
     assert overlay.brokers["b"].status().links == ["a"]
     assert overlay.records[-1].event == "malformed-publication"
+
+
+def test_a_bug_in_one_mechanism_does_not_keep_the_others_from_their_deadlines() -> None:
+    failing, later = Sleeper("failing", 1_005_000, fails=True), Sleeper("later", 1_005_000, fails=False)
+    overlay = pair(failing, later)
+    with pytest.raises(ZeroDivisionError, match="failing"):
+        overlay.wait(10_000)
+    assert failing.heard[-1] == later.heard[-1] == 1_005_000

@@ -46,7 +46,8 @@ def test_members_over_udp_take_turns() -> None:
     async def scenario() -> None:
         names = [f"127.0.0.1:{port}" for port in free_udp_ports(4)]
         groups = [
-            TokenGroup("g", every="400 ms", about="20 ms", carrier=OverUdp(name, names, key="k")) for name in names
+            TokenGroup("g", every="400 ms", about="20 ms", carrier=OverUdp(name, names, key="a shared key"))
+            for name in names
         ]
         taken: list[int] = []
 

@@ -48,7 +48,7 @@ def pair(
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("key", ["", "secret"])
+@pytest.mark.parametrize("key", ["", "a shared key"])
 def test_a_message_reaches_the_one_it_is_for(key: str) -> None:
     async def then(one: OverUdp, other: OverUdp, listener: Listener) -> None:
         assert sorted(listener.members) == sorted([one.name, other.name])
@@ -61,7 +61,13 @@ def test_a_message_reaches_the_one_it_is_for(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "groups"), [(("right", "wrong"), "gg"), (("", "right"), "gg"), (("right", ""), "gg"), (("", ""), "gh")]
+    ("keys", "groups"),
+    [
+        (("the right key", "the wrong key"), "gg"),
+        (("", "the right key"), "gg"),
+        (("the right key", ""), "gg"),
+        (("", ""), "gh"),
+    ],
 )
 def test_a_message_with_another_key_or_of_another_group_is_refused(keys: tuple[str, str], groups: str) -> None:
     async def then(one: OverUdp, other: OverUdp, listener: Listener) -> None:
@@ -70,6 +76,30 @@ def test_a_message_with_another_key_or_of_another_group_is_refused(keys: tuple[s
         assert listener.messages == []
 
     pair(keys, then, groups)
+
+
+def test_a_replayed_datagram_is_refused() -> None:
+    async def then(one: OverUdp, other: OverUdp, listener: Listener) -> None:
+        heard: list[bytes] = []
+        hand_over = other.on_datagram
+
+        def overhear(data: bytes) -> None:
+            heard.append(data)
+            hand_over(data)
+
+        other.on_datagram = overhear  # type: ignore[method-assign]
+        one.send(other.name, b"hello")
+        await until(lambda: bool(listener.messages))
+        for _ in range(3):
+            hand_over(heard[0])
+        assert (other.refused, listener.messages) == (3, [(one.name, b"hello")])
+
+    pair(("a shared key", "a shared key"), then)
+
+
+def test_a_short_key_is_refused() -> None:
+    with pytest.raises(MisuseError, match="the key has 6 bytes"):
+        OverUdp("127.0.0.1:9000", [], key="secret")
 
 
 def test_nonsense_is_refused() -> None:

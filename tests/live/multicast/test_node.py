@@ -17,7 +17,7 @@ from penstock.live.errors import ConfigError
 from penstock.live.multicast import MulticastNode, Packet
 from penstock.live.multicast.address import GroupAddress, interface_number, sending_socket
 from penstock.live.multicast.packets import encode_packet
-from penstock.live.multicast.seal import Seal
+from penstock.live.seal import Seal
 from penstock.model.errors import MisuseError
 
 KEY = b"a key for tests"

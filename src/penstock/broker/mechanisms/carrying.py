@@ -92,11 +92,18 @@ class Mechanisms:
         return min([each for each in wishes if each is not None], default=None)
 
     def on_deadline(self, *, now_ms: int) -> None:
-        """Wakes the mechanisms that are due."""
+        """Wakes the mechanisms that are due; a bug in one is raised when all others have had their turn."""
+        bugs: list[Exception] = []
         for mechanism in self._by_name.values():
             due_ms = mechanism.next_deadline()
-            if due_ms is not None and now_ms >= due_ms:
+            if due_ms is None or now_ms < due_ms:
+                continue
+            try:
                 self._carry_out(mechanism, mechanism.on_deadline(now_ms=now_ms), now_ms)
+            except Exception as error:  # noqa: BLE001 - raised below
+                bugs.append(error)
+        if bugs:
+            raise bugs[0]
 
     def status(self) -> dict[str, dict[str, object]]:
         """The figures of each mechanism that has any."""

@@ -1,26 +1,26 @@
 """A carrier over UDP for members that know each other from a list of addresses; optionally with a shared key.
 
-A datagram contains the group, the sender, the receiver and the payload; with a key, also a tag that proves to the group
-that it comes from a member (HMAC-SHA-256, cut to 16 bytes). A replayed datagram makes no second token, but it is not
-recognised: many of them can keep a member from its turns.
+A datagram contains the group, the sender, the receiver and the payload. With a key it is sealed (``live/seal.py``):
+nobody outside the group can forge or replay one. Without a key anybody who can reach a member can speak to it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
+import secrets
 from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
 from penstock.client.token.carrier import Receiver, checked_name
+from penstock.live.clock import Clock
+from penstock.live.seal import Seal, SealError
 from penstock.model.errors import MisuseError
 from penstock.session.errors import ClientError
 
 __all__ = ["OverUdp"]
 
-_TAG_BYTES: Final = 16
 _DATAGRAM_BYTES_MAX: Final = 1_400
 
 
@@ -42,12 +42,14 @@ class OverUdp:
         self.name = checked_name(own, "member")
         self._own = _parsed(own)
         self._peers = {checked_name(peer, "peer"): _parsed(peer) for peer in peers if peer != own}
-        self._key = key.encode() if isinstance(key, str) else key
+        secret = key.encode() if isinstance(key, str) else key
+        # A new number for each carrier: its counters need not continue those of an earlier one.
+        self._seal = Seal(secret, secrets.randbits(64), now_ms=Clock().now_ms) if secret else None
         self._group = ""
         self._receiver: Receiver | None = None
         self._transport: asyncio.DatagramTransport | None = None
         self.refused = 0
-        """Datagrams that do not belong to this group."""
+        """Datagrams that do not belong to this group: malformed, forged, replayed, or for somebody else."""
 
     async def open(self, group: str, receiver: Receiver) -> None:
         """Listen at this member's address; raises ``ClientError`` if that is not possible."""
@@ -64,7 +66,7 @@ class OverUdp:
         if self._transport is None or to not in self._peers:
             return
         data = _encoder.encode(_Datagram(self._group, self.name, to, payload))
-        self._transport.sendto(data + self._tag(data), self._peers[to])
+        self._transport.sendto(data if self._seal is None else self._seal.seal(data), self._peers[to])
 
     async def close(self) -> None:
         """Stop listening."""
@@ -82,19 +84,12 @@ class OverUdp:
             self._receiver.on_message(found.sender, found.payload)
 
     def _opened(self, data: bytes) -> _Datagram | None:
-        if self._key:
-            data, tag = data[:-_TAG_BYTES], data[-_TAG_BYTES:]
-            if not hmac.compare_digest(tag, self._tag(data)):
-                return None
         try:
-            found = _decoder.decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+            found = _decoder.decode(data if self._seal is None else self._seal.open(data))
+        except (SealError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
         is_ours = found.group == self._group and found.to == self.name and found.sender in self._peers
         return found if is_ours else None
-
-    def _tag(self, data: bytes) -> bytes:
-        return hmac.digest(self._key, data, "sha256")[:_TAG_BYTES] if self._key else b""
 
 
 class _Endpoint(asyncio.DatagramProtocol):

@@ -28,7 +28,7 @@ from penstock.ajil.messages import ControlMessage, decode, encode
 from penstock.live.forking import tell_after_fork, where_opened
 from penstock.live.multicast.address import GroupAddress, interface_number, receiving_socket, sending_socket
 from penstock.live.multicast.packets import Packet, decode_packet, encode_packet
-from penstock.live.multicast.seal import ForgedError, ReplayedError, Seal
+from penstock.live.seal import ForgedError, ReplayedError, Seal, SealError
 from penstock.model.errors import LimitError, MisuseError
 
 __all__ = ["CONTROL_GROUP", "MulticastNode"]
@@ -278,7 +278,7 @@ class MulticastNode:
                 self.counts["forged"] += 1
             except ReplayedError:
                 self.counts["replayed"] += 1
-            except (MalformedError, LimitError):
+            except (MalformedError, SealError, LimitError):
                 # Not a valid message, or more names than anybody can have.
                 self.counts["malformed"] += 1
 

@@ -44,7 +44,7 @@ def run_member(own: str, names: Sequence[str], pipe: Connection, times_ms: tuple
 
 async def _operate(own: str, names: Sequence[str], pipe: Any, times_ms: tuple[int, int], variant: str) -> None:
     op_ms, min_ms = times_ms
-    carrier = OverUdp(own, names, key="lab")
+    carrier = OverUdp(own, names, key="token-lab")
     group = TokenGroup("lab", every=min_ms / 1_000, about=op_ms / 1_000, carrier=carrier, variant=variant)
     async with group:
         pipe.send(("ready", time.monotonic_ns(), ""))

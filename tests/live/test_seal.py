@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.ajil.errors import MalformedError
-from penstock.live.multicast.seal import SENDERS_MAX, ForgedError, ReplayedError, Seal
+from penstock.live.seal import SENDERS_MAX, ForgedError, ReplayedError, Seal, SealError
 from penstock.model.errors import MisuseError
 
 KEY = b"a shared key"
@@ -97,13 +96,13 @@ def test_damage_is_found(place: int, change: int) -> None:
     one, other, _ = pair()
     data = bytearray(one.seal(b"some message of some length, to be damaged"))
     data[place % len(data)] ^= change
-    with pytest.raises(MalformedError):
+    with pytest.raises(SealError):
         other.open(bytes(data))
 
 
 @given(st.binary(max_size=80))
 def test_noise_is_refused(data: bytes) -> None:
-    with pytest.raises(MalformedError):
+    with pytest.raises(SealError):
         pair()[0].open(data)
 
 

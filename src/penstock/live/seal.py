@@ -1,4 +1,4 @@
-"""Seals control datagrams: only holders of the shared key can write them, and replays are dropped.
+"""Seals datagrams between holders of a shared key: nobody else can write them, and replays are dropped.
 
 A datagram is a mark, the sender's number, a counter, a tag and the message. The tag is an HMAC (SHA-256, cut to 16
 bytes) over all the rest. The counter starts with the time in milliseconds and only grows: a datagram whose counter is
@@ -18,10 +18,9 @@ from hmac import compare_digest
 from hmac import digest as hmac_digest
 from typing import Final
 
-from penstock.ajil.errors import MalformedError
-from penstock.model.errors import MisuseError
+from penstock.model.errors import MisuseError, PeerError
 
-__all__ = ["KEY_BYTES_MIN", "SENDERS_MAX", "ForgedError", "ReplayedError", "Seal"]
+__all__ = ["KEY_BYTES_MIN", "SENDERS_MAX", "ForgedError", "ReplayedError", "Seal", "SealError"]
 
 KEY_BYTES_MIN: Final = 8
 _MARK: Final = b"Aj1"
@@ -33,11 +32,15 @@ SENDERS_MAX: Final = 10_000
 """Senders that are remembered."""
 
 
-class ForgedError(MalformedError):
+class SealError(PeerError):
+    """A datagram that is not to be believed."""
+
+
+class ForgedError(SealError):
     """A datagram whose tag does not match the key."""
 
 
-class ReplayedError(MalformedError):
+class ReplayedError(SealError):
     """A datagram that was heard before, or is too old to tell."""
 
 
@@ -61,18 +64,18 @@ class Seal:
         return header + self._tag(header + message) + message
 
     def open(self, datagram: bytes) -> bytes:
-        """The message in a datagram; raises ``MalformedError`` if that is invalid, forged or replayed."""
+        """The message in a datagram; raises ``SealError`` if that is not sealed, forged or replayed."""
         if len(datagram) < _HEADER + _TAG or not datagram.startswith(_MARK):
-            raise MalformedError("a datagram that is no control message")
+            raise SealError("a datagram that is not sealed")
         header, tag, message = datagram[:_HEADER], datagram[_HEADER : _HEADER + _TAG], datagram[_HEADER + _TAG :]
         if not compare_digest(tag, self._tag(header + message)):
-            raise ForgedError("a control message with a false tag")
+            raise ForgedError("a datagram with a false tag")
         sender, counter = header[len(_MARK) : -8], int.from_bytes(header[-8:])
         last = self._heard.get(sender)
         if last is None and abs(self._now_ms() - (counter >> 16)) > _AGE_MS_MAX:
-            raise ReplayedError("a control message of an unknown sender that is too old, or of the future")
+            raise ReplayedError("a datagram of an unknown sender that is too old, or of the future")
         if counter <= (self._forgotten if last is None else last):
-            raise ReplayedError("a control message that was played back")
+            raise ReplayedError("a datagram that was replayed")
         self._heard[sender] = counter
         self._heard.move_to_end(sender)
         if len(self._heard) > SENDERS_MAX:
