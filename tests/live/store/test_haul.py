@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from live.store.old_stores import old_store
 from live.store.support import DAMAGED_VALUES, append, break_table, opened, tamper
 from penstock.live.store import Append, KeepRecord, SetValue
@@ -50,6 +52,17 @@ def test_rows_that_do_not_prove_whole_are_left_out(tmp_path: Path) -> None:
     assert haul.sequences == {1: {b"y": 2}}
     # A value that cannot be read leaves its name behind.
     assert (haul.values, haul.kept) == ([("v", b""), ("w", b"2")], [("b", b"2")])
+
+
+@pytest.mark.parametrize("name", [None, b"v"])
+def test_a_value_whose_name_is_damaged_is_left_out(tmp_path: Path, name: object) -> None:
+    fill(tmp_path)
+    tamper(tmp_path, "ALTER TABLE named RENAME TO other")
+    tamper(tmp_path, "CREATE TABLE named AS SELECT * FROM other")
+    tamper(tmp_path, "UPDATE named SET name=?, stored=1 WHERE name='v'", name)
+    haul = hauled(tmp_path)
+    assert "named" in haul.doubtful
+    assert haul.values == [("w", b"2")]
 
 
 def test_a_pubend_whose_row_is_damaged_is_still_known_by_name(tmp_path: Path) -> None:

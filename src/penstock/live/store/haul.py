@@ -201,6 +201,9 @@ def _publishers(database: sqlite3.Connection, haul: Haul) -> Tally:
 def _named(database: sqlite3.Connection, haul: Haul) -> Tally:
     found = Tally()
     for name, stored in _rows(database, "named", "name, stored", "name"):
+        if not isinstance(name, str):
+            # Whose value this was is lost: the tally says that something is missing.
+            continue
         with suppress(*ROW_ERRORS):
             value = unseal(name, stored)
             if value is not None:
