@@ -77,9 +77,11 @@ def test_a_changed_index_is_refused_and_left_as_it_is(tmp_path: Path, table: str
     fill(tmp_path)
     tamper(tmp_path, damage)
     before = contents(tmp_path)
-    with pytest.raises(StoreDamagedError, match=table), opened(tmp_path):
+    with pytest.raises(StoreDamagedError, match=table) as caught, opened(tmp_path):
         pass
     assert contents(tmp_path) == before
+    # Python says of a value of the wrong type what a bytes-like object is.
+    assert "object" not in str(caught.value)
 
 
 def test_all_that_is_damaged_is_named(tmp_path: Path) -> None:

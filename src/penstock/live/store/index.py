@@ -20,6 +20,7 @@ from penstock.live.store.totals import (
     named_checksum,
     pubend_checksum,
     publisher_checksum,
+    row_problem,
     schema_checksum,
 )
 
@@ -56,7 +57,7 @@ def read_index(database: sqlite3.Connection) -> Index:
         try:
             read(database, index, found)
         except (*ROW_ERRORS, LookupError) as error:
-            index.problems.append(f"table {table} is damaged: {error}")
+            index.problems.append(f"table {table} is damaged: {row_problem(error)}")
             continue
         if found != tallies[table]:
             expected = tallies[table].rows
@@ -72,7 +73,7 @@ def _checked_totals(database: sqlite3.Connection, problems: list[str]) -> Totals
         elif schema_checksum(database) != totals.schema:
             problems.append("the definitions of the tables or the owner are damaged")
     except ROW_ERRORS as error:
-        problems.append(f"the totals cannot be read: {error}")
+        problems.append(f"the totals cannot be read: {row_problem(error)}")
         return None
     return totals
 

@@ -20,7 +20,7 @@ from typing import Final
 from penstock.live.store.errors import NotAStoreError, StoreLockedError, StoreRefusedError, StoreVersionError
 from penstock.live.store.index import Index, read_index
 from penstock.live.store.schema import APPLICATION_ID, FORMAT_OLDEST, FORMAT_VERSION, old_problems
-from penstock.live.store.totals import ROW_ERRORS, Totals, find_totals
+from penstock.live.store.totals import ROW_ERRORS, Totals, find_totals, row_problem
 from penstock.live.store.wal import WriteAheadLog
 from penstock.live.store.witness import WITNESS_NAME, Statement
 
@@ -86,7 +86,7 @@ def inspect(folder: Path, statement: Statement | None) -> Inspection:
         refused = refusal(folder, error)
         if statement is None or isinstance(refused, StoreLockedError):
             raise refused from error
-        return Inspection(problems=[f"{FILE_NAME} cannot be read: {error}"])
+        return Inspection(problems=[f"{FILE_NAME} cannot be read: {row_problem(error)}"])
     except NotAStoreError:
         if statement is None:
             raise
@@ -174,8 +174,8 @@ def refusal(folder: Path, error: Exception) -> StoreRefusedError:
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreLockedError(f"store {folder} is held by a process: only one broker may open it at a time")
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT) or not isinstance(error, sqlite3.OperationalError):
-        return NotAStoreError(f"{folder / FILE_NAME} is not a store of Penstock, or damaged: {error}")
-    return StoreRefusedError(f"store {folder} cannot be opened: {error}")
+        return NotAStoreError(f"{folder / FILE_NAME} is not a store of Penstock, or damaged: {row_problem(error)}")
+    return StoreRefusedError(f"store {folder} cannot be opened: {row_problem(error)}")
 
 
 def _read(database: sqlite3.Connection, folder: Path) -> Inspection:

@@ -23,7 +23,7 @@ from penstock.live.store.reading import LogPart, LogReader
 from penstock.live.store.reserve import RESERVE_BYTES, Reserve
 from penstock.live.store.sealed import unseal
 from penstock.live.store.starvation import DATABASE_ERRORS, is_starved
-from penstock.live.store.totals import ROW_ERRORS, publisher_checksum
+from penstock.live.store.totals import ROW_ERRORS, publisher_checksum, row_problem
 from penstock.live.store.writing import Writing
 from penstock.model.tick import Tick, TickRange
 
@@ -342,7 +342,7 @@ class LogStore:
     def _unreadable(self, error: Exception) -> StoreFailedError | StoreFullError:
         if is_starved(error, self._folder):
             return StoreFullError(f"store {self._folder} lacks descriptors or memory: {error}")
-        return StoreFailedError(f"store {self._folder} cannot be read: {error}")
+        return StoreFailedError(f"store {self._folder} cannot be read: {row_problem(error)}")
 
 
 def _is_full(error: sqlite3.Error) -> bool:

@@ -12,7 +12,7 @@ from penstock.live.store.batch import BatchDamagedError, unpack_batch
 from penstock.live.store.errors import CorruptRecordError, StoreFailedError, StoreFullError
 from penstock.live.store.pubend_state import signed, unsigned
 from penstock.live.store.starvation import DATABASE_ERRORS, is_starved
-from penstock.live.store.totals import ROW_ERRORS, batch_checksum
+from penstock.live.store.totals import ROW_ERRORS, batch_checksum, row_problem
 from penstock.model.limits import BODY_BYTES_MAX
 from penstock.model.tick import TICK_MAX, TICK_MIN, Tick, TickRange
 
@@ -158,4 +158,5 @@ class LogReader:
     def _unreadable(self, reason: object) -> StoreFailedError | StoreFullError:
         if isinstance(reason, Exception) and is_starved(reason, self._folder):
             return StoreFullError(f"store {self._folder} lacks descriptors or memory: {reason}")
-        return StoreFailedError(f"store {self._folder} cannot be read: {reason}")
+        said = row_problem(reason) if isinstance(reason, Exception) else reason
+        return StoreFailedError(f"store {self._folder} cannot be read: {said}")

@@ -20,6 +20,7 @@ from penstock.live.store.totals import (
     named_checksum,
     pubend_checksum,
     publisher_checksum,
+    row_problem,
     schema_checksum,
 )
 
@@ -92,7 +93,7 @@ def old_problems(database: sqlite3.Connection) -> list[str]:
         (disorder,) = database.execute(_DISORDER).fetchone()
         (strays,) = database.execute(_STRAYS).fetchone()
     except ROW_ERRORS as error:
-        return [f"its index cannot be read: {error}"]
+        return [f"its index cannot be read: {row_problem(error)}"]
     return [f"{disorder + strays} batches are out of order"] if disorder or strays else []
 
 

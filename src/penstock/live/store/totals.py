@@ -31,12 +31,24 @@ __all__ = [
     "named_checksum",
     "pubend_checksum",
     "publisher_checksum",
+    "row_problem",
     "schema_checksum",
 ]
 
 TOTALS_SCHEMA: Final = "CREATE TABLE totals (stored BLOB NOT NULL)"
-ROW_ERRORS: Final = (sqlite3.DatabaseError, StructError, TypeError, ValueError, AttributeError, OverflowError)
+_WRONG_VALUES: Final = (StructError, TypeError, ValueError, AttributeError, OverflowError)
+ROW_ERRORS: Final = (sqlite3.DatabaseError, *_WRONG_VALUES)
 """What reading a row and computing its checksum may raise when the row is damaged: a wrong type is damage, too."""
+
+
+def row_problem(error: Exception) -> str:
+    """What is wrong with a damaged row, in words for the operator, who need not know Python's."""
+    return (
+        "a row has values of the wrong kind"
+        if isinstance(error, (*_WRONG_VALUES, KeyError, IndexError))
+        else str(error)
+    )
+
 
 _MAGIC: Final = b"PenTotal"
 _TOTALS: Final = Struct(">8s16sQQQqQqQqQqQqQq")
