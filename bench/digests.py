@@ -16,6 +16,7 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
@@ -52,9 +53,11 @@ def main(arguments: list[str] | None = None) -> int:
     jobs: list[Job] = [] if chosen.without_experiments else [(name, None) for name in _experiments()]
     jobs += [(name, seed) for seed in seeds for name in CAMPAIGNS]
     entries: dict[str, Entry] = {}
-    with ProgressReporter() as reporter, multiprocessing.get_context("spawn").Pool(chosen.processes) as pool:
+    # Not a Pool, whose workers may not start processes: some experiments do.
+    workers = ProcessPoolExecutor(chosen.processes, mp_context=multiprocessing.get_context("spawn"))
+    with ProgressReporter() as reporter, workers:
         reporter.stage(f"{len(jobs):,} simulated runs", total=len(jobs))
-        for job, entry in zip(jobs, pool.imap(_recorded, jobs), strict=True):
+        for job, entry in zip(jobs, workers.map(_recorded, jobs), strict=True):
             entries[_key(job)] = entry
             reporter.advance()
     chosen.file.write_bytes(msgspec.json.format(msgspec.json.encode(entries), indent=1) + b"\n")

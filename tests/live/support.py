@@ -259,6 +259,9 @@ class FakeBroker:
     def next_deadline(self) -> int | None:
         return self.deadline_ms
 
+    def may_be_due_before(self, time_ms: int) -> bool:
+        return self.deadline_ms is not None and self.deadline_ms < time_ms
+
     def on_deadline(self, *, now_ms: int) -> list[Effect]:
         assert self.deadline_ms is not None
         self.asked.append(("deadline", self.deadline_ms, now_ms))

@@ -93,6 +93,9 @@ class Core:
     def next_deadline(self) -> int | None:
         return self.deadline_ms
 
+    def may_be_due_before(self, time_ms: int) -> bool:
+        return self.deadline_ms is not None and self.deadline_ms < time_ms
+
     def on_deadline(self, *, now_ms: int) -> list[Effect]:
         return self.hear("deadline", now_ms)
 

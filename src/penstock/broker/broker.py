@@ -19,7 +19,7 @@ from penstock.broker.clients.strangers import Strangers
 from penstock.broker.clients.trace_desk import TraceDesk
 from penstock.broker.clients.viewing import View
 from penstock.broker.connections import Connections
-from penstock.broker.due import next_due
+from penstock.broker.due import Due, Dues
 from penstock.broker.durable import Recovered
 from penstock.broker.effects import Effect
 from penstock.broker.figures import Figures, Sources
@@ -96,21 +96,27 @@ class Broker:
             self._readiness.need(rooms.filters.version)
         self._figures = self._gathered(rooms, incarnation)
         self._beat_ms: int | None = None
+        self._beat = Due(lambda: self._beat_ms)
         self._credit_ms: int | None = None
-        self._dues = [
-            self._readiness.due,
-            self._intake.due,
-            *self._guaranteed.dues(),
-            self._congestion.due,
-            self._log_desk.due,
-            self._trace_desk.due,
-            self._tracker.due,
-            self.migrations.due,
-            self._operator.due,
-            self._strangers.due,
-            self._desk.due,
-            self._neighbourhood.due,
-        ]
+        self._credit = Due(lambda: self._credit_ms)
+        self._dues = Dues(
+            (
+                self._beat,
+                self._credit,
+                self._readiness.due,
+                self._intake.due,
+                *self._guaranteed.dues(),
+                self._congestion.due,
+                self._log_desk.due,
+                self._trace_desk.due,
+                self._tracker.due,
+                self.migrations.due,
+                self._operator.due,
+                self._strangers.due,
+                self._desk.due,
+                self._neighbourhood.due,
+            )
+        )
         self._subscribed, self.malformed = False, 0
         self._handlers = self._all_handlers(rooms)
 
@@ -168,6 +174,7 @@ class Broker:
         peer.source = source
         if self._beat_ms is None:
             self._beat_ms = now_ms + self.settings.heartbeat_ms
+            self._beat.by(self._beat_ms)
         limit = self.settings.connections_max
         if len(self._connections.peers) > limit:
             self._end(peer, "full", f"this broker has its limit of {limit:,} connections", now_ms)
@@ -289,8 +296,17 @@ class Broker:
     def next_deadline(self) -> int | None:
         """When this broker must be woken, if nothing happens before."""
         # Mechanisms are asked each time: any event may change their deadlines.
-        wishes = (next_due(self._dues), self._mechanisms.next_deadline(), self._beat_ms, self._credit_ms)
-        return min([each for each in wishes if each is not None], default=None)
+        own_ms, wished_ms = self._dues.next(), self._mechanisms.next_deadline()
+        if own_ms is None or wished_ms is None:
+            return wished_ms if own_ms is None else own_ms
+        return min(own_ms, wished_ms)
+
+    def may_be_due_before(self, time_ms: int) -> bool:
+        """Whether the next deadline may be earlier than this; cheaper to ask than the deadline itself."""
+        if self._dues.bound_ms < time_ms:
+            return True
+        wished_ms = self._mechanisms.next_deadline()
+        return wished_ms is not None and wished_ms < time_ms
 
     def on_deadline(self, *, now_ms: int) -> list[Effect]:
         """Does what is due: heartbeats, silent peers, probes, credit, mechanisms."""
@@ -357,8 +373,7 @@ class Broker:
             part.check_invariants()
         for peer in self._connections.peers.values():
             peer.outbox.check_invariants()
-        for due in self._dues:
-            due.check()
+        self._dues.check()
 
     # --- arrivals, and requests that concern several rooms
 
@@ -421,7 +436,11 @@ class Broker:
                 self._subscribed = False
                 self._neighbourhood.probe()
             self._desk.confirm_ready(self._neighbourhood.awaited(), self._neighbourhood.out_of_reach(), now_ms=now_ms)
-        self._credit_ms = None if self._intake.give_credit() else now_ms + CREDIT_CHECK_MS
+        if self._intake.give_credit():
+            self._credit_ms = None
+        else:
+            self._credit_ms = now_ms + CREDIT_CHECK_MS
+            self._credit.by(self._credit_ms)
         for peer in self._connections.take_overflowed():
             self._end(peer, "slow", "does not read what it is sent", now_ms)
         effects = self._guaranteed.take_effects()

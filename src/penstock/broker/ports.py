@@ -72,6 +72,9 @@ class BrokerPort(Protocol):
     def next_deadline(self) -> int | None:
         """When the shell must wake the broker."""
 
+    def may_be_due_before(self, time_ms: int) -> bool:
+        """Whether the next deadline may be earlier than this; if not, a timer for this time is early enough."""
+
     def on_deadline(self, *, now_ms: int) -> Sequence[Effect]:
         """The deadline was reached."""
 

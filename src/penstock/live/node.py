@@ -400,6 +400,8 @@ class BrokerNode:
 
     def _arm(self) -> None:
         """Set the timer, unless it already fires early enough: deadlines that move later cost nothing."""
+        if self._timer is not None and not self.broker.may_be_due_before(self._armed_ms):
+            return
         deadline_ms = self.broker.next_deadline()
         if deadline_ms is None or self._is_stopping:
             return

@@ -295,6 +295,10 @@ class SimBroker:
         return self._ends.pop(number, None)
 
     def _arm(self, core: BrokerPort, earliest_us: int) -> None:
+        # Rounded up: a deadline in the same millisecond may be earlier than the timer.
+        armed_ms = -(-self._armed_us // 1_000) + self._offset_ms
+        if not core.may_be_due_before(armed_ms):
+            return
         due_ms = core.next_deadline()
         if due_ms is None:
             return

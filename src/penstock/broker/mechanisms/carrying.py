@@ -86,10 +86,12 @@ class Mechanisms:
 
     def next_deadline(self) -> int | None:
         """When the first of the mechanisms wants to be woken."""
-        if not self._by_name:
-            return None
-        wishes = [each.next_deadline() for each in self._by_name.values()]
-        return min([each for each in wishes if each is not None], default=None)
+        first_ms: int | None = None
+        for each in self._by_name.values():
+            due_ms = each.next_deadline()
+            if due_ms is not None and (first_ms is None or due_ms < first_ms):
+                first_ms = due_ms
+        return first_ms
 
     def on_deadline(self, *, now_ms: int) -> None:
         """Wakes the mechanisms that are due; a bug in one is raised when all others have had their turn."""
