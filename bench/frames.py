@@ -256,7 +256,7 @@ def _frame(rng: Random, kind: type[Any]) -> f.Frame:
         # Never for the honest publisher's pubend: an insider may speak for pubends behind it, and silence them.
         return f.Forward(rng.choice(("b2.a", "x", "$b2")), sorted(ticks) if rng.random() < 0.8 else ticks, bodies)
     if kind is f.Deliver:
-        return f.Deliver(rng.randrange(2**16), rng.randrange(2**64), rng.randbytes(4 * rng.randrange(3)), b"x")
+        return f.Deliver(rng.randrange(2**16), [rng.randrange(2**64)], [rng.randbytes(4 * rng.randrange(3))], [b"x"])
     if kind is f.KnowledgeMessage:
         return _knowledge(rng)
     if kind is f.Horizons:

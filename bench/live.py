@@ -36,12 +36,10 @@ _RING: Final = 2_048
 _BATCH: Final = 64
 _LINGER_S: Final = 0.001
 _TOPIC_RATE: Final = 5_000.0
-_DELIVER_BYTES: Final = 4 + 13 + 4
-"""Overhead of a delivery to one subscription, beyond the body."""
 _PLAN: Final = OverlayPlan(
     {"b1": ("b1.a",)}, defaults={"heartbeat_ms": 60_000, "silent_ms": 600_000}, service="best-effort"
 )
-"""Without heartbeats, which would disturb the counting of bytes."""
+"""Without heartbeats, which would disturb the measurement."""
 _Messages = Sequence[Mapping[str, AttributeValue]]
 
 
@@ -148,8 +146,6 @@ class BrokerProcess:
 
 
 def _at_full_speed(driver: Driver, load: Load, expected: Expected, broker: BrokerProcess, seconds: float) -> Measured:
-    if (expected.matches == len(driver.receivers)).all():
-        driver.count_bytes(load.body_bytes + _DELIVER_BYTES)
     meter = _Meter(driver, expected, broker)
     taken_s = driver.blast(load, expected, seconds=seconds, batch=_BATCH)
     measured = meter.read(taken_s)

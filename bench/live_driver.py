@@ -1,6 +1,6 @@
 """Drives one broker with raw sockets and prepared frames, all in one process that must be cheaper than the broker.
 
-Deliveries are counted by the lengths of frames and never decoded; where all frames have one size, by bytes alone.
+Deliveries are counted by what the heads of frames say, and never decoded.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import select
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from struct import Struct
@@ -31,7 +31,10 @@ from penstock.protocol.frames import (
 
 __all__ = ["Driver", "DriverError", "Publisher", "Receiver"]
 
-_HEAD: Final = Struct(">IB")
+_HEAD: Final = Struct(">IBHI")
+"""The beginning of a delivery: length, kind, pubend, number of messages. A shorter frame waits for those after it."""
+_MESSAGE: Final = Struct(">QHI")
+"""Tick, number of subscriptions and length of each message of a delivery, in one block before all messages."""
 _DELIVER: Final = 3
 _BUFFER_BYTES: Final = 1024 * 1024
 _SETUP_S: Final = 120.0
@@ -102,27 +105,28 @@ class Receiver(_Connection):
         if end == start:
             raise DriverError("the broker closed the connection of a subscriber")
         now_ns = time.time_ns()
-        place = frames = 0
+        place = messages = 0
         unpack = _HEAD.unpack_from
-        while place + 5 <= end:
-            length, kind = unpack(buffer, place)
+        while place + _HEAD.size <= end:
+            length, kind, _, count = unpack(buffer, place)
             following = place + 4 + length
             if following > end:
                 break
             if kind == _DELIVER:
-                frames += 1
+                messages += count
                 if latencies_ns is not None:
-                    latencies_ns.append(now_ns - STAMP.unpack_from(buffer, following - 8)[0])
+                    latencies_ns += [now_ns - stamp for stamp in _stamps(buffer, place + _HEAD.size, count)]
             place = following
         self._rest = bytes(view[place:end])
-        return frames
+        return messages
 
-    def count(self, view: memoryview) -> int:
-        """Read what is there and return the number of bytes."""
-        count = self.socket.recv_into(view)
-        if not count:
-            raise DriverError("the broker closed the connection of a subscriber")
-        return count
+
+def _stamps(buffer: bytearray, place: int, count: int) -> Iterator[int]:
+    """The time stamps of the messages of a delivery, each at the end of its message."""
+    end = place + count * _MESSAGE.size
+    for _, numbers, length in _MESSAGE.iter_unpack(memoryview(buffer)[place:end]):
+        end += 4 * numbers + length
+        yield STAMP.unpack_from(buffer, end - STAMP.size)[0]
 
 
 class Publisher(_Connection):
@@ -179,8 +183,7 @@ class Driver:
         self.publishers = [Publisher(port, f"p{number}") for number in range(publishers)]
         self._latencies_ns: list[int] | None = None
         self.sent = self.expected_frames = 0
-        self._frames = self._bytes = 0
-        self._frame_bytes = 1
+        self._frames = 0
         self._buffer = bytearray(_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._epoll = select.epoll()
@@ -202,13 +205,7 @@ class Driver:
     @property
     def received_frames(self) -> int:
         """Deliveries received so far."""
-        return self._frames + self._bytes // self._frame_bytes
-
-    def count_bytes(self, frame_bytes: int) -> None:
-        """Count bytes instead of frames: from now on all deliveries have this size."""
-        self._frame_bytes = frame_bytes
-        for receiver in self.receivers:
-            self._register(receiver, partial(self._count, receiver))
+        return self._frames
 
     def note_latencies(self) -> list[int]:
         """Record the latency of each message from now on, in the list that is returned."""
@@ -347,9 +344,6 @@ class Driver:
 
     def _scan(self, receiver: Receiver) -> None:
         self._frames += receiver.scan(self._buffer, self._view, self._latencies_ns)
-
-    def _count(self, receiver: Receiver) -> None:
-        self._bytes += receiver.count(self._view)
 
     def _register(self, connection: _Connection, readable: Callable[[], None]) -> None:
         fd = connection.socket.fileno()

@@ -94,7 +94,7 @@ class TestClient:
         return max(told, default=0)
 
     def messages(self) -> list[dict[str, AttributeValue]]:
-        return [decode_attributes(each.body) for each in self.heard if isinstance(each, f.Deliver)]
+        return [decode_attributes(body) for each in self.heard if isinstance(each, f.Deliver) for body in each.bodies]
 
 
 class Overlay:

@@ -28,9 +28,9 @@ def test_a_client_that_does_not_read_its_data_must_go_but_a_link_only_loses_data
     link.name = "sb"
     those.link_up(link)
     for peer in (client, link):
-        assert those.carry(peer, Deliver(0, 1, b"", b"x" * 50))
-        assert those.carry(peer, Deliver(0, 2, b"", b"x" * 50)), "one may pass the bound"
-        assert not those.carry(peer, Deliver(0, 3, b"", b"x" * 50))
+        assert those.carry(peer, Deliver(0, [1], [b""], [b"x" * 50]))
+        assert those.carry(peer, Deliver(0, [2], [b""], [b"x" * 50])), "one may pass the bound"
+        assert not those.carry(peer, Deliver(0, [3], [b""], [b"x" * 50]))
     assert those.take_overflowed() == [client]
     assert those.take_overflowed() == []
     assert those.dropped == {"link": 1, "client": 1}
@@ -40,8 +40,8 @@ def test_what_goes_to_many_is_dropped_where_one_does_not_read() -> None:
     those = connections(client_outbox_bytes=100)
     for number in (1, 2):
         those.open(number, dialled="", certificate="", now_ms=0).kind = PeerKind.CLIENT
-    assert those.carry(those.peers[1], Deliver(0, 1, b"", b"x" * 150))
-    assert those.carry_to([1, 2], Deliver(0, 2, b"", b"x")) == 1
+    assert those.carry(those.peers[1], Deliver(0, [1], [b""], [b"x" * 150]))
+    assert those.carry_to([1, 2], Deliver(0, [2], [b""], [b"x"])) == 1
     assert those.take_overflowed() == [those.peers[1]]
     assert those.dropped["client"] == 1
     assert those.take_effects() == [Wake(1), Wake(2)]
@@ -93,7 +93,7 @@ def test_a_client_that_lets_too_much_wait_on_all_its_connections_loses_the_one_w
     those = connections(client_waiting_bytes_max=5_000)
     first, second, other = clients(those, "deaf", "deaf", "other")
     for peer, size in ((first, 2_000), (second, 2_500), (other, 4_000)):
-        those.carry(peer, Deliver(0, 1, b"", b"x" * size))
+        those.carry(peer, Deliver(0, [1], [b""], [b"x" * size]))
     assert those.too_slow(now_ms=1) == []
     those.say(first, StatusReply(1, b"x" * 2_000))
     assert [each.peer for each in those.too_slow(now_ms=1)] == [first]
@@ -107,11 +107,11 @@ def test_who_takes_nothing_while_publishers_wait_must_go_the_one_with_most_first
     deaf, deafer, steady, idle = clients(those, "a", "b", "c", "d")
     for peer, count in ((deaf, 1), (deafer, 2), (steady, 3)):
         for tick in range(count):
-            those.carry(peer, Deliver(0, tick, b"", b"x" * 40_000))
+            those.carry(peer, Deliver(0, [tick], [b""], [b"x" * 40_000]))
     for now_ms in (10, 20, 30, 40, 50, 60):
         idle.heard_ms = now_ms
         steady.outbox.take(7_000)
-        those.carry(steady, Deliver(0, now_ms, b"", b"x" * 40_000))
+        those.carry(steady, Deliver(0, [now_ms], [b""], [b"x" * 40_000]))
         those.beat(now_ms=now_ms)
         assert [each.peer for each in those.too_slow(now_ms=now_ms)] == ([deafer] if now_ms == 60 else [])
     those.close(deafer, "slow", "")
@@ -122,7 +122,7 @@ def test_who_takes_nothing_while_publishers_wait_must_go_the_one_with_most_first
 def test_who_takes_nothing_stays_as_long_as_nobody_waits_for_it() -> None:
     those = connections(held_back_bytes=150_000, heartbeat_ms=10, silent_ms=50)
     (deaf,) = clients(those, "a")
-    those.carry(deaf, Deliver(0, 1, b"", b"x" * 100_000))
+    those.carry(deaf, Deliver(0, [1], [b""], [b"x" * 100_000]))
     for now_ms in (10, 100, 1_000):
         those.beat(now_ms=now_ms)
         assert those.too_slow(now_ms=now_ms) == []
@@ -131,7 +131,7 @@ def test_who_takes_nothing_stays_as_long_as_nobody_waits_for_it() -> None:
 def test_the_data_that_waits_is_added_up() -> None:
     those = connections()
     for number in (1, 2):
-        frame = Deliver(0, 1, b"", b"x" * 100)
+        frame = Deliver(0, [1], [b""], [b"x" * 100])
         those.carry(those.open(number, dialled="", certificate="", now_ms=0), frame)
         size = frame.size
     assert those.waiting_bytes() == 2 * size
@@ -140,7 +140,7 @@ def test_the_data_that_waits_is_added_up() -> None:
 def test_what_waits_for_a_connection_that_is_closed_holds_nobody_back() -> None:
     those = connections()
     peer = those.open(1, dialled="", certificate="", now_ms=0)
-    those.carry(peer, Deliver(0, 1, b"", b"x" * 100))
+    those.carry(peer, Deliver(0, [1], [b""], [b"x" * 100]))
     those.close(peer, "shutdown", "the end")
     those.forget(peer)
     assert those.waiting_bytes() == 0
@@ -154,7 +154,7 @@ def test_what_waits_for_a_connection_that_is_closed_holds_nobody_back() -> None:
 def test_a_peer_that_did_not_read_gets_the_reason_and_nothing_else() -> None:
     those = connections()
     peer = those.open(1, dialled="", certificate="", now_ms=0)
-    those.carry(peer, Deliver(0, 1, b"", b"x" * 100))
+    those.carry(peer, Deliver(0, [1], [b""], [b"x" * 100]))
     those.close(peer, "slow", "too slow")
     assert peer.outbox.take(1_000) == [Goodbye("slow", "too slow")]
     assert those.waiting_bytes() == 0

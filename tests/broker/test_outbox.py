@@ -31,7 +31,7 @@ def outbox(data_bytes_max: int = 1000, control_bytes_max: int = PLENTY) -> Outbo
 
 def data(size: int, tick: int = 0) -> Deliver:
     """A data frame that counts for so many bytes."""
-    frame = Deliver(0, tick, b"", bytes(size - 19))
+    frame = Deliver(0, [tick], [b""], [bytes(size - 25)])
     assert frame.size == size
     return frame
 
@@ -74,7 +74,7 @@ def test_data_over_the_bound_is_dropped_and_counted_and_the_older_stays() -> Non
     box = outbox(data_bytes_max=250)
     kept = [data(100), data(150)]
     assert [box.push_data(frame) for frame in kept] == [True, True]
-    assert not box.push_data(data(19))
+    assert not box.push_data(data(25))
     assert not box.push_data(data(30))
     assert (box.dropped_frames, box.dropped_bytes, box.data_bytes) == (2, 49, 250)
     assert box.take(PLENTY) == kept
@@ -85,7 +85,7 @@ def test_one_frame_may_pass_the_bound_so_that_a_large_one_behind_a_small_one_eve
     box = outbox(data_bytes_max=200)
     box.push_data(data(199))
     assert box.push_data(data(150))
-    assert not box.push_data(data(19))
+    assert not box.push_data(data(25))
     box.check_invariants()
 
 
@@ -93,10 +93,10 @@ def test_a_frame_larger_than_the_bound_passes_alone() -> None:
     box = outbox(data_bytes_max=50)
     large = data(100)
     assert box.push_data(large)
-    assert not box.push_data(data(19))
+    assert not box.push_data(data(25))
     box.check_invariants()
     assert box.take(1) == [large]
-    assert box.push_data(data(19))
+    assert box.push_data(data(25))
 
 
 def test_room_comes_back_when_frames_are_taken() -> None:
@@ -152,7 +152,7 @@ def test_bytes_that_do_not_add_up_are_a_broken_invariant() -> None:
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("control"), st.just(0)),
-        st.tuples(st.just("data"), st.integers(19, 400)),
+        st.tuples(st.just("data"), st.integers(25, 400)),
         st.tuples(st.just("take"), st.integers(1, 900)),
     ),
     max_size=40,
@@ -197,7 +197,7 @@ def test_data_that_the_other_end_gets_elsewhere_is_thrown_away_and_the_rest_keep
     for frame in frames:
         box.push_data(frame)
     box.push_control(Heartbeat())
-    box.discard_data(lambda frame: isinstance(frame, Deliver) and frame.tick in (0, 2))
+    box.discard_data(lambda frame: isinstance(frame, Deliver) and frame.ticks[0] in (0, 2))
     box.check_invariants()
     assert box.data_bytes == 200
     assert box.take(PLENTY) == [Heartbeat(), frames[1], frames[3]]

@@ -65,8 +65,9 @@ class Subscriber:
                 case f.Subscribed(starts=starts) if starts and self.position is None:
                     self.start = self.position = dict(starts)["pb.a"]
                 case f.Deliver():
-                    self.got.append((frame.tick, decode_attributes(frame.body)["number"]))
-                    self.position = max(self.position or 0, frame.tick + 1)
+                    for tick, body in zip(frame.ticks, frame.bodies, strict=True):
+                        self.got.append((tick, decode_attributes(body)["number"]))
+                        self.position = max(self.position or 0, tick + 1)
                 case f.Horizons() if self.position is not None and (bool(frame.numbers) == frame.is_only):
                     self.position = max(self.position, frame.tick)
                 case _:
@@ -112,8 +113,9 @@ class DurableSubscriber:
                     self.start = self.reached = dict(starts)["pb.a"]
                     self.check_start()
                 case f.Deliver():
-                    self.got.append((frame.tick, decode_attributes(frame.body)["number"]))
-                    self.reached = frame.tick + 1
+                    for tick, body in zip(frame.ticks, frame.bodies, strict=True):
+                        self.got.append((tick, decode_attributes(body)["number"]))
+                        self.reached = tick + 1
                 case f.Horizons() if self.start is not None and (bool(frame.numbers) == frame.is_only):
                     self.reached = max(self.reached, frame.tick)
                 case f.Refused():

@@ -87,12 +87,12 @@ def run(overlay: Overlay, feeds: list[Feed], subscriber: TestClient, rate_s: flo
     """Bytes that arrived at the subscriber in each second."""
     arrived = []
     for _ in range(seconds):
-        before = sum(len(each.body) for each in subscriber.heard if isinstance(each, f.Deliver))
+        before = sum(sum(map(len, each.bodies)) for each in subscriber.heard if isinstance(each, f.Deliver))
         for _ in range(50):
             for feed in feeds:
                 feed.run(rate_s, 20)
             overlay.wait(20)
-        after = sum(len(each.body) for each in subscriber.heard if isinstance(each, f.Deliver))
+        after = sum(sum(map(len, each.bodies)) for each in subscriber.heard if isinstance(each, f.Deliver))
         arrived.append(after - before)
     return arrived
 

@@ -21,7 +21,7 @@ SLOW: dict[str, Any] = {"guaranteed": True, "silent_ms": 10**9}
 
 def ids_of(client: TestClient) -> list[bytes]:
     """The identifiers of all that a client was delivered, in order."""
-    return [each.body[:16] for each in client.heard if isinstance(each, f.Deliver)]
+    return [body[:16] for each in client.heard if isinstance(each, f.Deliver) for body in each.bodies]
 
 
 def ask(overlay: Overlay, client: TestClient, message_id: bytes, number: int = 1) -> Trace:

@@ -67,7 +67,7 @@ def body_of(number: int, payload: bytes = b"") -> bytes:
 def deliver(number: int, *subscriptions: int, payload: bytes = b"") -> Deliver:
     """A message for these subscriptions; its number is also its tick."""
     numbers = b"".join(each.to_bytes(4) for each in subscriptions or (1,))
-    return Deliver(0, number, numbers, body_of(number, payload))
+    return Deliver(0, [number], [numbers], [body_of(number, payload)])
 
 
 class Peer(asyncio.Protocol):

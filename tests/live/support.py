@@ -138,9 +138,14 @@ class FramePeer:
         assert self.all(kind), f"the connection ended without a {kind.__name__}: {self.heard}"
         return self.all(kind)[0]
 
-    async def deliveries(self, count: int) -> list[Deliver]:
-        await until(lambda: len(self.all(Deliver)) >= count or self.is_over)
-        return self.all(Deliver)
+    async def deliveries(self, count: int) -> list[bytes]:
+        """The messages that have come, once there are this many."""
+        await until(lambda: len(self.delivered()) >= count or self.is_over)
+        return self.delivered()
+
+    def delivered(self) -> list[bytes]:
+        """The messages that have come."""
+        return [body for frame in self.all(Deliver) for body in frame.bodies]
 
     async def over(self) -> Goodbye | None:
         """Waits until the broker has ended the connection; answers with its reason."""

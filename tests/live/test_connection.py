@@ -131,7 +131,7 @@ def made(*, half_closes: bool = True) -> tuple[Connection, Node, Transport]:
 
 
 def deliver(size: int) -> Deliver:
-    return Deliver(0, 1, b"\0\0\0\1", b"x" * size)
+    return Deliver(0, [1], [b"\0\0\0\1"], [b"x" * size])
 
 
 def outbox_of(connection: Connection) -> Outbox:
@@ -179,7 +179,7 @@ def test_what_is_no_frame_ends_the_connection_with_a_reason() -> None:
 
 def test_frames_must_be_small_until_the_peer_is_known() -> None:
     async def scenario() -> None:
-        large = encode_frame(Deliver(0, 1, b"", b"x" * FIRST_FRAME_BYTES_MAX))
+        large = encode_frame(Deliver(0, [1], [b""], [b"x" * FIRST_FRAME_BYTES_MAX]))
         for before in (b"", encode_frame(Heartbeat()), encode_frame(HELLO) * 3):
             connection, node, transport = made()
             node.knows = False

@@ -11,7 +11,7 @@ from penstock.client.subscription import Subscription
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
 from penstock.live.node import BrokerNode
 from penstock.model.body import decode_attributes
-from penstock.protocol.frames import Deliver, HeldBack, PublishAck, Subscribe
+from penstock.protocol.frames import HeldBack, PublishAck, Subscribe
 from penstock.session.settings import ClientSettings
 
 PAIR = OverlayPlan(
@@ -60,7 +60,7 @@ async def replayed(node: BrokerNode, count: int) -> list[object]:
     peer.send(Subscribe(1, "number >= 0", otherwise=0))
     await peer.deliveries(count)
     await peer.close()
-    return [decode_attributes(each.body)["number"] for each in peer.all(Deliver)]
+    return [decode_attributes(body)["number"] for body in peer.delivered()]
 
 
 def test_a_broker_that_starts_again_serves_what_it_kept(tmp_path: Path) -> None:

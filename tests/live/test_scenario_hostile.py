@@ -67,7 +67,7 @@ async def attacked(data: bytes, overlay: Overlay | None = None) -> tuple[Goodbye
         (HELLO + framed(1, struct.pack(">QHII", 1, 0, 1, 99)), "does not fit its frame"),
         (HELLO + framed(1, struct.pack(">QHIB", 1, 0, 0, 0)), "left over"),
         (HELLO + HELLO, "second hello"),
-        (HELLO + encode_frame(Deliver(1, 1, b"", b"")), "brokers do not accept Deliver frames"),
+        (HELLO + encode_frame(Deliver(1, [1], [b""], [b""])), "brokers do not accept Deliver frames"),
         (HELLO + encode_frame(Forward("b1.a", [1], [b"x"])), "Forward frames are not accepted from a client"),
         (HELLO + encode_frame(LinkState("b2", 1, 1, ())), "LinkState frames are not accepted from a client"),
         (HELLO + encode_frame(Publish(5, [])), "message 5 is out of sequence: the last one was 0"),

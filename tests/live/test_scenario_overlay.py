@@ -17,7 +17,7 @@ from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay, Security, TlsFiles
 from penstock.live.tls import client_context
 from penstock.model.body import decode_message
-from penstock.protocol.frames import PROTOCOL_VERSION, Deliver, Hello, Welcome
+from penstock.protocol.frames import PROTOCOL_VERSION, Hello, Welcome
 
 LOOPS = pytest.mark.parametrize("plain", [True, False], ids=["asyncio", "uvloop"])
 HUSH = "hush"
@@ -38,8 +38,8 @@ def sees(node: BrokerNode, count: int) -> Callable[[], bool]:
     return lambda: len(node.status().broker.brokers) >= count and bool(node.status().broker.links)
 
 
-def contents(deliveries: list[Deliver]) -> list[object]:
-    return [decode_message(each.body)[1].attributes["x"] for each in deliveries]
+def contents(delivered: list[bytes]) -> list[object]:
+    return [decode_message(body)[1].attributes["x"] for body in delivered]
 
 
 @LOOPS
@@ -79,7 +79,7 @@ def test_a_broker_that_returns_is_found_again() -> None:
             await until(lambda: nodes[2].status().broker.links == ["b2"])
             await until(lambda: nodes[0].status().broker.links == ["b2"])
             sent = 1
-            while len(subscriber.all(Deliver)) < 3:
+            while len(subscriber.delivered()) < 3:
                 sent += 1
                 publisher.publish({"x": sent})
                 await asyncio.sleep(0.01)
@@ -105,8 +105,8 @@ def test_an_overlay_with_certificates_and_tokens_lets_its_own_in(plain: bool, tm
             await peers[-1].get(Welcome)
         await peers[1].subscribe(1, "x > 0")
         peers[0].publish({"x": 1}, payload=b"y" * 300_000)
-        (delivery,) = await peers[1].deliveries(1)
-        assert decode_message(delivery.body)[1].payload == b"y" * 300_000
+        (body,) = await peers[1].deliveries(1)
+        assert decode_message(body)[1].payload == b"y" * 300_000
         await asyncio.gather(*(peer.close() for peer in peers))
         await asyncio.gather(*(node.stop() for node in nodes))
 

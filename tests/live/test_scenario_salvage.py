@@ -13,7 +13,7 @@ from penstock.live.node import BrokerNode
 from penstock.live.store.inspecting import LOG_NAME
 from penstock.live.store.salvage import salvage
 from penstock.model.body import decode_attributes
-from penstock.protocol.frames import Deliver, Lost, PublishAck, Subscribe
+from penstock.protocol.frames import Lost, PublishAck, Subscribe
 
 COUNT = 40
 
@@ -50,8 +50,8 @@ def test_messages_that_a_damaged_log_lost_reach_subscribers_as_lost(tmp_path: Pa
             reader.send(Subscribe(1, "number >= 0", otherwise=0))
             lost = await reader.get(Lost)
             await published(node, 1_000)
-            await until(lambda: len(reader.all(Deliver)) > done.messages)
-            numbers = [decode_attributes(each.body)["number"] for each in reader.all(Deliver)]
+            await until(lambda: len(reader.delivered()) > done.messages)
+            numbers = [decode_attributes(body)["number"] for body in reader.delivered()]
             assert numbers == [*range(done.messages), 1_000]
             (ticks,) = done.lost["b1.a"]
             assert lost.numbers == (1,)

@@ -79,11 +79,16 @@ forwards = st.builds(
     st.lists(st.tuples(ticks_in_range, st.binary(max_size=20)), max_size=4),
 )
 delivers = st.builds(
-    lambda pubend, tick, numbers, body: f.Deliver(pubend, tick, struct.pack(f">{len(numbers)}I", *numbers), body),
+    lambda pubend, sent: f.Deliver(pubend, *([list(each) for each in zip(*sent, strict=True)] or [[], [], []])),
     st.integers(0, 2**16 - 1),
-    ticks_in_range,
-    st.lists(st.integers(0, 2**32 - 1), max_size=4),
-    st.binary(max_size=20),
+    st.lists(
+        st.tuples(
+            ticks_in_range,
+            st.lists(st.integers(0, 2**32 - 1), max_size=4).map(lambda each: struct.pack(f">{len(each)}I", *each)),
+            st.binary(max_size=20),
+        ),
+        max_size=4,
+    ),
 )
 versions = st.lists(st.tuples(plain_names, st.integers(-(2**31), 2**62), st.integers(-(2**31), 2**62)), max_size=3).map(
     tuple
@@ -146,7 +151,7 @@ def content(frame: f.Frame) -> object:
         case f.Forward():
             return "forward", frame.pubend, frame.ticks, frame.bodies, frame.size
         case f.Deliver():
-            return "deliver", frame.pubend, frame.tick, frame.numbers, frame.body, frame.size
+            return "deliver", frame.pubend, frame.ticks, frame.numbers, frame.bodies, frame.size
         case f.KnowledgeMessage():
             said = (frame.kind, frame.first, frame.last, frame.ticks, frame.bodies)
             return "knowledge", frame.pubend, said, frame.versions, frame.is_whole, frame.size
@@ -202,7 +207,8 @@ def test_every_control_frame_comes_back_as_it_was(kind: type[Any]) -> None:
 @given(data_frames)
 @example(f.Publish(2**62, [], ""))
 @example(f.Forward("p", [], []))
-@example(f.Deliver(2**16 - 1, 2**62, b"", b""))
+@example(f.Deliver(2**16 - 1, [2**62], [b""], [b""]))
+@example(f.Deliver(2**16 - 1, [], [], []))
 @example(f.KnowledgeMessage("p", 0, 0, [0], [b""]))
 @example(f.KnowledgeMessage("p", 2**62 - 1, 2**62 - 1, [2**62 - 1], [b"x"]))
 @example(f.LogAnswer("p", "", 0, (0, -1), [], []))
@@ -293,7 +299,7 @@ def naming(name: str) -> list[f.Frame]:
         f.Publish(1, [bytes(BODY_BYTES_MAX + 1)]),
         f.Forward("p", [2**62 + 1], [b""]),
         f.Forward("p", [1], [bytes(BODY_BYTES_MAX + 1)]),
-        f.Deliver(0, 2**62 + 1, b"", b""),
+        f.Deliver(0, [2**62 + 1], [b""], [b""]),
         f.Horizons(0, 2**62 + 1),
         f.Horizons(0, 1, present=2**62 + 1),
         f.KnowledgeMessage("p", 0, 2**62, [], []),
@@ -323,7 +329,7 @@ def test_the_largest_message_fits_every_frame_that_can_carry_one() -> None:
     for frame in (
         f.Publish(2**62, [body], "ü" * PEER_NAME_CHARS_MAX),
         f.Forward(name, [2**62], [body]),
-        f.Deliver(2**16 - 1, 2**62, bytes(4 * 65_535), body),
+        f.Deliver(2**16 - 1, [2**62], [bytes(4 * 65_535)], [body]),
         f.KnowledgeMessage(name, 0, 2**62 - 1, [2**62 - 1], [body], versions=versions, is_whole=True),
         f.LogAnswer(name, name, 2**62, (0, 2**62), [2**62], [body], ((0, 1),) * 1),
     ):
@@ -415,12 +421,12 @@ def test_a_reader_has_the_limit_that_it_was_given() -> None:
 
 
 def test_the_largest_frame_is_read_and_holds_the_largest_payload() -> None:
-    largest = f.Deliver(1, 2, b"", bytes(FRAME_BYTES_MAX - 13))
+    largest = f.Deliver(1, [2], [b""], [bytes(FRAME_BYTES_MAX - 21)])
     found, error = read(encode_frame(largest))
     assert error is None
     assert contents(found) == [content(largest)]
-    assert len(largest.body) > PAYLOAD_BYTES_MAX
-    assert read(encode_frame(f.Deliver(1, 2, b"", bytes(FRAME_BYTES_MAX - 12))))[1] is not None
+    assert len(largest.bodies[0]) > PAYLOAD_BYTES_MAX
+    assert read(encode_frame(f.Deliver(1, [2], [b""], [bytes(FRAME_BYTES_MAX - 20)])))[1] is not None
 
 
 def test_a_reader_that_met_a_bad_frame_does_not_go_on_behind_it() -> None:

@@ -17,7 +17,7 @@ from penstock.protocol.data_frames import (
 FRAMES = [
     Publish(1, [b"body"], "p"),
     Forward("p", [1], [b"body"]),
-    Deliver(0, 1, bytes(4), b"body"),
+    Deliver(0, [1], [bytes(4)], [b"body"]),
     KnowledgeMessage("p", 1, 9, [5], [b"body"], versions=(("sb", 1, 2),)),
     Horizons(0, 1, bytes(8), is_only=True),
     LogAnswer("p", "sb", 3, (1, 9), [5], [b"body"], ((1, 2),)),

@@ -31,7 +31,7 @@ def welcome(broker: str, pubends: tuple[str, ...] = (), overlay: str = "o") -> W
 
 def message(tick: int, pubend: int = 0, *numbers: int) -> Deliver:
     body = encode_body(MessageId(9, 1, 1_000, tick % 65536), Message({"n": tick}))
-    return Deliver(pubend, tick, b"".join(each.to_bytes(4) for each in numbers or (1,)), body)
+    return Deliver(pubend, [tick], [b"".join(each.to_bytes(4) for each in numbers or (1,))], [body])
 
 
 def horizon(tick: int, pubend: int = 0, number: int = 1) -> Horizons:

@@ -225,13 +225,13 @@ def test_a_client_goes_on_where_it_was() -> None:
     assert broker.all(Subscribe) == [Subscribe(1, "a = 1")]
     one = bytes((0, 0, 0, 1))
     play.say(PubendNames(((0, "p"), (1, "q"))), Subscribed(1, "a = 1", ("q",), (("p", 10),)))
-    play.say(Horizons(0, 10, one, is_only=True), Deliver(0, 12, one, b"x"), Horizons(0, 30))
+    play.say(Horizons(0, 10, one, is_only=True), Deliver(0, [12], [one], [b"x"]), Horizons(0, 30))
     assert broker.all(Acknowledge) == [Acknowledge(((0, 10),)), Acknowledge(((0, 30),))]
     play.reconnect()
     assert broker.all(Subscribe) == [Subscribe(1, "a = 1", (("p", 30),), resumes=True)]
     # The numbers of pubends are others now.
     play.say(PubendNames(((0, "q"), (2, "p"))), Subscribed(1, "a = 1", (), (("p", 30), ("q", 5))))
-    play.say(Deliver(2, 31, one, b"y"))
+    play.say(Deliver(2, [31], [one], [b"y"]))
     assert [(delivery.pubend, delivery.tick) for delivery in client.deliveries] == [("p", 12), ("p", 31)]
     assert client.subscriptions[1].positions == {"p": 32, "q": 5}
 
@@ -287,7 +287,9 @@ def test_a_durable_subscription_acknowledges_by_habit_and_dies_without_the_rest(
     play.run(10)
     play.say(PubendNames(((0, "p"),)), Subscribed(number, "a = 1", starts=(("p", 5),)))
     numbers = number.to_bytes(4)
-    play.say(Horizons(0, 5, numbers, is_only=True), Deliver(0, 7, numbers, b""), Deliver(0, 9, numbers, b""))
+    play.say(
+        Horizons(0, 5, numbers, is_only=True), Deliver(0, [7], [numbers], [b""]), Deliver(0, [9], [numbers], [b""])
+    )
     acks = [(frame.positions, frame.number) for frame in play.broker.heard if isinstance(frame, Acknowledge)]
     # One message is kept back, whatever comes behind it.
     assert acks == [(((0, 5),), number), (((0, 9),), number)]

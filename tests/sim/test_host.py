@@ -12,7 +12,7 @@ from penstock.sim.host import CostModel, Host
 
 def test_a_batch_costs_its_frames_messages_and_bytes() -> None:
     cost = CostModel(frame_ns=1_000, message_ns=100, byte_ns=1)
-    frames: list[Frame] = [Heartbeat(), Publish(1, [b"a", b"b", b"c"]), Deliver(0, 1, b"\0\0\0\1", b"x")]
+    frames: list[Frame] = [Heartbeat(), Publish(1, [b"a", b"b", b"c"]), Deliver(0, [1], [b"\0\0\0\1"], [b"x"])]
     assert cost.batch_ns(frames, 50) == 3 * 1_000 + 5 * 100 + 50
     assert not cost.is_free
     assert CostModel().is_free

@@ -50,7 +50,7 @@ class Case:
         assert [*self.witness.hear(line, frames)] == [*frames]
 
     def deliver(self, line: int, *ticks: int, pubend: int = 0) -> list[str]:
-        self.hear(line, *(Deliver(pubend, tick, ONE, b"") for tick in ticks))
+        self.hear(line, *(Deliver(pubend, [tick], [ONE], [b""]) for tick in ticks))
         return self.witness.breaches
 
 
@@ -120,7 +120,7 @@ def test_a_session_may_drop_what_somebody_else_has_had_under_its_name() -> None:
 
 def test_what_comes_for_nobody_out_of_order_is_a_breach_and_for_a_withdrawn_one_is_none() -> None:
     case = Case()
-    case.hear(1, Deliver(0, 5, (9).to_bytes(4), b""), Deliver(0, 5, (9).to_bytes(4), b""))
+    case.hear(1, Deliver(0, [5], [(9).to_bytes(4)], [b""]), Deliver(0, [5], [(9).to_bytes(4)], [b""]))
     assert "for no subscription" in case.witness.breaches[0]
     case.inbox.state = "closing"
     case.deliver(1, 5, 4)

@@ -42,10 +42,13 @@ _LENGTH: Final = struct.Struct(">I")
 _HEAD: Final = struct.Struct(">IB")
 _PUBLISH_HEAD: Final = struct.Struct(">IBQHI")
 _FORWARD_HEAD: Final = struct.Struct(">IBHI")
-_DELIVER_HEAD: Final = struct.Struct(">IBHQH")
+_DELIVER_HEAD: Final = struct.Struct(">IBHI")
+_DELIVER_ONE: Final = struct.Struct(">IBHIQHI")
+_DELIVERY: Final = struct.Struct(">QHI")
+"""Tick, number of subscriptions and length of one message in a delivery; these of all messages come first."""
 _PUBLISH_CONTENT: Final = struct.Struct(">QHI")
 _FORWARD_CONTENT: Final = struct.Struct(">HI")
-_DELIVER_CONTENT: Final = struct.Struct(">HQH")
+_DELIVER_CONTENT: Final = struct.Struct(">HI")
 _KNOWLEDGE_CONTENT: Final = struct.Struct(">BQQHII")
 _HORIZONS_CONTENT: Final = struct.Struct(">HQQB")
 _LOG_CONTENT: Final = struct.Struct(">QQQHHII")
@@ -63,9 +66,7 @@ def encode_frame(frame: Frame) -> bytes:
     """Encodes a frame; a data frame caches the bytes."""
     if isinstance(frame, Deliver):
         if frame.encoded is None:
-            length = 13 + len(frame.numbers) + len(frame.body)
-            head = _DELIVER_HEAD.pack(length, _DELIVER, frame.pubend, frame.tick, len(frame.numbers) // 4)
-            frame.encoded = b"".join((head, frame.numbers, frame.body))
+            frame.encoded = _encode_deliver(frame)
         return frame.encoded
     if isinstance(frame, Publish | Forward | KnowledgeMessage | Horizons | LogAnswer):
         if frame.encoded is None:
@@ -260,6 +261,22 @@ def _are_ranges(first: int, edges: tuple[int, ...], behind: int) -> bool:
     return not edges or (first <= edges[0] and edges[-1] < behind and all(low <= high for low, high in pairwise(edges)))
 
 
+def _encode_deliver(frame: Deliver) -> bytes:
+    # The size of a delivery is exact: it is the length of these bytes.
+    ticks, length = frame.ticks, frame.size - 4
+    if len(ticks) == 1:
+        numbers, body = frame.numbers[0], frame.bodies[0]
+        head = _DELIVER_ONE.pack(length, _DELIVER, frame.pubend, 1, ticks[0], len(numbers) // 4, len(body))
+        return b"".join((head, numbers, body))
+    pack = _DELIVERY.pack
+    parts = [_DELIVER_HEAD.pack(length, _DELIVER, frame.pubend, len(ticks))]
+    data: list[bytes] = []
+    for tick, numbers, body in zip(ticks, frame.numbers, frame.bodies, strict=True):
+        parts.append(pack(tick, len(numbers) // 4, len(body)))
+        data += (numbers, body)
+    return b"".join(parts + data)
+
+
 def _encode_publish(frame: Publish) -> bytes:
     pubend = frame.pubend.encode()
     parts = [pubend]
@@ -301,13 +318,27 @@ def _decode_forward(content: memoryview) -> Forward:
 
 
 def _decode_deliver(content: memoryview) -> Deliver:
-    pubend, tick, count = _DELIVER_CONTENT.unpack_from(content)
-    numbers_end = 12 + 4 * count
-    if numbers_end > len(content):
-        raise ProtocolError(f"{count} subscriptions do not fit a frame of {len(content)} bytes")
-    if tick > COUNT_MAX:
-        raise ProtocolError(f"tick {tick} is beyond all time")
-    return Deliver(pubend, tick, bytes(content[12:numbers_end]), bytes(content[numbers_end:]))
+    pubend, count = _DELIVER_CONTENT.unpack_from(content)
+    data_start = _DELIVER_CONTENT.size + _DELIVERY.size * count
+    if data_start > len(content):
+        raise ProtocolError(f"{count} messages do not fit a frame of {len(content)} bytes")
+    # Slices of bytes cost a third of slices of a view.
+    data = bytes(content[data_start:])
+    ticks: list[int] = []
+    numbers: list[bytes] = []
+    bodies: list[bytes] = []
+    place = 0
+    for tick, named, length in _DELIVERY.iter_unpack(content[_DELIVER_CONTENT.size : data_start]):
+        start = place + 4 * named
+        place = start + length
+        ticks.append(tick)
+        numbers.append(data[start - 4 * named : start])
+        bodies.append(data[start:place])
+    if place != len(data):
+        raise ProtocolError(f"messages of {place} bytes do not fill the {len(data)} of their frame")
+    if ticks and max(ticks) > COUNT_MAX:
+        raise ProtocolError(f"tick {max(ticks)} is beyond all time")
+    return Deliver(pubend, ticks, numbers, bodies)
 
 
 def _name(content: memoryview, start: int, end: int) -> str:

@@ -62,18 +62,18 @@ def is_guaranteed_number(number: int) -> bool:
 
 
 class Deliver:
-    """One message for the subscriptions of one client that want it."""
+    """Messages of one pubend for the subscriptions of a client, in the order of their ticks."""
 
-    __slots__ = ("body", "encoded", "numbers", "pubend", "size", "tick")
+    __slots__ = ("bodies", "encoded", "numbers", "pubend", "size", "ticks")
 
-    def __init__(self, pubend: int, tick: int, numbers: bytes, body: bytes) -> None:
+    def __init__(self, pubend: int, ticks: Sequence[int], numbers: Sequence[bytes], bodies: Sequence[bytes]) -> None:
         self.pubend = pubend
         """The broker's number for the pubend."""
-        self.tick = tick
+        self.ticks = ticks
         self.numbers = numbers
-        """The client's numbers of the subscriptions, four bytes each, big-endian."""
-        self.body = body
-        self.size = 19 + len(numbers) + len(body)
+        """For each message, the client's numbers of the subscriptions that want it, four bytes each, big-endian."""
+        self.bodies = bodies
+        self.size = 11 + 14 * len(ticks) + sum(map(len, numbers)) + sum(map(len, bodies))
         self.encoded: bytes | None = None
 
 

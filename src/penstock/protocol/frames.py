@@ -125,7 +125,7 @@ __all__ = [
     "is_guaranteed_number",
 ]
 
-PROTOCOL_VERSION: Final = 6
+PROTOCOL_VERSION: Final = 7
 
 _Ticks = Annotated[tuple[tuple[Name, PubendTick], ...], msgspec.Meta(max_length=NAMES_MAX)]
 """Pubends, with a tick of each."""

@@ -42,9 +42,9 @@ class Leaver:
                 name = self._pubends.get(frame.pubend)
                 if name is None:
                     raise ProtocolError(f"pubend number {frame.pubend} has no name")
-                self.received += 1
-                received = received_from(frame.pubend, name, frame.tick, frame.body)
-                self._overlap.deliver_old(frame.numbers, received, changes.inboxes)
+                self.received += len(frame.bodies)
+                for numbers, received in received_from(frame, name):
+                    self._overlap.deliver_old(numbers, received, changes.inboxes)
             elif isinstance(frame, PubendNames):
                 self._pubends.update(frame.names)
             elif isinstance(frame, Goodbye):

@@ -156,9 +156,9 @@ class Newcomer:
                 # and that the old broker still has.
                 continue
             elif isinstance(frame, Deliver):
-                self.received += 1
-                received = received_from(frame.pubend, self._pubend(frame.pubend), frame.tick, frame.body)
-                self._overlap.deliver_new(frame.numbers, received, changes.inboxes)
+                self.received += len(frame.bodies)
+                for numbers, received in received_from(frame, self._pubend(frame.pubend)):
+                    self._overlap.deliver_new(numbers, received, changes.inboxes)
             else:
                 self._on_frame(frame, changes)
         if changes.inboxes:

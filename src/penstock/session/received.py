@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 from penstock.model.body import MalformedBodyError, decode_attributes, decode_id
 from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
 from penstock.model.values import AttributeValue
-from penstock.protocol.frames import is_guaranteed_number
+from penstock.protocol.frames import Deliver, is_guaranteed_number
 
 __all__ = ["BestEffortReceived", "Received", "received_from"]
 
@@ -92,7 +93,11 @@ class BestEffortReceived(Received):
     is_guaranteed = False
 
 
-def received_from(number: int, pubend: str, tick: int, body: bytes) -> Received:
-    """Makes a received message; the broker's number for the pubend tells whether it is guaranteed."""
-    kind = Received if is_guaranteed_number(number) else BestEffortReceived
-    return kind(pubend, tick, body)
+def received_from(frame: Deliver, pubend: str) -> Iterator[tuple[bytes, Received]]:
+    """The messages of a delivery, each with the numbers of the subscriptions that want it.
+
+    The broker's number for the pubend tells whether they are guaranteed.
+    """
+    kind = Received if is_guaranteed_number(frame.pubend) else BestEffortReceived
+    for tick, numbers, body in zip(frame.ticks, frame.numbers, frame.bodies, strict=True):
+        yield numbers, kind(pubend, tick, body)

@@ -193,8 +193,9 @@ class Resident:
         for frame in frames:
             if type(frame) is Deliver:
                 name = pubends.get(frame.pubend) or self._pubend(frame.pubend)
-                deliver(frame.numbers, received_from(frame.pubend, name, frame.tick, frame.body), inboxes)
-                self.received += 1
+                for numbers, received in received_from(frame, name):
+                    deliver(numbers, received, inboxes)
+                self.received += len(frame.bodies)
             elif self._state == "up":
                 self._on_frame(frame, changes)
             else:

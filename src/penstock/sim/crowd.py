@@ -261,17 +261,17 @@ class Member:
                 self._on_other(port, frame, arrival_us)
                 continue
             # Inlined: this is the hottest path of the balancing experiments.
-            stream, tick = port.streams[frame.pubend], frame.tick
-            if tick < stream.position:
-                # Already came over the other connection: the client library drops it, too.
-                self.twice += 1
-                continue
-            stream.position = tick + 1
-            stream.ticks.append(tick)
-            self.arrived_us = arrival_us
-            output = port.port
-            output.delivered += 1
-            output.delay_us += arrival_us - (tick >> 16) * 1_000
+            stream, output = port.streams[frame.pubend], port.port
+            for tick in frame.ticks:
+                if tick < stream.position:
+                    # Already came over the other connection: the client library drops it, too.
+                    self.twice += 1
+                    continue
+                stream.position = tick + 1
+                stream.ticks.append(tick)
+                self.arrived_us = arrival_us
+                output.delivered += 1
+                output.delay_us += arrival_us - (tick >> 16) * 1_000
 
     def on_gone(self, port: Port) -> None:
         """Handle a lost connection; if it was to a new broker, the member stays where it was."""

@@ -188,19 +188,23 @@ class Witness:
 
     def _on_deliver(self, line: int, heard: _Heard, frame: f.Deliver) -> None:
         if f.is_guaranteed_number(frame.pubend) and (pubend := heard.names.get(frame.pubend)) is not None:
-            tick = frame.tick
-            for number in unpacked(frame.numbers):
-                key = (number, pubend)
-                last = heard.last.get(key, -1)
-                if tick <= last or tick < heard.least.get(number, {}).get(pubend, 0):
-                    self._complain(number, f"{pubend} {tick} came on line {line} behind {last}, or below its position")
-                elif any(other.passes_by(key, tick) for other in self._lines.values() if other is not heard):
-                    self._excused += 1
-                elif tick < self._began(line, heard, key):
-                    # The broker where the client is, or was, promised less than this one has.
-                    self._excused += 1
-                heard.last[key] = max(last, tick)
-        self._note(f"gets {frame.tick} for {frame.numbers.hex()}")
+            for tick, numbers in zip(frame.ticks, frame.numbers, strict=True):
+                for number in unpacked(numbers):
+                    self._on_message(line, heard, (number, pubend), tick)
+        for tick, numbers in zip(frame.ticks, frame.numbers, strict=True):
+            self._note(f"gets {tick} for {numbers.hex()}")
+
+    def _on_message(self, line: int, heard: _Heard, key: _Key, tick: int) -> None:
+        number, pubend = key
+        last = heard.last.get(key, -1)
+        if tick <= last or tick < heard.least.get(number, {}).get(pubend, 0):
+            self._complain(number, f"{pubend} {tick} came on line {line} behind {last}, or below its position")
+        elif any(other.passes_by(key, tick) for other in self._lines.values() if other is not heard):
+            self._excused += 1
+        elif tick < self._began(line, heard, key):
+            # The broker where the client is, or was, promised less than this one has.
+            self._excused += 1
+        heard.last[key] = max(last, tick)
 
     def _began(self, line: int, heard: _Heard, key: _Key) -> int:
         """Where a subscription began according to a line other than this one."""

@@ -37,7 +37,7 @@ def published(overlay: Overlay) -> bytes:
     overlay.wait(2_000)
     overlay.client("pb", "feed").publish({"number": 1})
     overlay.wait(2_000)
-    return next(each.body[:16] for each in alice.heard if isinstance(each, f.Deliver))
+    return next(each.bodies[0][:16] for each in alice.heard if isinstance(each, f.Deliver))
 
 
 def desk_of(overlay: Overlay, broker: str) -> TraceDesk:

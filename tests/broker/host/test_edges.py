@@ -251,10 +251,11 @@ def test_one_client_with_two_subscriptions_gets_each_from_where_it_starts() -> N
     publish(publisher, 3)
     overlay.wait(2_000)
     got = [
-        (int.from_bytes(each.numbers[place : place + 4]), each.tick)
+        (int.from_bytes(numbers[place : place + 4]), tick)
         for each in client.heard
         if isinstance(each, f.Deliver)
-        for place in range(0, len(each.numbers), 4)
+        for tick, numbers in zip(each.ticks, each.numbers, strict=True)
+        for place in range(0, len(numbers), 4)
     ]
     assert [tick for number, tick in got if number == 1] == ticks(overlay)
     assert [tick for number, tick in got if number == 2] == ticks(overlay)[1:]

@@ -26,10 +26,10 @@ BULK = 96
 def delivered(subscribers: Subscribers, message: Message, *, system: bool = False) -> Delivered:
     """The numbers that each connection gets, sorted; each connection is named once and each frame is another one."""
     found: Delivered = {}
-    deliveries = subscribers.deliveries(3, 17, message, b"body", system=system)
-    assert len({frame.numbers for frame, _ in deliveries}) == len(deliveries)
+    deliveries = subscribers.deliveries(3, [17], [b"body"], [message], system=system)
+    assert len({frame.numbers[0] for frame, _ in deliveries}) == len(deliveries)
     for frame, connections in deliveries:
-        assert (frame.pubend, frame.tick, frame.body) == (3, 17, b"body")
+        assert (frame.pubend, list(frame.ticks), list(frame.bodies)) == (3, [17], [b"body"])
         for connection in connections:
             assert connection not in found
             found[connection] = sorted(numbers_of(frame))
@@ -37,7 +37,12 @@ def delivered(subscribers: Subscribers, message: Message, *, system: bool = Fals
 
 
 def numbers_of(frame: Deliver) -> list[int]:
-    return list(struct.unpack(f">{len(frame.numbers) // 4}I", frame.numbers))
+    (numbers,) = frame.numbers
+    return unpacked(numbers)
+
+
+def unpacked(numbers: bytes) -> list[int]:
+    return list(struct.unpack(f">{len(numbers) // 4}I", numbers))
 
 
 def subscribed(*each: tuple[int, int, str]) -> Subscribers:
@@ -110,10 +115,53 @@ def test_random_fleets_are_delivered_to_as_a_loop_says(seed: int) -> None:
 @pytest.mark.parametrize("count", [5, 500])
 def test_clients_whose_numbers_agree_share_one_frame(count: int) -> None:
     subscribers = subscribed(*((connection, 1, "x = 1") for connection in range(count)), (count, 2, "x = 1"))
-    shared, single = sorted(subscribers.deliveries(0, 1, {"x": 1}, b""), key=lambda each: -len(each[1]))
+    shared, single = sorted(subscribers.deliveries(0, [1], [b""], [{"x": 1}]), key=lambda each: -len(each[1]))
     assert numbers_of(shared[0]) == [1]
     assert sorted(shared[1]) == list(range(count))
-    assert (numbers_of(single[0]), single[1]) == ([2], [count])
+    assert (numbers_of(single[0]), single[1]) == ([2], (count,))
+
+
+@settings(max_examples=tries(200))
+@given(steps, st.lists(messages, max_size=12))
+def test_messages_together_reach_everybody_as_one_by_one_would(
+    history: list[tuple[int, int, ast.Condition]], batch: list[Message]
+) -> None:
+    subscribers = Subscribers()
+    for connection, number, condition in history:
+        subscribers.add(connection, number, Selector(condition))
+    ticks, bodies = list(range(len(batch))), [bytes([place]) for place in range(len(batch))]
+    got: dict[int, list[tuple[int, bytes, list[int]]]] = {}
+    for frame, connections in subscribers.deliveries(3, ticks, bodies, batch):
+        for connection in connections:
+            for tick, numbers, body in zip(frame.ticks, frame.numbers, frame.bodies, strict=True):
+                got.setdefault(connection, []).append((tick, body, sorted(unpacked(numbers))))
+    alone: dict[int, list[tuple[int, bytes, list[int]]]] = {}
+    for tick, message in enumerate(batch):
+        for connection, found in delivered(subscribers, message).items():
+            alone.setdefault(connection, []).append((tick, bytes([tick]), found))
+    assert got == alone
+
+
+def test_messages_for_the_same_receivers_share_a_frame_and_others_come_by_client() -> None:
+    subscribers = subscribed((1, 1, "x > 0"), (2, 1, "x > 0"), (3, 1, "x > 1"), (4, 1, "x < 0"))
+    ones: list[Message] = [{"x": 1}] * 4
+    ((frame, connections),) = subscribers.deliveries(0, [1, 2, 3, 4], [b"a"] * 4, ones)
+    assert (list(frame.ticks), sorted(connections)) == ([1, 2, 3, 4], [1, 2])
+    mixed: list[Message] = [{"x": 1}, {"x": 2}, {"x": 1}, {"x": 2}]
+    frames = subscribers.deliveries(0, [1, 2, 3, 4], [b"a"] * 4, mixed)
+    assert {connections: list(frame.ticks) for frame, connections in frames} == {
+        (1,): [1, 2, 3, 4],
+        (2,): [1, 2, 3, 4],
+        (3,): [2, 4],
+    }
+
+
+@pytest.mark.parametrize("wanted", [["x > 0"], ["x > 0", "x > 1"]])
+def test_a_frame_takes_no_more_messages_when_it_is_large(wanted: list[str]) -> None:
+    subscribers = subscribed(*((1, number, text) for number, text in enumerate(wanted)))
+    batch: list[Message] = [{"x": 1}, {"x": 2}] * 4
+    frames = subscribers.deliveries(0, list(range(8)), [bytes(20_000)] * 8, batch)
+    assert [list(frame.ticks) for frame, _ in frames] == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
 def test_the_largest_numbers_arrive_as_they_are() -> None:
@@ -180,7 +228,7 @@ def test_more_matching_subscriptions_than_one_frame_can_name_arrive_all_the_same
     subscribers, selector = Subscribers(), Selector.parse("x = 1")
     for number in range(2**16):
         subscribers.add(1, number, selector)
-    deliveries = subscribers.deliveries(0, 1, {"x": 1}, b"")
+    deliveries = subscribers.deliveries(0, [1], [b""], [{"x": 1}])
     assert all(encode_frame(frame) for frame, _ in deliveries)
     assert sorted(number for frame, _ in deliveries for number in numbers_of(frame)) == list(range(2**16))
 
@@ -190,12 +238,12 @@ def test_what_is_looked_up_is_counted_and_told_to_whoever_samples() -> None:
     subscribers.add(1, 7, Selector.parse("x > 0"))
     subscribers.add(2, 7, Selector.parse("$class = 'PIE'"))
     told: list[tuple[dict[str, object], list[int], int]] = []
-    subscribers.deliveries(1, 1, {"x": 1}, b"body")
+    subscribers.deliveries(1, [1], [b"body"], [{"x": 1}])
     subscribers.sampler = lambda attributes, keys, size: told.append((dict(attributes), keys.tolist(), size))
-    subscribers.deliveries(1, 2, {"x": 2}, b"body")
-    subscribers.deliveries(1, 3, {"x": 0}, b"")
-    subscribers.deliveries(1, 4, {"$class": "PIE"}, b"", system=True)
-    subscribers.deliveries(1, 5, {"x": 3}, b"", members={0: 0})
+    subscribers.deliveries(1, [2], [b"body"], [{"x": 2}])
+    subscribers.deliveries(1, [3], [b""], [{"x": 0}])
+    subscribers.deliveries(1, [4], [b""], [{"$class": "PIE"}], system=True)
+    subscribers.deliveries(1, [5], [b""], [{"x": 3}], members={0: 0})
     assert told == [({"x": 2}, [0], 4), ({"x": 0}, [], 0)]
     assert subscribers.matched == 4
     assert subscribers.ordinary == 1
@@ -207,7 +255,7 @@ def test_one_lookup_in_sixteen_is_timed_if_there_is_a_stopwatch() -> None:
     subscribers = Subscribers(lambda: next(ticks))
     subscribers.add(1, 7, Selector.parse("x > 0"))
     for number in range(33):
-        subscribers.deliveries(1, number + 1, {"x": 1}, b"")
+        subscribers.deliveries(1, [number + 1], [b""], [{"x": 1}])
     assert (subscribers.matched, subscribers.timed, subscribers.timed_ns) == (33, 2, 10)
 
 

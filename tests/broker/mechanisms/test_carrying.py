@@ -145,8 +145,8 @@ def test_a_mechanism_may_select_something_else_of_the_reserved_space() -> None:
     assert not filters.hosts_wanting({"$class": "OLD"})
     subscribers = overlay.brokers["b"].rooms.subscribers
     subscribers.check_invariants()
-    assert subscribers.deliveries(1, 1, {"$class": "NEW"}, b"", system=True)
-    assert not subscribers.deliveries(1, 1, {"$class": "OLD"}, b"", system=True)
+    assert subscribers.deliveries(1, [1], [b""], [{"$class": "NEW"}], system=True)
+    assert not subscribers.deliveries(1, [1], [b""], [{"$class": "OLD"}], system=True)
 
 
 class Stumbler(Listener):

@@ -42,7 +42,7 @@ def test_only_identifiers_are_kept(notes: Notes) -> None:
     notes.publish([body(1), body(2)])
     notes.publish([body(3)])
     assert (notes.route([body(4)], "b2"), notes.route([body(5)], "b3"), notes.route([body(6)], "b2")) == (1, 1, 2)
-    notes.deliver(body(7), ONE, [5])
+    notes.deliver([body(7)], [ONE], [5])
     assert notes.take_published() == made(1) + made(2) + made(3)
     assert notes.take_routed() == {"b2": made(4) + made(6), "b3": made(5)}
     assert notes.delivered == made(7)
@@ -52,14 +52,14 @@ def test_only_identifiers_are_kept(notes: Notes) -> None:
 
 def test_a_message_to_many_is_many_deliveries(notes: Notes) -> None:
     notes.attach(6, 2, "orders")
-    notes.deliver(body(1), ONE, [6, 5])
-    notes.deliver(body(2), BOTH, [5, 6])
+    notes.deliver([body(1)], [ONE], [6, 5])
+    notes.deliver([body(2)], [BOTH], [5, 6])
     alice, bob, orders = map(subscriber_key, ("alice", "bob", "orders"))
     assert delivered(notes) == [(1, bob), (1, alice), (2, alice), (2, bob), (2, orders)]
 
 
 def test_mechanisms_of_the_broker_are_nobody(notes: Notes) -> None:
-    notes.deliver(body(1), ONE, [-3, 5])
+    notes.deliver([body(1)], [ONE], [-3, 5])
     assert delivered(notes) == [(1, subscriber_key("alice"))]
 
 
@@ -72,12 +72,12 @@ def test_messages_went_to_those_who_were_there(notes: Notes) -> None:
         partial(notes.attach, 5, 1, None),
     ]
     for number, change in enumerate(changes):
-        notes.deliver(body(number), ONE, [5])
+        notes.deliver([body(number)], [ONE], [5])
         change()
     carol = subscriber_key("carol")
     names = {0: "alice", 1: "orders", 2: "alice", 4: "carol"}
     assert delivered(notes) == [(number, subscriber_key(names[number])) for number in sorted(names)]
-    notes.deliver(body(9), TWO, [5])
+    notes.deliver([body(9)], [TWO], [5])
     assert delivered(notes) == [(9, carol)]
 
 
@@ -85,6 +85,6 @@ def test_groups_of_subscriptions_do_not_fill_the_memory(notes: Notes) -> None:
     notes.attach(5, 1, "orders")
     for first in range(0, _GROUPS_MAX + 10, 1_000):
         for number in range(first, first + 1_000):
-            notes.deliver(body(2), number.to_bytes(4), [5])
+            notes.deliver([body(2)], [number.to_bytes(4)], [5])
         notes.take_delivered()
     assert 0 < len(notes._groups) < _GROUPS_MAX

@@ -71,7 +71,7 @@ def test_each_phase_is_recorded_under_the_origin_of_each_message(desk: Desk) -> 
     desk.tracker.attach(5, 1, "alice", durable=False)
     desk.tracker.notes.publish([body(own)])
     desk.tracker.note_routed([body(foreign), body(other)], "b2")
-    desk.tracker.notes.deliver(body(other), (1).to_bytes(4), [5])
+    desk.tracker.notes.deliver([body(other)], [(1).to_bytes(4)], [5])
     desk.turn()
     assert (desk.answer(own).published, desk.answer(own).routed) == (Evidence.YES, Evidence.NO)
     assert (desk.answer(foreign).routed, desk.answer(foreign).receivers) == (Evidence.YES, ())
@@ -89,7 +89,7 @@ def test_durable_subscriptions_receive_under_their_own_name_and_others_under_the
     tracker.attach(5, 1, "alice", durable=False)
     tracker.attach(5, 2, "orders", durable=True)
     for counter, numbers in enumerate(((1,), (2,), (1, 2))):
-        tracker.notes.deliver(body(message(2, counter)), b"".join(each.to_bytes(4) for each in numbers), [5])
+        tracker.notes.deliver([body(message(2, counter))], [b"".join(each.to_bytes(4) for each in numbers)], [5])
     tracker.note_routed([body(message(2, counter)) for counter in range(3)], "b2")
     desk.turn()
     assert [desk.answer(message(2, counter)).receivers for counter in range(3)] == [
@@ -103,11 +103,11 @@ def test_what_was_delivered_in_the_turn_of_a_detachment_counts(desk: Desk) -> No
     desk.tracker.connect(5, "alice")
     desk.tracker.attach(5, 1, "orders", durable=True)
     desk.tracker.note_routed([body(message(2))], "b2")
-    desk.tracker.notes.deliver(body(message(2)), (1).to_bytes(4), [5])
+    desk.tracker.notes.deliver([body(message(2))], [(1).to_bytes(4)], [5])
     desk.turn()
     desk.at(NOW_MS + 2_000)
     desk.turn()
-    desk.tracker.notes.deliver(body(message(2, 1)), (1).to_bytes(4), [5])
+    desk.tracker.notes.deliver([body(message(2, 1))], [(1).to_bytes(4)], [5])
     desk.tracker.detach(5, 1)
     desk.tracker.leave(5)
     desk.turn()
@@ -117,7 +117,7 @@ def test_what_was_delivered_in_the_turn_of_a_detachment_counts(desk: Desk) -> No
 
 
 def test_mechanisms_of_the_broker_are_no_receivers(desk: Desk) -> None:
-    desk.tracker.notes.deliver(body(message(2)), (1).to_bytes(4), [-3])
+    desk.tracker.notes.deliver([body(message(2))], [(1).to_bytes(4)], [-3])
     desk.turn()
     recorded = desk.tracker.status()["recorded"]
     assert isinstance(recorded, dict)
@@ -130,7 +130,7 @@ def test_a_number_that_is_used_again_stands_for_the_new_name(desk: Desk) -> None
     for counter, (name, is_durable) in enumerate((("first", True), ("second", True), ("alice", False))):
         tracker.attach(5, 1, name, durable=is_durable)
         tracker.note_routed([body(message(2, counter))], "b2")
-        tracker.notes.deliver(body(message(2, counter)), (1).to_bytes(4), [5])
+        tracker.notes.deliver([body(message(2, counter))], [(1).to_bytes(4)], [5])
         desk.turn()
         tracker.detach(5, 1)
     assert [desk.answer(message(2, counter)).receivers for counter in range(3)] == [("first",), ("second",), ("alice",)]

@@ -22,7 +22,7 @@ from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
 from penstock.model.values import AttributeValue
 from penstock.protocol.control import NAMES_MAX
-from penstock.protocol.frames import KnowledgeKind, Lost, Nack
+from penstock.protocol.frames import Deliver, KnowledgeKind, Lost, Nack
 from penstock.protocol.stream_frames import NACK_RANGES_MAX
 from penstock.selectors.effort import TURN_EFFORT_MAX, effort_with
 from penstock.streams.knowledge import COMPLETE, Knowledge
@@ -262,23 +262,24 @@ class Edges:
         attributes: Sequence[dict[str, AttributeValue]],
         catch_up: CatchUp | None,
     ) -> None:
-        deliveries, deliver, number = self._subscribers.deliveries, self._router.deliver, edge.number
         later = edge.later or None
         members = None if catch_up is None else catch_up.members
-        for tick, body, found in zip(ticks, bodies, attributes, strict=True):
-            for frame, connections in deliveries(number, tick, found, body, later=later, members=members):
-                deliver(frame, connections)
-                if self.durables:
-                    self._note_pending(edge.pubend, tick, frame.numbers, connections)
+        for frame, connections in self._subscribers.deliveries(
+            edge.number, ticks, bodies, attributes, later=later, members=members
+        ):
+            self._router.deliver(frame, connections)
+            if self.durables:
+                self._note_pending(edge.pubend, frame, connections)
         self.counts["edge_deliveries"] += len(ticks)
 
-    def _note_pending(self, pubend: str, tick: int, numbers: bytes, connections: list[int]) -> None:
+    def _note_pending(self, pubend: str, frame: Deliver, connections: Sequence[int]) -> None:
         durables = self.durables
         for connection in connections:
-            for start in range(0, len(numbers), 4):
-                hosted = durables.get((connection, int.from_bytes(numbers[start : start + 4])))
-                if hosted is not None:
-                    hosted.pending.setdefault(pubend, deque(maxlen=_PENDING_MAX)).append(tick)
+            for tick, numbers in zip(frame.ticks, frame.numbers, strict=True):
+                for start in range(0, len(numbers), 4):
+                    hosted = durables.get((connection, int.from_bytes(numbers[start : start + 4])))
+                    if hosted is not None:
+                        hosted.pending.setdefault(pubend, deque(maxlen=_PENDING_MAX)).append(tick)
 
     # --- doubt
 

@@ -1,14 +1,14 @@
 """The subscriptions of this broker's own clients, and the deliveries to them.
 
 For each message the index finds the matching subscriptions; these are gathered by connection, so that a client with
-many of them gets the message once, with their numbers. Clients whose numbers agree share one frame: a fan-out to five
-hundred subscribers encodes one message once.
+many of them gets the message once, with their numbers. Messages that come together leave together: consecutive ones for
+the same receivers as one frame, encoded once for all clients whose numbers agree; others as one frame per client.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,14 @@ from penstock.selectors.selector import Selector
 
 __all__ = ["Subscribers", "is_reserved"]
 
+Targets: TypeAlias = tuple[tuple[bytes, tuple[int, ...]], ...]
+"""Who gets a message: numbers of subscriptions, each time with the connections that have just these."""
+
 _NUMBERS_BYTES_MAX: Final = 4 * 65_535
+_FRAME_BYTES: Final = 32 * 1024
+"""Data in a frame that takes no more messages: control must not wait for long behind it on a slow connection."""
+_KNOWN_BYTES_MAX: Final = 16 * 1024 * 1024
+"""About how much memory may remember who gets the messages that a set of subscriptions wants."""
 _BULK: Final = 96
 """From this many matches on, arrays gather them faster than a dictionary does."""
 _TIMED_EVERY: Final = 16
@@ -45,6 +52,11 @@ class Subscribers:
         self._number_of: npt.NDArray[np.uint32] = np.zeros(64, np.uint32)
         self._connections: list[int] = []
         self._numbers: list[bytes] = []
+        self._alone: list[Targets] = []
+        """For each subscription, who gets a message that only this one wants."""
+        self._known: dict[bytes, Targets] = {}
+        """Who gets the messages that a set of subscriptions wants; forgotten when any subscription changes."""
+        self._known_bytes = 0
         self.sampler: Callable[[Attributes, Ids, int], None] | None = None
         """While sampling, is called with every publication, the subscriptions that want it, and its size."""
         self._stopwatch = stopwatch
@@ -65,12 +77,15 @@ class Subscribers:
             self._next += 1
             self._connections.append(0)
             self._numbers.append(b"")
+            self._alone.append(())
             if key >= len(self._connection_of):
                 self._connection_of = np.resize(self._connection_of, 2 * key)
                 self._number_of = np.resize(self._number_of, 2 * key)
         self._connection_of[key] = self._connections[key] = connection
         self._number_of[key] = number
         self._numbers[key] = number.to_bytes(4)
+        self._alone[key] = ((self._numbers[key], (connection,)),)
+        self._known, self._known_bytes = {}, 0
         ordinary = tuple(each for each in selector.conjunctions if not is_reserved(each))
         reserved = tuple(each for each in selector.conjunctions if is_reserved(each))
         if ordinary or not reserved:
@@ -84,9 +99,11 @@ class Subscribers:
         for key in keys:
             self._connection_of[key] = self._connections[key] = _GONE
             self._gone += 1
+        self._known, self._known_bytes = {}, 0
 
     def remove(self, key: int) -> None:
         """Removes a subscription."""
+        self._known, self._known_bytes = {}, 0
         for index in (self._index, self._system):
             if key in index:
                 index.remove(key)
@@ -98,23 +115,74 @@ class Subscribers:
     def deliveries(
         self,
         pubend: int,
-        tick: int,
-        attributes: Attributes,
-        body: bytes,
+        ticks: Sequence[int],
+        bodies: Sequence[bytes],
+        attributes: Sequence[Attributes],
         *,
         system: bool = False,
         later: Mapping[int, int] | None = None,
         members: Mapping[int, int] | None = None,
-    ) -> list[tuple[Deliver, list[int]]]:
-        """Returns the frames for a message, each with the connections that get it.
+    ) -> list[tuple[Deliver, Sequence[int]]]:
+        """Returns the frames for messages in the order of their ticks, each with the connections that get it.
 
-        Skips subscriptions that begin later than its tick; with members, serves only those, from their ticks on.
+        Skips subscriptions that begin after a message's tick. With members, serves only those, from their ticks on.
         """
+        found = [
+            self._targets(tick, each, len(body), system=system, later=later, members=members)
+            for tick, body, each in zip(ticks, bodies, attributes, strict=True)
+        ]
+        runs = _runs(found, bodies)
+        if 2 * len(runs) <= len(found) or len(found) == 1:
+            # Many messages for the same receivers: all of these get the same frame, encoded once.
+            frames: list[tuple[Deliver, Sequence[int]]] = []
+            for start, end in runs:
+                for numbers, connections in found[start]:
+                    same = [numbers] * (end - start)
+                    frames.append((Deliver(pubend, ticks[start:end], same, bodies[start:end]), connections))
+            return frames
+        return self._by_connection(pubend, ticks, bodies, found)
+
+    @staticmethod
+    def _by_connection(
+        pubend: int, ticks: Sequence[int], bodies: Sequence[bytes], found: Sequence[Targets]
+    ) -> list[tuple[Deliver, Sequence[int]]]:
+        """A frame for each connection, with all messages that it gets."""
+        parts: dict[int, tuple[list[int], list[bytes], list[bytes]]] = {}
+        sizes: dict[int, int] = {}
+        frames: list[tuple[Deliver, Sequence[int]]] = []
+        for tick, body, targets in zip(ticks, bodies, found, strict=True):
+            for numbers, connections in targets:
+                for connection in connections:
+                    part = parts.get(connection)
+                    if part is None:
+                        part = parts[connection] = ([], [], [])
+                        sizes[connection] = 0
+                    part[0].append(tick)
+                    part[1].append(numbers)
+                    part[2].append(body)
+                    sizes[connection] += len(body)
+                    if sizes[connection] >= _FRAME_BYTES:
+                        frames.append((Deliver(pubend, *part), (connection,)))
+                        del parts[connection]
+        frames += [(Deliver(pubend, *part), (connection,)) for connection, part in parts.items()]
+        return frames
+
+    def _targets(
+        self,
+        tick: int,
+        attributes: Attributes,
+        size: int,
+        *,
+        system: bool,
+        later: Mapping[int, int] | None,
+        members: Mapping[int, int] | None,
+    ) -> Targets:
+        """Who gets a message."""
         found = self._system.find(attributes) if system else self._looked_up(attributes)
         if self.sampler is not None and not system and members is None:
-            self.sampler(attributes, found.ids() if found else _NOBODY, len(body))
+            self.sampler(attributes, found.ids() if found else _NOBODY, size)
         if not found:
-            return []
+            return ()
         ids = found.ids()
         if members is not None:
             ids = np.array([key for key in ids.tolist() if key in members and members[key] <= tick], ids.dtype)
@@ -122,19 +190,30 @@ class Subscribers:
             ids = np.array([key for key in ids.tolist() if key not in later or later[key] <= tick], ids.dtype)
         if self._gone:
             ids = ids[self._connection_of[ids] != _GONE]
-        if not len(ids):
-            return []
         if len(ids) == 1:
-            key = int(ids[0])
-            return [(Deliver(pubend, tick, self._numbers[key], body), [self._connections[key]])]
-        frames: dict[bytes, tuple[Deliver, list[int]]] = {}
+            return self._alone[int(ids[0])]
+        if not len(ids):
+            return ()
+        place = ids.tobytes()
+        targets = self._known.get(place)
+        if targets is None:
+            targets = self._remember(place, self._grouped(ids))
+        return targets
+
+    def _remember(self, place: bytes, targets: Targets) -> Targets:
+        """Keeps who gets the messages that these subscriptions want, until any subscription changes."""
+        self._known_bytes += 2 * len(place) + 128 * len(targets)
+        if self._known_bytes > _KNOWN_BYTES_MAX:
+            self._known, self._known_bytes = {}, 0
+        self._known[place] = targets
+        return targets
+
+    def _grouped(self, ids: Ids) -> Targets:
+        """Connections with the same numbers together."""
+        groups: dict[bytes, list[int]] = {}
         for connection, numbers in self._fitting(self._gathered(ids)):
-            known = frames.get(numbers)
-            if known is None:
-                frames[numbers] = (Deliver(pubend, tick, numbers, body), [connection])
-            else:
-                known[1].append(connection)
-        return list(frames.values())
+            groups.setdefault(numbers, []).append(connection)
+        return tuple((numbers, tuple(connections)) for numbers, connections in groups.items())
 
     @property
     def ordinary(self) -> int:
@@ -155,7 +234,12 @@ class Subscribers:
         """Fails if the index and the lists beside it contradict each other."""
         self._index.check_invariants()
         self._system.check_invariants()
-        assert len({*self._index, *self._system}) + len(self._free) == self._next == len(self._connections)
+        assert (
+            len({*self._index, *self._system}) + len(self._free)
+            == self._next
+            == len(self._connections)
+            == len(self._alone)
+        )
         assert self._gone == self._connections.count(_GONE)
 
     def _fitting(self, gathered: list[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
@@ -193,6 +277,20 @@ class Subscribers:
             (connection, joined[places[turn] : places[turn + 1]])
             for turn, connection in enumerate(ordered[starts].tolist())
         ]
+
+
+def _runs(found: Sequence[Targets], bodies: Sequence[bytes]) -> list[tuple[int, int]]:
+    """Cuts messages into runs for the same receivers, as places from and to, none much larger than a frame may be."""
+    runs: list[tuple[int, int]] = []
+    start, size, last = 0, 0, found[0] if found else ()
+    for place, targets in enumerate(found):
+        if size >= _FRAME_BYTES or (targets is not last and targets != last):
+            runs.append((start, place))
+            start, size, last = place, 0, targets
+        size += len(bodies[place])
+    if start < len(found):
+        runs.append((start, len(found)))
+    return runs
 
 
 def is_reserved(conjunction: Conjunction) -> bool:

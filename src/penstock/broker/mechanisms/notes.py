@@ -60,13 +60,13 @@ class Notes:
             routed += body[:MESSAGE_ID_BYTES]
         return len(routed) // MESSAGE_ID_BYTES
 
-    def deliver(self, body: bytes, numbers: bytes, connections: Sequence[int]) -> None:
-        """Notes the delivery of a message to clients."""
-        message_id = body[:MESSAGE_ID_BYTES]
+    def deliver(self, bodies: Sequence[bytes], numbers: Sequence[bytes], connections: Sequence[int]) -> None:
+        """Notes the delivery of messages, each for the subscriptions with its numbers, to clients."""
+        ids = b"".join([body[:MESSAGE_ID_BYTES] for body in bodies])
+        self.delivered += ids * len(connections)
         for connection in connections:
-            self.delivered += message_id
-            self._numbers.append(numbers)
-            self._connections.append(connection)
+            self._numbers += numbers
+            self._connections += [connection] * len(bodies)
 
     # --- clients and subscriptions
 

@@ -7,6 +7,7 @@ the bitmap of the brokers behind it. A message goes to the children whose bitmap
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from itertools import pairwise
 
 from penstock.broker.connections import Connections
@@ -140,19 +141,20 @@ class Router:
         decoded: list[dict[str, AttributeValue]],
     ) -> None:
         system = pubend.startswith("$")
-        for tick, body, attributes in zip(ticks, bodies, decoded, strict=True):
-            for frame, connections in self._subscribers.deliveries(number, tick, attributes, body, system=system):
-                self.deliver(frame, connections)
+        for frame, connections in self._subscribers.deliveries(number, ticks, bodies, decoded, system=system):
+            self.deliver(frame, connections)
 
-    def deliver(self, frame: Deliver, connections: list[int]) -> None:
-        """Delivers a message to clients and mechanisms."""
+    def deliver(self, frame: Deliver, connections: Sequence[int]) -> None:
+        """Delivers messages to clients and mechanisms."""
         if self._tracker.is_on:
-            self._tracker.notes.deliver(frame.body, frame.numbers, connections)
+            self._tracker.notes.deliver(frame.bodies, frame.numbers, connections)
         clients = [connection for connection in connections if connection >= 0]
         if len(clients) < len(connections):
-            self.heard.extend((connection, frame.body) for connection in connections if connection < 0)
+            for connection in connections:
+                if connection < 0:
+                    self.heard.extend((connection, body) for body in frame.bodies)
         delivered = self._connections.carry_to(clients, frame)
-        self.counts["delivered"] += delivered
+        self.counts["delivered"] += delivered * len(frame.bodies)
         self.bytes_out += delivered * frame.size
 
     def _pass_on(

@@ -25,6 +25,7 @@ from penstock.model.values import AttributeValue
 from penstock.protocol.codec import FrameReader, encode_frame
 from penstock.protocol.frames import (
     PROTOCOL_VERSION,
+    Deliver,
     Goodbye,
     Hello,
     Publish,
@@ -38,9 +39,7 @@ from penstock.sim.workloads import TopicWorkload
 
 __all__ = ["Load", "Swarm", "cpu_s"]
 
-_HEAD: Final = Struct(">IB")
 _STAMP: Final = Struct(">Q")
-_DELIVER: Final = 3
 _BUFFER_BYTES: Final = 1024 * 1024
 _SETUP_S: Final = 60.0
 _TAIL_S: Final = 60.0
@@ -101,24 +100,17 @@ class _Subscriber(_Connection):
         self.socket.sendall(encode_frame(Subscribe(1, selector)))
         self._wait_for(Subscribed)
         self.socket.settimeout(0)
-        self._rest = b""
 
     def on_readable(self, latencies_ns: list[int]) -> None:
         """Record the latency of each message that has arrived."""
-        data = self._rest + self.socket.recv(_BUFFER_BYTES)
+        data = self.socket.recv(_BUFFER_BYTES)
         now_ns = time.time_ns()
-        if len(data) == len(self._rest):
+        if not data:
             raise BrokerProcessError("the broker closed the connection of a subscriber")
-        place, end = 0, len(data)
-        while place + _HEAD.size <= end:
-            length, kind = _HEAD.unpack_from(data, place)
-            following = place + 4 + length
-            if following > end:
-                break
-            if kind == _DELIVER:
-                latencies_ns.append(now_ns - _STAMP.unpack_from(data, following - _STAMP.size)[0])
-            place = following
-        self._rest = data[place:]
+        for frame in self._reader.feed(data):
+            if isinstance(frame, Deliver):
+                for body in frame.bodies:
+                    latencies_ns.append(now_ns - _STAMP.unpack_from(body, len(body) - _STAMP.size)[0])
 
 
 class _Publisher(_Connection):
