@@ -165,7 +165,9 @@ class _Witness:
         frames = FrameReader()
         while data := await self._reader.read(65_536):
             for frame in frames.feed(data):
-                self._heard[type(frame)] = self._heard.get(type(frame), 0) + 1
+                # Of deliveries the messages count, not the frames that carry them.
+                count = len(frame.bodies) if isinstance(frame, f.Deliver) else 1
+                self._heard[type(frame)] = self._heard.get(type(frame), 0) + count
                 if isinstance(frame, f.Welcome):
                     self._ids = MessageIdSource(frame.publisher, frame.broker_number)
                 if isinstance(frame, f.Deliver):
@@ -256,7 +258,10 @@ def _frame(rng: Random, kind: type[Any]) -> f.Frame:
         # Never for the honest publisher's pubend: an insider may speak for pubends behind it, and silence them.
         return f.Forward(rng.choice(("b2.a", "x", "$b2")), sorted(ticks) if rng.random() < 0.8 else ticks, bodies)
     if kind is f.Deliver:
-        return f.Deliver(rng.randrange(2**16), [rng.randrange(2**64)], [rng.randbytes(4 * rng.randrange(3))], [b"x"])
+        count = rng.randrange(4)
+        ticks = [rng.randrange(2**64) for _ in range(count)]
+        numbers = [rng.randbytes(4 * rng.randrange(3)) for _ in range(count)]
+        return f.Deliver(rng.randrange(2**16), ticks, numbers, [b"x"] * count)
     if kind is f.KnowledgeMessage:
         return _knowledge(rng)
     if kind is f.Horizons:

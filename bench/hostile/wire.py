@@ -187,7 +187,8 @@ class Peer:
         try:
             while data := await self._reader.read(_CHUNK):
                 for frame in frames.feed(data):
-                    self.counts[type(frame).__name__] += 1
+                    # Of deliveries the messages count, not the frames that carry them.
+                    self.counts[type(frame).__name__] += len(frame.bodies) if isinstance(frame, f.Deliver) else 1
                     if not isinstance(frame, f.Deliver | f.Heartbeat) and len(self.heard) < _KEPT_MAX:
                         self.heard.append(frame)
                 self._news.set()
