@@ -25,7 +25,7 @@ from typing import Final
 
 import msgspec
 
-from bench.ratios import Comparison, Figures, compare, only_in_one
+from bench.ratios import Comparison, Figures, compare, not_compared
 from penstock.cli.console import FAILURE, MISUSE, console, shown_number
 from penstock.protocol.frames import PROTOCOL_VERSION
 
@@ -41,8 +41,12 @@ _QUOTED_CHARS: Final = 2_000
 _PROBE: Final = "import bench.__main__, penstock.protocol.frames as f; print(f.PROTOCOL_VERSION)"
 
 
-class AgainstError(RuntimeError):
-    """A version could not be checked out or measured."""
+class CheckoutError(RuntimeError):
+    """The old version could not be checked out."""
+
+
+class MeasuringError(RuntimeError):
+    """The benchmarks of a version failed."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -68,15 +72,18 @@ def run_against(
             trees = [_old_tree(folder, commit), Tree("new", _ROOT, _ROOT)]
             options = [*(names or DEFAULT_NAMES), "--seed", str(seed), *(["--quick"] if quick else [])]
             pairs = [_round(trees, number, rounds, options) for number in range(rounds)]
-    except AgainstError as error:
+    except CheckoutError as error:
         console.note(f"error: {error}")
         return MISUSE
+    except MeasuringError as error:
+        console.note(f"error: {error}")
+        return FAILURE
     except KeyboardInterrupt:
         console.note("interrupted; the worktree has been removed")
         return _INTERRUPTED
     comparisons = compare(pairs)
     _show(comparisons, commit, rounds)
-    for name in only_in_one(pairs):
+    for name in not_compared(pairs):
         console.note(f"not compared, as a run has no such figure: {name}")
     if json_file is not None:
         encoded = msgspec.json.encode([asdict(each) for each in comparisons])
@@ -100,11 +107,11 @@ def _checked_out(commit: str) -> Iterator[Path]:
 def _git(*arguments: str) -> str:
     git = shutil.which("git")
     if git is None:
-        raise AgainstError("git is not installed, and is needed to check out the old version")
+        raise CheckoutError("git is not installed, and is needed to check out the old version")
     # Own process group: an interrupt must not end git halfway through adding or removing the worktree.
     done = subprocess.run([git, *arguments], cwd=_ROOT, capture_output=True, text=True, check=False, process_group=0)
     if done.returncode != 0:
-        raise AgainstError(f"git {arguments[0]} {arguments[1]} failed: {done.stderr.strip()}")
+        raise CheckoutError(f"git {arguments[0]} {arguments[1]} failed: {done.stderr.strip()}")
     return done.stdout.strip()
 
 
@@ -148,7 +155,7 @@ def _measured(tree: Tree, options: Sequence[str]) -> Figures:
                 raise
         if code != 0:
             quoted = log.read_text(encoding="utf-8", errors="replace")[-_QUOTED_CHARS:]
-            raise AgainstError(f"the benchmarks of the {tree.label} version ended with code {code}:\n{quoted}")
+            raise MeasuringError(f"the benchmarks of the {tree.label} version ended with code {code}:\n{quoted}")
         return msgspec.json.decode(file.read_bytes(), type=Figures)
 
 

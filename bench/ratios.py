@@ -15,7 +15,7 @@ from enum import Enum
 from statistics import median
 from typing import Final, TypeAlias
 
-__all__ = ["TOLERANCE", "Better", "Comparison", "Figures", "better_of", "compare", "only_in_one"]
+__all__ = ["TOLERANCE", "Better", "Comparison", "Figures", "better_of", "compare", "not_compared"]
 
 Figures: TypeAlias = dict[str, dict[str, float]]
 """The figures of one run, by benchmark and name, as ``python -m bench --json`` writes them."""
@@ -54,9 +54,9 @@ class Comparison:
         """Whether the new version is worse beyond the tolerance, and worse in every pair."""
         match better_of(self.figure):
             case Better.HIGHER:
-                return self.ratio < 1 - TOLERANCE and self.highest < 1
+                return self._has_fallen
             case Better.LOWER:
-                return self.ratio > 1 + TOLERANCE and self.lowest > 1
+                return self._has_risen
             case _:
                 return False
 
@@ -68,8 +68,15 @@ class Comparison:
             return ""
         if self.is_regression:
             return "WORSE"
-        is_beyond_one = self.lowest > 1 if better is Better.HIGHER else self.highest < 1
-        return "better" if is_beyond_one else "same"
+        return "better" if self._has_risen or self._has_fallen else "same"
+
+    @property
+    def _has_fallen(self) -> bool:
+        return self.ratio < 1 - TOLERANCE and self.highest < 1
+
+    @property
+    def _has_risen(self) -> bool:
+        return self.ratio > 1 + TOLERANCE and self.lowest > 1
 
 
 def better_of(figure: str) -> Better:
@@ -88,7 +95,7 @@ def compare(pairs: Sequence[tuple[Figures, Figures]]) -> list[Comparison]:
     ]
 
 
-def only_in_one(pairs: Sequence[tuple[Figures, Figures]]) -> list[str]:
+def not_compared(pairs: Sequence[tuple[Figures, Figures]]) -> list[str]:
     """Figures that could not be compared: absent from a run, or zero in one, so that there is no ratio."""
     seen = dict.fromkeys(name for pair in pairs for run in pair for name in _names(run))
     return [f"{bench} {figure}" for bench, figure in seen if not _is_whole(pairs, bench, figure)]

@@ -43,7 +43,9 @@ class Comparison:
     def about(self) -> list[str]:
         """Lines that say when, where and how."""
         lines = [f"{self.date}, commit {self.commit}, {self.machine}", f"rounds: {self.rounds}; figures are medians"]
-        lines.append("busy: the share of its processor that a broker used; well below 1, the driver was the limit")
+        lines.append(
+            "busy: the share of its processor that a broker used; well below 1, the driver or the machine was the limit"
+        )
         if self.is_quick:
             lines.append("quick sizes: they show that it works, and are no basis for conclusions")
         lines += [f"{name} {version}" for name, version in self.versions.items()]

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from bench.ratios import Better, Comparison, Figures, better_of, compare, only_in_one
+from bench.ratios import Better, Comparison, Figures, better_of, compare, not_compared
 
 
 def run(**figures: float) -> Figures:
@@ -61,6 +61,10 @@ def test_a_time_that_grows_is_a_regression_and_one_that_shrinks_is_better() -> N
     assert comparison("a_per_s", 1.7, 1.9, 1.8).verdict == "better"
 
 
+def test_a_little_better_is_the_same() -> None:
+    assert comparison("a_per_s", 1.05, 1.09, 1.02).verdict == "same"
+
+
 def test_a_figure_that_is_neither_rate_nor_time_is_shown_and_not_judged() -> None:
     found = comparison("a_busy", 0.1, 0.1)
     assert not found.is_regression
@@ -73,4 +77,4 @@ def test_a_figure_that_a_run_lacks_or_that_is_zero_is_named_and_not_compared() -
         (run(a_per_s=1.0, b_per_s=1.0, c_ms=0.0), run(a_per_s=1.0, b_per_s=1.0, c_ms=0.0)),
     ]
     assert [each.figure for each in compare(pairs)] == ["a_per_s"]
-    assert only_in_one(pairs) == ["live b_per_s", "live c_ms"]
+    assert not_compared(pairs) == ["live b_per_s", "live c_ms"]
