@@ -25,6 +25,7 @@ from typing import Final
 
 import msgspec
 
+from bench.machine import load_before
 from bench.ratios import Comparison, Figures, compare, not_compared
 from penstock.cli.console import FAILURE, MISUSE, console, shown_number
 from penstock.protocol.frames import PROTOCOL_VERSION
@@ -67,6 +68,7 @@ def run_against(
     commit: str, names: Sequence[str], *, rounds: int, seed: int, quick: bool, json_file: Path | None
 ) -> int:
     """Measure both versions, print all ratios, and return the exit code: 1 if a figure is more than 10 % worse."""
+    load_before()
     try:
         with _checked_out(commit) as folder:
             trees = [_old_tree(folder, commit), Tree("new", _ROOT, _ROOT)]
@@ -84,7 +86,7 @@ def run_against(
     comparisons = compare(pairs)
     _show(comparisons, commit, rounds)
     for name in not_compared(pairs):
-        console.note(f"not compared, as a run has no such figure: {name}")
+        console.note(f"not compared, as it is absent or zero in a run: {name}")
     if json_file is not None:
         encoded = msgspec.json.encode([asdict(each) for each in comparisons])
         json_file.write_bytes(msgspec.json.format(encoded, indent=2) + b"\n")

@@ -16,6 +16,7 @@ from typing import Final
 
 from bench.live import allow_many_files
 from bench.live_driver import DriverError
+from bench.machine import load_before
 from bench.peers.activemq import ActiveMq
 from bench.peers.clients import LIBRARIES, measure_library
 from bench.peers.measuring import Length, measure
@@ -57,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, show and write everything; 1 if a run was invalid."""
     chosen = _arguments(arguments)
     allow_many_files()
+    load = load_before()
     if chosen.install:
         _install_missing()
     skipped = {name: reason for name, peer in PEERS.items() if (reason := peer.missing())}
@@ -70,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         console.note("interrupted; all brokers have been ended")
         return _INTERRUPTED
-    comparison = Comparison(*here_and_now(), rounds, chosen.quick, _versions(cases), skipped, rows_of(outcomes))
+    comparison = Comparison(*here_and_now(), load, rounds, chosen.quick, _versions(cases), skipped, rows_of(outcomes))
     return _tell(comparison, chosen)
 
 

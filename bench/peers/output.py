@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from bench.machine import warning_of
 from bench.peers.rounds import Row
 from bench.peers.workloads import GROUPS, Group
 from bench.report import Report
@@ -31,6 +32,8 @@ class Comparison:
     date: str
     commit: str
     machine: str
+    load: float
+    """The load of the machine before the first round."""
     rounds: int
     is_quick: bool
     versions: Mapping[str, str]
@@ -46,6 +49,8 @@ class Comparison:
         lines.append(
             "busy: the share of its processor that a broker used; well below 1, the driver or the machine was the limit"
         )
+        if warning := warning_of(self.load):
+            lines.append(warning)
         if self.is_quick:
             lines.append("quick sizes: they show that it works, and are no basis for conclusions")
         lines += [f"{name} {version}" for name, version in self.versions.items()]

@@ -17,6 +17,7 @@ def comparison(*rows: Row) -> Comparison:
         "2026-01-02",
         "abc1234",
         "2 processors",
+        load=2.5,
         rounds=3,
         is_quick=False,
         versions={"NATS": "2.9"},
@@ -54,6 +55,7 @@ def test_markdown_has_date_commit_machine_versions_and_who_was_skipped() -> None
     text = markdown(comparison(*rows_of([outcome("NATS", 10.0)])), chart="peers.png")
     assert "- 2026-01-02, commit abc1234, 2 processors\n" in text
     assert "- NATS 2.9\n" in text
+    assert "the machine was busy before the start (load 2.5)" in text
     assert "- skipped: Redis: not there\n" in text
     assert "(peers.png)" in text
     assert "| 20 → 50 | NATS | 10 | 10 | - | - |" in text
