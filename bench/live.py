@@ -30,7 +30,7 @@ from penstock.model.reporting import Reporter
 from penstock.model.values import AttributeValue
 from penstock.sim.workloads import QuoteWorkload, TopicWorkload
 
-__all__ = ["BrokerProcess", "Measured", "Scenario", "apart_from", "measure", "run", "scenarios"]
+__all__ = ["BrokerProcess", "Measured", "Scenario", "allow_many_files", "apart_from", "measure", "run", "scenarios"]
 
 _RING: Final = 2_048
 _BATCH: Final = 64
@@ -80,7 +80,7 @@ class Measured:
 
 def run(reporter: Reporter, *, seed: int = 0, quick: bool = False) -> Iterator[Report]:
     """Measure all scenarios, each with a broker of its own."""
-    _allow_many_files()
+    allow_many_files()
     report = Report(
         "one live broker, 100-byte payloads, 7 attributes: publishers → subscribers, selectors / connections (targets)",
         ("scenario", "messages/s", "deliveries/s", "CPU µs/message", "busy %", "whole core/s", "p50 ms", "p99 ms"),
@@ -227,7 +227,8 @@ def apart_from(pid: int) -> Iterator[None]:
         os.sched_setaffinity(0, ours)
 
 
-def _allow_many_files() -> None:
+def allow_many_files() -> None:
+    """Raise the limit on open files, as far as the system lets us: every connection is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 16_384)), hard))
 
