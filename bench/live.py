@@ -214,7 +214,7 @@ def _topics(seed: int) -> Iterator[Scenario]:
     selectors = [[text] for text in workload.subscriptions()]
     targets = {"messages_per_s": 0.99 * _TOPIC_RATE, "cpu_us": 40.0}
     for name, key, pause_s in (("500 topics, 1 ms", "topics", _LINGER_S), ("500 topics, evenly", "topics_evenly", 0.0)):
-        yield Scenario(name, key, messages, selectors, workload.publishers, _TOPIC_RATE, pause_s, targets)
+        yield Scenario(name, key, messages, selectors, workload.publishers, _TOPIC_RATE, pause_s, targets=targets)
 
 
 def _seven(quote: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:

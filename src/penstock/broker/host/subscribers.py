@@ -127,10 +127,18 @@ class Subscribers:
 
         Skips subscriptions that begin after a message's tick. With members, serves only those, from their ticks on.
         """
-        found = [
-            self._targets(tick, each, len(body), system=system, later=later, members=members)
-            for tick, body, each in zip(ticks, bodies, attributes, strict=True)
-        ]
+        # With these, who gets a message does not depend on its attributes alone.
+        depends = later is not None or members is not None or self.sampler is not None or system
+        found: list[Targets] = []
+        last: Attributes | None = None
+        targets: Targets = ()
+        for tick, body, each in zip(ticks, bodies, attributes, strict=True):
+            if each is last and not depends:
+                self.matched += 1
+            else:
+                targets = self._targets(tick, each, len(body), system=system, later=later, members=members)
+                last = each
+            found.append(targets)
         runs = _runs(found, bodies)
         if 2 * len(runs) <= len(found) or len(found) == 1:
             # Many messages for the same receivers: all of these get the same frame, encoded once.
