@@ -307,6 +307,7 @@ def test_consecutive_messages_with_the_same_attributes_share_them() -> None:
     assert first is second
     assert (third, last) == ({"x": 1, "y": 2}, {"x": 1})
     assert last is not first
+    assert take_in([encode_body(ID, Message({"x": number})) for number in (1, 2, 1)]) == [{"x": 1}, {"x": 2}, {"x": 1}]
 
 
 def test_attributes_like_those_before_but_with_nothing_behind_them_are_not_taken_in() -> None:

@@ -55,7 +55,7 @@ class Subscribers:
         self._alone: list[Targets] = []
         """For each subscription, who gets a message that only this one wants."""
         self._known: dict[bytes, Targets] = {}
-        """Who gets the messages that a set of subscriptions wants; forgotten when any subscription changes."""
+        """Who gets the messages that a set of subscriptions wants; forgotten when any subscription ends."""
         self._known_bytes = 0
         self.sampler: Callable[[Attributes, Ids, int], None] | None = None
         """While sampling, is called with every publication, the subscriptions that want it, and its size."""
@@ -85,7 +85,6 @@ class Subscribers:
         self._number_of[key] = number
         self._numbers[key] = number.to_bytes(4)
         self._alone[key] = ((self._numbers[key], (connection,)),)
-        self._known, self._known_bytes = {}, 0
         ordinary = tuple(each for each in selector.conjunctions if not is_reserved(each))
         reserved = tuple(each for each in selector.conjunctions if is_reserved(each))
         if ordinary or not reserved:
@@ -209,7 +208,7 @@ class Subscribers:
         return targets
 
     def _remember(self, place: bytes, targets: Targets) -> Targets:
-        """Keeps who gets the messages that these subscriptions want, until any subscription changes."""
+        """Keeps who gets the messages that these subscriptions want, until any subscription ends."""
         self._known_bytes += 2 * len(place) + 128 * len(targets)
         if self._known_bytes > _KNOWN_BYTES_MAX:
             self._known, self._known_bytes = {}, 0
