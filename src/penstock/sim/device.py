@@ -145,11 +145,12 @@ class Device:
         changes = write.changes()
         if not self._has_space(changes):
             return self._queue.on_full("there is no space left on the device", now_ms=self._clock.now_ms)
-        before_bytes = self.disk.size_bytes
+        trims = write.trims if isinstance(write, Ahead) else ()
+        before = [self.disk.trimmed_below(trim.pubend) for trim in trims]
         self.disk.apply(changes)
         if isinstance(write, Ahead):
-            has_made_room = self.disk.size_bytes < before_bytes
-            return self._queue.on_gone_ahead(has_made_room=has_made_room, now_ms=self._clock.now_ms)
+            after = [self.disk.trimmed_below(trim.pubend) for trim in trims]
+            return self._queue.on_gone_ahead(has_made_room=before != after, now_ms=self._clock.now_ms)
         self.syncs += 1
         return self._queue.on_durable()
 

@@ -165,6 +165,11 @@ class Disk:
         """The last tick at which a message was ever stored; 0 if there was none."""
         return (self._logs[pubend].last_tick or 0) if pubend in self._logs else 0
 
+    def trimmed_below(self, pubend: str) -> int:
+        """The tick below which a pubend's log was trimmed."""
+        log = self._logs.get(pubend)
+        return 0 if log is None else log.trimmed_below
+
     def damage(self, pubend: str, tick: int) -> bytes:
         """Make a message unreadable; returns its body, so that nobody is blamed for its loss."""
         log = self._logs.get(pubend) or _Log()
