@@ -262,7 +262,6 @@ class SimClient:
     def _on_changes(self, changes: Changes) -> None:
         if changes.lost:
             self.witness.lose()
-            self.sending.on_lost()
             self.forgetting.clear()
         if self.session.is_up and self.session.line != self._line:
             self._line = self.session.line

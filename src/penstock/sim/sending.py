@@ -25,7 +25,7 @@ class Sending:
         self.backlog: deque[tuple[Message, str]] = deque()
         """Messages that the session has no room for yet, each with its pubend."""
         self._made: bytes | None = None
-        """The first message of the backlog, with the identifier it got on this connection."""
+        """The first message of the backlog, with the identifier that it keeps while it waits, over connections too."""
         self.published: list[Published] = []
         """Messages handed to the session, in order; the index of each is its sequence number minus one."""
         self._sent = self._settled = 0
@@ -52,10 +52,6 @@ class Sending:
             self.backlog.popleft()
             session.publish(body, pubend, now_ms=now_ms)
             self.published.append(_record(self._clock.now_us, body, pubend, session.welcome, queue.published))
-
-    def on_lost(self) -> None:
-        """Handle a lost connection: the next one brings other identifiers."""
-        self._made = None
 
     def on_sent(self, frame: Publish) -> None:
         """Note messages that are sent, for the first time or again."""
