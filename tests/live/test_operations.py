@@ -59,7 +59,7 @@ def test_operations_are_carried_out_and_the_drain_is_told() -> None:
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("/pin", "'' is no name of a client"),
+        ("/pin", "'' is not a valid client name"),
         ("/pin?client=nobody", "cannot be"),
         ("/drain?to=sb2", "'sb2' is not NAME=CLIENTS"),
         ("/drain?to=sb2=many", "'sb2=many' is not NAME=CLIENTS"),

@@ -35,7 +35,7 @@ def test_a_lake_is_traced_and_audited_from_the_command_line(spark: SparkSession,
     slack = ["--slack", str(SLACK_MS)]
     result = pipeline("trace", str(lake), "--ids", str(ids), "--out", str(tmp_path / "out"), *slack)
     assert result.exit_code == 1, result.output
-    assert "no id: a message id has 26 characters, not 8: 'nonsense'" in result.stderr
+    assert "not an id: a message id has 26 characters, not 8: 'nonsense'" in result.stderr
     assert "left out: histories/date=2023-11-14/broker=b3/torn.parquet" in result.stderr
     summary = json.loads(result.stdout)
     assert (summary["ids"], summary["malformed"], summary["found"], summary["uncertain"]) == (3, 1, 2, 1)

@@ -215,7 +215,7 @@ class Connections:
         endings = []
         for name, peers in waiting.items():
             if sum(map(_waiting_bytes, peers)) > limit:
-                reason = f"client {name} lets more than {limit:,} bytes wait"
+                reason = f"client {name} has left more than {limit:,} bytes unread"
                 endings.append(Farewell(max(peers, key=_waiting_bytes), "slow", reason))
         return endings
 

@@ -49,8 +49,8 @@ def subscribe(  # noqa: PLR0913 - one per option
     url: Url,
     selector: Annotated[str, typer.Argument(metavar="SELECTOR", help="What to print; `TRUE` is everything.")],
     *,
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,
-    seconds: Annotated[float | None, typer.Option(min=0.0, help="End after so many seconds.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many messages.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after this many seconds.")] = None,
     start: Annotated[
         list[str] | None,
         typer.Option(

@@ -83,7 +83,7 @@ class LogReading:
     ) -> AsyncGenerator[LogPart, None]:
         """Yield the parts in order; the next one is requested while the application works on the last."""
         if not 0 <= first <= last <= LATEST:
-            raise MisuseError(f"ticks {first} to {last} of pubend {pubend} are no range")
+            raise MisuseError(f"ticks {first} to {last} of pubend {pubend} are not a valid range")
         if bytes_max <= 0:
             raise MisuseError(f"bytes_max {bytes_max} is not positive")
 
@@ -114,7 +114,7 @@ class LogReading:
         )
         assert isinstance(answer, LogAnswer), f"not an answer to this: {answer}"
         if answer.last < first:
-            raise RefusedError("read its log", f"{format_tick(Tick(first))} of pubend {pubend} is yet to come")
+            raise RefusedError("read its log", f"{format_tick(Tick(first))} of pubend {pubend} is in the future")
         return LogPart(pubend, first, answer.last, answer.ticks, answer.bodies, answer.lost)
 
     async def _patiently(self, question: Callable[[int], Frame], what: str) -> Reply:

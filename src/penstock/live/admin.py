@@ -176,7 +176,7 @@ class AdminServer:
             family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
             self._socket = socket.create_server((self._host, self._port), family=family)
         except (OSError, UnicodeError, ValueError, TypeError) as error:
-            reason = (error.strerror or error) if isinstance(error, OSError) else "that is no address"
+            reason = (error.strerror or error) if isinstance(error, OSError) else "not a valid address"
             raise ConfigError(f"the admin API cannot listen at {self._host}:{self._port}: {reason}") from None
         self._socket.setblocking(False)  # noqa: FBT003 - the standard library's signature
         self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="admin")

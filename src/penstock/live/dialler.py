@@ -63,7 +63,7 @@ class Dialler:
         except (OSError, TimeoutError) as error:
             self._on_failed(place.name, str(error) or type(error).__name__)
         except ValueError:
-            self._on_failed(place.name, f"{place.host!r} is no address")
+            self._on_failed(place.name, f"{place.host!r} is not a valid address")
         else:
             await connection.ended.wait()
 

@@ -51,7 +51,7 @@ def read_toml(path: Path) -> TomlTable:
     try:
         found = path.stat()
         if not S_ISREG(found.st_mode):
-            raise ConfigError(f"{path}: is no file")
+            raise ConfigError(f"{path}: not a regular file")
         if found.st_size > _FILE_BYTES_MAX:
             raise ConfigError(f"{path}: larger than {_FILE_BYTES_MAX:,} bytes")
         content = path.read_bytes()

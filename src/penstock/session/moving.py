@@ -170,7 +170,7 @@ class Moving:
             return str(error)
         # Encrypted traffic must not become unencrypted because somebody says so.
         if len(addresses) != 1 or _is_less_secret(addresses[0], present):
-            return f"{order.address} is no address to go to from {present}"
+            return f"{order.address} is not a single address at least as secure as {present}"
         return ""
 
     def _wants_look(self, now_ms: int) -> bool:

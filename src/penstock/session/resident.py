@@ -314,7 +314,7 @@ class Resident:
             changes.goodbye = frame
             return
         if not isinstance(frame, Welcome):
-            raise ProtocolError(f"the broker begins with {type(frame).__name__}, not with a welcome")
+            raise ProtocolError(f"the broker's first frame is {type(frame).__name__}, not a welcome")
         if frame.version != PROTOCOL_VERSION or frame.heartbeat_ms <= 0 or frame.credit_bytes <= 0:
             raise ProtocolError(f"the broker's welcome is for another protocol: {frame}")
         changes.welcome = frame

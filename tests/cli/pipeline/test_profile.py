@@ -110,7 +110,7 @@ def test_the_largest_difference_of_a_result_is_found(tmp_path: Path) -> None:
 def test_what_is_no_such_result_is_told(tmp_path: Path, content: str) -> None:
     path = tmp_path / "r.json"
     path.write_text(content)
-    with pytest.raises(MisuseError, match="is no result of"):
+    with pytest.raises(MisuseError, match="is not a result of"):
         balancing_difference(path)
     with pytest.raises(MisuseError, match="cannot read"):
         balancing_difference(tmp_path / "no")

@@ -121,7 +121,7 @@ def test_a_missing_database_can_be_salvaged_by_who_knows_the_names(tmp_path: Pat
     folder = killed(tmp_path)
     (folder / FILE_NAME).unlink()
     before = contents(folder)
-    with pytest.raises(StoreRefusedError, match="say it with --overlay and --broker"):
+    with pytest.raises(StoreRefusedError, match="name it with --overlay and --broker"):
         salvaged(folder)
     with pytest.raises(StoreRefusedError, match="name all of them with --pubend"):
         salvaged(folder, owner=("o", "b1"))

@@ -136,7 +136,7 @@ class LogDesk:
         if guest.rule.subscribe is None:
             return f"client {guest.client} may not subscribe", ""
         if frame.first > frame.last:
-            return f"ticks {frame.first} to {frame.last} are no range", ""
+            return f"ticks {frame.first} to {frame.last} are not a valid range", ""
         topology, links = self._rooms.topology, self._rooms.connections.links
         if not topology.is_guaranteed(frame.pubend) and all(each in links for each in self._rooms.settings.neighbours):
             known = ", ".join(topology.guaranteed()) or "none"
