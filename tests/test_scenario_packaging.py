@@ -105,3 +105,13 @@ def test_a_command_without_its_packages_names_the_extra(missing: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"error: {missing} is not installed; install it with: pip install 'penstock[server]'\n"
+
+
+@pytest.mark.parametrize("missing", ["numpy", "prometheus_client"])
+def test_a_broker_without_its_packages_names_the_extra(missing: str) -> None:
+    start = "from penstock.live.__main__ import main; sys.exit(main())"
+    code = f"import sys; sys.modules[{missing!r}] = None; {start}"
+    command = [sys.executable, "-c", code, "overlay.toml", "--name", "b1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"error: {missing} is not installed; install it with: pip install 'penstock[server]'\n"
