@@ -101,7 +101,9 @@ class Connections:
 
     def carry_to(self, connections: Sequence[int], frame: DataFrame) -> int:
         """Queues a data frame for many connections; returns how many did not drop it."""
-        peers, woken, dropped = self.peers, self._woken, 0
+        peers = self.peers
+        woken = self._woken
+        dropped = 0
         # ``carry``, inlined: this is where a fan-out spends its time.
         for connection in connections:
             peer = peers[connection]

@@ -69,7 +69,9 @@ class LogReading:
         *,
         again_ms: int = _AGAIN_MS,
     ) -> None:
-        self._ask, self._end, self._again_ms = ask, end, again_ms
+        self._ask = ask
+        self._end = end
+        self._again_ms = again_ms
         self._give_up_s = None if give_up_ms is None else give_up_ms / 1000
 
     async def survey(self) -> Survey:

@@ -125,7 +125,9 @@ class _Brokers:
         defaults: TomlTable,
         congestion: TomlTable,
     ) -> None:
-        self._path, self._tables, self._tls = path, tables, tls
+        self._path = path
+        self._tables = tables
+        self._tls = tls
         self._congestion = read_congestion(congestion, CongestionSettings())
         self._tunables: dict[str, int | str | CongestionSettings] = {**_tunables(defaults)}
         self._service = _service(defaults, GUARANTEED)

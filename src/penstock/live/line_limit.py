@@ -23,7 +23,9 @@ class LineLimit:
     def __init__(
         self, *, lines_max: int = _LINES_MAX, period_s: float = _PERIOD_S, clock: Callable[[], float] = monotonic
     ) -> None:
-        self._lines_max, self._period_s, self._clock = lines_max, period_s, clock
+        self._lines_max = lines_max
+        self._period_s = period_s
+        self._clock = clock
         self._kinds: dict[str, _Kind] = {}
 
     def left_out(self, kind: str) -> int | None:

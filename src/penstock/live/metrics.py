@@ -115,7 +115,9 @@ class _Collector:
     """Asks the source, and turns its answer into metrics."""
 
     def __init__(self, source: StatusSource, now_ms: Callable[[], int], *, names: bool) -> None:
-        self._source, self._now_ms, self._names = source, now_ms, names
+        self._source = source
+        self._now_ms = now_ms
+        self._names = names
 
     def describe(self) -> list[Metric]:
         """Nothing: which metrics there are depends on the broker, and is found out at every scrape."""

@@ -66,7 +66,9 @@ class Arrivals:
 
     def drop(self) -> None:
         """Discard all that is left."""
-        self._data, self._frames, self._rest = [], None, None
+        self._data = []
+        self._frames = None
+        self._rest = None
 
     @property
     def unfinished_bytes(self) -> int:

@@ -52,7 +52,9 @@ class Storage:
         fail: Callable[[NodeFailedError], None],
     ) -> None:
         self._place, self._name = overlay.place_of(name), name
-        self._turns, self._stimulate, self._fail = turns, stimulate, fail
+        self._turns = turns
+        self._stimulate = stimulate
+        self._fail = fail
         self._durable = self._told = 0
         """The last durable commit, and the last one that the broker knows to be durable."""
         self._pace = Pace()

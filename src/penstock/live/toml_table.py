@@ -80,7 +80,10 @@ class TomlTable:
     """One table of the file."""
 
     def __init__(self, values: Mapping[str, object], place: Place, path: Path, lines: TomlLines) -> None:
-        self._values, self._place, self._path, self._lines = values, place, path, lines
+        self._values = values
+        self._place = place
+        self._path = path
+        self._lines = lines
         self._asked: dict[str, None] = {}
         self.digest = ""
         """Digest of the file; set on its outermost table only."""

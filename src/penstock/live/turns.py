@@ -94,7 +94,9 @@ class Turns:
         on_end: Callable[[], None],
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        self._give_up, self._on_end, self._clock = give_up, on_end, clock
+        self._give_up = give_up
+        self._on_end = on_end
+        self._clock = clock
         self.woken: dict[int, Worker] = {}
         """Workers to flush at the end of this turn, by number."""
         self._behind: dict[int, Worker] = {}

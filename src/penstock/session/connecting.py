@@ -79,7 +79,9 @@ class Connecting:
     def __init__(
         self, endpoint: Endpoint, lines: Lines, addresses: tuple[Address, ...], settings: ClientSettings, chance: Chance
     ) -> None:
-        self._endpoint, self._lines, self._settings = endpoint, lines, settings
+        self._endpoint = endpoint
+        self._lines = lines
+        self._settings = settings
         self._addresses = self._given = addresses
         self._told: dict[Address, None] = {}
         self._turn = 0

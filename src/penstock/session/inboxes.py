@@ -182,7 +182,9 @@ class Inboxes:
     def deliver(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
         """Delivers a message to the subscriptions with these numbers; ignores any withdrawn meanwhile."""
         # Inbox.push, inlined for one and for many: this is where a busy client spends its time.
-        pubend, tick, by_bytes = received.pubend, received.tick, self._by_bytes
+        pubend = received.pubend
+        tick = received.tick
+        by_bytes = self._by_bytes
         size = len(received.body) + MESSAGE_BYTES
         is_guaranteed = received.is_guaranteed
         if len(numbers) == 4:

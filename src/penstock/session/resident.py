@@ -189,7 +189,9 @@ class Resident:
         """Frames from the broker; raises ``ProtocolError`` at one that a broker may not send."""
         self._heard_ms = now_ms
         changes = Changes()
-        inboxes, deliver, pubends = changes.inboxes, self.moves.deliver, self._pubends
+        inboxes = changes.inboxes
+        deliver = self.moves.deliver
+        pubends = self._pubends
         for frame in frames:
             if type(frame) is Deliver:
                 name = pubends.get(frame.pubend) or self._pubend(frame.pubend)

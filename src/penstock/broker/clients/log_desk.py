@@ -76,7 +76,9 @@ class LogDesk:
         self, rooms: Rooms, logs: Mapping[str, PubendLog], *, refuse: Callable[[Peer, str, int, str], None]
     ) -> None:
         self._name = rooms.settings.name
-        self._rooms, self._logs, self._refuse = rooms, logs, refuse
+        self._rooms = rooms
+        self._logs = logs
+        self._refuse = refuse
         self._ways = Ways(rooms, logs, self._hear)
         self._serving = LogServing(logs, send=self._answer)
         # Answers to questions of an earlier life must not match ours.

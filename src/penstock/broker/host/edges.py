@@ -97,7 +97,9 @@ class Edges:
         for edge in self.edges.values():
             edge.leave(key)
         if not self.subscriptions:
-            self.edges, self._troubled, self._groups = {}, {}, {}
+            self.edges = {}
+            self._troubled = {}
+            self._groups = {}
 
     def confirm(self, pubend: str, version: int, tick: int, *, now_ms: int) -> list[Wish]:
         """From this tick on, the path from a pubend includes this version of the filter."""
@@ -194,7 +196,9 @@ class Edges:
         for catch_up in edge.catch_ups:
             ready = catch_up.ready
             while ready and effort_left > 0 and self._has_room(catch_up):
-                ticks, bodies, room = [], [], self._chunk_bytes
+                ticks = []
+                bodies = []
+                room = self._chunk_bytes
                 while ready and room > 0 and effort_left > 0:
                     tick, body = ready.popleft()
                     ticks.append(tick)

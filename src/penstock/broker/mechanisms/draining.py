@@ -54,7 +54,9 @@ class Draining:
     """The drain of one broker, if it is on, and its progress."""
 
     def __init__(self, rooms: Rooms, migrations: Migrations) -> None:
-        self._settings, self._connections, self._migrations = rooms.settings, rooms.connections, migrations
+        self._settings = rooms.settings
+        self._connections = rooms.connections
+        self._migrations = migrations
         migrations.listeners.append(self)
         self._targets: dict[str, Target] = {}
         self._asked: dict[int, _Asked] = {}
@@ -83,7 +85,9 @@ class Draining:
 
     def stop(self) -> None:
         """Admits clients again, and asks no more of them to move."""
-        self._targets, self._asked, self._due_ms = {}, {}, None
+        self._targets = {}
+        self._asked = {}
+        self._due_ms = None
 
     # --- outcomes of moves
 

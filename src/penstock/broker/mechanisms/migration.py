@@ -71,8 +71,12 @@ class Migrations:
         tell: Callable[[Peer], None] = lambda _: None,
     ) -> None:
         """Takes functions that release a client, end its connection, and tell it how far its streams are."""
-        self._settings, self._connections, self._edges = rooms.settings, rooms.connections, edges
-        self._release, self._end, self._tell = release, end, tell
+        self._settings = rooms.settings
+        self._connections = rooms.connections
+        self._edges = edges
+        self._release = release
+        self._end = end
+        self._tell = tell
         self._moves: dict[int, _Move] = {}
         self._look_ms: int | None = None
         self.due = Due(self.next_deadline)

@@ -65,7 +65,9 @@ class Protected(Generic[_Given, _Result]):
         make: Callable[[Carrier | None], TokenGroup],
         carrier: Carrier | None,
     ) -> None:
-        self._function, self._make, self._carrier = function, make, carrier
+        self._function = function
+        self._make = make
+        self._carrier = carrier
         # Made at once, so that a wrong duration fails where it was written.
         self.group = make(carrier)
         """The function's membership in its group."""
