@@ -267,7 +267,7 @@ class Broker:
         return self._finish(now_ms)
 
     def apply(self, settings: BrokerSettings, *, now_ms: int) -> list[Effect]:
-        """Applies changed settings; raises ``SettingsError``, and changes nothing, if they need a restart."""
+        """Applies changed settings; if they need a restart, raises ``SettingsError`` and changes nothing."""
         self._guaranteed.begin_turn(now_ms=now_ms)
         self._end_all(self._membership.apply(settings), now_ms)
         self._congestion.tune(now_ms=now_ms)

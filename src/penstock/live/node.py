@@ -338,7 +338,7 @@ class BrokerNode:
             self._note("dial-failed", neighbour=neighbour, reason=reason)
 
     def _refusal(self, connection: Connection) -> tuple[str, str] | None:
-        """Why a connection has to be refused, as a code and a reason, if it has."""
+        """The code and reason with which to refuse a connection; None to accept it."""
         if self._is_stopping:
             return "shutdown", f"broker {self.name} is shutting down"
         if connection.dialled and self.place.tls is not None and connection.certificate != connection.dialled:

@@ -96,7 +96,7 @@ class Storage:
         self._watcher = watcher
 
     async def read_kept(self, names: Sequence[str]) -> dict[str, bytes | None]:
-        """Read kept records, not for the broker: as many of the first as fit an answer, but at least one."""
+        """Read kept records for a caller other than the broker: as many as fit one answer, but at least one."""
         assert self._keeper is not None, f"broker {self._name} has no data folder"
         # The broker's own reads have numbers above zero.
         number = min(self._asked, default=0) - 1

@@ -247,7 +247,7 @@ class Inboxes:
         self._moved[horizons.pubend] = pubend
 
     def on_lost(self, lost: LostTicks, numbers: Iterable[int]) -> bool:
-        """Some ticks will never arrive for these subscriptions; returns whether any misses them."""
+        """Reports lost ticks to these subscriptions; returns whether any of them wanted the ticks."""
         missing = False
         for number in numbers:
             inbox = self._by_number.get(number)
@@ -256,7 +256,7 @@ class Inboxes:
         return missing
 
     def acknowledge(self) -> Acknowledge | None:
-        """Acknowledges what all non-durable subscriptions have of pubends that moved; None if that is not news."""
+        """Acknowledges how far all non-durable subscriptions are, for pubends that moved; None if nothing is new."""
         moved, self._moved = self._moved, {}
         if not moved:
             return None

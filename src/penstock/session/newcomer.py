@@ -56,7 +56,7 @@ class Newcomer:
         inboxes: Inboxes,
         overlap: Overlap,
     ) -> None:
-        """Go where the present broker, which gave the welcome ``present``, has ordered."""
+        """Goes where the present broker, which gave the welcome ``present``, has ordered."""
         self.order: Final = order
         self._hello, self._present = hello, present
         self._inboxes, self._overlap = inboxes, overlap
@@ -107,14 +107,14 @@ class Newcomer:
     # What happens at the old broker.
 
     def open(self, inbox: Inbox) -> None:
-        """Request a subscription that is in force at the old broker: now it has positions to continue from."""
+        """Requests a subscription that is in force at the old broker: now it has positions to continue from."""
         if self.is_up and inbox.number not in self.asked and inbox.state == "ready":
             self.asked[inbox.number] = inbox
             self._overlap.opens(inbox)
             self.outgoing.append(subscribe_frame(inbox))
 
     def withdraw(self, inbox: Inbox) -> None:
-        """Withdraw a subscription here, too."""
+        """Withdraws a subscription here, too."""
         self._overlap.drop(inbox)
         if self.asked.pop(inbox.number, None) is not None:
             self.confirmed.pop(inbox.number, None)

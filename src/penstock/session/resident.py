@@ -420,11 +420,11 @@ class Asked:
         return self._last_number, frame
 
     def settle(self, number: int) -> None:
-        """Drop a question that was answered, or whose answer nobody waits for any more."""
+        """Drops a question that was answered, or whose answer nobody waits for any more."""
         self._open.pop(number, None)
 
     def clear(self) -> None:
-        """Drop all questions: the connection is gone, and no answer will come."""
+        """Drops all questions: the connection is gone, and no answer will come."""
         self._open.clear()
 
     def next_deadline(self) -> int | None:

@@ -146,9 +146,9 @@ class Edges:
     def on_taken(
         self, durable: str, ownership: int, by: Claimant | None = None
     ) -> tuple[list[HostSubscription], list[HostSubscription]]:
-        """A durable name has a new owner, or none; returns the subscriptions that end, and those with a higher claim.
+        """A durable name has a new owner, or none; returns the subscriptions to end, and those with a newer claim.
 
-        A client that claims the name later ends only those whose name it may use: its claim may be denied elsewhere.
+        A claim in progress (``by``) ends only subscriptions whose name that client may use: a pubend may still deny it.
         """
         may_have = self._settings.access.may_have
         named = [

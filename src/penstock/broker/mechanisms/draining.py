@@ -69,7 +69,7 @@ class Draining:
 
     @property
     def is_on(self) -> bool:
-        """Whether new clients are refused, and all are asked to move."""
+        """Whether the broker is draining: it refuses new clients and asks the others to move."""
         return bool(self._targets)
 
     def start(self, targets: Sequence[Target], *, now_ms: int) -> None:
@@ -84,7 +84,7 @@ class Draining:
         self.on_deadline(now_ms=now_ms)
 
     def stop(self) -> None:
-        """Admits clients again, and asks no more of them to move."""
+        """Ends the drain: clients are admitted again, and no more are asked to move."""
         self._targets = {}
         self._asked = {}
         self._due_ms = None

@@ -32,7 +32,7 @@ _PINS_MAX: Final = 10_000
 
 
 class MoveListener(Protocol):
-    """Is told the outcomes of moves; called in the middle of a turn, so it must only take note."""
+    """Learns the outcomes of moves; called in the middle of a turn, so it may only record them."""
 
     def arrived(self, session: int, client: str) -> None:
         """A client of this session has arrived here, with its subscriptions in force."""

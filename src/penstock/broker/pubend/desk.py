@@ -1,4 +1,4 @@
-"""Answers hosts for this broker's pubends: where subscriptions begin, who owns durable names, and forgetting those.
+"""Answers requests of hosts to this broker's pubends: to open a subscription, to claim or forget a durable name.
 
 A request that changes the durable register is answered when the change is durable.
 """
