@@ -64,6 +64,6 @@ def test_nothing_to_trace_is_no_error(spark: SparkSession, tmp_path: Path) -> No
     assert result.exit_code == 1
     assert json.loads(result.stdout)["ids"] == 0
     result = pipeline("trace", str(lake), "--ids", "nowhere", "--out", str(tmp_path / "none"))
-    assert (result.exit_code, "it is no file, and no table of the lake" in result.stderr) == (2, True)
+    assert (result.exit_code, "it is neither a file nor a table of the lake" in result.stderr) == (2, True)
     result = pipeline("trace", str(lake), "--ids", "gaps", "--out", str(tmp_path / "none"))
     assert (result.exit_code, "has no column message_id" in result.stderr) == (2, True)

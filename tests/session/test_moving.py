@@ -230,7 +230,7 @@ def test_who_is_pinned_publishes_or_moves_already_stays() -> None:
     stage, _ = subscribed_stage()
     arriving(stage)
     stage.tell(1, order(8))
-    assert refusal(stage) == "the client is moving already"
+    assert refusal(stage) == "the client is already moving"
 
 
 @pytest.mark.parametrize("address", ["not-an-address", f"{NEW},third"])

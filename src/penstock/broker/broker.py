@@ -323,7 +323,7 @@ class Broker:
         if self._beat_ms is not None and now_ms >= self._beat_ms:
             self._beat_ms = now_ms + self.settings.heartbeat_ms if self._connections.peers else None
             for peer in self._connections.beat(now_ms=now_ms):
-                self._end(peer, "silent", "nothing was heard for too long", now_ms)
+                self._end(peer, "silent", "the peer was silent for too long", now_ms)
             self._end_all(self._connections.too_slow(now_ms=now_ms), now_ms)
             self._membership.sweep()
         self._end_all(self._strangers.on_deadline(now_ms=now_ms), now_ms)

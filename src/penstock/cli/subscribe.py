@@ -124,7 +124,7 @@ def parse_start(texts: list[str]) -> Start | None:
     try:
         return datetime.fromisoformat(texts[0])
     except ValueError:
-        raise MisuseError(f"--from {texts[0]!r} is none of earliest, latest, a time, or pubend=tick") from None
+        raise MisuseError(f"--from {texts[0]!r} is not one of earliest, latest, a time, or pubend=tick") from None
 
 
 def _parse_ticks(texts: list[str]) -> dict[str, int]:

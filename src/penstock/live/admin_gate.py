@@ -64,7 +64,7 @@ class AdminGate:
             own = f"{request.url.scheme}://{host}"
             for origin in request.headers.getlist("origin"):
                 if origin != own:
-                    return _refused(403, f"a page of {origin!r} may not change anything here")
+                    return _refused(403, f"requests from pages of {origin!r} may not change anything")
         return None
 
     def _unproven(self, request: Request) -> Response | None:

@@ -427,7 +427,7 @@ class BrokerNode:
         """Log a bug, and close the connection that met it, but no other."""
         assert isinstance(connection, Connection)
         self._on_bug(error, connection.peer)
-        connection.refuse("internal", "the broker has a bug, and this connection met it")
+        connection.refuse("internal", "internal error: this connection ran into a bug of the broker")
         self._dispatch(self.broker.disconnect(connection.number, now_ms=self.clock.now_ms()))
 
     def _on_bug(self, error: Exception, peer: str = "") -> None:

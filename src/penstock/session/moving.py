@@ -157,7 +157,7 @@ class Moving:
 
     def _problem_with(self, order: Migrate) -> str:
         if self.is_busy:
-            return "the client is moving already"
+            return "the client is already moving"
         if self._settings.pinned:
             return "the client is pinned"
         if self._resident.publishing.published:

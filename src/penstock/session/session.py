@@ -227,7 +227,7 @@ class Session:
             elif line.is_due(now_ms):
                 self._end(line, f"no welcome within {self._settings.connect_ms} ms", changes, now_ms=now_ms)
             elif line.state != "dialling" and line.endpoint.is_silent(now_ms=now_ms):
-                reason = "nothing was heard of the broker for too long"
+                reason = "the broker was silent for too long"
                 self._fail(line, Goodbye("silent", reason), changes, now_ms=now_ms)
         self._connecting.on_deadline(now_ms=now_ms)
         return self._settle(changes, now_ms=now_ms)

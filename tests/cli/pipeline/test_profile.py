@@ -41,9 +41,9 @@ def test_a_lake_that_is_missing_empty_or_damaged_is_told(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--from", "noon"], "is no time such as"),
+        (["--from", "noon"], "is not a time"),
         (["--from", "2026-11-15T10:00:00Z", "--to", "2026-11-15T09:00:00Z"], "before it begins"),
-        (["--master", "moon"], "master 'moon' is none of"),
+        (["--master", "moon"], "master 'moon' is not one of"),
     ],
 )
 def test_mistakes_are_told_before_anything_starts(tmp_path: Path, options: list[str], says: str) -> None:

@@ -175,7 +175,9 @@ class LogDesk:
     def on_request(self, frame: LogRequest) -> None:
         """Serves a host's request, or forwards it."""
         if frame.first > frame.last:
-            raise ProtocolError(f"a request for the log of {frame.pubend} names no range")
+            raise ProtocolError(
+                f"a request for the log of {frame.pubend} has an empty range, {frame.first} to {frame.last}"
+            )
         if frame.pubend in self._logs:
             self._serving.ask(frame)
         else:

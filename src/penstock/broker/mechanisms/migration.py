@@ -94,7 +94,7 @@ class Migrations:
             return f"there is no client on connection {connection}"
         guest, move = guest_of(peer), self._moves.get(connection)
         if move is not None and not move.is_given_up:
-            return f"client {guest.client} is moving already"
+            return f"client {guest.client} is already moving"
         if guest.is_pinned or guest.client in self.pins:
             return f"client {guest.client} is pinned"
         # Elsewhere, the messages it has in flight to a pubend here could not be deduplicated.

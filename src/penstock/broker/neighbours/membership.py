@@ -128,7 +128,7 @@ class Membership:
                 reason = f"{', '.join(again)} rejoined the overlay; reconnect to exchange all filters again"
                 farewells.append(Farewell(peer, "again", reason))
             elif peer.guest is not None and not _is_as_before(peer, access, settings.access):
-                farewells.append(Farewell(peer, "changed", "what this client may do has changed; connect again"))
+                farewells.append(Farewell(peer, "changed", "the client's permissions have changed; connect again"))
         return farewells
 
 

@@ -77,7 +77,9 @@ class Protected(Generic[_Given, _Result]):
     def join(self, carrier: Carrier) -> None:
         """Join the group through this carrier, from the next call on."""
         if self.group.is_open:
-            raise MisuseError(f"a member of group {self.group.group} already; close it before it joins elsewhere")
+            raise MisuseError(
+                f"already a member of group {self.group.group}; close it before joining through another carrier"
+            )
         self._carrier = carrier
         self.group = self._make(carrier)
 
