@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from bench.frames import campaign
 
-from live.support import LIMIT_S, FramePeer, framed, lone, row, run, until
+from live.support import LIMIT_S, FramePeer, framed, lone, row, run, until, with_port
 from penstock.broker.access import Access
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay, Security
@@ -131,7 +131,7 @@ def test_who_listens_at_the_port_of_a_neighbour_learns_no_secret() -> None:
 
         server = await asyncio.start_server(listen, "127.0.0.1", 0)
         overlay = replace(row("b1", "b2"), security=Security(link_token=HUSH))
-        overlay = overlay.with_port("b1", server.sockets[0].getsockname()[1])
+        overlay = with_port(overlay, "b1", server.sockets[0].getsockname()[1])
         async with BrokerNode(overlay, "b2") as node:
             await until(lambda: b"authentication failed" in heard)
             assert node.status().broker.links == []

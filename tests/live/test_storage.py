@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from live.store.support import break_table, everything, numbered, tamper, ticks_of
-from live.support import FakeBroker, FramePeer, guaranteed, lone, run, until
+from live.support import FakeBroker, FramePeer, guaranteed, lone, run, until, with_port
 from penstock.broker.durable import Append, KeepRecord, Recovered, RecoveredPubend, SetValue, Trim
 from penstock.broker.effects import Commit, Effect, ReadKept, ReadLog
 from penstock.live.errors import ConfigError, NodeFailedError, StorageError
@@ -155,7 +155,7 @@ def test_a_broker_that_guarantees_needs_a_data_folder() -> None:
 def test_a_node_that_cannot_listen_lets_go_of_its_store(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with BrokerNode(lone(), "b1", broker=FakeBroker()) as node:
-            overlay = guaranteed(tmp_path).with_port("b1", node.address[1])
+            overlay = with_port(guaranteed(tmp_path), "b1", node.address[1])
             with pytest.raises(ConfigError, match="cannot listen"):
                 await BrokerNode(overlay, "b1", broker=FakeBroker()).start()
 
