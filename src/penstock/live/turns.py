@@ -91,10 +91,13 @@ class Turns:
         self,
         *,
         give_up: Callable[[Worker, Exception], None],
+        settle: Callable[[], None],
         on_end: Callable[[], None],
         clock: Callable[[], float] = perf_counter,
     ) -> None:
+        """Call ``settle`` at the end of each turn, before anything is written, and ``on_end`` after that."""
         self._give_up = give_up
+        self._settle = settle
         self._on_end = on_end
         self._clock = clock
         self.woken: dict[int, Worker] = {}
@@ -150,8 +153,9 @@ class Turns:
             self._ending = asyncio.get_running_loop().call_soon(self.end)
 
     def end(self) -> None:
-        """Flush, begin the next turn, and let the waiting workers work in it."""
+        """Settle and flush, begin the next turn, and let the waiting workers work in it."""
         self.stop()
+        self._settle()
         # Workers woken while flushing wait for the next turn: sockets must be read in between.
         woken, self.woken = self.woken, {}
         for worker in woken.values():
