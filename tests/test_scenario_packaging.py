@@ -6,7 +6,9 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 
 import pytest
 from packaging.markers import Marker
@@ -14,6 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
+CLIENT_ROOMS = ("client", "model", "protocol", "selectors", "session")
 ENTRY = re.compile(
     r"(?P<name>[a-z0-9-]+)==(?P<version>[0-9][0-9a-z.]*)(?: ; (?P<marker>[^\\]+?))?"
     r"(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n"
@@ -98,10 +101,43 @@ def test_the_package_shows_its_public_names() -> None:
     assert [each for each in errors if not issubclass(each, penstock.PenstockError)] == []
 
 
+def test_the_package_exports_every_error_that_a_client_can_raise() -> None:
+    import penstock
+
+    rooms = [import_module(f"penstock.{name}") for name in CLIENT_ROOMS]
+    for room in rooms:
+        for module in walk_packages(room.__path__, f"{room.__name__}."):
+            import_module(module.name)
+    errors = [each for each in subclasses(penstock.PenstockError) if each.__module__.split(".")[1] in CLIENT_ROOMS]
+    # Always caught and replaced by one that says what could not be read.
+    internal = {"UnreadableError"}
+    assert [each for each in errors if each.__name__ not in internal | set(penstock.__all__)] == []
+
+
+def subclasses(error: type[Exception]) -> list[type[Exception]]:
+    return [found for each in error.__subclasses__() for found in (each, *subclasses(each))]
+
+
+def test_all_public_names_can_be_loaded_with_msgspec_alone() -> None:
+    missing = "for name in ('numpy', 'rich', 'typer', 'starlette', 'uvicorn'): sys.modules[name] = None"
+    code = f"import sys\n{missing}\nfrom penstock import *"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 @pytest.mark.parametrize("missing", ["typer", "numpy"])
 def test_a_command_without_its_packages_names_the_extra(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; from penstock.cli import main; main()"
     command = [sys.executable, "-c", code, "match", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"error: {missing} is not installed; install it with: pip install 'penstock[server]'\n"
+
+
+@pytest.mark.parametrize("missing", ["numpy", "prometheus_client"])
+def test_a_broker_without_its_packages_names_the_extra(missing: str) -> None:
+    start = "from penstock.live.__main__ import main; sys.exit(main())"
+    code = f"import sys; sys.modules[{missing!r}] = None; {start}"
+    command = [sys.executable, "-c", code, "overlay.toml", "--name", "b1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"error: {missing} is not installed; install it with: pip install 'penstock[server]'\n"

@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from penstock.client.subscription import Subscription
     from penstock.client.sync import SyncClient, connect_sync
     from penstock.client.sync_subscription import SyncSubscription
+    from penstock.model.body import MalformedBodyError
     from penstock.model.errors import InvalidMessageError, LimitError, MisuseError, PeerError, PenstockError
     from penstock.model.message import Message
-    from penstock.model.message_id import MessageId
+    from penstock.model.message_id import InvalidMessageIdError, MessageId
     from penstock.model.values import Attributes
+    from penstock.protocol.errors import ProtocolError
     from penstock.protocol.status import BrokerStatus
     from penstock.selectors.builder import attr
-    from penstock.selectors.errors import SelectorError
+    from penstock.selectors.errors import SelectorError, SelectorTooLargeError
     from penstock.selectors.selector import Selector
     from penstock.session.address import DEFAULT_PORT, Address, parse_addresses
     from penstock.session.errors import (
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from penstock.session.positions import LostTicks
     from penstock.session.received import Received
     from penstock.session.settings import ClientSettings
+    from penstock.tracking.answers import Trace
 
 __all__ = [
     "DEFAULT_PORT",
@@ -54,25 +57,30 @@ __all__ = [
     "ConnectionFailedError",
     "ForkedError",
     "InvalidMessageError",
+    "InvalidMessageIdError",
     "Lag",
     "LimitError",
     "LogPart",
     "LostTicks",
+    "MalformedBodyError",
     "Message",
     "MessageId",
     "MisuseError",
     "PeerError",
     "PenstockError",
+    "ProtocolError",
     "PubendSpan",
     "Received",
     "RefusedError",
     "Selector",
     "SelectorError",
+    "SelectorTooLargeError",
     "Subscription",
     "Survey",
     "SyncClient",
     "SyncSubscription",
     "TakenOverError",
+    "Trace",
     "WouldBlockError",
     "__version__",
     "attr",
@@ -90,13 +98,15 @@ _HOMES = {
     "penstock.client.subscription": ("Subscription",),
     "penstock.client.sync": ("SyncClient", "connect_sync"),
     "penstock.client.sync_subscription": ("SyncSubscription",),
+    "penstock.model.body": ("MalformedBodyError",),
     "penstock.model.errors": ("InvalidMessageError", "LimitError", "MisuseError", "PeerError", "PenstockError"),
     "penstock.model.message": ("Message",),
-    "penstock.model.message_id": ("MessageId",),
+    "penstock.model.message_id": ("InvalidMessageIdError", "MessageId"),
     "penstock.model.values": ("Attributes",),
+    "penstock.protocol.errors": ("ProtocolError",),
     "penstock.protocol.status": ("BrokerStatus",),
     "penstock.selectors.builder": ("attr",),
-    "penstock.selectors.errors": ("SelectorError",),
+    "penstock.selectors.errors": ("SelectorError", "SelectorTooLargeError"),
     "penstock.selectors.selector": ("Selector",),
     "penstock.session.address": ("DEFAULT_PORT", "Address", "parse_addresses"),
     "penstock.session.errors": (
@@ -113,6 +123,7 @@ _HOMES = {
     "penstock.session.positions": ("LostTicks",),
     "penstock.session.received": ("Received",),
     "penstock.session.settings": ("ClientSettings",),
+    "penstock.tracking.answers": ("Trace",),
 }
 
 

@@ -73,7 +73,7 @@ def test_a_broker_with_publishers_goes_on_and_says_so_unless_it_is_forced(site: 
 def test_a_broker_that_nobody_can_replace_is_not_drained(site: Site) -> None:
     result = site.drain("pb1")
     assert result.exit_code == 1
-    assert "no broker can take the clients of pb1: there is none of its kind" in result.output
+    assert "no broker can take the clients of pb1: there is no other broker of its kind" in result.output
     assert site.drain("sb1", "--to", "sb1").exit_code == 2
     assert site.drain("nosuch").exit_code == 2
     assert site.nodes["sb1"].status().broker.migration.drain.on is False

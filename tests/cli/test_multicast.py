@@ -54,4 +54,4 @@ def test_misuse_is_explained() -> None:
     process = start("join", "10.0.0.1:5000")
     _, problem = process.communicate(timeout=90)
     assert process.returncode == 2
-    assert "is no multicast address" in problem
+    assert "is not a multicast address" in problem

@@ -54,8 +54,8 @@ def test_who_does_not_answer_is_shown_as_such(brokers: Commands) -> None:
     ("target", "complaint"),
     [
         ("https://127.0.0.1:9001", "without TLS"),
-        ("http://127.0.0.1", "is no admin address"),
-        ("http://127.0.0.1:x", "is no admin address"),
+        ("http://127.0.0.1", "is not an admin address"),
+        ("http://127.0.0.1:x", "is not an admin address"),
     ],
 )
 def test_an_admin_address_is_checked(target: str, complaint: str) -> None:

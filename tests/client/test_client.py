@@ -10,6 +10,7 @@ import pytest
 
 from client.scripted import LIMIT_S, QUICK, ScriptedBroker, deliver, run, until
 from live.certificates import Authority
+from live.support import with_port
 from penstock.broker.access import Access, Rule
 from penstock.client.client import Client, connect, finished
 from penstock.client.reading import LogReading
@@ -464,7 +465,7 @@ async def two_brokers() -> AsyncIterator[tuple[BrokerNode, BrokerNode]]:
         "sb": BrokerPlace("sb", 2, 0),
     }
     overlay = Overlay("test", brokers, links=(("sb", "pb"),))
-    async with BrokerNode(overlay, "pb") as pb, BrokerNode(overlay.with_port("pb", pb.address[1]), "sb") as sb:
+    async with BrokerNode(overlay, "pb") as pb, BrokerNode(with_port(overlay, "pb", pb.address[1]), "sb") as sb:
         yield pb, sb
 
 
@@ -505,7 +506,7 @@ def test_clients_of_a_real_broker_come_back_after_its_restart() -> None:
             assert (await subscription.get()).attributes == {"n": 1}
             await node.stop()
             await until(lambda: not client.is_connected)
-            async with BrokerNode(overlay.with_port("b", port), "b"):
+            async with BrokerNode(with_port(overlay, "b", port), "b"):
                 await subscription.ready()
                 await client.publish({"n": 2})
                 assert (await subscription.get()).attributes == {"n": 2}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from live.support import FAST, until
+from live.support import FAST, until, with_port
 from live.support import run as run_live
 from penstock.broker.mechanisms.draining import Target
 from penstock.broker.mechanisms.operating import Drain
@@ -98,7 +98,7 @@ async def running(folder: Path) -> AsyncIterator[World]:
     for name in overlay.brokers:
         nodes[name] = BrokerNode(overlay, name)
         await nodes[name].start()
-        overlay = overlay.with_port(name, nodes[name].address[1])
+        overlay = with_port(overlay, name, nodes[name].address[1])
     world = World(nodes, overlay)
     try:
         await until(lambda: len(nodes["sb3"].status().broker.brokers) == 4)

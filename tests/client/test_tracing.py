@@ -48,7 +48,7 @@ def test_a_trace_is_read_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"message_id": "x"}', f'{{"message_id": "{ID}"}}'])
 def test_what_is_no_trace_is_the_brokers_fault(text: str) -> None:
-    with pytest.raises(ProtocolError, match="the broker's answer is no trace"):
+    with pytest.raises(ProtocolError, match="the broker sent a malformed trace"):
         read_trace(text.encode())
 
 

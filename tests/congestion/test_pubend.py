@@ -47,24 +47,11 @@ def test_who_has_to_wait_is_told_until_when() -> None:
     assert control.admit(50, now_ms=due_ms) == 1
 
 
-def test_batches_are_admitted_as_a_whole() -> None:
-    control = limited()
-    assert not control.admit_batch(25, now_ms=2_000)
-    assert control.admit_batch(25, now_ms=2_020)
-    assert control.next_ms(now_ms=2_020) == 2_520
-    assert control.pdcc.actual_msg_s(now_ms=3_000) == pytest.approx(25)
-
-
-@pytest.mark.parametrize("batch", [False, True])
-def test_only_who_is_held_back_makes_the_rate_grow(*, batch: bool) -> None:
+def test_only_who_is_held_back_makes_the_rate_grow() -> None:
     for wanted, grows in ((1, False), (100, True)):
         control = limited()
         for now_ms in range(2_000, 9_000, 100):
-            if batch:
-                control.admit_batch(max(wanted // 10, 1), now_ms=now_ms)
-                control.admit_batch(wanted, now_ms=now_ms) if wanted > 1 else None
-            else:
-                control.admit(wanted, now_ms=now_ms)
+            control.admit(wanted, now_ms=now_ms)
             control.on_deadline(tick_at(now_ms), now_ms=now_ms)
         assert control.rate_msg_s is not None
         assert (control.rate_msg_s > 50) is grows

@@ -22,7 +22,6 @@ def passed(shaper: Shaper, wanted: int, *, every_ms: int, until_ms: int) -> int:
 def test_without_a_rate_everything_passes() -> None:
     unlimited = shaper(None)
     assert unlimited.grant(1_000_000, now_ms=0) == 1_000_000
-    assert unlimited.grant_batch(1_000_000, now_ms=0)
     assert unlimited.next_ms(now_ms=5) == 5
 
 
@@ -72,17 +71,6 @@ def test_setting_the_same_rate_again_changes_nothing() -> None:
     for now_ms in range(0, 100, 5):
         shaped.set_rate(10.0, now_ms=now_ms)
     assert shaped.grant(1, now_ms=100) == 1
-
-
-def test_a_batch_passes_whole_and_the_next_waits_longer() -> None:
-    shaped = shaper(100.0)
-    assert not shaped.grant_batch(50, now_ms=0)
-    assert shaped.grant_batch(50, now_ms=10)
-    assert not shaped.grant_batch(1, now_ms=400)
-    due_ms = shaped.next_ms(now_ms=400)
-    assert due_ms == 510
-    assert not shaped.grant_batch(1, now_ms=due_ms - 1)
-    assert shaped.grant_batch(1, now_ms=due_ms)
 
 
 def test_a_clock_that_was_set_back_gives_nothing_away() -> None:

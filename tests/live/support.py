@@ -80,6 +80,11 @@ def row(*names: str) -> Overlay:
     return Overlay(name="test", brokers=brokers, links=tuple(zip(names[1:], names, strict=False)))
 
 
+def with_port(overlay: Overlay, name: str, port: int) -> Overlay:
+    """A copy of the overlay with the port that a broker actually got."""
+    return replace(overlay, brokers={**overlay.brokers, name: replace(overlay.place_of(name), port=port)})
+
+
 class FramePeer:
     """The other end of a connection: sends frames or bytes, and keeps what it hears."""
 

@@ -239,7 +239,7 @@ def test_brokers_of_different_machines_may_use_the_same_path(tmp_path: Path) -> 
         (
             "port = 7002",
             "port = 1\nservice = 'guaranteed'\nbest_effort = ['a']",
-            "overlay.toml:7: brokers.b2.best_effort: names some pubends, and service speaks of all",
+            "overlay.toml:7: brokers.b2.best_effort: cannot be combined with service, which sets all pubends",
         ),
         (
             "port = 7002",
@@ -261,7 +261,7 @@ def test_brokers_of_different_machines_may_use_the_same_path(tmp_path: Path) -> 
         (
             '["b1", "b2"]\n',
             '["b1", "b2"]\n[[links]]\nbetween = ["b2", "b1"]\n',
-            "overlay.toml:9: links[2].between: the link between b2 and b1 is there already",
+            "overlay.toml:9: links[2].between: the link between b2 and b1 is listed twice",
         ),
         ('["b1", "b2"]\n', '["b1", "b2"]\ncolour = 3\n', "overlay.toml:8: links[1].colour: unknown key"),
     ],
@@ -286,7 +286,7 @@ def test_what_is_wrong_is_said_with_file_line_and_key(old: str, new: str, compla
         ("[security.tls]\nca = 'x'", "overlay.toml:8: security.tls.certificate: is missing"),
         ("[[clients]]\nname = 'a'", "overlay.toml:8: clients[1].token: is missing"),
         ("[[clients]]\nname = 'a'\ntoken = ''", "overlay.toml:10: clients[1].token: must not be empty"),
-        ("[[clients]]\nname='a'\ntoken='b'\n" * 2, "overlay.toml:12: clients[2].name: client a is there already"),
+        ("[[clients]]\nname='a'\ntoken='b'\n" * 2, "overlay.toml:12: clients[2].name: client a is listed twice"),
         ("[[access]]\nclients = '%'\npublish = 'a >'", "overlay.toml:10: access[1].publish: not a selector:"),
         ("[[access]]\nclients = '%'\npublish = 3", "overlay.toml:10: access[1].publish: must be a string, true or"),
         ("[[access]]\nclients = '%'\nsee = true", "overlay.toml:10: access[1].see: unknown key"),

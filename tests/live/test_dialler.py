@@ -73,7 +73,7 @@ def test_a_neighbour_at_what_is_no_address_is_told_and_tried_again(host: str) ->
         await until(lambda: len(failed) >= 2)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        assert failed[0] == ("b2", f"{host!r} is no address")
+        assert failed[0] == ("b2", f"{host!r} is not a valid address")
 
     run(scenario())
 

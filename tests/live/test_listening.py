@@ -38,7 +38,7 @@ def test_what_is_no_address_is_named(host: str) -> None:
         place = place_of("b1", 1)
         object.__setattr__(place, "host", host)
         object.__setattr__(place, "bind", host)
-        with pytest.raises(ConfigError, match="that is no address"):
+        with pytest.raises(ConfigError, match="not a valid address"):
             await listen(place)
 
     run(scenario())

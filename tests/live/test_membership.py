@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from live.certificates import Authority
-from live.support import FakeBroker, FramePeer, guaranteed, lone, row, run, until
+from live.support import FakeBroker, FramePeer, guaranteed, lone, row, run, until, with_port
 from penstock.broker.access import Access
 from penstock.live.config import load_overlay
 from penstock.live.errors import ConfigError, ExposedError, RestartError, StorageError, TlsError
@@ -139,7 +139,7 @@ def test_a_node_tells_its_broker_and_keeps_what_it_is_when_it_refuses() -> None:
             assert node.apply(after) == OverlayChange(shared=("access",))
             assert broker.asked[-1] == ("apply", after.settings_for("b1"))
             assert node.overlay is after
-            assert not node.apply(after.with_port("b1", node.address[1])) or node.place.port == node.address[1]
+            assert not node.apply(with_port(after, "b1", node.address[1])) or node.place.port == node.address[1]
 
     run(scenario())
 
@@ -148,7 +148,7 @@ def test_a_node_calls_new_neighbours_and_leaves_removed_ones() -> None:
     async def scenario() -> None:
         two = row("b1", "b2")
         async with BrokerNode(two, "b1") as first:
-            two = two.with_port("b1", first.address[1])
+            two = with_port(two, "b1", first.address[1])
             async with BrokerNode(replace(two, links=()), "b2") as second:
                 assert second.status().broker.links == []
                 first.apply(two)

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from live.certificates import Authority
-from live.support import FakeBroker, FramePeer, lone, row, run, until
+from live.support import FakeBroker, FramePeer, lone, row, run, until, with_port
 from penstock.broker.access import Access
 from penstock.broker.effects import Close, Effect, Record
 from penstock.live.errors import ConfigError, ExposedError
@@ -251,7 +251,7 @@ def test_links_are_dialled_and_dialled_again() -> None:
         node = BrokerNode(overlay, "b1", broker=first)
         await node.start()
         port = node.address[1]
-        overlay = overlay.with_port("b1", port)
+        overlay = with_port(overlay, "b1", port)
         async with BrokerNode(overlay, "b2", broker=second, rng=Random(1)) as dialling:
             await until(lambda: first.count("connect") == 1 and second.count("connect") == 1)
             assert second.asked[0] == ("connect", 1, "b1", "")
@@ -268,7 +268,7 @@ def test_links_are_dialled_and_dialled_again() -> None:
 def test_an_address_that_is_taken_is_said_so() -> None:
     async def scenario() -> None:
         async with BrokerNode(lone(), "b1", broker=FakeBroker()) as node:
-            other = BrokerNode(lone().with_port("b1", node.address[1]), "b1", broker=FakeBroker())
+            other = BrokerNode(with_port(lone(), "b1", node.address[1]), "b1", broker=FakeBroker())
             with pytest.raises(ConfigError, match=r"broker b1 cannot listen at 127\.0\.0\.1:\d+: .*in use"):
                 await other.start()
 
@@ -312,7 +312,7 @@ def test_with_mutual_tls_both_ends_of_a_link_know_each_other(plain: bool, tmp_pa
         overlay, authority = secured(("b1", "b2"), tmp_path)
         first, second = FakeBroker(), FakeBroker()
         async with BrokerNode(overlay, "b1", broker=first) as node:
-            async with BrokerNode(overlay.with_port("b1", node.address[1]), "b2", broker=second):
+            async with BrokerNode(with_port(overlay, "b1", node.address[1]), "b2", broker=second):
                 await until(lambda: first.count("connect") == 1 and second.count("connect") == 1)
             assert first.asked[0] == ("connect", 1, "", "b2")
             assert second.asked[0] == ("connect", 1, "b1", "b1")
@@ -333,7 +333,7 @@ def test_a_neighbour_with_the_certificate_of_another_is_refused(tmp_path: Path) 
         forged = replace(overlay, brokers=dict(overlay.brokers) | {"b1": wrong})
         second = FakeBroker()
         async with BrokerNode(forged, "b1", broker=FakeBroker()) as node:
-            async with BrokerNode(overlay.with_port("b1", node.address[1]), "b2", broker=second) as dialling:
+            async with BrokerNode(with_port(overlay, "b1", node.address[1]), "b2", broker=second) as dialling:
                 await until(lambda: dialling.counters.closed > 0)
             assert second.count("connect") == 0
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from live.support import row
+from live.support import row, with_port
 from penstock.broker.mechanisms.draining import Target
 from penstock.broker.mechanisms.operating import Drain, Operation, Pin, Unpin
 from penstock.live.node_status import NodeStatus
@@ -18,7 +18,7 @@ from statuses import node_status
 
 class Node:
     def __init__(self) -> None:
-        self.overlay = row("sb1", "sb2").with_port("sb2", 7000)
+        self.overlay = with_port(row("sb1", "sb2"), "sb2", 7000)
         self.done: list[Operation | str] = []
 
     def operate(self, operation: Operation) -> None:
@@ -59,7 +59,7 @@ def test_operations_are_carried_out_and_the_drain_is_told() -> None:
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("/pin", "'' is no name of a client"),
+        ("/pin", "'' is not a valid client name"),
         ("/pin?client=nobody", "cannot be"),
         ("/drain?to=sb2", "'sb2' is not NAME=CLIENTS"),
         ("/drain?to=sb2=many", "'sb2=many' is not NAME=CLIENTS"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from live.support import lone, row
+from live.support import lone, row, with_port
 from penstock.broker.access import Access, Rule
 from penstock.live.errors import ConfigError, ExposedError, StorageError
 from penstock.live.overlay import Overlay, Security, is_loopback
@@ -49,10 +49,6 @@ def test_brokers_without_a_way_between_them_are_on_different_islands() -> None:
     assert overlay.islands() == [["b1", "b2", "b3", "b4"]]
     assert replace(overlay, links=(("b4", "b1"), ("b2", "b3"))).islands() == [["b1", "b4"], ["b2", "b3"]]
     assert overlay.settings_for("b2").members == ("b1", "b2", "b3", "b4")
-
-
-def test_the_port_that_was_given_replaces_the_one_in_the_file() -> None:
-    assert row("b1", "b2").with_port("b1", 99).brokers["b1"].port == 99
 
 
 def test_secrets_are_not_shown() -> None:
@@ -146,7 +142,7 @@ def test_beyond_loopback_the_admin_api_needs_a_token() -> None:
 
 
 def test_a_broker_knows_where_clients_reach_it() -> None:
-    overlay = row("b1", "b2").with_port("b1", 7001)
+    overlay = with_port(row("b1", "b2"), "b1", 7001)
     assert overlay.settings_for("b1").address == overlay.settings_for("b1").reached_at == "penstock://127.0.0.1:7001"
     place = replace(overlay.place_of("b1"), host="::1", tls=TlsFiles(Path("ca.pem")))
     assert place.address == "penstocks://[::1]:7001"

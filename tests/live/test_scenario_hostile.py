@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from bench.frames import campaign
 
-from live.support import LIMIT_S, FramePeer, framed, lone, row, run, until
+from live.support import LIMIT_S, FramePeer, framed, lone, row, run, until, with_port
 from penstock.broker.access import Access
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay, Security
@@ -62,11 +62,11 @@ async def attacked(data: bytes, overlay: Overlay | None = None) -> tuple[Goodbye
         (HELLO + framed(0, b"\xc1"), "malformed frame of kind 0"),
         (HELLO + framed(0, b"\x91\xa4what"), "malformed frame of kind 0"),
         (HELLO + framed(1, b"short"), "malformed frame of kind 1"),
-        (HELLO + framed(2, struct.pack(">HI1s", 1, 2**32 - 1, b"p")), "do not fit"),
-        (HELLO + framed(3, struct.pack(">HI", 0, 9)), "do not fit"),
+        (HELLO + framed(2, struct.pack(">HI1s", 1, 2**32 - 1, b"p")), "is too short for"),
+        (HELLO + framed(3, struct.pack(">HI", 0, 9)), "is too short for"),
         (HELLO + framed(3, struct.pack(">HIQHI", 0, 1, 1, 1, 9)), "do not fill"),
         (HELLO + framed(1, struct.pack(">QHII", 1, 0, 1, 99)), "does not fit its frame"),
-        (HELLO + framed(1, struct.pack(">QHIB", 1, 0, 0, 0)), "left over"),
+        (HELLO + framed(1, struct.pack(">QHIB", 1, 0, 0, 0)), "extra bytes after"),
         (HELLO + HELLO, "second hello"),
         (HELLO + encode_frame(Deliver(1, [1], [b""], [b""])), "brokers do not accept Deliver frames"),
         (HELLO + encode_frame(Forward("b1.a", [1], [b"x"])), "Forward frames are not accepted from a client"),
@@ -131,7 +131,7 @@ def test_who_listens_at_the_port_of_a_neighbour_learns_no_secret() -> None:
 
         server = await asyncio.start_server(listen, "127.0.0.1", 0)
         overlay = replace(row("b1", "b2"), security=Security(link_token=HUSH))
-        overlay = overlay.with_port("b1", server.sockets[0].getsockname()[1])
+        overlay = with_port(overlay, "b1", server.sockets[0].getsockname()[1])
         async with BrokerNode(overlay, "b2") as node:
             await until(lambda: b"authentication failed" in heard)
             assert node.status().broker.links == []

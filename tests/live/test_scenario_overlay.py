@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from live.certificates import Authority
-from live.support import FramePeer, row, run, until
+from live.support import FramePeer, row, run, until, with_port
 from penstock.broker.access import Access
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay, Security
@@ -29,7 +29,7 @@ async def started(overlay: Overlay, *names: str) -> tuple[Overlay, list[BrokerNo
     for name in names:
         nodes.append(BrokerNode(overlay, name))
         await nodes[-1].start()
-        overlay = overlay.with_port(name, nodes[-1].address[1])
+        overlay = with_port(overlay, name, nodes[-1].address[1])
     return overlay, nodes
 
 

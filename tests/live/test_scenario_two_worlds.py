@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from random import Random
 
-from live.support import row, run, until
+from live.support import row, run, until, with_port
 from penstock.client.client import connect
 from penstock.live.node import BrokerNode
 from penstock.model.values import AttributeValue
@@ -47,7 +47,7 @@ async def live(expected: list[int]) -> list[list[Message]]:
         for name in NAMES:
             nodes.append(await stack.enter_async_context(BrokerNode(overlay, name)))
             addresses[name] = "penstock://{}:{}".format(*nodes[-1].address)
-            overlay = overlay.with_port(name, nodes[-1].address[1])
+            overlay = with_port(overlay, name, nodes[-1].address[1])
         await until(lambda: all(len(node.broker.status().brokers) == 3 for node in nodes))
         subscriptions = []
         for number, selector in enumerate(SELECTORS):

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from live.store.support import break_table, everything, numbered, tamper, ticks_of
-from live.support import FakeBroker, FramePeer, guaranteed, lone, run, until
-from penstock.broker.durable import Append, KeepRecord, SetValue, Trim
+from live.support import FakeBroker, FramePeer, guaranteed, lone, run, until, with_port
+from penstock.broker.durable import Append, KeepRecord, Recovered, RecoveredPubend, SetValue, Trim
 from penstock.broker.effects import Commit, Effect, ReadKept, ReadLog
 from penstock.live.errors import ConfigError, NodeFailedError, StorageError
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay
 from penstock.live.serving import serve
-from penstock.live.storage import Stimulus, Storage
+from penstock.live.storage import Stimulus, Storage, check_served
 from penstock.live.store import LogStore
 from penstock.live.store.database import FILE_NAME
 from penstock.live.turns import Turns
@@ -26,6 +26,7 @@ from penstock.model.tick import TICK_MAX, Tick
 from penstock.protocol.frames import Goodbye, Hello
 
 HELLO = Hello(1, "client", "c", "test")
+FOUND = Recovered({"b1.a": RecoveredPubend(last_tick=7, first_tick=5, parts=((7, 1_234),))})
 
 
 def append(number: int, first: int, last: int, *, size: int = 10) -> Commit:
@@ -125,7 +126,7 @@ def made(folder: Path) -> Overlay:
 def test_a_store_in_use_is_refused(tmp_path: Path) -> None:
     overlay = made(tmp_path)
     with closing(LogStore.open(tmp_path, overlay="test", broker="b1", reserve_bytes=0)):
-        refused(overlay, r"^o\.toml:7: broker b1 cannot use its data folder: store .* is held by a process")
+        refused(overlay, r"^o\.toml:7: broker b1 cannot use its data folder: store .* is already in use")
 
 
 def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
@@ -154,7 +155,7 @@ def test_a_broker_that_guarantees_needs_a_data_folder() -> None:
 def test_a_node_that_cannot_listen_lets_go_of_its_store(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with BrokerNode(lone(), "b1", broker=FakeBroker()) as node:
-            overlay = guaranteed(tmp_path).with_port("b1", node.address[1])
+            overlay = with_port(guaranteed(tmp_path), "b1", node.address[1])
             with pytest.raises(ConfigError, match="cannot listen"):
                 await BrokerNode(overlay, "b1", broker=FakeBroker()).start()
 
@@ -220,3 +221,42 @@ def test_commits_that_take_long_are_told_some_at_a_time_and_all_before_anything_
         assert len(broker.asked) == 5
 
     run(scenario())
+
+
+# Logs that would not be served.
+
+
+def test_a_log_that_is_served_or_empty_is_no_problem(tmp_path: Path) -> None:
+    place = guaranteed(tmp_path).brokers["b1"]
+    assert check_served(place, FOUND) == {}
+    assert check_served(place, None) == {}
+    loose = replace(place, best_effort=place.pubends)
+    assert check_served(loose, Recovered({"b1.a": RecoveredPubend(last_tick=7)})) == {}
+
+
+def test_a_pubend_that_was_removed_with_messages_is_named(tmp_path: Path) -> None:
+    place = replace(guaranteed(tmp_path).brokers["b1"], pubends=("other",))
+    assert check_served(place, FOUND) == {"b1.a": 1_234}
+
+
+def test_a_pubend_with_messages_cannot_become_best_effort(tmp_path: Path) -> None:
+    place = guaranteed(tmp_path).brokers["b1"]
+    with pytest.raises(StorageError, match=r"pubend b1\.a of broker b1 is best effort now.* 1,234 bytes"):
+        check_served(replace(place, best_effort=place.pubends, where="o.toml"), FOUND)
+
+
+def test_a_broker_does_not_start_with_messages_that_it_would_not_serve_and_leaves_them(tmp_path: Path) -> None:
+    overlay = guaranteed(tmp_path)
+    store = LogStore.open(tmp_path, overlay=overlay.name, broker="b1")
+    store.commit([Append("b1.a", numbered(1, 5))])
+    store.close()
+
+    best_effort = replace(overlay.brokers["b1"], best_effort=("b1.a",))
+
+    async def start(overlay: Overlay) -> None:
+        async with BrokerNode(overlay, "b1"):
+            pass
+
+    with pytest.raises(StorageError, match="is best effort now"):
+        run(start(replace(overlay, brokers={"b1": best_effort})))
+    run(start(overlay))

@@ -18,6 +18,7 @@ from live.store.support import (
     everything,
     numbered,
     opened,
+    sequences,
     tamper,
     ticks_of,
 )
@@ -102,7 +103,7 @@ def test_a_publisher_that_was_forgotten_begins_anew(tmp_path: Path) -> None:
     bench.run()
     assert [each.number for each in bench.all(Committed)] == [2, 3]
     with opened(tmp_path) as store:
-        assert store.sequence_of("p", b"x") == 2
+        assert sequences(store).get(b"x") == 2
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_a_number_that_no_fraction_can_hold_and_a_text_that_no_path_can_are_refu
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev"])
 def test_what_is_no_file_is_not_read(path: str) -> None:
-    with pytest.raises(ConfigError, match=f"{path}: is no file"):
+    with pytest.raises(ConfigError, match=f"{path}: not a regular file"):
         read_toml(Path(path))
 
 

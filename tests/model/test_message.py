@@ -150,7 +150,7 @@ def test_a_name_may_be_as_long_as_the_limit_and_not_longer() -> None:
         (np.int64(3), r"of type numpy\.int64; .*convert it with \.item\(\)"),
         (np.float64(3), r"of type numpy\.float64; .*convert it with float\(\)"),
         (np.bool_(True), r"convert it with \.item\(\)"),  # noqa: FBT003
-        (b"x", "of type bytes; .*bytes belong into the payload"),
+        (b"x", "of type bytes; .*bytes belong in the payload"),
         ([1], r"of type list; values must be exactly str, int, float, bool or None$"),
         (2**63, r"int of 64 bits and a sign; integers must be from -9223372036854775808 to 9223372036854775807"),
         (-(2**63) - 1, "int of 64 bits and a sign"),

@@ -35,7 +35,7 @@ def test_a_lake_is_traced_and_audited_from_the_command_line(spark: SparkSession,
     slack = ["--slack", str(SLACK_MS)]
     result = pipeline("trace", str(lake), "--ids", str(ids), "--out", str(tmp_path / "out"), *slack)
     assert result.exit_code == 1, result.output
-    assert "no id: a message id has 26 characters, not 8: 'nonsense'" in result.stderr
+    assert "not an id: a message id has 26 characters, not 8: 'nonsense'" in result.stderr
     assert "left out: histories/date=2023-11-14/broker=b3/torn.parquet" in result.stderr
     summary = json.loads(result.stdout)
     assert (summary["ids"], summary["malformed"], summary["found"], summary["uncertain"]) == (3, 1, 2, 1)
@@ -64,6 +64,6 @@ def test_nothing_to_trace_is_no_error(spark: SparkSession, tmp_path: Path) -> No
     assert result.exit_code == 1
     assert json.loads(result.stdout)["ids"] == 0
     result = pipeline("trace", str(lake), "--ids", "nowhere", "--out", str(tmp_path / "none"))
-    assert (result.exit_code, "it is no file, and no table of the lake" in result.stderr) == (2, True)
+    assert (result.exit_code, "it is neither a file nor a table of the lake" in result.stderr) == (2, True)
     result = pipeline("trace", str(lake), "--ids", "gaps", "--out", str(tmp_path / "none"))
     assert (result.exit_code, "has no column message_id" in result.stderr) == (2, True)

@@ -31,8 +31,8 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"master": "localhost"}, "master 'localhost' is none of local"),
-        ({"master": "local[0]"}, "master 'local[0]' is none of"),
+        ({"master": "localhost"}, "master 'localhost' is not one of local"),
+        ({"master": "local[0]"}, "master 'local[0]' is not one of"),
         ({"driver_memory": "lots"}, "driver memory 'lots' is not a number"),
         ({"executor_memory": "0g"}, "executor memory '0g' is not a number"),
         ({"parallelism": 0}, "parallelism is 0, but must be at least 1"),

@@ -10,7 +10,7 @@ from penstock.pipeline.time_span import TimeSpan, parse_time
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("noon", "is no time such as"), ("2026-11-15T10:00:00", "has no zone"), ("1969-01-01T00:00:00Z", "before 1970")],
+    [("noon", "is not a time"), ("2026-11-15T10:00:00", "has no time zone"), ("1969-01-01T00:00:00Z", "before 1970")],
 )
 def test_times_that_are_none_are_refused(text: str, says: str) -> None:
     with pytest.raises(MisuseError, match=says):

@@ -188,7 +188,7 @@ WRONG_NAMES: list[Any] = ["", None, 5, b"a", ("a",)]
 
 @pytest.mark.parametrize("name", WRONG_NAMES)
 def test_a_name_is_a_text_that_is_not_empty(name: Any) -> None:
-    with pytest.raises(MisuseError, match="not empty, not "):
+    with pytest.raises(MisuseError, match="must be a non-empty str, not "):
         attr(name)
 
 

@@ -129,7 +129,7 @@ def test_a_broker_that_breaks_the_protocol_at_once_is_told_so() -> None:
     stage.connect(stage.open())
     stage.tell(1, Hello(1, "broker", "b", "o"))
     assert stage.of(1, Goodbye)[0].code == "protocol"
-    assert "begins with Hello" in str(stage.end)
+    assert "first frame is Hello" in str(stage.end)
 
 
 def test_a_lost_line_is_made_again_until_the_broker_refuses() -> None:

@@ -230,7 +230,7 @@ def test_who_is_pinned_publishes_or_moves_already_stays() -> None:
     stage, _ = subscribed_stage()
     arriving(stage)
     stage.tell(1, order(8))
-    assert refusal(stage) == "the client is moving already"
+    assert refusal(stage) == "the client is already moving"
 
 
 @pytest.mark.parametrize("address", ["not-an-address", f"{NEW},third"])
@@ -245,7 +245,7 @@ def test_what_is_secret_does_not_go_where_everybody_can_hear_it() -> None:
     stage = Stage("penstocks://old:7000")
     stage.welcome(stage.open())
     stage.tell(1, order())
-    assert refusal(stage) == f"{NEW} is no address to go to from penstocks://old:7000"
+    assert refusal(stage) == f"{NEW} is not a single address at least as secure as penstocks://old:7000"
     stage.tell(1, order(8, "penstocks://new:7000"))
     assert stage.dialled[2].tls
 

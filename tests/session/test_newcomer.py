@@ -136,7 +136,7 @@ def test_a_stream_that_begins_ahead_is_a_reason_to_stay_and_one_that_is_new_is_n
     newcomer = moving(resident)
     told(resident, Subscribed(1, "TRUE", (), (("loose", 20),)))
     told(newcomer, horizon(21, 3))
-    assert newcomer.problem == "the stream of loose begins there ahead of where it is here"
+    assert newcomer.problem == "its stream of loose starts past this client's position"
 
 
 def test_horizons_move_what_has_been_named_there() -> None:
@@ -174,7 +174,7 @@ def test_an_order_to_go_on_at_once_is_refused_and_nonsense_is_a_protocol_error()
     with pytest.raises(ProtocolError, match="pubend number 9"):
         told(newcomer, message(1, 9))
     fresh = connected()[0].begin_move(ORDER)
-    with pytest.raises(ProtocolError, match="not with a welcome"):
+    with pytest.raises(ProtocolError, match="not a welcome"):
         told(fresh, Heartbeat())
 
 

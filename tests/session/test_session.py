@@ -38,7 +38,7 @@ def test_a_silent_broker_is_given_up_after_five_heartbeats() -> None:
     stage.run(99)
     assert stage.session.is_up
     stage.run(1)
-    assert stage.of(1, Goodbye) == [Goodbye("silent", "nothing was heard of the broker for too long")]
+    assert stage.of(1, Goodbye) == [Goodbye("silent", "the broker was silent for too long")]
     assert not stage.session.is_up
 
 

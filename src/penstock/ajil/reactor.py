@@ -67,7 +67,7 @@ class Reactor:
         limit: float,
         waiting: NDArray[np.bool_] | None = None,
     ) -> None:
-        """Cuts the quotas of the channels that are hit, as the limit is exceeded; by half the cut if that is enough.
+        """Cuts the quotas of the channels that are hit, since the limit is exceeded; half the cut if that is enough.
 
         The scale is the share of a cut that each channel suffers, None for all of it. ``waiting`` marks the channels
         that have a backlog.
@@ -99,7 +99,7 @@ class Reactor:
             self._end_slowdowns()
 
     def rise(self, *, estimate: float, limit: float, waiting: NDArray[np.bool_] | None = None) -> None:
-        """Raises quotas, as the limit is kept: channels take back half of their last cut if that does not exceed it.
+        """Raises quotas, since there is room: each channel gets half of its last cut back if that keeps the limit.
 
         ``waiting`` marks the channels that have a backlog.
         """

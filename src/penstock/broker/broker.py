@@ -64,16 +64,23 @@ class Broker:
         """The stopwatch counts nanoseconds; without one, matching is not timed."""
         recovered = recovered or Recovered()
         rooms = Rooms(settings, incarnation=incarnation, kept=recovered.kept, stopwatch=stopwatch)
-        self.settings, self.rooms = rooms.settings, rooms
-        self._connections, self._topology, self._filters = rooms.connections, rooms.topology, rooms.filters
-        self._subscribers, self._router, self._tracker = rooms.subscribers, rooms.router, rooms.tracker
+        self.settings = rooms.settings
+        self.rooms = rooms
+        self._connections = rooms.connections
+        self._topology = rooms.topology
+        self._filters = rooms.filters
+        self._subscribers = rooms.subscribers
+        self._router = rooms.router
+        self._tracker = rooms.tracker
         self._strangers = Strangers(rooms.settings)
         self._readiness = Readiness(wait_ms=settings.subscribe_wait_ms)
         self._guaranteed = Guaranteed(rooms, rng, recovered)
         self._desk = Desk(rooms, self._readiness, self._guaranteed, incarnation=incarnation)
         self._trace_desk = TraceDesk(rooms, rooms.tracker, refuse=self._desk.refuse)
         self._log_desk = LogDesk(rooms, self._guaranteed.logs, refuse=self._desk.refuse)
-        carrier, edges, told = self._guaranteed.carrier, self._guaranteed.edges, self._guaranteed.positions.tell_to
+        carrier = self._guaranteed.carrier
+        edges = self._guaranteed.edges
+        told = self._guaranteed.positions.tell_to
         self._congestion = Congestion(rooms, self._guaranteed.logs, edges, carrier)
         limiter = Limiter(settings.name, settings.limit or LimitSettings(), rng=rng)
         self._intake = Intake(rooms, self._guaranteed, self._congestion, limiter, refuse=self._desk.refuse)
@@ -117,7 +124,8 @@ class Broker:
                 self._neighbourhood.due,
             )
         )
-        self._subscribed, self.malformed = False, 0
+        self._subscribed = False
+        self.malformed = 0
         self._handlers = self._all_handlers(rooms)
 
     def _all_handlers(self, rooms: Rooms) -> dict[type, Handler]:
@@ -267,7 +275,7 @@ class Broker:
         return self._finish(now_ms)
 
     def apply(self, settings: BrokerSettings, *, now_ms: int) -> list[Effect]:
-        """Applies changed settings; raises ``SettingsError``, and changes nothing, if they need a restart."""
+        """Applies changed settings; if they need a restart, raises ``SettingsError`` and changes nothing."""
         self._guaranteed.begin_turn(now_ms=now_ms)
         self._end_all(self._membership.apply(settings), now_ms)
         self._congestion.tune(now_ms=now_ms)
@@ -304,7 +312,8 @@ class Broker:
     def next_deadline(self) -> int | None:
         """When this broker must be woken, if nothing happens before."""
         # Mechanisms are asked each time: any event may change their deadlines.
-        own_ms, wished_ms = self._dues.next(), self._mechanisms.next_deadline()
+        own_ms = self._dues.next()
+        wished_ms = self._mechanisms.next_deadline()
         if own_ms is None or wished_ms is None:
             return wished_ms if own_ms is None else own_ms
         return min(own_ms, wished_ms)
@@ -322,7 +331,7 @@ class Broker:
         if self._beat_ms is not None and now_ms >= self._beat_ms:
             self._beat_ms = now_ms + self.settings.heartbeat_ms if self._connections.peers else None
             for peer in self._connections.beat(now_ms=now_ms):
-                self._end(peer, "silent", "nothing was heard for too long", now_ms)
+                self._end(peer, "silent", "the peer was silent for too long", now_ms)
             self._end_all(self._connections.too_slow(now_ms=now_ms), now_ms)
             self._membership.sweep()
         self._end_all(self._strangers.on_deadline(now_ms=now_ms), now_ms)

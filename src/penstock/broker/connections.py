@@ -101,7 +101,9 @@ class Connections:
 
     def carry_to(self, connections: Sequence[int], frame: DataFrame) -> int:
         """Queues a data frame for many connections; returns how many did not drop it."""
-        peers, woken, dropped = self.peers, self._woken, 0
+        peers = self.peers
+        woken = self._woken
+        dropped = 0
         # ``carry``, inlined: this is where a fan-out spends its time.
         for connection in connections:
             peer = peers[connection]
@@ -215,7 +217,7 @@ class Connections:
         endings = []
         for name, peers in waiting.items():
             if sum(map(_waiting_bytes, peers)) > limit:
-                reason = f"client {name} lets more than {limit:,} bytes wait"
+                reason = f"client {name} has left more than {limit:,} bytes unread"
                 endings.append(Farewell(max(peers, key=_waiting_bytes), "slow", reason))
         return endings
 

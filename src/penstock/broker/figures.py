@@ -31,7 +31,9 @@ class Figures:
     """Gathers the figures of one broker's parts."""
 
     def __init__(self, rooms: Rooms, sources: Sources, *, incarnation: int) -> None:
-        self._rooms, self._sources, self._incarnation = rooms, sources, incarnation
+        self._rooms = rooms
+        self._sources = sources
+        self._incarnation = incarnation
 
     def status(self) -> BrokerStatus:
         """Returns all figures, as of now."""

@@ -165,7 +165,9 @@ class LinkSequence:
         self._parts.append(update)
         if update.version < 0:
             return None
-        parts, self._parts, self._weight = self._parts, [], 0
+        parts = self._parts
+        self._parts = []
+        self._weight = 0
         if any(each.host != update.host for each in parts):
             raise ProtocolError("parts of the filters of different hosts are mixed")
         return HostChange(

@@ -82,7 +82,7 @@ def _targets(overlay: Overlay, place: BrokerPlace, named: list[str]) -> list[tup
     counted = [(each, _clients(overlay, each)) for each in candidates]
     found = [(each.name, f"{each.name}={clients}") for each, clients in counted if clients is not None]
     if not found:
-        tried = ", ".join(each.name for each in candidates) or "there is none of its kind"
+        tried = ", ".join(each.name for each in candidates) or "there is no other broker of its kind"
         raise DrainError(
             f"no broker can take the clients of {place.name}: {tried} (not running, draining, or without admin_port)"
         )

@@ -68,7 +68,7 @@ def join(
     control: Control = CONTROL_GROUP,
     interface: Interface = "",
     name: Name = "",
-    count: Annotated[int, typer.Option(help="End after so many packets; 0 for never.", min=0)] = 0,
+    count: Annotated[int, typer.Option(help="Stop after this many packets; 0 for never.", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
     """Join groups, and print what arrives."""

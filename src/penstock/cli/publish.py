@@ -80,7 +80,7 @@ def publish(  # noqa: PLR0913 - one per option
         str | None, typer.Option(metavar="FILE|-", help="Publish a message per line; `-` is standard input.")
     ] = None,
     quotes: Annotated[str | None, typer.Option(metavar="FILE", help="Publish the quotes of a CSV file.")] = None,
-    generate: Annotated[int | None, typer.Option(min=0, metavar="N", help="Publish so many made-up quotes.")] = None,
+    generate: Annotated[int | None, typer.Option(min=0, metavar="N", help="Publish this many made-up quotes.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed makes up the same quotes.")] = 0,
     rate: Annotated[
         float | None, typer.Option(min=0.001, help="Messages per second; if not given, all at once.")

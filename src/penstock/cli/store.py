@@ -114,7 +114,7 @@ def salvage(
     ] = None,
     overlay: Annotated[str, typer.Option(help="The name of the overlay, if asked for.")] = "",
     broker: Annotated[str, typer.Option(help="The name of the broker, if asked for.")] = "",
-    force: Annotated[bool, typer.Option("--force", help="Also if a broker can open the store.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Salvage even if a broker can open the store.")] = False,
 ) -> None:
     """Build a new store from the intact parts of a damaged one, and mark the rest as lost.
 

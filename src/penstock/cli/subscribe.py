@@ -49,8 +49,8 @@ def subscribe(  # noqa: PLR0913 - one per option
     url: Url,
     selector: Annotated[str, typer.Argument(metavar="SELECTOR", help="What to print; `TRUE` is everything.")],
     *,
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,
-    seconds: Annotated[float | None, typer.Option(min=0.0, help="End after so many seconds.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many messages.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after this many seconds.")] = None,
     start: Annotated[
         list[str] | None,
         typer.Option(
@@ -124,7 +124,7 @@ def parse_start(texts: list[str]) -> Start | None:
     try:
         return datetime.fromisoformat(texts[0])
     except ValueError:
-        raise MisuseError(f"--from {texts[0]!r} is none of earliest, latest, a time, or pubend=tick") from None
+        raise MisuseError(f"--from {texts[0]!r} is not one of earliest, latest, a time, or pubend=tick") from None
 
 
 def _parse_ticks(texts: list[str]) -> dict[str, int]:

@@ -161,7 +161,7 @@ class _AdminBroker:
         except (OSError, HTTPException) as error:
             raise ClientError(str(error) or type(error).__name__) from None
         except UnreadableError:
-            raise ClientError("what answers there is no broker") from None
+            raise ClientError("what answers there is not a broker") from None
         finally:
             connection.close()
 
@@ -185,7 +185,7 @@ def _admin_url(text: str) -> str:
     except ValueError:
         is_whole = False
     if not is_whole:
-        raise MisuseError(f"{text!r} is no admin address; it looks like http://127.0.0.1:9001")
+        raise MisuseError(f"{text!r} is not an admin address such as http://127.0.0.1:9001")
     return url
 
 

@@ -168,7 +168,7 @@ class Client:
         """Connect; raises ``ConnectionFailedError`` if no broker answers, ``RefusedError`` if one refuses."""
         self._check_usable()
         if self._loop is not None:
-            raise ClientClosedError("this client has been opened before; connect makes another one")
+            raise ClientClosedError("this client was opened before; call connect for a new one")
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self.belongs_here()

@@ -57,7 +57,7 @@ class Flushing:
         if loss is not None:
             raise loss
         if queue.settled < target:
-            raise RefusedError("publish", f"{queue.refusal}; nothing is published behind that")
+            raise RefusedError("publish", f"{queue.refusal}; messages after it are not published")
 
     async def flush_at_last(self, limit_ms: int) -> None:
         """Flush for all publishers; raises ``ConnectionFailedError`` if that takes longer than the limit."""

@@ -31,7 +31,9 @@ class Publisher:
         reports: Reports,
         until: Callable[[Callable[[], bool]], Awaitable[None]],
     ) -> None:
-        self._session, self._shell, self._until = session, shell, until
+        self._session = session
+        self._shell = shell
+        self._until = until
         self._reports = reports
         self._turnstile = asyncio.Lock()
 

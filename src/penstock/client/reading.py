@@ -69,7 +69,9 @@ class LogReading:
         *,
         again_ms: int = _AGAIN_MS,
     ) -> None:
-        self._ask, self._end, self._again_ms = ask, end, again_ms
+        self._ask = ask
+        self._end = end
+        self._again_ms = again_ms
         self._give_up_s = None if give_up_ms is None else give_up_ms / 1000
 
     async def survey(self) -> Survey:
@@ -83,7 +85,7 @@ class LogReading:
     ) -> AsyncGenerator[LogPart, None]:
         """Yield the parts in order; the next one is requested while the application works on the last."""
         if not 0 <= first <= last <= LATEST:
-            raise MisuseError(f"ticks {first} to {last} of pubend {pubend} are no range")
+            raise MisuseError(f"ticks {first} to {last} of pubend {pubend} are not a valid range")
         if bytes_max <= 0:
             raise MisuseError(f"bytes_max {bytes_max} is not positive")
 
@@ -114,7 +116,7 @@ class LogReading:
         )
         assert isinstance(answer, LogAnswer), f"not an answer to this: {answer}"
         if answer.last < first:
-            raise RefusedError("read its log", f"{format_tick(Tick(first))} of pubend {pubend} is yet to come")
+            raise RefusedError("read its log", f"{format_tick(Tick(first))} of pubend {pubend} is in the future")
         return LogPart(pubend, first, answer.last, answer.ticks, answer.bodies, answer.lost)
 
     async def _patiently(self, question: Callable[[int], Frame], what: str) -> Reply:

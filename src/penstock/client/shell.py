@@ -26,7 +26,9 @@ class Shell:
     """The transports and the timer of one session."""
 
     def __init__(self, session: Session, *, tls: ssl.SSLContext | None, on_changes: Callable[[Changes], None]) -> None:
-        self._session, self._tls, self._on_changes = session, tls, on_changes
+        self._session = session
+        self._tls = tls
+        self._on_changes = on_changes
         self._connections: dict[int, Connection] = {}
         """Connections by line, from the attempt to connect until nothing is left of them."""
         self._dialling: dict[int, asyncio.Task[None]] = {}

@@ -105,7 +105,7 @@ class SyncClient:
         """Connect; raises ``ConnectionFailedError`` if no broker answers, ``RefusedError`` if one refuses."""
         self._check_process()
         if self._thread is not None:
-            raise ClientClosedError("this client has been opened before; connect_sync makes another one")
+            raise ClientClosedError("this client was opened before; call connect_sync for a new one")
         # Before there is a thread: a child forked while it starts has no such thread, and must not wait for it.
         self._client.belongs_here()
         # A daemon: a program that forgets to close its client must still be able to end.

@@ -51,7 +51,7 @@ def read_trace(data: bytes) -> Trace:
         message_id = MessageId.parse(str(told.get("message_id")))
         return msgspec.convert({**told, "message_id": asdict(message_id)}, Trace)
     except (msgspec.DecodeError, InvalidMessageIdError) as error:
-        raise ProtocolError(f"the broker's answer is no trace: {error}") from None
+        raise ProtocolError(f"the broker sent a malformed trace: {error}") from None
 
 
 def hop_trees(found: Trace) -> list[HopNode]:

@@ -50,9 +50,9 @@ def wanted(
     True
     """
     if missing not in get_args(Missing):
-        raise MisuseError(f"missing {missing!r} is none of {', '.join(get_args(Missing))}")
+        raise MisuseError(f"missing {missing!r} is not one of {', '.join(get_args(Missing))}")
     if acknowledge not in get_args(Acknowledging):
-        raise MisuseError(f"acknowledge {acknowledge!r} is none of {', '.join(get_args(Acknowledging))}")
+        raise MisuseError(f"acknowledge {acknowledge!r} is not one of {', '.join(get_args(Acknowledging))}")
     if acknowledge == "manual" and not durable:
         raise MisuseError("manual acknowledgement needs a durable subscription: without a name no position is kept")
     first_ticks, otherwise = _ticks(start)
@@ -87,13 +87,13 @@ def _ticks(start: Start | None) -> tuple[dict[str, int], int]:
     words = {"latest": LATEST, "earliest": 0}
     # Unhashable values are wrong, too.
     if not isinstance(start, str) or start not in words:
-        raise MisuseError(f"start {start!r} is none of latest, earliest, a time, or ticks by pubend")
+        raise MisuseError(f"start {start!r} is not latest, earliest, a time, or ticks by pubend")
     return {}, words[cast("str", start)]
 
 
 def _tick_of(time: datetime) -> int:
     if time.utcoffset() is None:
-        raise MisuseError(f"start {time.isoformat()} has no time zone, and could be anywhere")
+        raise MisuseError(f"start {time.isoformat()} has no time zone")
     ms = (time - _1970) // timedelta(milliseconds=1)
     # Checked before the tick is made, which cannot hold more.
     if not 0 <= ms <= _TICK_MAX >> 16:

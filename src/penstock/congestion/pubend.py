@@ -41,15 +41,6 @@ class PubendControl:
             self.pdcc.on_held_back()
         return granted
 
-    def admit_batch(self, messages: int, *, now_ms: int) -> bool:
-        """Whether a batch may get its ticks now as a whole; if not, it waits until ``next_ms``."""
-        granted = self.shaper.grant_batch(messages, now_ms=now_ms)
-        if granted:
-            self.pdcc.on_published(messages, now_ms=now_ms)
-        else:
-            self.pdcc.on_held_back()
-        return granted
-
     def next_ms(self, *, now_ms: int) -> int:
         """When the next message may get its tick."""
         return self.shaper.next_ms(now_ms=now_ms)

@@ -49,16 +49,6 @@ class Shaper:
         self._tokens -= granted
         return granted
 
-    def grant_batch(self, messages: int, *, now_ms: int) -> bool:
-        """Whether a whole batch may get its ticks now: the bucket may go into debt, and the next one waits longer."""
-        self._fill(now_ms)
-        if self._rate is None:
-            return True
-        if self._tokens + _WHOLE < 1:
-            return False
-        self._tokens -= messages
-        return True
-
     def next_ms(self, *, now_ms: int) -> int:
         """When the next message may get its tick."""
         self._fill(now_ms)

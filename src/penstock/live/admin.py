@@ -7,6 +7,9 @@ congestion control, and lists them; POST changes them. ``/limit`` shows the limi
 slowed down; POST changes it. POST to ``/ship`` ships to the lake at once; other operator commands are in
 ``operations``. All pages need the bearer token (``admin_token``) except ``/health`` and, on loopback, a ``/metrics``
 without client names; ``admin_gate`` says what else a request must satisfy.
+
+Idle connections cannot keep others out: a request for ``/health`` gets through, however many
+connections are just held open.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ import asyncio
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self, cast
 
 import uvicorn
 from msgspec import to_builtins
@@ -24,8 +28,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from penstock.live.admin_connections import BoundedProtocol
 from penstock.live.admin_gate import AdminGate, Page
 from penstock.live.admin_token import make_token
 from penstock.live.errors import ConfigError
@@ -38,12 +42,18 @@ from penstock.live.overlay import BrokerPlace, Overlay, is_loopback
 from penstock.live.shipping.errors import ShipError
 from penstock.live.tuning import Tunable, tune
 
-__all__ = ["AdminServer", "Subject", "application"]
+__all__ = ["CONNECTIONS_MAX", "REQUEST_S_MAX", "AdminServer", "Subject", "application"]
+
+CONNECTIONS_MAX: Final = 64
+"""How many connections the admin API has at most; the oldest idle one makes room for a new one."""
+REQUEST_S_MAX: Final = 5.0
+"""How long a new connection may take to send the head of its first request."""
 
 _FRESH_S: Final = 1.0
 """Metrics without a token are cached for this long, so that repeated requests cost the broker nothing."""
 _STOP_S_MAX: Final = 2
 """How long requests in progress may take to finish at shutdown."""
+_numbers: Final = count()
 
 
 class Subject(Tunable, Operated, Protocol):
@@ -152,7 +162,7 @@ class AdminServer:
         gate = AdminGate(token, (host, *hosts))
         config = uvicorn.Config(
             application(subject, gate, is_local=is_loopback(host)),
-            http=BoundedProtocol,
+            http=_BoundedProtocol,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -176,7 +186,7 @@ class AdminServer:
             family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
             self._socket = socket.create_server((self._host, self._port), family=family)
         except (OSError, UnicodeError, ValueError, TypeError) as error:
-            reason = (error.strerror or error) if isinstance(error, OSError) else "that is no address"
+            reason = (error.strerror or error) if isinstance(error, OSError) else "not a valid address"
             raise ConfigError(f"the admin API cannot listen at {self._host}:{self._port}: {reason}") from None
         self._socket.setblocking(False)  # noqa: FBT003 - the standard library's signature
         self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="admin")
@@ -213,3 +223,44 @@ class _QuietServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+class _BoundedProtocol(H11Protocol):
+    """One connection, which makes room for itself and must send a request in time."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.number: Final = next(_numbers)
+        self._due: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take the connection in, and drop the oldest idle one if there are too many."""
+        super().connection_made(transport)
+        self._due = self.loop.call_later(REQUEST_S_MAX, self._on_due)
+        others = [
+            each
+            for each in self.connections
+            if isinstance(each, _BoundedProtocol) and each is not self and not each.transport.is_closing()
+        ]
+        if len(others) >= CONNECTIONS_MAX:
+            min(others, key=lambda each: (not each.is_idle, each.number)).transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel the timeout."""
+        if self._due is not None:
+            self._due.cancel()
+        super().connection_lost(exc)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the connection has no request in progress."""
+        return not self._has_asked or self.cycle.response_complete
+
+    @property
+    def _has_asked(self) -> bool:
+        # The declared type hides that there is no cycle at first.
+        return cast("object | None", self.cycle) is not None
+
+    def _on_due(self) -> None:
+        if not self._has_asked and not self.transport.is_closing():
+            self.transport.abort()

@@ -59,12 +59,12 @@ class AdminGate:
         name = _name_of(host)
         server = request.scope.get("server") or ("", 0)
         if not (is_loopback(name) or name in self._hosts or name == server[0]):
-            return _refused(421, f"this broker is not known as {host!r}, but as its host or admin_host of the overlay")
+            return _refused(421, f"{host!r} is not this broker's host or admin_host in the overlay")
         if request.method != "GET":
             own = f"{request.url.scheme}://{host}"
             for origin in request.headers.getlist("origin"):
                 if origin != own:
-                    return _refused(403, f"a page of {origin!r} may not change anything here")
+                    return _refused(403, f"requests from pages of {origin!r} may not change anything")
         return None
 
     def _unproven(self, request: Request) -> Response | None:

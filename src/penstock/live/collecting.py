@@ -34,7 +34,9 @@ class Collecting:
         take_back: Callable[[], None] = gc.unfreeze,
         blocks_min: int = _BLOCKS_MIN,
     ) -> None:
-        self._blocks, self._set_aside, self._take_back = blocks, set_aside, take_back
+        self._blocks = blocks
+        self._set_aside = set_aside
+        self._take_back = take_back
         self._blocks_max = max(blocks_min, 2 * blocks())
         self._blocks_min = blocks_min
         self._is_complete = False

@@ -126,7 +126,9 @@ class _Brokers:
         defaults: TomlTable,
         congestion: TomlTable,
     ) -> None:
-        self._path, self._tables, self._tls = path, tables, tls
+        self._path = path
+        self._tables = tables
+        self._tls = tls
         self._congestion = read_congestion(congestion, CongestionSettings())
         self._tunables: dict[str, int | str | CongestionSettings] = {**_tunables(defaults)}
         self._service = _service(defaults, GUARANTEED)
@@ -172,7 +174,7 @@ class _Brokers:
         if "best_effort" not in table:
             return table.texts("pubends") if service == BEST_EFFORT else ()
         if "service" in table:
-            raise table.error("best_effort", "names some pubends, and service speaks of all: say one of the two")
+            raise table.error("best_effort", "cannot be combined with service, which sets all pubends")
         return named
 
     def _claim(self, table: TomlTable, key: str, value: object, name: str) -> None:
@@ -246,7 +248,7 @@ def _links(links: list[TomlTable], brokers: dict[str, TomlTable]) -> tuple[tuple
         if ends[0] == ends[1]:
             raise table.error("between", f"broker {ends[0]} cannot have a link to itself")
         if frozenset(ends) in found:
-            raise table.error("between", f"the link between {ends[0]} and {ends[1]} is there already")
+            raise table.error("between", f"the link between {ends[0]} and {ends[1]} is listed twice")
         found[frozenset(ends)] = ends[0], ends[1]
         table.refuse_others()
     return tuple(found.values())
@@ -257,7 +259,7 @@ def _access(clients: list[TomlTable], rules: list[TomlTable], *, certificates: b
     for table in clients:
         name, token = table.text("name"), table.text("token")
         if name in tokens:
-            raise table.error("name", f"client {name} is there already")
+            raise table.error("name", f"client {name} is listed twice")
         tokens[name] = token
         table.refuse_others()
     read = tuple(map(_rule, rules))

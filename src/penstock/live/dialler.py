@@ -38,7 +38,11 @@ class Dialler:
         on_failed: Callable[[str, str], None],
         rng: Random,
     ) -> None:
-        self._place, self._make, self._context, self._on_failed, self._rng = place, make, context, on_failed, rng
+        self._place = place
+        self._make = make
+        self._context = context
+        self._on_failed = on_failed
+        self._rng = rng
 
     async def run(self) -> None:
         """Keep the link up until cancelled."""
@@ -63,7 +67,7 @@ class Dialler:
         except (OSError, TimeoutError) as error:
             self._on_failed(place.name, str(error) or type(error).__name__)
         except ValueError:
-            self._on_failed(place.name, f"{place.host!r} is no address")
+            self._on_failed(place.name, f"{place.host!r} is not a valid address")
         else:
             await connection.ended.wait()
 
@@ -74,7 +78,9 @@ class Diallers:
     def __init__(
         self, make: Callable[[str], Connection], *, on_failed: Callable[[str, str], None], rng: Random
     ) -> None:
-        self._make, self._on_failed, self._rng = make, on_failed, rng
+        self._make = make
+        self._on_failed = on_failed
+        self._rng = rng
         self._calls: dict[str, tuple[BrokerPlace, asyncio.Task[None]]] = {}
         self._cancelled: dict[asyncio.Task[None], None] = {}
 

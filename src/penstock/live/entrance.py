@@ -48,8 +48,12 @@ class Entrance:
         note: Callable[..., None],
         pause_s: float = _PAUSE_S,
     ) -> None:
-        self._sockets, self._make, self._context = list(sockets), make, context
-        self._counters, self._note, self._pause_s = counters, note, pause_s
+        self._sockets = list(sockets)
+        self._make = make
+        self._context = context
+        self._counters = counters
+        self._note = note
+        self._pause_s = pause_s
         self._affordable = affordable()
         self.room = 1
         """How many open connections and handshakes there may be in total."""

@@ -41,7 +41,7 @@ async def listen(place: BrokerPlace) -> list[socket.socket]:
         number = error.errno if isinstance(error, OSError) else None
         reason = os.strerror(number) if number and number > 0 else error
         if not isinstance(error, OSError):
-            reason = "that is no address"
+            reason = "not a valid address"
         raise ConfigError(
             f"{at}broker {place.name} cannot listen at {place.listens_at}:{place.port}: {reason}"
         ) from None

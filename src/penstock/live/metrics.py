@@ -22,65 +22,65 @@ from penstock.protocol.status import BrokerStatus, GuaranteedStatus, PubendStatu
 __all__ = ["StatusSource", "registry_of", "rendered"]
 
 _NODE_COUNTERS: Final = {
-    "accepted": "Connections that others made.",
-    "turned_away": "Connections and TLS handshakes that were cut because there was no room for them.",
-    "dialled": "Connections to neighbours that were made.",
-    "dials_failed": "Calls to neighbours that failed.",
+    "accepted": "Incoming connections accepted.",
+    "turned_away": "Connections and TLS handshakes dropped because the broker was at its limit.",
+    "dialled": "Outgoing connections made to neighbours.",
+    "dials_failed": "Failed attempts to connect to neighbours.",
     "closed": "Connections that ended.",
-    "aborted": "Connections that were cut because their end took too long.",
+    "aborted": "Connections cut because they took too long to close.",
     "frames_in": "Frames received.",
     "bytes_in": "Bytes received.",
     "frames_out": "Frames sent.",
     "bytes_out": "Bytes sent.",
     "writes": "Writes to sockets.",
-    "malformed": "Connections ended because they broke the protocol.",
-    "bugs": "Exceptions that must not be.",
+    "malformed": "Connections closed because the peer broke the protocol.",
+    "bugs": "Unexpected exceptions: bugs.",
 }
 _STORE_COUNTERS: Final = {
-    "commits": "Commits that are durable.",
-    "syncs": "Groups of commits that became durable by one sync.",
+    "commits": "Commits made durable.",
+    "syncs": "Syncs, each of which makes a group of commits durable.",
     "messages": "Messages in durable commits.",
     "reads": "Reads of the log.",
 }
 _STORE_GAUGES: Final = {
-    "waiting_commits": "Commits that are not durable yet.",
-    "waiting_bytes": "Bytes of messages in commits that are not durable yet.",
+    "waiting_commits": "Commits waiting to become durable.",
+    "waiting_bytes": "Bytes of messages in commits waiting to become durable.",
     "messages_per_sync": "Messages per sync since the start.",
-    "full": "Whether commits wait for space.",
+    "full": "Whether the store is full, and commits wait for space.",
     "file_bytes": "Size of the store's files.",
     "damaged_records": "Records of the log that could not be read.",
 }
 _COUNTS: Final = {
-    "published": "Messages that publishers of this broker brought.",
+    "published": "Messages received from this broker's publishers.",
     "forwarded": "Best-effort messages sent to neighbours.",
     "delivered": "Messages queued for clients, once per connection.",
-    "off_tree": "Best-effort messages that came by a way that is not the tree's.",
-    "repeated": "Best-effort messages that came again.",
-    "publishes_repeated": "Messages that a publisher sent again and the pubend had already.",
-    "log_reads": "Reads of pubends' logs for those who asked.",
-    "damaged_records": "Reads that met a damaged record.",
-    "knowledge_off_tree": "Knowledge messages that came by a way that is not the tree's.",
-    "knowledge_dropped": "Knowledge messages dropped at a full outbox; they are asked for again.",
+    "off_tree": "Best-effort messages dropped because they did not come along the tree.",
+    "repeated": "Best-effort messages dropped as duplicates.",
+    "publishes_repeated": "Messages that a publisher resent although the pubend had them.",
+    "log_reads": "Reads of pubends' logs to answer NACKs.",
+    "damaged_records": "Reads that found a damaged record.",
+    "knowledge_off_tree": "Knowledge messages dropped because they did not come along the tree.",
+    "knowledge_dropped": "Knowledge messages dropped at a full outbox; NACKs recover them.",
     "nacks_sent": "NACKs sent for this broker's own clients.",
-    "nacks_heard": "NACKs that came to this broker, its own included.",
+    "nacks_heard": "NACKs received, including this broker's own.",
     "nacks_forwarded": "NACKs passed on towards the pubend.",
-    "nacks_suppressed": "NACKs not passed on, because the same was asked for just before.",
+    "nacks_suppressed": "NACKs not passed on, because the same ticks were requested just before.",
     "answered_from_cache": "NACKs answered from the cache.",
-    "answers_passed_on": "Answers to NACKs passed on to who asked.",
-    "versions_changed": "Knowledge messages that told of other versions of filters.",
-    "edge_deliveries": "Messages that left edge streams and catch-ups, whoever wanted them.",
+    "answers_passed_on": "Answers sent to neighbours for their NACKs.",
+    "versions_changed": "Knowledge messages that announced other versions of filters.",
+    "edge_deliveries": "Messages released by edge streams and catch-ups, wanted or not.",
     "catch_ups": "Subscriptions that began behind the shared stream.",
-    "catch_ups_met": "Catch-up streams that met the shared one.",
-    "catch_ups_paused": "Times that a catch-up waited for a client that does not read.",
+    "catch_ups_met": "Catch-up streams that reached the shared stream.",
+    "catch_ups_paused": "Times a catch-up paused for a client that does not read.",
     "joined_at_once": "Subscriptions that began with the shared stream.",
-    "old_silence_doubted": "Knowledge messages whose silence was of an older filter, and not believed.",
+    "old_silence_doubted": "Knowledge messages whose silence was ignored because an older filter decided it.",
     "lost_ticks": "Ranges of ticks reported to clients as lost.",
     "trims": "Trims of pubends' logs.",
-    "hosts_lapsed": "Hosts that were given up because they did not report for the grace period.",
-    "log_lapsed": "Times that a log at its maximum gave up what somebody had not received.",
+    "hosts_lapsed": "Hosts given up because they did not report within the grace period.",
+    "log_lapsed": "Times a log at its size limit dropped messages that a subscriber had not received.",
     "dcqs_sent": "DCQs by which pubends of this broker asked who is congested.",
-    "dcqs_passed": "DCQs of other brokers' pubends that came by.",
-    "ucas_raised": "UCAs of this broker: some stream of its own clients does not keep up.",
+    "dcqs_passed": "DCQs received for other brokers' pubends.",
+    "ucas_raised": "UCAs raised because a stream of this broker's own clients does not keep up.",
     "ucas_passed": "UCAs passed on towards the pubend, consolidated.",
     "ucas_heard": "UCAs that reached pubends of this broker.",
 }
@@ -115,7 +115,9 @@ class _Collector:
     """Asks the source, and turns its answer into metrics."""
 
     def __init__(self, source: StatusSource, now_ms: Callable[[], int], *, names: bool) -> None:
-        self._source, self._now_ms, self._names = source, now_ms, names
+        self._source = source
+        self._now_ms = now_ms
+        self._names = names
 
     def describe(self) -> list[Metric]:
         """Nothing: which metrics there are depends on the broker, and is found out at every scrape."""
@@ -127,7 +129,7 @@ class _Collector:
         node, broker = status.node, status.broker
         yield _gauge("penstock_up", "Whether the broker is serving.", int(status.serving))
         yield _gauge("penstock_uptime_seconds", "Time since the start.", status.uptime_ms / 1_000)
-        yield _gauge("penstock_connections", "Connections that are open.", node["open_connections"])
+        yield _gauge("penstock_connections", "Open connections.", node["open_connections"])
         for key, text in _NODE_COUNTERS.items():
             yield _counter(f"penstock_{key}", text, node[key])
         yield from _broker_metrics(broker)
@@ -154,9 +156,9 @@ def _store_metrics(store: Mapping[str, Any]) -> Iterator[Metric]:
 
 
 def _broker_metrics(broker: BrokerStatus) -> Iterator[Metric]:
-    yield _gauge("penstock_clients", "Clients that are connected.", broker.clients)
+    yield _gauge("penstock_clients", "Connected clients.", broker.clients)
     yield _gauge("penstock_subscriptions", "Subscriptions of this broker's clients.", broker.subscriptions)
-    yield _gauge("penstock_outbox_bytes", "Data that waits to be sent.", broker.outbox_bytes)
+    yield _gauge("penstock_outbox_bytes", "Bytes of data waiting to be sent.", broker.outbox_bytes)
     yield _gauge("penstock_links", "Links that are up.", len(broker.links))
     yield _gauge("penstock_brokers", "Brokers of the overlay that are known.", len(broker.brokers))
     yield _counter("penstock_refused", "Requests of clients that were refused.", broker.refused)
@@ -176,13 +178,15 @@ def _broker_metrics(broker: BrokerStatus) -> Iterator[Metric]:
 
 def _guaranteed_metrics(guaranteed: GuaranteedStatus) -> Iterator[Metric]:
     yield _gauge("penstock_cache_bytes", "Knowledge kept to answer NACKs.", guaranteed.cache_bytes)
-    yield _gauge("penstock_commits_waiting", "Commits that the broker waits for.", guaranteed.commits_waiting)
+    yield _gauge("penstock_commits_waiting", "Commits the broker is waiting for.", guaranteed.commits_waiting)
     held_back = int(bool(guaranteed.held_back))
-    yield _gauge("penstock_held_back", "Whether publishers have to wait, for space or for subscribers.", held_back)
+    yield _gauge(
+        "penstock_held_back", "Whether publishers are held back, by a full store or by slow subscribers.", held_back
+    )
 
 
 def _pending_metrics(durables: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
-    text = "Messages that were sent to a durable subscription of a client of this broker, and are not acknowledged."
+    text = "Messages sent to a durable subscription at this broker and not yet acknowledged."
     family = GaugeMetricFamily("penstock_durable_pending", text, labels=["pubend", "durable"])
     for name, pubends in durables.items():
         for pubend, count in pubends.items():
@@ -207,9 +211,11 @@ def _pubend_metrics(pubends: Mapping[str, PubendStatus], now_ms: int) -> Iterato
     yield _labelled("penstock_pubend_last_tick_age_seconds", text, ages)
     text = "Hosts that have reported to the pubend."
     yield _labelled("penstock_pubend_hosts", text, {name: len(each.hosts) for name, each in shown.items()})
-    text = "How far the host furthest behind is behind the last tick."
+    text = "Lag of the slowest host behind the last tick."
     yield _labelled("penstock_pubend_lag_seconds", text, worst)
-    family = GaugeMetricFamily("penstock_host_lag_seconds", "The same of each host.", labels=["pubend", "host"])
+    family = GaugeMetricFamily(
+        "penstock_host_lag_seconds", "Lag of each host behind the last tick.", labels=["pubend", "host"]
+    )
     for (pubend, host), lag_s in sorted(lags.items(), key=lambda each: (-each[1], each[0]))[:_SERIES_MAX]:
         family.add_metric([pubend, host], lag_s)
     yield family
@@ -220,7 +226,7 @@ def _pubend_metrics(pubends: Mapping[str, PubendStatus], now_ms: int) -> Iterato
 
 def _durable_lags(pubends: Mapping[str, PubendStatus]) -> Metric:
     """Lags of durable subscriptions; a broker names only those furthest behind, so there are not too many."""
-    text = "How far what a durable subscription has acknowledged is behind the last tick; silence moves it, too."
+    text = "Lag of a durable subscription's acknowledgements behind the last tick; silence advances them, too."
     family = GaugeMetricFamily("penstock_durable_lag_seconds", text, labels=["pubend", "durable"])
     lags = [
         (-_behind_s(figures.last_tick, each.tick), pubend, name)
@@ -235,7 +241,7 @@ def _durable_lags(pubends: Mapping[str, PubendStatus]) -> Metric:
 def _stream_metrics(streams: Mapping[str, StreamStatus], now_ms: int) -> Iterator[Metric]:
     lags = {name: _behind_s(each.heard, each.horizon) for name, each in streams.items()}
     shown = {name: streams[name] for name in sorted(streams, key=lambda name: (-lags[name], name))[:_SERIES_MAX]}
-    text = "How far the doubt horizon of this broker's stream is behind what it has heard of."
+    text = "Lag of the stream's doubt horizon behind the last tick this broker has heard of."
     yield _labelled("penstock_stream_lag_seconds", text, {name: lags[name] for name in shown})
     # A broker that hears nothing from a pubend knows of no lag: only the clock shows it.
     text = "Time since the doubt horizon of this broker's stream."
@@ -243,7 +249,7 @@ def _stream_metrics(streams: Mapping[str, StreamStatus], now_ms: int) -> Iterato
     yield _labelled("penstock_stream_horizon_age_seconds", text, ages)
     text = "Messages beyond the doubt horizon, kept until the gap is closed."
     yield _labelled("penstock_stream_pending_bytes", text, {name: each.pending_bytes for name, each in shown.items()})
-    text = "Catch-up streams that run."
+    text = "Catch-up streams in progress."
     yield _labelled("penstock_stream_catch_ups", text, {name: each.catch_ups for name, each in shown.items()})
     text = "Subscriptions that the shared stream does not serve yet."
     yield _labelled("penstock_stream_subscriptions_behind", text, {name: each.behind for name, each in shown.items()})

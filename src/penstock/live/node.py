@@ -21,22 +21,19 @@ from penstock.broker.ports import BrokerPort
 from penstock.live.clock import Clock
 from penstock.live.connection import Connection
 from penstock.live.counters import Counters
-from penstock.live.departures import Departures
 from penstock.live.dialler import Diallers
-from penstock.live.ends import wait_for_ends
+from penstock.live.endings import Departures, wait_for_ends
 from penstock.live.entrance import Entrance
 from penstock.live.errors import ConfigError, NodeFailedError
-from penstock.live.line_limit import LineLimit
 from penstock.live.listening import exposed_secrets, listen
-from penstock.live.logs import log, log_bug
+from penstock.live.logs import LineLimit, log, log_bug
 from penstock.live.measuring import Measuring
 from penstock.live.membership import OverlayChange, TlsState, change_for, read_again
 from penstock.live.node_status import NodeStatus
 from penstock.live.overlay import Overlay
 from penstock.live.shipping.service import Shipping
-from penstock.live.storage import Stimulus, Storage
+from penstock.live.storage import Stimulus, Storage, check_served
 from penstock.live.turns import Turns, Worker
-from penstock.live.unserved import check_served
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import Frame
 
@@ -359,7 +356,7 @@ class BrokerNode:
             self._note("dial-failed", neighbour=neighbour, reason=reason)
 
     def _refusal(self, connection: Connection) -> tuple[str, str] | None:
-        """Why a connection has to be refused, as a code and a reason, if it has."""
+        """The code and reason with which to refuse a connection; None to accept it."""
         if self._is_stopping:
             return "shutdown", f"broker {self.name} is shutting down"
         if connection.dialled and self.place.tls is not None and connection.certificate != connection.dialled:
@@ -448,7 +445,7 @@ class BrokerNode:
         """Log a bug, and close the connection that met it, but no other."""
         assert isinstance(connection, Connection)
         self._on_bug(error, connection.peer)
-        connection.refuse("internal", "the broker has a bug, and this connection met it")
+        connection.refuse("internal", "internal error: this connection ran into a bug of the broker")
         self._dispatch(self.broker.disconnect(connection.number, now_ms=self.clock.now_ms()))
 
     def _on_bug(self, error: Exception, peer: str = "") -> None:

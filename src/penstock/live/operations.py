@@ -71,7 +71,9 @@ def operation_pages(subject: Operated) -> dict[str, Callable[[Request], Awaitabl
     async def pin(request: Request) -> Response:
         name = request.query_params.get("client", "")
         if not 0 < len(name) <= _NAME_CHARS_MAX:
-            return JSONResponse({"result": "refused", "reason": f"{name!r} is no name of a client"}, status_code=400)
+            return JSONResponse(
+                {"result": "refused", "reason": f"{name!r} is not a valid client name"}, status_code=400
+            )
         return answered(Pin(name) if request.url.path == "/pin" else Unpin(name))
 
     return {"/drain": drain, "/finish": finish, "/pin": pin, "/unpin": pin}

@@ -155,10 +155,6 @@ class Overlay:
                 islands.append(list(found))
         return islands
 
-    def with_port(self, name: str, port: int) -> Overlay:
-        """A copy of the overlay with the port that the broker actually got."""
-        return replace(self, brokers={**self.brokers, name: replace(self.place_of(name), port=port)})
-
     def check(self, name: str) -> None:
         """Raises ``ConfigError`` if the broker must not start like this, for one of the reasons below."""
         self.check_exposure(name)

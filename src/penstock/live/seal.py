@@ -50,7 +50,9 @@ class Seal:
     def __init__(self, key: bytes, sender: int, *, now_ms: Callable[[], int]) -> None:
         if key and len(key) < KEY_BYTES_MIN:
             raise MisuseError(f"the key has {len(key)} bytes, must have at least {KEY_BYTES_MIN}")
-        self._key, self._sender, self._now_ms = key, sender.to_bytes(8), now_ms
+        self._key = key
+        self._sender = sender.to_bytes(8)
+        self._now_ms = now_ms
         self._counter = 0
         self._heard: OrderedDict[bytes, int] = OrderedDict()
         self._forgotten = 0
@@ -67,7 +69,9 @@ class Seal:
         """The message in a datagram; raises ``SealError`` if that is not sealed, forged or replayed."""
         if len(datagram) < _HEADER + _TAG or not datagram.startswith(_MARK):
             raise SealError("a datagram that is not sealed")
-        header, tag, message = datagram[:_HEADER], datagram[_HEADER : _HEADER + _TAG], datagram[_HEADER + _TAG :]
+        header = datagram[:_HEADER]
+        tag = datagram[_HEADER : _HEADER + _TAG]
+        message = datagram[_HEADER + _TAG :]
         if not compare_digest(tag, self._tag(header + message)):
             raise ForgedError("a datagram with a false tag")
         sender, counter = header[len(_MARK) : -8], int.from_bytes(header[-8:])

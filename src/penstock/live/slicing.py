@@ -66,7 +66,9 @@ class Arrivals:
 
     def drop(self) -> None:
         """Discard all that is left."""
-        self._data, self._frames, self._rest = [], None, None
+        self._data = []
+        self._frames = None
+        self._rest = None
 
     @property
     def unfinished_bytes(self) -> int:
@@ -79,7 +81,7 @@ class Arrivals:
         self._reader.bytes_max = FRAME_BYTES_MAX
 
     def take(self, weight_max: int) -> Slice:
-        """The next frames, up to this weight but at least one; just one from a stranger, as it decides on the rest."""
+        """The next frames, up to this weight but at least one; one from a stranger, whose hello decides on the rest."""
         frames: list[Frame] = []
         weight = 0
         try:
@@ -141,4 +143,4 @@ _WEIGHTS: Final[dict[type, Callable[[Any], int]]] = {
     LogRequest: lambda frame: _SELECTOR_WEIGHT + len(frame.selector) // _CHARS_PER_WEIGHT,
     ReadRequest: lambda frame: _SELECTOR_WEIGHT + len(frame.selector) // _CHARS_PER_WEIGHT,
 }
-"""Weights of frames that do not weigh one, except ``Publish``; an empty batch weighs nothing."""
+"""Weights of frames by kind; kinds not listed weigh 1, and ``Publish`` is weighed where frames are taken."""

@@ -17,13 +17,13 @@ from penstock.broker.ports import BrokerPort
 from penstock.live.errors import NodeFailedError, StorageError
 from penstock.live.keeper import Keeper
 from penstock.live.logs import log
-from penstock.live.overlay import Overlay
+from penstock.live.overlay import BrokerPlace, Overlay
 from penstock.live.store import StoreRefusedError
 from penstock.live.store_worker import KeptRead, LogRead, StorePlace
 from penstock.live.turns import Pace, Turns
 from penstock.model.errors import PenstockError
 
-__all__ = ["Stimulus", "Storage", "StorageWatcher"]
+__all__ = ["Stimulus", "Storage", "StorageWatcher", "check_served"]
 
 Stimulus: TypeAlias = Callable[[BrokerPort, int], Sequence[Effect]]
 """Something to tell the broker, at a time in milliseconds."""
@@ -52,7 +52,9 @@ class Storage:
         fail: Callable[[NodeFailedError], None],
     ) -> None:
         self._place, self._name = overlay.place_of(name), name
-        self._turns, self._stimulate, self._fail = turns, stimulate, fail
+        self._turns = turns
+        self._stimulate = stimulate
+        self._fail = fail
         self._durable = self._told = 0
         """The last durable commit, and the last one that the broker knows to be durable."""
         self._pace = Pace()
@@ -94,7 +96,7 @@ class Storage:
         self._watcher = watcher
 
     async def read_kept(self, names: Sequence[str]) -> dict[str, bytes | None]:
-        """Read kept records, not for the broker: as many of the first as fit an answer, but at least one."""
+        """Read kept records for a caller other than the broker: as many as fit one answer, but at least one."""
         assert self._keeper is not None, f"broker {self._name} has no data folder"
         # The broker's own reads have numbers above zero.
         number = min(self._asked, default=0) - 1
@@ -194,3 +196,24 @@ class Storage:
 
     def _note(self, event: str, **fields: str | int) -> None:
         log(event, (("broker", self._name), *fields.items()))
+
+
+def check_served(place: BrokerPlace, recovered: Recovered | None) -> dict[str, int]:
+    """The removed pubends that still have messages in their logs, with sizes in bytes; raises for one made best effort.
+
+    A removed pubend can be put back, and its log continues. One made best effort has no log to serve, while its
+    publishers and subscribers see nothing unusual: acknowledged messages would be lost silently.
+    """
+    removed: dict[str, int] = {}
+    for name, found in (recovered.pubends if recovered is not None else {}).items():
+        if not found.size_bytes or (name in place.pubends and name not in place.best_effort):
+            continue
+        if name in place.best_effort:
+            at = f"{place.where}: " if place.where else ""
+            raise StorageError(
+                f"{at}pubend {name} of broker {place.name} is best effort now, and its log still holds "
+                f"{found.size_bytes:,} bytes of messages that were guaranteed: leave it guaranteed until they are "
+                "delivered and trimmed, or give the best-effort pubend a name of its own"
+            )
+        removed[name] = found.size_bytes
+    return removed

@@ -51,7 +51,7 @@ def read_toml(path: Path) -> TomlTable:
     try:
         found = path.stat()
         if not S_ISREG(found.st_mode):
-            raise ConfigError(f"{path}: is no file")
+            raise ConfigError(f"{path}: not a regular file")
         if found.st_size > _FILE_BYTES_MAX:
             raise ConfigError(f"{path}: larger than {_FILE_BYTES_MAX:,} bytes")
         content = path.read_bytes()
@@ -80,7 +80,10 @@ class TomlTable:
     """One table of the file."""
 
     def __init__(self, values: Mapping[str, object], place: Place, path: Path, lines: TomlLines) -> None:
-        self._values, self._place, self._path, self._lines = values, place, path, lines
+        self._values = values
+        self._place = place
+        self._path = path
+        self._lines = lines
         self._asked: dict[str, None] = {}
         self.digest = ""
         """Digest of the file; set on its outermost table only."""

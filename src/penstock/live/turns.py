@@ -97,7 +97,8 @@ class Turns:
     ) -> None:
         """Call ``settle`` at the end of each turn, before anything is written, and ``on_end`` after that."""
         self._give_up = give_up
-        self._settle, self._on_end = settle, on_end
+        self._settle = settle
+        self._on_end = on_end
         self._clock = clock
         self.woken: dict[int, Worker] = {}
         """Workers to flush at the end of this turn, by number."""

@@ -132,14 +132,14 @@ class Schema:
     def _lookup_any(self, attributes: Attributes) -> Cluster | None:
         keys: list[Key] = []
         for probe in self.probes:
-            key = probe_key(probe, attributes)
+            key = _probe_key(probe, attributes)
             if key is None:
                 return None
             keys.append(key)
         return self.clusters.get(keys[0] if len(keys) == 1 else tuple(keys))
 
 
-def probe_key(probe: Probe, attributes: Attributes) -> Key | None:
+def _probe_key(probe: Probe, attributes: Attributes) -> Key | None:
     """The value a probe reads from a message, or None if there is none."""
     if isinstance(probe, str):
         value = attributes.get(probe)

@@ -190,7 +190,7 @@ def _hint(value: object) -> str:
     if callable(getattr(value, "item", None)):
         return ": convert it with .item()"
     if isinstance(value, bytes | bytearray | memoryview):
-        return ": bytes belong into the payload"
+        return ": bytes belong in the payload"
     return ""
 
 

@@ -72,7 +72,7 @@ class SessionSettings:
     def __post_init__(self) -> None:
         if not _MASTER.fullmatch(self.master):
             raise MisuseError(
-                f"master {self.master!r} is none of local[*], local[N], spark://HOST:PORT, yarn, k8s://URL"
+                f"master {self.master!r} is not one of local[*], local[N], spark://HOST:PORT, yarn, k8s://URL"
             )
         for name, memory in (("driver", self.driver_memory), ("executor", self.executor_memory)):
             if not _MEMORY.fullmatch(memory):

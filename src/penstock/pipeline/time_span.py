@@ -59,9 +59,9 @@ def parse_time(text: str) -> int:
     try:
         time = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise MisuseError(f"{text!r} is no time such as 2026-11-15T10:00:00Z") from None
+        raise MisuseError(f"{text!r} is not a time; write one like 2026-11-15T10:00:00Z") from None
     if time.tzinfo is None:
-        raise MisuseError(f"time {text!r} has no zone: add Z for UTC, or one such as +01:00")
+        raise MisuseError(f"time {text!r} has no time zone: add Z for UTC, or an offset such as +01:00")
     if time < _1970:
         raise MisuseError(f"time {text!r} is before 1970")
     return (time - _1970) // _MILLISECOND

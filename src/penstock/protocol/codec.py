@@ -173,13 +173,13 @@ def _decode_knowledge(content: memoryview) -> KnowledgeMessage:
     versions_start = name_start + name_bytes
     ticks_start = versions_start + versions_bytes
     if count * 12 > len(content) - ticks_start:
-        raise ProtocolError(f"{count} messages do not fit a frame of {len(content)} bytes")
+        raise ProtocolError(f"frame of {len(content)} bytes is too short for {count} messages")
     pubend = _plain_name(content, name_start, versions_start)
     ticks = list(struct.unpack_from(f">{count}Q", content, ticks_start))
     kind = flags & ~_WHOLE
     # Below the greatest count: whoever has all of it is at the tick after it, and must be able to report that tick.
     if kind not in _KINDS or not first <= last < COUNT_MAX or not _ascend(first, ticks, last):
-        raise ProtocolError(f"knowledge of {pubend} is not of ascending ticks in a range")
+        raise ProtocolError(f"knowledge of {pubend} has an unknown kind, or ticks out of order or out of range")
     bodies = _bodies(content, ticks_start + 8 * count, count)
     if sum(map(len, bodies)) > BODY_BYTES_MAX:
         # When it is forwarded, it may need room for more versions than it came with.
@@ -206,7 +206,7 @@ def _decode_horizons(content: memoryview) -> Horizons:
     pubend, tick, present, is_only = _HORIZONS_CONTENT.unpack_from(content)
     numbers = bytes(content[_HORIZONS_CONTENT.size :])
     if len(numbers) % 4 or is_only > 1 or max(tick, present) > COUNT_MAX:
-        raise ProtocolError(f"horizons of {len(content)} bytes do not name subscriptions")
+        raise ProtocolError(f"horizons of {len(content)} bytes have a bad flag, tick or list of subscriptions")
     return Horizons(pubend, tick, numbers, is_only=bool(is_only), present=present)
 
 
@@ -231,7 +231,7 @@ def _decode_log(content: memoryview) -> LogAnswer:
     lengths_start = ticks_start + 8 * count
     bodies_start = lengths_start + 4 * count
     if bodies_start > len(content):
-        raise ProtocolError(f"{count} messages do not fit a frame of {len(content)} bytes")
+        raise ProtocolError(f"frame of {len(content)} bytes is too short for {count} messages")
     pubend = _plain_name(content, start, host_start)
     # There is no host on the last leg, to the client itself.
     host = _plain_name(content, host_start, lost_start) if host_bytes else ""
@@ -243,7 +243,7 @@ def _decode_log(content: memoryview) -> LogAnswer:
         or not _ascend(first, ticks, behind - 1)
         or not _are_ranges(first, edges, behind)
     ):
-        raise ProtocolError(f"the log of {pubend} is not of ascending ticks in a range")
+        raise ProtocolError(f"the log of {pubend} has ticks out of order or out of range")
     bodies = []
     data = bytes(content[bodies_start:])
     place = 0
@@ -299,7 +299,7 @@ def _encode_forward(frame: Forward) -> bytes:
 def _decode_publish(content: memoryview) -> Publish:
     first, name_bytes, count = _PUBLISH_CONTENT.unpack_from(content)
     if first > COUNT_MAX:
-        raise ProtocolError(f"messages are numbered from {first} on, which nobody can have counted to")
+        raise ProtocolError(f"message number {first} is over the limit of {COUNT_MAX}")
     name_end = 14 + name_bytes
     pubend = _name(content, 14, name_end) if name_bytes else ""
     return Publish(first, _bodies(content, name_end, count), pubend)
@@ -310,10 +310,10 @@ def _decode_forward(content: memoryview) -> Forward:
     name_end = 6 + name_bytes
     pubend = _plain_name(content, 6, name_end, may_be_system=True)
     if count * 12 > len(content):
-        raise ProtocolError(f"{count} messages do not fit a frame of {len(content)} bytes")
+        raise ProtocolError(f"frame of {len(content)} bytes is too short for {count} messages")
     ticks = list(struct.unpack_from(f">{count}Q", content, name_end))
     if ticks and max(ticks) > COUNT_MAX:
-        raise ProtocolError(f"ticks of {pubend} are beyond all time")
+        raise ProtocolError(f"ticks of {pubend} are over the limit of {COUNT_MAX}")
     return Forward(pubend, ticks, _bodies(content, name_end + 8 * count, count))
 
 
@@ -321,7 +321,7 @@ def _decode_deliver(content: memoryview) -> Deliver:
     pubend, count = _DELIVER_CONTENT.unpack_from(content)
     data_start = _DELIVER_CONTENT.size + _DELIVERY.size * count
     if data_start > len(content):
-        raise ProtocolError(f"{count} messages do not fit a frame of {len(content)} bytes")
+        raise ProtocolError(f"frame of {len(content)} bytes is too short for {count} messages")
     # Slices of bytes cost a third of slices of a view.
     data = bytes(content[data_start:])
     ticks: list[int] = []
@@ -337,7 +337,7 @@ def _decode_deliver(content: memoryview) -> Deliver:
     if place != len(data):
         raise ProtocolError(f"messages of {place} bytes do not fill the {len(data)} of their frame")
     if ticks and max(ticks) > COUNT_MAX:
-        raise ProtocolError(f"tick {max(ticks)} is beyond all time")
+        raise ProtocolError(f"tick {max(ticks)} is over the limit of {COUNT_MAX}")
     return Deliver(pubend, ticks, numbers, bodies)
 
 
@@ -351,7 +351,7 @@ def _plain_name(content: memoryview, start: int, end: int, *, may_be_system: boo
     """Decodes the name of a broker or a pubend, or of a system stream where one is allowed."""
     name = _name(content, start, end)
     if not is_plain_name(name.removeprefix("$") if may_be_system else name):
-        raise ProtocolError(f"{name!r} is no name of a broker or a pubend")
+        raise ProtocolError(f"{name!r} is not a valid broker or pubend name")
     return name
 
 
@@ -367,5 +367,5 @@ def _bodies(content: memoryview, start: int, count: int) -> list[bytes]:
         bodies.append(bytes(content[start + 4 : following]))
         start = following
     if start != end:
-        raise ProtocolError(f"{end - start} bytes are left over behind {count} bodies")
+        raise ProtocolError(f"{end - start} extra bytes after {count} bodies")
     return bodies

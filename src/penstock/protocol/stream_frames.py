@@ -205,4 +205,4 @@ class CongestionAlert(Control, tag="uca", frozen=True, array_like=True):
 
 def _check_client(name: str) -> None:
     if not is_client_name(name):
-        raise ValueError(f"{name!r} is no name of a client")
+        raise ValueError(f"{name!r} is not a valid client name")

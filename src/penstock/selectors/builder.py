@@ -28,7 +28,7 @@ def attr(name: str) -> AttributeTerm:
     'high - low > 0.5'
     """
     if not isinstance(name, str) or not name:
-        raise MisuseError(f"the name of an attribute is a text that is not empty, not {name!r}")
+        raise MisuseError(f"an attribute name must be a non-empty str, not {name!r}")
     if len(name) > NAME_CHARS_MAX:
         raise LimitError("length of the attribute's name", len(name), NAME_CHARS_MAX)
     return AttributeTerm(ast.Attribute(_encodable(name)))

@@ -152,7 +152,7 @@ def normalise(condition: ast.Condition) -> tuple[Conjunction, ...]:
 
 
 def needs_of(condition: ast.Condition, *, negated: bool = False) -> frozenset[str] | None:
-    """Attributes of which a message needs one for the condition, or its opposite, to be true; None if it needs none."""
+    """Attributes, one of which a message must have to make the condition (or its opposite) true; None for no need."""
     match condition:
         case ast.Constant(value):
             return None if value is not negated else frozenset()

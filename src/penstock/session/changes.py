@@ -85,7 +85,7 @@ class Changes:
     """Why the session has ended, if it has."""
 
     def join(self, other: Changes) -> None:
-        """Add later changes to these."""
+        """Adds later changes to these."""
         self.effects += other.effects
         self.inboxes |= other.inboxes
         self.answers += other.answers

@@ -79,7 +79,9 @@ class Connecting:
     def __init__(
         self, endpoint: Endpoint, lines: Lines, addresses: tuple[Address, ...], settings: ClientSettings, chance: Chance
     ) -> None:
-        self._endpoint, self._lines, self._settings = endpoint, lines, settings
+        self._endpoint = endpoint
+        self._lines = lines
+        self._settings = settings
         self._addresses = self._given = addresses
         self._told: dict[Address, None] = {}
         self._turn = 0
@@ -98,7 +100,7 @@ class Connecting:
         """Why no more attempts are made."""
 
     def open(self, *, now_ms: int) -> None:
-        """Try every address once; before the first welcome there are no retries, but this may be called again."""
+        """Tries every address once; before the first welcome there are no retries, but this may be called again."""
         self.end = None
         self._untried, self._problems = len(self._addresses), []
         self._dial(now_ms=now_ms)
@@ -111,7 +113,7 @@ class Connecting:
         self.hold(line, now_ms=now_ms)
 
     def hold(self, line: Line, *, now_ms: int) -> None:
-        """Use this line from now on."""
+        """Uses this line from now on."""
         self.line = line
         self._reconnect.on_welcome(now_ms=now_ms)
 
@@ -142,7 +144,7 @@ class Connecting:
         self._pause(goodbye.reason if goodbye is not None else self.line.problem, now_ms=now_ms)
 
     def learn(self, address: Address) -> None:
-        """Add an address, to be tried after the present one and those that were given."""
+        """Adds an address, to be tried after the present one and those that were given."""
         if address not in self._given:
             self._told.pop(address, None)
             self._told[address] = None
@@ -153,14 +155,14 @@ class Connecting:
         self._turn = 0
 
     def stop(self) -> None:
-        """Make no more attempts, and give up the one under way."""
+        """Makes no more attempts, and gives up the one under way."""
         self._resume_ms = None
         if self.attempt is not None:
             self._lines.abort(self.attempt)
             self.attempt = None
 
     def on_forked(self, chance: Chance) -> None:
-        """Forget the lines, which are the parent's, and use another source of jitter."""
+        """Forgets the lines, which are the parent's, and uses another source of jitter."""
         self.attempt = self.line = self._resume_ms = None
         self._reconnect = Reconnect(self._settings, chance)
 
@@ -169,7 +171,7 @@ class Connecting:
         return self._resume_ms
 
     def on_deadline(self, *, now_ms: int) -> None:
-        """Try again, if it is time to."""
+        """Tries again, if it is time to."""
         if self._resume_ms is not None and now_ms >= self._resume_ms:
             self._resume_ms = None
             self.open(now_ms=now_ms)

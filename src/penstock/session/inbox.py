@@ -139,7 +139,9 @@ class Inbox:
 
     def on_subscribed(self, granted: str, pending: tuple[str, ...], starts: tuple[tuple[str, int], ...]) -> None:
         """The broker has put the subscription in force."""
-        self.state, self.granted, self.pending = "ready", granted, pending
+        self.state = "ready"
+        self.granted = granted
+        self.pending = pending
         self.was_ready = True
         for pubend, tick in starts:
             # The first start counts: what a broker says later of a pubend is about a continuation.

@@ -184,7 +184,9 @@ class Inboxes:
     def deliver(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
         """Delivers a message to the subscriptions with these numbers; ignores any withdrawn meanwhile."""
         # Inbox.push, inlined for one and for many: this is where a busy client spends its time.
-        pubend, tick, by_bytes = received.pubend, received.tick, self._by_bytes
+        pubend = received.pubend
+        tick = received.tick
+        by_bytes = self._by_bytes
         size = len(received.body) + MESSAGE_BYTES
         is_guaranteed = received.is_guaranteed
         if len(numbers) == 4:
@@ -247,7 +249,7 @@ class Inboxes:
         self._moved[horizons.pubend] = pubend
 
     def on_lost(self, lost: LostTicks, numbers: Iterable[int]) -> bool:
-        """Some ticks will never arrive for these subscriptions; returns whether any misses them."""
+        """Reports lost ticks to these subscriptions; returns whether any of them wanted the ticks."""
         missing = False
         for number in numbers:
             inbox = self._by_number.get(number)
@@ -256,7 +258,7 @@ class Inboxes:
         return missing
 
     def acknowledge(self) -> Acknowledge | None:
-        """Acknowledges what all non-durable subscriptions have of pubends that moved; None if that is not news."""
+        """Acknowledges how far all non-durable subscriptions are, for pubends that moved; None if nothing is new."""
         moved, self._moved = self._moved, {}
         if not moved:
             return None

@@ -18,7 +18,7 @@ class Leaver:
     """The endpoint of the old one of a client's two connections."""
 
     def __init__(self, pubends: dict[int, str], outgoing: list[Frame], inboxes: Inboxes, overlap: Overlap) -> None:
-        """Continue where the session left off on this connection."""
+        """Continues where the session left off on this connection."""
         self._pubends, self._outgoing = pubends, outgoing
         self._inboxes, self._overlap = inboxes, overlap
         self.writable = True

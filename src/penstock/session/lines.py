@@ -92,7 +92,7 @@ class Lines:
         return line if line is not None and line.state != "ended" else None
 
     def dial(self, address: Address, endpoint: Endpoint, *, now_ms: int) -> Line:
-        """Have the shell make a connection for this endpoint."""
+        """Has the shell make a connection for this endpoint."""
         self._last_number += 1
         line = Line(self._last_number, address, endpoint, due_ms=now_ms + self._settings.connect_ms)
         self._lines[line.number] = line
@@ -100,27 +100,27 @@ class Lines:
         return line
 
     def hang_up(self, line: Line, *last_words: Frame, now_ms: int) -> None:
-        """End a line once the last words are out; a broker that does not take them in time is cut off."""
+        """Ends a line once the last words are out; a broker that does not take them in time is cut off."""
         line.state, line.due_ms = "ended", now_ms + self._settings.close_ms
         if line.number in self._lines:
             self.effects.append(HangUp(line.number, last_words))
 
     def abort(self, line: Line) -> None:
-        """Cut a line, which may be sending its last words, or be gone already."""
+        """Cuts a line, which may be sending its last words, or be gone already."""
         line.state, line.due_ms = "ended", None
         if line.number in self._lines:
             self.effects.append(Abort(line.number))
 
     def forget(self, number: int) -> Line | None:
-        """Remove a line when nothing is left of it."""
+        """Removes a line when nothing is left of it."""
         return self._lines.pop(number, None)
 
     def clear(self) -> None:
-        """Forget all lines without touching them, since they belong to somebody else."""
+        """Forgets all lines without touching them, since they belong to somebody else."""
         self._lines, self.effects = {}, []
 
     def take_effects(self) -> list[Effect]:
-        """Hand the effects over to the shell."""
+        """Hands the effects over to the shell."""
         effects, self.effects = self.effects, []
         return effects
 

@@ -46,14 +46,14 @@ class Moves:
         return self.overlap is not None and self.newcomer is None
 
     def begin(self, order: Migrate, hello: Hello, present: Welcome) -> Newcomer:
-        """Begin a move that the broker has ordered."""
+        """Begins a move that the broker has ordered."""
         self._former, self.overlap = self.overlap, Overlap(self._inboxes)
         self.newcomer = Newcomer(order, hello, present, self._inboxes, self.overlap)
         self.deliver = self.overlap.deliver_old
         return self.newcomer
 
     def give_up(self) -> list[Inbox]:
-        """Give up the move; returns the durable subscriptions that the client has to claim back."""
+        """Gives up the move; returns the durable subscriptions that the client has to claim back."""
         newcomer, self.newcomer = self.newcomer, None
         # The connection of the previous move may still repeat what the one before it delivered.
         self.overlap, self._former = self._former, None
@@ -65,7 +65,7 @@ class Moves:
         return [inbox for inbox in displaced.values() if not inbox.is_over and inbox.state != "closing"]
 
     def make(self) -> tuple[Newcomer, Welcome, Overlap]:
-        """Make the move: the new connection takes over."""
+        """Makes the move: the new connection takes over."""
         newcomer, self.newcomer = self.newcomer, None
         assert newcomer is not None, "nobody is there to take over"
         assert newcomer.welcome is not None, "nobody there has welcomed the client"
@@ -77,15 +77,15 @@ class Moves:
         return newcomer, newcomer.welcome, self.overlap
 
     def release(self) -> dict[int, Inbox]:
-        """Deliver held messages after the old connection's end; returns the woken subscriptions."""
+        """Delivers held messages after the old connection's end; returns the woken subscriptions."""
         return self.overlap.release() if self.overlap is not None else {}
 
     def finish(self) -> None:
-        """End the overlap: nothing that the old connection delivered can arrive again."""
+        """Ends the overlap: nothing that the old connection delivered can arrive again."""
         self.overlap, self.deliver = None, self._inboxes.deliver
 
     def forget_claims(self) -> None:
-        """Forget claimed names: the connection to the old broker is no longer the session's."""
+        """Forgets claimed names: the connection to the old broker is no longer the session's."""
         self._claimed, self._displaced = {}, {}
 
     def is_own_doing(self, inbox: Inbox, reason: str) -> bool:
@@ -110,7 +110,7 @@ class Moves:
             self.newcomer.open(inbox)
 
     def withdraw(self, inbox: Inbox) -> None:
-        """Withdraw a subscription at the new broker, too."""
+        """Withdraws a subscription at the new broker, too."""
         if self.newcomer is not None:
             self.newcomer.withdraw(inbox)
 
@@ -170,7 +170,7 @@ class Subscribing:
             inbox.refuse(frame.reason)
 
     def end(self, number: int, changes: Changes) -> None:
-        """End a subscription: no more messages will come for it."""
+        """Ends a subscription: no more messages will come for it."""
         inbox = self._inboxes.get(number)
         if inbox is not None:
             self._inboxes.forget(inbox)

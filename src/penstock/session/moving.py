@@ -85,7 +85,7 @@ class Moving:
     # What becomes of the other line.
 
     def stay(self, reason: str, *, now_ms: int) -> bool:
-        """Give up the move; returns whether the client must reconnect to claim durable names back."""
+        """Gives up the move; returns whether the client must reconnect to claim durable names back."""
         newcomer, arriving = self._newcomer, self.arriving
         assert newcomer is not None, "there was no move to give up"
         if arriving is not None and arriving.state == "up":
@@ -107,7 +107,7 @@ class Moving:
         return self._resident.end_overlap()
 
     def look(self, *, now_ms: int) -> Changes | None:
-        """Advance the move as far as possible now; None if there is nothing to do."""
+        """Advances the move as far as possible now; None if there is nothing to do."""
         if self.leaving is not None and (now_ms >= self._leave_by_ms or self._resident.moves.is_full):
             return self.on_left(now_ms=now_ms)
         if self._trail_until_ms is not None and now_ms >= self._trail_until_ms:
@@ -138,7 +138,7 @@ class Moving:
     # The end.
 
     def close(self) -> Changes:
-        """Abandon any move, and leave nothing behind."""
+        """Abandons any move, and leaves nothing behind."""
         if self.arriving is not None:
             self._lines.abort(self.arriving)
         changes = Changes()
@@ -149,7 +149,7 @@ class Moving:
         return changes
 
     def on_forked(self) -> None:
-        """Forget the lines, which are the parent's."""
+        """Forgets the lines, which are the parent's."""
         self._newcomer = self.arriving = self.leaving = None
         self._take_over_ms = self._trail_until_ms = None
 
@@ -157,7 +157,7 @@ class Moving:
 
     def _problem_with(self, order: Migrate) -> str:
         if self.is_busy:
-            return "the client is moving already"
+            return "the client is already moving"
         if self._settings.pinned:
             return "the client is pinned"
         if self._resident.publishing.published:
@@ -170,7 +170,7 @@ class Moving:
             return str(error)
         # Encrypted traffic must not become unencrypted because somebody says so.
         if len(addresses) != 1 or _is_less_secret(addresses[0], present):
-            return f"{order.address} is no address to go to from {present}"
+            return f"{order.address} is not a single address at least as secure as {present}"
         return ""
 
     def _wants_look(self, now_ms: int) -> bool:
@@ -212,7 +212,7 @@ class Moving:
         return changes
 
     def _trail(self, *, now_ms: int) -> None:
-        """Wait until no more repetitions can arrive, from this move or the previous one."""
+        """Waits until no more repetitions can arrive, from this move or the previous one."""
         if self._resident.moves.overlap is not None:
             self._trail_until_ms = now_ms + _TRAIL_MS
 

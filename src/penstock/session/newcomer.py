@@ -56,7 +56,7 @@ class Newcomer:
         inboxes: Inboxes,
         overlap: Overlap,
     ) -> None:
-        """Go where the present broker, which gave the welcome ``present``, has ordered."""
+        """Goes where the present broker, which gave the welcome ``present``, has ordered."""
         self.order: Final = order
         self._hello, self._present = hello, present
         self._inboxes, self._overlap = inboxes, overlap
@@ -107,14 +107,14 @@ class Newcomer:
     # What happens at the old broker.
 
     def open(self, inbox: Inbox) -> None:
-        """Request a subscription that is in force at the old broker: now it has positions to continue from."""
+        """Requests a subscription that is in force at the old broker: now it has positions to continue from."""
         if self.is_up and inbox.number not in self.asked and inbox.state == "ready":
             self.asked[inbox.number] = inbox
             self._overlap.opens(inbox)
             self.outgoing.append(subscribe_frame(inbox))
 
     def withdraw(self, inbox: Inbox) -> None:
-        """Withdraw a subscription here, too."""
+        """Withdraws a subscription here, too."""
         self._overlap.drop(inbox)
         if self.asked.pop(inbox.number, None) is not None:
             self.confirmed.pop(inbox.number, None)
@@ -132,7 +132,7 @@ class Newcomer:
 
     def fail_ahead(self, pubend: str) -> None:
         """The move cannot be made, because part of a stream would be missing."""
-        self.fail(f"the stream of {pubend} begins there ahead of where it is here")
+        self.fail(f"its stream of {pubend} starts past this client's position")
 
     # Events of the connection.
 
@@ -164,7 +164,7 @@ class Newcomer:
         if changes.inboxes:
             self._inboxes.block_if_full(changes.inboxes)
         if self._overlap.is_full:
-            self.fail("too much is on its way that the old broker has not sent yet")
+            self.fail("it is too far ahead of the old broker")
         return changes
 
     def on_disconnected(self) -> Changes:
@@ -217,7 +217,7 @@ class Newcomer:
 
     def _on_greeting(self, frame: Frame, changes: Changes, wall_ms: int) -> None:
         if not isinstance(frame, Welcome) or frame.version != PROTOCOL_VERSION or frame.heartbeat_ms <= 0:
-            raise ProtocolError(f"the broker begins with {type(frame).__name__}, not with a welcome")
+            raise ProtocolError(f"the broker's first frame is {type(frame).__name__}, not a welcome")
         self.welcome = changes.welcome = frame
         self.skew_ms = frame.now_ms - wall_ms
         if (frame.broker, frame.overlay) != (self.order.broker, self._present.overlay):

@@ -104,12 +104,12 @@ class Overlap:
         return all((inbox.number, pubend) in self._streams for pubend in inbox.positions.known())
 
     def drop(self, inbox: Inbox) -> None:
-        """Forget a subscription that is over."""
+        """Forgets a subscription that is over."""
         self._streams = {key: None for key in self._streams if key[0] != inbox.number}
         self._ahead = {key: tick for key, tick in self._ahead.items() if key[0] != inbox.number}
 
     def deliver_old(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
-        """Deliver a message that came over the old connection."""
+        """Delivers a message that came over the old connection."""
         if not received.is_guaranteed:
             # This may be the new connection of the previous move, and slower than the old one was then.
             numbers = b"".join(each.number.to_bytes(4) for each in self._named(numbers) if _is_news(each, received))
@@ -119,7 +119,7 @@ class Overlap:
         self._inboxes.deliver(numbers, received, woken)
 
     def deliver_new(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
-        """Deliver a message that came over the new connection, or hold it."""
+        """Delivers a message that came over the new connection, or holds it."""
         for inbox in self._named(numbers):
             if received.is_guaranteed and (inbox.number, received.pubend) in self._streams:
                 self._inboxes.deliver(inbox.number.to_bytes(4), received, woken)
@@ -131,7 +131,7 @@ class Overlap:
                 self._held_bytes += len(received.body) + MESSAGE_BYTES
 
     def flush(self, pubend: str) -> dict[int, Inbox]:
-        """Deliver what was held for streams of a pubend that now have positions; returns the woken subscriptions."""
+        """Delivers what was held for streams of a pubend that now have positions; returns the woken subscriptions."""
         waiting: list[tuple[int, Received]] = []
         others: deque[tuple[int, Received]] = deque()
         for number, received in self._held:
@@ -143,7 +143,7 @@ class Overlap:
         return self._deliver(waiting)
 
     def release(self) -> dict[int, Inbox]:
-        """Deliver what the old connection, now at its end, did not bring; returns the woken subscriptions."""
+        """Delivers what the old connection, now at its end, did not bring; returns the woken subscriptions."""
         held, self._held = self._held, deque()
         self._is_released = True
         return self._deliver(held)

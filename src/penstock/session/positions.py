@@ -77,7 +77,7 @@ class Positions:
         return True
 
     def on_disconnected(self) -> None:
-        """Discard what the broker said on the connection, but keep the positions."""
+        """Discards what the broker said on the connection, but keeps the positions."""
         self._begun.clear()
 
     def get(self, pubend: str) -> int | None:

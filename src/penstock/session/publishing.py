@@ -28,7 +28,10 @@ class _Run:
     __slots__ = ("bodies", "first", "pubend", "size", "was_sent")
 
     def __init__(self, first: int, pubend: str, bodies: list[bytes], size: int) -> None:
-        self.first, self.pubend, self.bodies, self.size = first, pubend, bodies, size
+        self.first = first
+        self.pubend = pubend
+        self.bodies = bodies
+        self.size = size
         self.was_sent = False
         """Whether it has been on the wire: then the broker may have it, and nothing may be added."""
 

@@ -189,7 +189,9 @@ class Resident:
         """Frames from the broker; raises ``ProtocolError`` at one that a broker may not send."""
         self._heard_ms = now_ms
         changes = Changes()
-        inboxes, deliver, pubends = changes.inboxes, self.moves.deliver, self._pubends
+        inboxes = changes.inboxes
+        deliver = self.moves.deliver
+        pubends = self._pubends
         for frame in frames:
             if type(frame) is Deliver:
                 name = pubends.get(frame.pubend) or self._pubend(frame.pubend)
@@ -319,7 +321,7 @@ class Resident:
             changes.goodbye = frame
             return
         if not isinstance(frame, Welcome):
-            raise ProtocolError(f"the broker begins with {type(frame).__name__}, not with a welcome")
+            raise ProtocolError(f"the broker's first frame is {type(frame).__name__}, not a welcome")
         if frame.version != PROTOCOL_VERSION or frame.heartbeat_ms <= 0 or frame.credit_bytes <= 0:
             raise ProtocolError(f"the broker's welcome is for another protocol: {frame}")
         changes.welcome = frame
@@ -423,11 +425,11 @@ class Asked:
         return self._last_number, frame
 
     def settle(self, number: int) -> None:
-        """Drop a question that was answered, or whose answer nobody waits for any more."""
+        """Drops a question that was answered, or whose answer nobody waits for any more."""
         self._open.pop(number, None)
 
     def clear(self) -> None:
-        """Drop all questions: the connection is gone, and no answer will come."""
+        """Drops all questions: the connection is gone, and no answer will come."""
         self._open.clear()
 
     def next_deadline(self) -> int | None:

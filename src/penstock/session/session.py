@@ -43,7 +43,7 @@ class Session:
         token: str = "",
         overlay: str = "",
     ) -> None:
-        """Make a client of the brokers at these addresses; ``publisher`` is its identity, which no other client has."""
+        """Makes a client of the brokers at these addresses; no other client may have the identity ``publisher``."""
         self._settings = settings
         self._resident = Resident(settings, name=name, token=token, overlay=overlay, publisher=publisher)
         self._lines = Lines(settings)
@@ -159,7 +159,7 @@ class Session:
     # Stimuli.
 
     def open(self, *, now_ms: int) -> Changes:
-        """Connect for the first time: every address is tried once; if none works, it may be called again."""
+        """Connects for the first time: every address is tried once; if none works, it may be called again."""
         self._has_told_end = False
         self._connecting.open(now_ms=now_ms)
         return self._settle(Changes(), now_ms=now_ms)
@@ -218,7 +218,7 @@ class Session:
         return earliest_ms
 
     def on_deadline(self, *, now_ms: int) -> Changes:
-        """Give up lines that are late or silent, try again to connect, continue a move."""
+        """Gives up lines that are late or silent, tries again to connect, and continues a move."""
         changes = Changes()
         for line in self._lines:
             if line.state == "ended":
@@ -227,7 +227,7 @@ class Session:
             elif line.is_due(now_ms):
                 self._end(line, f"no welcome within {self._settings.connect_ms} ms", changes, now_ms=now_ms)
             elif line.state != "dialling" and line.endpoint.is_silent(now_ms=now_ms):
-                reason = "nothing was heard of the broker for too long"
+                reason = "the broker was silent for too long"
                 self._fail(line, Goodbye("silent", reason), changes, now_ms=now_ms)
         self._connecting.on_deadline(now_ms=now_ms)
         return self._settle(changes, now_ms=now_ms)
@@ -240,7 +240,7 @@ class Session:
         return line.endpoint.take_frames(now_ms=now_ms)
 
     def close(self, *, now_ms: int) -> Changes:
-        """End all lines; what a broker does not take in time is lost."""
+        """Ends all lines; what a broker does not take in time is lost."""
         self._is_closed = True
         self._connecting.stop()
         changes = self._moving.close()
@@ -250,14 +250,14 @@ class Session:
         return self._settle(changes, now_ms=now_ms)
 
     def abort(self, *, now_ms: int) -> Changes:
-        """Cut all lines now, without waiting for anything."""
+        """Cuts all lines now, without waiting for anything."""
         changes = self.close(now_ms=now_ms)
         for line in self._lines:
             self._lines.abort(line)
         return self._settle(changes, now_ms=now_ms)
 
     def on_forked(self, chance: Chance) -> None:
-        """In a forked child, forget the lines, which are the parent's, and use another source of jitter."""
+        """In a forked child, forgets the lines, which are the parent's, and uses another source of jitter."""
         self._lines.clear()
         self._moving.on_forked()
         self._connecting.on_forked(chance)
@@ -273,7 +273,7 @@ class Session:
     # Inside.
 
     def _follow(self, line: Line, changes: Changes, *, now_ms: int) -> None:
-        """React to an order, a goodbye or a welcome of a line's broker."""
+        """Reacts to an order, a goodbye or a welcome of a line's broker."""
         if changes.order is not None:
             self._moving.on_order(changes.order, now_ms=now_ms)
         if changes.goodbye is not None:
@@ -285,11 +285,11 @@ class Session:
                 self._connecting.on_welcome(line, now_ms=now_ms)
 
     def _fail(self, line: Line, farewell: Goodbye, changes: Changes, *, now_ms: int) -> None:
-        """Tell the broker why a line ends, and end it."""
+        """Tells the broker why a line ends, and ends it."""
         self._end(line, farewell.reason, changes, farewell, now_ms=now_ms)
 
     def _end(self, line: Line, problem: str, changes: Changes, *last_words: Frame, now_ms: int) -> None:
-        """End a line, and look for another one, unless it was one of two."""
+        """Ends a line, and looks for another one unless a second line is left."""
         state = line.state
         line.problem = problem
         if last_words or state == "up":
@@ -312,7 +312,7 @@ class Session:
                 self._connecting.on_lost(now_ms=now_ms)
 
     def _settle(self, changes: Changes, *, now_ms: int) -> Changes:
-        """Continue a move, and collect what the shell has to do."""
+        """Continues a move, and collects what the shell has to do."""
         looked = self._moving.look(now_ms=now_ms)
         if looked is not None:
             changes.join(looked)
@@ -326,7 +326,7 @@ class Session:
         return changes
 
     def _come_back(self, changes: Changes, *, now_ms: int) -> None:
-        """Reconnect to claim durable names back: what still arrives on this line is outdated."""
+        """Reconnects to claim durable names back: what still arrives on this line is outdated."""
         line = self._connecting.line
         if line is not None and line.state == "up":
             last_words = self.take_frames(line.number, now_ms=now_ms)

@@ -67,4 +67,4 @@ class ClientSettings:
         if len(self.publisher) > _PUBLISHER_BYTES_MAX:
             raise MisuseError(f"publisher has {len(self.publisher)} bytes; at most {_PUBLISHER_BYTES_MAX} are allowed")
         if self.published < 0 or (self.published and not self.publisher):
-            raise MisuseError(f"published is {self.published}, which only a named publisher may say, from 0 on")
+            raise MisuseError(f"published is {self.published}; it must not be negative, and needs a named publisher")

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from penstock.model.errors import MisuseError
 
-__all__ = ["broker_names", "chain", "ring", "star", "tree"]
+__all__ = ["broker_names", "chain", "ring", "tree"]
 
 _Links = list[tuple[str, str]]
 
@@ -27,12 +27,6 @@ def ring(names: Sequence[str]) -> _Links:
     """A chain whose last broker is linked with the first."""
     _check(names, 3)
     return [*chain(names), (names[-1], names[0])]
-
-
-def star(names: Sequence[str]) -> _Links:
-    """The first broker linked with all others."""
-    _check(names, 2)
-    return [(names[0], name) for name in names[1:]]
 
 
 def tree(names: Sequence[str], *, children: int = 2) -> _Links:

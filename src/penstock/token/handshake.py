@@ -1,4 +1,4 @@
-"""Passes tokens by offer, accept and commit: a token may get lost but is never duplicated ([Token] section 3; rule 7).
+"""Passes tokens by offer, accept and commit: a token may get lost but is never duplicated ([Token] section 3).
 
 The paper names a three-way handshake without describing it. Here the holder keeps its token until an acceptance comes,
 and gives it up to that one acceptance at the moment it sends the commit. An acceptance has a number that its sender

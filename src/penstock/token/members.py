@@ -1,4 +1,4 @@
-"""Chooses whom to pass a token to: any known member, or one of a random few ([Token] sections 1 and 4.1; rule 6).
+"""Chooses whom to pass a token to: any known member, or one of a random few ([Token] sections 1 and 4.1).
 
 The walk needs no more than O(log N) of the others, chosen at random. Whenever members come or go, a new sample is
 drawn, so that newcomers are as likely to be in it as everybody else.

@@ -313,7 +313,7 @@ def selecting(access: Access = NO_STATUS) -> Selecting:
 
 @pytest.mark.parametrize("text", SYSTEM)
 def test_the_systems_own_publications_are_for_clients_that_may_see_the_status(text: str) -> None:
-    refused = ("client mallory may not select what belongs to the system ($)", None)
+    refused = ("client mallory may not select on reserved attributes ($)", None)
     assert selecting().select(guest(Rule("%")), text) == refused
     assert selecting().select(guest(Rule("%", status=True)), text) == ("", Selector.parse(text))
     assert selecting(Access()).select(guest(Rule("%")), text) == ("", Selector.parse(text))

@@ -87,7 +87,7 @@ def test_a_size_of_nothing_is_still_a_read() -> None:
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        (f.ReadRequest(5, PUBEND, 9, 8, "TRUE", 1), "ticks 9 to 8 are no range"),
+        (f.ReadRequest(5, PUBEND, 9, 8, "TRUE", 1), "ticks 9 to 8 are not a valid range"),
         (f.ReadRequest(5, "pb.b", 1, 2, "TRUE", 1), "no guaranteed pubend 'pb.b' in this overlay; there are: pb.a"),
         (f.ReadRequest(5, "", 1, 2, "TRUE", 1), "no guaranteed pubend '' in this overlay; there are: pb.a"),
     ],

@@ -33,7 +33,7 @@ def entered(strangers: Strangers, number: int, source: str = "10.0.0.1") -> Peer
 def test_the_oldest_stranger_goes_when_there_are_too_many() -> None:
     strangers = Strangers(BrokerSettings("b1", strangers_max=2))
     first, second = entered(strangers, 1), entered(strangers, 2)
-    reason = "more than 2 connections have not said who they are"
+    reason = "more than 2 connections have not identified themselves"
     assert strangers.enter(peer(3)) == [Farewell(first, "full", reason)]
     strangers.leave(first)
     strangers.leave(second)

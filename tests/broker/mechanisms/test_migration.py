@@ -88,7 +88,7 @@ def test_a_client_that_stays_says_why_and_can_be_asked_again() -> None:
     notes = Notes((overlay, "sb1"))
     client = overlay.client("sb1", "reader")
     move(overlay, client)
-    assert move(overlay, client) == "client reader is moving already"
+    assert move(overlay, client) == "client reader is already moving"
     client.say(f.MoveFailed(5, "nobody there"))
     assert notes.told == [("failed", 5, "reader", "nobody there")]
     assert move(overlay, client, session=6) == ""

@@ -26,8 +26,8 @@ def archive(*options: str) -> Result:
         (["--selector", "a >"], "a >"),
         (["--every", "soon"], "'soon' is not a time such as 10s"),
         (["--missing", "maybe"], "missing is 'maybe'"),
-        (["--from", "yesterday"], "'yesterday' is none of earliest, latest"),
-        (["--master", "moon"], "master 'moon' is none of"),
+        (["--from", "yesterday"], "'yesterday' is not one of earliest, latest"),
+        (["--master", "moon"], "master 'moon' is not one of"),
         (["--keep-merged", "-1s"], "is not a time"),
     ],
 )

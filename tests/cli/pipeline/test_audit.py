@@ -19,7 +19,7 @@ TIMES = {"--from": "2026-11-15T00:00:00Z", "--to": "2026-11-16T00:00:00Z"}
     ("lake", "times", "complaint"),
     [
         ("none", {}, "there is no lake"),
-        (".", {"--from": "yesterday"}, "'yesterday' is no time"),
+        (".", {"--from": "yesterday"}, "'yesterday' is not a time"),
         (".", {"--from": "2026-11-15"}, "does not say its zone"),
         (".", {"--from": "2026-11-17T00:00:00Z"}, "has no time in it"),
     ],

@@ -41,9 +41,9 @@ def test_a_lake_that_is_missing_empty_or_damaged_is_told(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--from", "noon"], "is no time such as"),
+        (["--from", "noon"], "is not a time"),
         (["--from", "2026-11-15T10:00:00Z", "--to", "2026-11-15T09:00:00Z"], "before it begins"),
-        (["--master", "moon"], "master 'moon' is none of"),
+        (["--master", "moon"], "master 'moon' is not one of"),
     ],
 )
 def test_mistakes_are_told_before_anything_starts(tmp_path: Path, options: list[str], says: str) -> None:
@@ -110,7 +110,7 @@ def test_the_largest_difference_of_a_result_is_found(tmp_path: Path) -> None:
 def test_what_is_no_such_result_is_told(tmp_path: Path, content: str) -> None:
     path = tmp_path / "r.json"
     path.write_text(content)
-    with pytest.raises(MisuseError, match="is no result of"):
+    with pytest.raises(MisuseError, match="is not a result of"):
         balancing_difference(path)
     with pytest.raises(MisuseError, match="cannot read"):
         balancing_difference(tmp_path / "no")

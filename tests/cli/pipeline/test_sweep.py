@@ -135,7 +135,7 @@ def test_a_folder_of_another_sweep_is_refused() -> None:
         (["delivery-chaos", "--grid", "runs"], "grid 'runs' is not of the form key=a,b,c"),
         (["delivery-chaos", "--grid", "runs=1,x"], "parameter runs: 'x' is not of type integer"),
         (["delivery-chaos", "--seeds", "9..1"], "seeds '9..1' do not rise"),
-        (["delivery-chaos", "--master", "here"], "master 'here' is none of"),
+        (["delivery-chaos", "--master", "here"], "master 'here' is not one of"),
         (["delivery-chaos", "--driver-memory", "1"], "driver memory '1' is not a number"),
     ],
 )

@@ -21,8 +21,8 @@ def run(*options: str) -> Result:
     ("options", "says"),
     [
         ([], "no rows in its table telemetry yet"),
-        (["--to", "noon"], "is no time such as"),
-        (["--master", "moon"], "master 'moon' is none of"),
+        (["--to", "noon"], "is not a time"),
+        (["--master", "moon"], "master 'moon' is not one of"),
     ],
 )
 def test_mistakes_are_told_before_anything_starts(tmp_path: Path, options: list[str], says: str) -> None:

@@ -24,7 +24,7 @@ def test_mistakes_are_told_before_anything_starts(tmp_path: Path) -> None:
         ([lake, "--ids", "publications", "--id", "x"], "name the ids once"),
         ([lake, "--id", "x", "--slack", "-5"], "slack -5 ms is negative"),
         ([str(tmp_path / "none"), "--id", "x"], "there is no lake"),
-        ([lake, "--id", "x", "--master", "moon"], "master 'moon' is none of"),
+        ([lake, "--id", "x", "--master", "moon"], "master 'moon' is not one of"),
     ):
         result = trace(*options, "--out", str(tmp_path / "out"))
         assert result.exit_code == 2, result.output

@@ -151,7 +151,7 @@ def test_who_is_no_member_has_no_turns_and_no_counters() -> None:
         with pytest.raises(ClientClosedError, match="not a member"):
             _ = group.counters
         async with group:
-            with pytest.raises(MisuseError, match="a member of group g already"):
+            with pytest.raises(MisuseError, match="already a member of group g"):
                 await group.open()
 
     asyncio.run(scenario())

@@ -66,7 +66,7 @@ def test_a_member_does_not_join_elsewhere() -> None:
 
     async def scenario() -> None:
         await backup.open()
-        with pytest.raises(MisuseError, match="a member of group backup already"):
+        with pytest.raises(MisuseError, match="already a member of group backup"):
             backup.join(Alone("other"))
         await backup.close()
         backup.join(Alone("other"))

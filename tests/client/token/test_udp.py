@@ -125,5 +125,5 @@ def test_an_address_that_is_taken_is_said() -> None:
 
 @pytest.mark.parametrize("address", ["nowhere", "host:", "host:x", "host:70000", ":9000"])
 def test_what_is_no_address_is_refused(address: str) -> None:
-    with pytest.raises(MisuseError, match="is no address of a member"):
+    with pytest.raises(MisuseError, match="is not a member address"):
         OverUdp(address, [])

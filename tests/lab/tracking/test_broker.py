@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from live.support import with_port
 from penstock.client.client import connect
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
 from penstock.lab.tracking.broker import broker_command, tracked_overlay
@@ -23,7 +24,7 @@ def test_settings_survive_the_command_line_and_a_change_of_port(tmp_path: Path) 
     ):
         overlay = tracked_overlay(str(file), broker_command(tracking)[-1])
         assert overlay.settings_for("b1").tracking == tracking
-        assert overlay.with_port("b1", 7_009).settings_for("b1").tracking == tracking
+        assert with_port(overlay, "b1", 7_009).settings_for("b1").tracking == tracking
         assert overlay.settings_for("b1").pubends == ("b1.a",)
 
 

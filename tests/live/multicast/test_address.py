@@ -20,13 +20,13 @@ def test_groups_are_read_as_people_write_them(text: str, group: GroupAddress) ->
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("10.0.0.1:5000", "is no multicast address"),
-        ("[::1]:5000", "is no multicast address"),
-        ("239.1.2.3", "is no group"),
+        ("10.0.0.1:5000", "is not a multicast address"),
+        ("[::1]:5000", "is not a multicast address"),
+        ("239.1.2.3", "is not a group"),
         ("239.1.2.3:", "has no port"),
         ("239.1.2.3:70000", "has no port"),
-        ("news:5000", "is no group"),
-        ("", "is no group"),
+        ("news:5000", "is not a group"),
+        ("", "is not a group"),
     ],
 )
 def test_what_is_no_group_is_refused(text: str, complaint: str) -> None:

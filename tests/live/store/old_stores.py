@@ -1,15 +1,15 @@
-"""Stores as earlier versions of Penstock wrote them, made without the code under test."""
+"""Stores of formats 1 and 2, made without the code under test: tables, batches and checksums are written out here.
+
+Format 3 is kept as files, in ``kept/format-3``.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from struct import pack
 from zlib import crc32
-
-from live.store.support import numbered
-from penstock.live.store.batch import pack_batch
-from penstock.live.store.sealed import seal
 
 FORMAT_1 = (
     "CREATE TABLE owner (overlay TEXT NOT NULL, broker TEXT NOT NULL)",
@@ -47,12 +47,24 @@ def old_store(folder: Path, version: int) -> None:
             database.execute(statement)
         database.execute(f"PRAGMA user_version={version}")
         database.execute("INSERT INTO pubends VALUES (1, 'p', ?, NULL, ?)", (50 - OFFSET, -OFFSET))
-        database.execute("INSERT INTO bodies VALUES (1, ?)", (pack_batch(numbered(1, 5)),))
+        database.execute("INSERT INTO bodies VALUES (1, ?)", (batch(1, [bytes([tick]) * 10 for tick in range(1, 6)]),))
         database.execute("INSERT INTO batches VALUES (1, ?, ?, 5, 50, 1)", (1 - OFFSET, 5 - OFFSET))
         database.execute("INSERT INTO publishers VALUES (1, x'78', 3, ?)", (5 - OFFSET,))
-        database.execute("INSERT INTO named VALUES ('v', ?)", (seal("v", b"1"),))
+        database.execute("INSERT INTO named VALUES ('v', ?)", (sealed("v", b"1"),))
         if version == 2:
             checksum = crc32((1).to_bytes(8), crc32(b"old"))
             database.execute("INSERT INTO kept VALUES ('old', 1, ?, NULL)", (checksum,))
-            database.execute("INSERT INTO kept_bodies VALUES (1, ?)", (seal("old", b"o"),))
+            database.execute("INSERT INTO kept_bodies VALUES (1, ?)", (sealed("old", b"o"),))
             database.execute("INSERT INTO kept_total VALUES (1, ?)", (checksum,))
+
+
+def batch(first: int, bodies: list[bytes]) -> bytes:
+    """Bodies at consecutive ticks: checksum of first tick and rest, count, distances of ticks, lengths, bodies."""
+    count = len(bodies)
+    rest = pack(f">I{count}Q{count}I", count, *range(count), *map(len, bodies)) + b"".join(bodies)
+    return crc32(pack(">Q", first) + rest).to_bytes(4) + rest
+
+
+def sealed(name: str, value: bytes) -> bytes:
+    """A named value or kept record, behind a checksum over its name and itself."""
+    return crc32(name.encode() + value).to_bytes(4) + value

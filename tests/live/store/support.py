@@ -41,6 +41,12 @@ def everything(store: LogStore, pubend: str = "p", *, bytes_max: int = 1_000) ->
     return messages
 
 
+def sequences(store: LogStore, pubend: str = "p") -> dict[bytes, int]:
+    """The remembered sequence numbers of a pubend's publishers."""
+    found = store.recovered().pubends.get(pubend)
+    return dict(found.sequences) if found is not None else {}
+
+
 def ticks_of(messages: Messages) -> list[int]:
     return [tick for tick, _ in messages]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from live.store.old_stores import old_store
-from live.store.support import append, contents, everything, opened, tamper, ticks_of
+from live.store.support import append, contents, everything, opened, sequences, tamper, ticks_of
 from penstock.live.store import (
     Append,
     KeepRecord,
@@ -70,7 +70,7 @@ def test_a_store_of_an_older_format_is_brought_up_to_date(tmp_path: Path, versio
     for turn in range(2):
         with opened(tmp_path) as store:
             assert (ticks_of(everything(store)), store.value("v")) == ([1, 2, 3, 4, 5], b"1")
-            assert (store.lease("p"), store.sequence_of("p", b"x")) == (50, 3)
+            assert (store.lease("p"), sequences(store).get(b"x")) == (50, 3)
             assert not store.recovery.created
             assert not store.recovery.repaired
             assert store._database.execute("PRAGMA user_version").fetchone() == (FORMAT_VERSION,)

@@ -149,7 +149,7 @@ def test_a_rollback_journal_beside_a_store_is_refused(tmp_path: Path, has_pages:
     store.close()
     folder = tmp_path / ("store" if is_closed else "second")
     (folder / JOURNAL_NAME).write_bytes(journal_of(tmp_path / "theirs", has_pages=has_pages))
-    refused(folder, "store.sqlite-journal is not of this store" if has_pages or is_closed else "store.sqlite")
+    refused(folder, "store.sqlite-journal does not belong to this store" if has_pages or is_closed else "store.sqlite")
 
 
 def test_a_journal_that_a_kill_left_while_the_store_was_made_does_no_harm(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from live.store.support import DAMAGED_VALUES, append, everything, numbered, opened, tamper, ticks_of
+from live.store.support import DAMAGED_VALUES, append, everything, numbered, opened, sequences, tamper, ticks_of
 from penstock.broker.durable import Recovered, RecoveredPubend
 from penstock.live.store import (
     Append,
@@ -36,7 +36,7 @@ def test_a_pubend_without_a_log_has_nothing(tmp_path: Path) -> None:
         assert (store.first_tick("p"), store.last_tick("p"), store.lease("p")) == (None, None, None)
         assert (store.message_count("p"), store.size_bytes("p"), store.trimmed_below("p")) == (0, 0, 0)
         assert store.read("p", Tick(0), TICK_MAX, bytes_max=1) == []
-        assert store.sequence_of("p", b"x") is None
+        assert sequences(store) == {}
         assert store.value("v") is None
         assert store.file_bytes() > 0
 
@@ -52,7 +52,7 @@ def test_all_that_was_committed_is_there_after_a_new_start(tmp_path: Path) -> No
             assert everything(store) == numbered(1, 5) + numbered(2**63, 2**63)
             assert (store.first_tick("p"), store.last_tick("p"), store.lease("p")) == (1, 2**63, 50)
             assert (store.message_count("p"), store.size_bytes("p")) == (6, 60)
-            assert store.sequence_of("p", b"x") == 3
+            assert sequences(store) == {b"x": 3}
             assert [store.value(name) for name in ("v", "w", "gone")] == [b"two", b"", None]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from live.store.support import numbered, opened
+from live.store.support import numbered, opened, sequences
 from penstock.live.store import Append, ForgetPublishers, StoreFailedError, publishers
 from penstock.live.store.index import read_index
 from penstock.live.store.publishers import check_row, padded_count
@@ -20,15 +20,15 @@ def test_however_many_are_remembered_the_totals_are_right(
     monkeypatch.setattr(publishers, "PUBLISHERS_MAX", bound)
     with opened(tmp_path) as store:
         for turn in range(1, 9):
-            sequences = {bytes([each]): 10 * turn - each for each in range(turn, turn + 5)}
-            store.commit([Append("p", numbered(turn, turn), sequences=sequences), Append("q", sequences={b"x": turn})])
+            rising = {bytes([each]): 10 * turn - each for each in range(turn, turn + 5)}
+            store.commit([Append("p", numbered(turn, turn), sequences=rising), Append("q", sequences={b"x": turn})])
             store.commit([Append("p", sequences={bytes([turn]): 0})])
             if turn == 5:
                 store.commit([ForgetPublishers("p", Tick(3))])
             assert len(store._publishers._known) <= bound
             assert read_index(store._database).problems == []
-        assert store.sequence_of("p", bytes([8])) == 72
-        assert store.publisher_count("p") == 10
+        assert sequences(store).get(bytes([8])) == 72
+        assert len(sequences(store)) == 10
 
 
 def test_a_commit_that_fails_leaves_what_is_remembered(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_row_that_changes_under_a_running_store_ends_it(tmp_path: Path) -> Non
             with pytest.raises(StoreFailedError, match="a row of the index is damaged"):
                 store.commit([Append("p", numbered(2, 2), sequences={b"x": 2})])
         with pytest.raises(StoreFailedError, match="a row of publishers is damaged"):
-            store.sequence_of("p", b"x")
+            store.recovered()
 
 
 def test_a_row_is_checked() -> None:

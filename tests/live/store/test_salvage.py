@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from live.store.old_stores import old_store
-from live.store.support import append, contents, everything, opened, tamper, ticks_of
+from live.store.support import append, contents, everything, opened, sequences, tamper, ticks_of
 from penstock.live.store import Append, KeepRecord, LogStore, SetValue, StoreLockedError, StoreRefusedError, Trim
 from penstock.live.store.inspecting import FILE_NAME, JOURNAL_NAME, LOG_NAME
 from penstock.live.store.salvage import Salvaged, salvage
@@ -61,7 +61,7 @@ def test_a_damaged_log_whose_pages_were_written_again_costs_nothing(tmp_path: Pa
     assert sorted(each.name for each in folder.iterdir()) == ["damaged-now", FILE_NAME, WITNESS_NAME]
     with opened(folder) as store:
         assert ticks_of(everything(store)) == list(range(10, 110))
-        assert (store.lease("p"), store.trimmed_below("p"), store.sequence_of("p", b"x")) == (160, 5, 109)
+        assert (store.lease("p"), store.trimmed_below("p"), sequences(store).get(b"x")) == (160, 5, 109)
         assert (store.value("v"), dict(store.recovered().kept)) == (b"1", {"a": b"1"})
         append(store, 161, 161)
 
@@ -121,7 +121,7 @@ def test_a_missing_database_can_be_salvaged_by_who_knows_the_names(tmp_path: Pat
     folder = killed(tmp_path)
     (folder / FILE_NAME).unlink()
     before = contents(folder)
-    with pytest.raises(StoreRefusedError, match="say it with --overlay and --broker"):
+    with pytest.raises(StoreRefusedError, match="name it with --overlay and --broker"):
         salvaged(folder)
     with pytest.raises(StoreRefusedError, match="name all of them with --pubend"):
         salvaged(folder, owner=("o", "b1"))

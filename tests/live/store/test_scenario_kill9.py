@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from live.store.support import everything, opened, ticks_of
+from live.store.support import everything, opened, sequences, ticks_of
 from penstock.model.tick import Tick
 
 # Tells of each commit after it returned: last tick, sequence number and value of that commit.
@@ -64,6 +64,6 @@ def test_what_was_told_is_there_in_order_and_without_holes(tmp_path: Path, seed:
             assert ticks_of(messages) == list(range(first, last + 1))
             assert all(body == tick.to_bytes(8) * (len(body) // 8) for tick, body in messages)
             # What was committed with the messages is exactly as new as they are.
-            assert (store.lease("p"), store.sequence_of("p", b"publisher")) == (last + 5, last)
+            assert (store.lease("p"), sequences(store).get(b"publisher")) == (last + 5, last)
             assert store.value("v") == Tick(last).to_bytes(8)
             assert store.recovered().kept == {"mark": last.to_bytes(8), f"gap/{last}": bytes(9_000)}

@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from live.store.support import sequences
 from penstock.live.store import Append, ForgetPublishers, LogStore, SetValue, Trim
 from penstock.model.tick import Tick
 
@@ -115,7 +116,7 @@ class Model(RuleBasedStateMachine):
             assert self.store.size_bytes(pubend) == sum(map(len, log.values()))
             for publisher in (b"a", b"b", b"c"):
                 sequence, _ = self.sequences.get((pubend, publisher), (None, 0))
-                assert self.store.sequence_of(pubend, publisher) == sequence
+                assert sequences(self.store, pubend).get(publisher) == sequence
 
 
 def test_a_store_does_what_a_dictionary_would_do() -> None:

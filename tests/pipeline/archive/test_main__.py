@@ -18,7 +18,7 @@ NOWHERE = "penstock://127.0.0.1:1"
     ("options", "code", "complaint"),
     [
         (["--every", "soon"], 2, "'soon' is not a time such as 10s"),
-        (["--master", "moon"], 2, "master 'moon' is none of"),
+        (["--master", "moon"], 2, "master 'moon' is not one of"),
         # It tries for half a minute.
         pytest.param(["--once"], 1, "127.0.0.1:1", marks=pytest.mark.live),
     ],

@@ -219,7 +219,7 @@ def test_an_absent_broker_is_told_in_one_line() -> None:
     ("settings", "complaint"),
     [
         (ArchiveSettings("nonsense://x", "lake"), "nonsense"),
-        (ArchiveSettings("penstock://127.0.0.1:1", "lake", start="soon"), "'soon' is none of earliest, latest"),
+        (ArchiveSettings("penstock://127.0.0.1:1", "lake", start="soon"), "'soon' is not one of earliest, latest"),
         (ArchiveSettings("penstock://127.0.0.1:1", "lake", source={"key": "k"}), "certificate and key need ca"),
     ],
 )

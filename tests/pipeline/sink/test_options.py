@@ -30,7 +30,7 @@ def test_the_connection_is_said_as_for_the_source() -> None:
         ({"stageing": "x"}, "did you mean staging"),
         ({"selector": "TRUE"}, "no option 'selector' for writing"),
         ({"path": "x"}, "no option 'path'"),
-        ({"forgotten": "maybe"}, "none of fail, publish"),
+        ({"forgotten": "maybe"}, "not one of fail, publish"),
         ({"batch": "x" * 201}, "201 characters"),
         ({"retryTimeoutMs": "soon"}, "retryTimeoutMs"),
         ({"broker": "http://b1"}, "penstock://"),

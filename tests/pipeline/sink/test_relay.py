@@ -35,6 +35,6 @@ def test_what_is_published_to_one_pubend_is_repeated_at_the_other(
 def test_misuse_is_told_without_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     needed = ["--broker", "penstock://b1", "--pubend", "a", "--to-pubend", "b", "--folder", str(tmp_path)]
     assert main([*needed, "--master", "moon"]) == 2
-    assert "master 'moon' is none of" in capsys.readouterr().err
+    assert "master 'moon' is not one of" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["--pubend", "a"])

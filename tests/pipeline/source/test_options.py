@@ -69,14 +69,14 @@ def test_an_unknown_option_is_refused_with_the_nearest_and_all() -> None:
         ({**BROKER, "certificate": "a", "key": "b"}, "need ca"),
         ({**BROKER, "ca": "a", "key": "b"}, "key needs certificate"),
         ({**BROKER, "ca": "a", "certificate": "b"}, "certificate needs key"),
-        ({**BROKER, "missing": "maybe"}, "option missing is 'maybe', which is none of fail, skip"),
-        ({**BROKER, "mismatch": ""}, "none of null, fail"),
+        ({**BROKER, "missing": "maybe"}, "option missing is 'maybe', which is not one of fail, skip"),
+        ({**BROKER, "mismatch": ""}, "not one of null, fail"),
         ({**BROKER, "maxRowsPerTrigger": "0"}, "at least 1"),
         ({**BROKER, "maxRowsPerTrigger": "1e3"}, "not a whole number"),
         ({**BROKER, "silenceMs": "-1"}, "option silenceMs is '-1'"),
         ({**BROKER, "maxSplits": "10001"}, "maxSplits"),
         ({**BROKER, "minSplitMs": "٣"}, "minSplitMs"),
-        ({**BROKER, "startingPosition": "soon"}, "option startingPosition: 'soon' is none of"),
+        ({**BROKER, "startingPosition": "soon"}, "option startingPosition: 'soon' is not one of"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(given: dict[str, str], problem: str) -> None:

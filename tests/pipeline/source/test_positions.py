@@ -39,8 +39,8 @@ def test_a_position_is_understood(text: str, position: Position) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "is none of earliest"),
-        ("2026-11-15T10:00:00", "has no zone"),
+        ("", "is not one of earliest"),
+        ("2026-11-15T10:00:00", "has no time zone"),
         ("1969-12-31T23:59:59Z", "before 1970"),
         ("9999-01-01T00:00:00Z", "too far in the future"),
         ("{", "begins as JSON but is none"),

@@ -30,7 +30,9 @@ class Admission:
     ) -> None:
         self._broker, self._strangers = broker, strangers
         self._desk, self._neighbourhood = desk, neighbourhood
-        self._is_draining, self._link_up, self._end = is_draining, link_up, end
+        self._is_draining = is_draining
+        self._link_up = link_up
+        self._end = end
 
     def on_hello(self, peer: Peer, hello: Hello, now_ms: int) -> None:
         """Handles a hello, which says who the peer is."""

@@ -422,7 +422,7 @@ class Selecting:
         try:
             selector = Selector.parse(text)
             if RESERVED_PREFIX in text and not self._may_see_system(guest) and _selects_system(selector):
-                return f"client {guest.client} may not select what belongs to the system ({RESERVED_PREFIX})", None
+                return f"client {guest.client} may not select on reserved attributes ({RESERVED_PREFIX})", None
             return "", selector if allowed == EVERYTHING else self._within(text, selector, allowed)
         except SelectorError as error:
             return str(error), None

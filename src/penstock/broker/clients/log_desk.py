@@ -76,7 +76,9 @@ class LogDesk:
         self, rooms: Rooms, logs: Mapping[str, PubendLog], *, refuse: Callable[[Peer, str, int, str], None]
     ) -> None:
         self._name = rooms.settings.name
-        self._rooms, self._logs, self._refuse = rooms, logs, refuse
+        self._rooms = rooms
+        self._logs = logs
+        self._refuse = refuse
         self._ways = Ways(rooms, logs, self._hear)
         self._serving = LogServing(logs, send=self._answer)
         # Answers to questions of an earlier life must not match ours.
@@ -136,7 +138,7 @@ class LogDesk:
         if guest.rule.subscribe is None:
             return f"client {guest.client} may not subscribe", ""
         if frame.first > frame.last:
-            return f"ticks {frame.first} to {frame.last} are no range", ""
+            return f"ticks {frame.first} to {frame.last} are not a valid range", ""
         topology, links = self._rooms.topology, self._rooms.connections.links
         if not topology.is_guaranteed(frame.pubend) and all(each in links for each in self._rooms.settings.neighbours):
             known = ", ".join(topology.guaranteed()) or "none"
@@ -173,7 +175,9 @@ class LogDesk:
     def on_request(self, frame: LogRequest) -> None:
         """Serves a host's request, or forwards it."""
         if frame.first > frame.last:
-            raise ProtocolError(f"a request for the log of {frame.pubend} names no range")
+            raise ProtocolError(
+                f"a request for the log of {frame.pubend} has an empty range, {frame.first} to {frame.last}"
+            )
         if frame.pubend in self._logs:
             self._serving.ask(frame)
         else:

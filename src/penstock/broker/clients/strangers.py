@@ -61,7 +61,7 @@ class Strangers:
         if len(self._peers) <= limit:
             return []
         oldest = next(iter(self._peers.values()))
-        return [Farewell(oldest, "full", f"more than {limit:,} connections have not said who they are")]
+        return [Farewell(oldest, "full", f"more than {limit:,} connections have not identified themselves")]
 
     def leave(self, peer: Peer) -> None:
         """The peer has authenticated or disconnected."""

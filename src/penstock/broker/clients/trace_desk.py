@@ -112,7 +112,10 @@ class TraceDesk:
     """One broker's part in tracing."""
 
     def __init__(self, rooms: Rooms, tracker: Tracker, *, refuse: Callable[[Peer, str, int, str], None]) -> None:
-        self._name, self._rooms, self._tracker, self._refuse = rooms.settings.name, rooms, tracker, refuse
+        self._name = rooms.settings.name
+        self._rooms = rooms
+        self._tracker = tracker
+        self._refuse = refuse
         # Answers to questions of an earlier life must not match ours.
         self._last = rooms.filters.incarnation << 20
         self._tracings: dict[int, _Tracing] = {}

@@ -230,7 +230,9 @@ class Edge:
         if len(self.catch_ups) >= self._settings.catch_ups_max:
             self._gathered_ms = now_ms + _GATHER_MS
             return False
-        members, self.gathering, self._gathered_ms = self.gathering, {}, None
+        members = self.gathering
+        self.gathering = {}
+        self._gathered_ms = None
         if not members:
             return False
         texts = {selector_of(key) for key in members}

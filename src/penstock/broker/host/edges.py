@@ -97,7 +97,9 @@ class Edges:
         for edge in self.edges.values():
             edge.leave(key)
         if not self.subscriptions:
-            self.edges, self._troubled, self._groups = {}, {}, {}
+            self.edges = {}
+            self._troubled = {}
+            self._groups = {}
 
     def confirm(self, pubend: str, version: int, tick: int, *, now_ms: int) -> list[Wish]:
         """From this tick on, the path from a pubend includes this version of the filter."""
@@ -144,9 +146,9 @@ class Edges:
     def on_taken(
         self, durable: str, ownership: int, by: Claimant | None = None
     ) -> tuple[list[HostSubscription], list[HostSubscription]]:
-        """A durable name has a new owner, or none; returns the subscriptions that end, and those with a higher claim.
+        """A durable name has a new owner, or none; returns the subscriptions to end, and those with a newer claim.
 
-        A client that claims the name later ends only those whose name it may use: its claim may be denied elsewhere.
+        A claim in progress (``by``) ends only subscriptions whose name that client may use: a pubend may still deny it.
         """
         may_have = self._settings.access.may_have
         named = [
@@ -194,7 +196,9 @@ class Edges:
         for catch_up in edge.catch_ups:
             ready = catch_up.ready
             while ready and effort_left > 0 and self._has_room(catch_up):
-                ticks, bodies, room = [], [], self._chunk_bytes
+                ticks = []
+                bodies = []
+                room = self._chunk_bytes
                 while ready and room > 0 and effort_left > 0:
                     tick, body = ready.popleft()
                     ticks.append(tick)

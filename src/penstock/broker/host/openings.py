@@ -67,7 +67,9 @@ class Openings:
     def __init__(
         self, host: str, claims: Claims, *, incarnation: int, send: Callable[[str, ControlFrame], None]
     ) -> None:
-        self._host, self._claims, self._send = host, claims, send
+        self._host = host
+        self._claims = claims
+        self._send = send
         # Answers to questions of an earlier life must not match ours.
         self._last = incarnation << 20
         self._openings: dict[int, Opening] = {}

@@ -289,11 +289,15 @@ class Subscribers:
 def _runs(found: Sequence[Targets], bodies: Sequence[bytes]) -> list[tuple[int, int]]:
     """Cuts messages into runs for the same receivers, as places from and to, none much larger than a frame may be."""
     runs: list[tuple[int, int]] = []
-    start, size, last = 0, 0, found[0] if found else ()
+    start = 0
+    size = 0
+    last = found[0] if found else ()
     for place, targets in enumerate(found):
         if size >= _FRAME_BYTES or (targets is not last and targets != last):
             runs.append((start, place))
-            start, size, last = place, 0, targets
+            start = place
+            size = 0
+            last = targets
         size += len(bodies[place])
     if start < len(found):
         runs.append((start, len(found)))

@@ -38,7 +38,9 @@ class Balancing:
 
     def __init__(self, rooms: Rooms, migrations: Migrations, rng: Rng) -> None:
         settings = rooms.settings
-        self._rooms, self._migrations, self._settings = rooms, migrations, settings
+        self._rooms = rooms
+        self._migrations = migrations
+        self._settings = settings
         neighbours = settings.neighbours
         self.role = settings.balancing.role_of(len(neighbours))
         self.cluster = settings.balancing.cluster_of(settings.name, neighbours)

@@ -33,7 +33,10 @@ class Mechanisms:
         say_to: Callable[[str | None, ControlFrame], None],
         flood: Callable[[HostChange | None], None] = lambda _: None,
     ) -> None:
-        self._rooms, self._guaranteed, self._say_to, self._flood = rooms, guaranteed, say_to, flood
+        self._rooms = rooms
+        self._guaranteed = guaranteed
+        self._say_to = say_to
+        self._flood = flood
         self._selected: dict[str, tuple[int, int, Selector]] = {}
         """By mechanism: key, connection and selector of its subscription."""
         self._by_name: dict[str, Mechanism] = {}

@@ -35,9 +35,13 @@ class Congestion:
     """One broker's part in controlling congestion."""
 
     def __init__(self, rooms: Rooms, logs: Mapping[str, PubendLog], edges: Edges, carrier: Carrier) -> None:
-        self._settings, self._connections, self._router = rooms.settings, rooms.connections, rooms.router
+        self._settings = rooms.settings
+        self._connections = rooms.connections
+        self._router = rooms.router
         self._topology = rooms.topology
-        self._logs, self._edges, self._carrier = logs, edges, carrier
+        self._logs = logs
+        self._edges = edges
+        self._carrier = carrier
         self.controls = {name: PubendControl(self._settings.congestion, now_ms=0) for name in logs}
         """The rate control of each pubend of this broker."""
         self._consolidations: dict[str, UcaConsolidation] = {}

@@ -54,7 +54,9 @@ class Draining:
     """The drain of one broker, if it is on, and its progress."""
 
     def __init__(self, rooms: Rooms, migrations: Migrations) -> None:
-        self._settings, self._connections, self._migrations = rooms.settings, rooms.connections, migrations
+        self._settings = rooms.settings
+        self._connections = rooms.connections
+        self._migrations = migrations
         migrations.listeners.append(self)
         self._targets: dict[str, Target] = {}
         self._asked: dict[int, _Asked] = {}
@@ -67,7 +69,7 @@ class Draining:
 
     @property
     def is_on(self) -> bool:
-        """Whether new clients are refused, and all are asked to move."""
+        """Whether the broker is draining: it refuses new clients and asks the others to move."""
         return bool(self._targets)
 
     def start(self, targets: Sequence[Target], *, now_ms: int) -> None:
@@ -82,8 +84,10 @@ class Draining:
         self.on_deadline(now_ms=now_ms)
 
     def stop(self) -> None:
-        """Admits clients again, and asks no more of them to move."""
-        self._targets, self._asked, self._due_ms = {}, {}, None
+        """Ends the drain: clients are admitted again, and no more are asked to move."""
+        self._targets = {}
+        self._asked = {}
+        self._due_ms = None
 
     # --- outcomes of moves
 

@@ -32,7 +32,7 @@ _PINS_MAX: Final = 10_000
 
 
 class MoveListener(Protocol):
-    """Is told the outcomes of moves; called in the middle of a turn, so it must only take note."""
+    """Learns the outcomes of moves; called in the middle of a turn, so it may only record them."""
 
     def arrived(self, session: int, client: str) -> None:
         """A client of this session has arrived here, with its subscriptions in force."""
@@ -71,8 +71,12 @@ class Migrations:
         tell: Callable[[Peer], None] = lambda _: None,
     ) -> None:
         """Takes functions that release a client, end its connection, and tell it how far its streams are."""
-        self._settings, self._connections, self._edges = rooms.settings, rooms.connections, edges
-        self._release, self._end, self._tell = release, end, tell
+        self._settings = rooms.settings
+        self._connections = rooms.connections
+        self._edges = edges
+        self._release = release
+        self._end = end
+        self._tell = tell
         self._moves: dict[int, _Move] = {}
         self._look_ms: int | None = None
         self.due = Due(self.next_deadline)
@@ -90,7 +94,7 @@ class Migrations:
             return f"there is no client on connection {connection}"
         guest, move = guest_of(peer), self._moves.get(connection)
         if move is not None and not move.is_given_up:
-            return f"client {guest.client} is moving already"
+            return f"client {guest.client} is already moving"
         if guest.is_pinned or guest.client in self.pins:
             return f"client {guest.client} is pinned"
         # Elsewhere, the messages it has in flight to a pubend here could not be deduplicated.

@@ -126,7 +126,9 @@ class Notes:
         ids = np.frombuffer(bytes(self.delivered), dtype=f"V{MESSAGE_ID_BYTES}")
         self.settled += np.repeat(ids, [*map(len, found)]).tobytes()
         self._keys.extend([*chain.from_iterable(found)])
-        self.delivered, self._numbers, self._connections = bytearray(), [], []
+        self.delivered = bytearray()
+        self._numbers = []
+        self._connections = []
 
     def _group(self, connection: int, numbers: bytes) -> tuple[int, ...]:
         """The subscribers that get a message on one connection: durable names, and the client's own for all others."""

@@ -44,7 +44,9 @@ class Sampling:
     """Records one profile."""
 
     def __init__(self, subscribers: Subscribers, connections: Connections, migrations: Migrations) -> None:
-        self._subscribers, self._connections, self._migrations = subscribers, connections, migrations
+        self._subscribers = subscribers
+        self._connections = connections
+        self._migrations = migrations
         self._covering = MatchIndex()
         self._interests: list[Interest] = []
         self._press = Press(0, samples_max=1)

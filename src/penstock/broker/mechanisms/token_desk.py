@@ -55,7 +55,9 @@ class TokenDesk:
     selector: Selector | None = None
 
     def __init__(self, rooms: Rooms, guaranteed: Guaranteed, *, life: int, rng: Rng) -> None:
-        self._rooms, self._settings, self._guaranteed = rooms, rooms.settings, guaranteed
+        self._rooms = rooms
+        self._settings = rooms.settings
+        self._guaranteed = guaranteed
         self._life, self._rng = life, rng
         self._member: Member | None = None
         self._operation: Fence | None = None

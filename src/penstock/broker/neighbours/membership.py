@@ -65,7 +65,9 @@ class Membership:
 
     def __init__(self, rooms: Rooms, neighbourhood: Neighbourhood) -> None:
         self._settings = rooms.settings
-        self._connections, self._topology, self._filters = rooms.connections, rooms.topology, rooms.filters
+        self._connections = rooms.connections
+        self._topology = rooms.topology
+        self._filters = rooms.filters
         self._neighbourhood = neighbourhood
         self._leaving: dict[str, None] = {}
         """Brokers that were removed and are not forgotten yet."""
@@ -74,7 +76,9 @@ class Membership:
         """Changes the settings in force; returns the connections that must be closed for it."""
         if fixed := needs_restart(self._settings, settings):
             raise SettingsError(f"needs a restart of broker {self._settings.name}: {'; '.join(fixed)}")
-        neighbours, access, members = self._settings.neighbours, self._settings.access, self._settings.members
+        neighbours = self._settings.neighbours
+        access = self._settings.access
+        members = self._settings.members
         self._settings.change_to(settings)
         added = [name for name in settings.neighbours if name not in neighbours]
         removed = [name for name in neighbours if name not in settings.neighbours]
@@ -124,7 +128,7 @@ class Membership:
                 reason = f"{', '.join(again)} rejoined the overlay; reconnect to exchange all filters again"
                 farewells.append(Farewell(peer, "again", reason))
             elif peer.guest is not None and not _is_as_before(peer, access, settings.access):
-                farewells.append(Farewell(peer, "changed", "what this client may do has changed; connect again"))
+                farewells.append(Farewell(peer, "changed", "the client's permissions have changed; connect again"))
         return farewells
 
 

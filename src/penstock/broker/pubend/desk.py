@@ -1,4 +1,4 @@
-"""Answers hosts for this broker's pubends: where subscriptions begin, who owns durable names, and forgetting those.
+"""Answers requests of hosts to this broker's pubends: to open a subscription, to claim or forget a durable name.
 
 A request that changes the durable register is answered when the change is durable.
 """
@@ -55,7 +55,10 @@ class PubendDesk:
         *,
         send: Callable[[str, str, ControlFrame], None],
     ) -> None:
-        self._settings, self._logs, self._commits, self._send = settings, logs, commits, send
+        self._settings = settings
+        self._logs = logs
+        self._commits = commits
+        self._send = send
         self._registers = registers
         self._replies: deque[_Reply] = deque()
         self._forgotten: deque[tuple[str, int]] = deque(maxlen=_FORGOTTEN_MAX)

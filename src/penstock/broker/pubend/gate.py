@@ -95,10 +95,6 @@ class Gate:
         """The connections with messages that wait, by pubend."""
         return {pubend: {each.connection: None for each in waiting} for pubend, waiting in self._waiting.items()}
 
-    def waiting_messages(self, pubend: str) -> int:
-        """How many messages wait for a pubend."""
-        return sum(len(each.bodies) for each in self._waiting.get(pubend, ()))
-
     def _let_in(self, held: Held, now_ms: int) -> int:
         """Gives ticks to as much of a batch as the rate allows; returns the commit of that part."""
         count = self._controls[held.pubend].admit(len(held.bodies), now_ms=now_ms)

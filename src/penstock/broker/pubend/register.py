@@ -123,7 +123,10 @@ class Register:
         if known is not None and known.is_damaged:
             # Only a host to which the name was given reports positions. If it has lost the name since, the owner is
             # told that somebody has it, and claims it again.
-            known.tick, known.ownership, known.host, known.is_damaged = tick, ownership, host, False
+            known.tick = tick
+            known.ownership = ownership
+            known.host = host
+            known.is_damaged = False
             self._dirty[name] = None
             return True
         if known is None or (known.ownership, known.host) != (ownership, host):

@@ -112,7 +112,7 @@ class LogServing:
 
 
 def _matching(text: str, messages: list[tuple[int, bytes]]) -> tuple[list[tuple[int, bytes]], int]:
-    """Returns the matching ones of the first messages, and how many were tested: at least one, if there is one."""
+    """Tests messages until the effort of a turn is spent; returns those that match, and how many were tested."""
     if text == str(EVERYTHING):
         return messages, len(messages)
     test, effort = _test(text)

@@ -75,7 +75,7 @@ def _time_ms(text: str) -> int:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise MisuseError(f"{text!r} is no time such as 2026-11-15T00:00:00Z") from None
+        raise MisuseError(f"{text!r} is not a time such as 2026-11-15T00:00:00Z") from None
     if found.tzinfo is None:
         raise MisuseError(f"time {text!r} does not say its zone; write for example {text}Z")
     return round(found.timestamp() * 1_000)

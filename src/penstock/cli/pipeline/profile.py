@@ -63,7 +63,7 @@ def profile(
         ),
     ] = 16_384,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the profile goes; `LAKE/_profile` else.")
+        Path | None, typer.Option(metavar="DIR", help="Where the profile goes; by default `LAKE/_profile`.")
     ] = None,
     as_json: AsJson = False,
     session: SessionSettings,
@@ -99,12 +99,14 @@ def plan(
         str, typer.Option(metavar="TEXT", help="The machine that bare numbers are multiples of.")
     ] = "10mbps:100us+1us",
     profile_folder: Annotated[
-        Path | None, typer.Option("--profile", metavar="DIR", help="Where the profile is; `LAKE/_profile` else.")
+        Path | None, typer.Option("--profile", metavar="DIR", help="Where the profile is; by default `LAKE/_profile`.")
     ] = None,
     compare: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A result of `balancing-local`, to compare with.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the plan goes; `LAKE/_plan` else.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the plan goes; by default `LAKE/_plan`.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Place the subscriptions of a profile on brokers of given capacities, and predict their loads."""
@@ -135,11 +137,11 @@ def balancing_difference(path: Path) -> float:
     except OSError as error:
         raise MisuseError(f"cannot read {path}: {error.strerror}") from None
     except msgspec.DecodeError as error:
-        raise MisuseError(f"{path} is no result of an experiment: {error}") from None
+        raise MisuseError(f"{path} is not a result of an experiment: {error}") from None
     metrics = result.get("measured")
     found = [metrics[name] for name in _METRICS if name in metrics] if isinstance(metrics, dict) else []
     if not found:
-        raise MisuseError(f"{path} is no result of balancing-local: it has none of {', '.join(_METRICS)}")
+        raise MisuseError(f"{path} is not a result of balancing-local: it has none of {', '.join(_METRICS)}")
     return float(max(found))
 
 

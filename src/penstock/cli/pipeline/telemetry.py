@@ -40,7 +40,7 @@ def telemetry(
     ] = None,
     end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Only samples before.")] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where tables and page go; `LAKE/_telemetry` else.")
+        Path | None, typer.Option(metavar="DIR", help="Where tables and page go; by default `LAKE/_telemetry`.")
     ] = None,
     as_json: AsJson = False,
     session: SessionSettings,

@@ -62,9 +62,9 @@ def trace(
 def _note_problems(summary: TraceSummary) -> None:
     note_unreadable(summary.unreadable)
     for text in summary.malformed_examples:
-        console.note(f"no id: {text}")
+        console.note(f"not an id: {text}")
     if summary.malformed > len(summary.malformed_examples):
-        console.note(f"{summary.malformed - len(summary.malformed_examples):,} more texts are no ids")
+        console.note(f"{summary.malformed - len(summary.malformed_examples):,} more texts are not ids")
 
 
 def _show(summary: TraceSummary) -> None:

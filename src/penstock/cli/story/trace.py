@@ -19,7 +19,7 @@ __all__ = ["receivers_in", "trace"]
 _AGE_MS: Final = 2_000
 """A message of this age has arrived everywhere, unless somebody is far behind."""
 _RECENT: Final = 400
-"""How many recent messages are searched for one with many receivers, but not too many."""
+"""How many recent messages to search for one with many receivers, up to ``_RECEIVERS_MAX``."""
 _RECEIVERS_MAX: Final = 12
 _ANSWER_S: Final = 15.0
 _COLUMNS: Final = 110

@@ -85,7 +85,7 @@ class TokenGroup:
     async def open(self) -> Self:
         """Join the group."""
         if self._member is not None:
-            raise MisuseError(f"a member of group {self.group} already")
+            raise MisuseError(f"already a member of group {self.group}")
         now_ms = self._clock.now_ms()
         retry_ms = max(self._plan.constants(1).skip_ms // 2, _RETRY_MS_MIN)
         self._member = Member(

@@ -65,7 +65,9 @@ class Protected(Generic[_Given, _Result]):
         make: Callable[[Carrier | None], TokenGroup],
         carrier: Carrier | None,
     ) -> None:
-        self._function, self._make, self._carrier = function, make, carrier
+        self._function = function
+        self._make = make
+        self._carrier = carrier
         # Made at once, so that a wrong duration fails where it was written.
         self.group = make(carrier)
         """The function's membership in its group."""
@@ -75,7 +77,9 @@ class Protected(Generic[_Given, _Result]):
     def join(self, carrier: Carrier) -> None:
         """Join the group through this carrier, from the next call on."""
         if self.group.is_open:
-            raise MisuseError(f"a member of group {self.group.group} already; close it before it joins elsewhere")
+            raise MisuseError(
+                f"already a member of group {self.group.group}; close it before joining through another carrier"
+            )
         self._carrier = carrier
         self.group = self._make(carrier)
 

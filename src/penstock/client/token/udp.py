@@ -108,5 +108,5 @@ class _Endpoint(asyncio.DatagramProtocol):
 def _parsed(address: str) -> tuple[str, int]:
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise MisuseError(f"{address!r} is no address of a member; it looks like 127.0.0.1:9000")
+        raise MisuseError(f"{address!r} is not a member address such as 127.0.0.1:9000")
     return host.strip("[]"), int(port)

@@ -30,11 +30,11 @@ class GroupAddress:
         try:
             address = ip_address(host)
         except ValueError:
-            raise ConfigError(f"{text!r} is no group such as 239.1.2.3:5000 or [ff15::1]:5000") from None
+            raise ConfigError(f"{text!r} is not a group such as 239.1.2.3:5000 or [ff15::1]:5000") from None
         if not colon or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
             raise ConfigError(f"{text!r} has no port from 1 to 65535")
         if not address.is_multicast:
-            raise ConfigError(f"{host} is no multicast address (224.0.0.0/4 or ff00::/8)")
+            raise ConfigError(f"{host} is not a multicast address (224.0.0.0/4 or ff00::/8)")
         return cls(str(address), int(port))
 
     @property

@@ -65,7 +65,9 @@ class MulticastNode:
         self._given_name, self._key = name, key
         self._groups = {str(address): address for address in map(GroupAddress.parse, groups)}
         self._control = GroupAddress.parse(control)
-        self._interface, self._hops, self._buffer_max = interface, hops, buffer_bytes
+        self._interface = interface
+        self._hops = hops
+        self._buffer_max = buffer_bytes
         self._budget = Allowance()
         self.clock: Callable[[], float] = time.time
         """The wall clock, in seconds; it may be set while the node runs."""
@@ -128,7 +130,9 @@ class MulticastNode:
             return
         for each in (*self._sockets, *self._senders.values()):
             each.close()
-        self._sockets, self._senders, self._task = [], {}, None
+        self._sockets = []
+        self._senders = {}
+        self._task = None
 
     # --- life
 

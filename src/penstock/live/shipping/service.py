@@ -58,8 +58,12 @@ class Shipping:
     """All shipping of one node; does nothing if its overlay has no lake."""
 
     def __init__(self, overlay: Overlay, name: str, node: Ships, *, clock_ms: Callable[[], int], rng: Random) -> None:
-        self._settings, self._place, self._name = overlay.ship, overlay.place_of(name), name
-        self._node, self._clock_ms, self._rng = node, clock_ms, rng
+        self._settings = overlay.ship
+        self._place = overlay.place_of(name)
+        self._name = name
+        self._node = node
+        self._clock_ms = clock_ms
+        self._rng = rng
         self._pending = Pending()
         self._thread: LakeThread | None = None
         self._writer: LakeWriter | None = None

@@ -37,7 +37,9 @@ class Shipper:
         read: ReadRecords,
         clock_ms: Callable[[], int],
     ) -> None:
-        self._writer, self._pending, self._thread = writer, pending, thread
+        self._writer = writer
+        self._pending = pending
+        self._thread = thread
         self._read, self._clock_ms = read, clock_ms
         self._turn = asyncio.Lock()
         self.total = Shipped()
@@ -50,7 +52,9 @@ class Shipper:
             return await self._ship(now_ms, budget or Budget(), samples)
 
     async def _ship(self, now_ms: int, budget: Budget, samples: Sequence[Sample]) -> Shipped:
-        begun_ms, room, shipped = self._clock_ms(), budget.bytes_max, Shipped()
+        begun_ms = self._clock_ms()
+        room = budget.bytes_max
+        shipped = Shipped()
         # The mark is read first and shipped last: everything before it was durable when it was read.
         mark = await self._read([MARK])
         names = self._pending.names()

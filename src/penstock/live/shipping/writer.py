@@ -86,7 +86,9 @@ class LakeWriter:
         pubends: Sequence[str] = (),
         open_ledger: Callable[[Path], tuple[Ledger, bool]] = Ledger.open,
     ) -> None:
-        self._files, self._folder, self._pubends = files, folder, tuple(pubends)
+        self._files = files
+        self._folder = folder
+        self._pubends = tuple(pubends)
         self._open_ledger = open_ledger
         self._ledger: Ledger | None = None
         self._incarnation = 0
@@ -127,7 +129,9 @@ class LakeWriter:
         """Complete what an earlier attempt left, and ship one batch; nothing is lost if it raises ``ShipError``."""
         with _complaining("the lake cannot be written"):
             self._complete()
-            batch, cargo, shipped = Batch(self.ledger.next_sequence()), Cargo(), Shipped()
+            batch = Batch(self.ledger.next_sequence())
+            cargo = Cargo()
+            shipped = Shipped()
             self._fill(batch, cargo, shipped, load, now_ms)
             if cargo or batch.gone:
                 self._send(batch, cargo, shipped)

@@ -43,7 +43,7 @@ def unpack_batch(first_tick: Tick, stored: bytes | memoryview) -> list[tuple[Tic
     try:
         _, count = _HEAD.unpack_from(view)
         if not is_whole(first_tick, view):
-            raise BatchDamagedError("the checksum does not fit")
+            raise BatchDamagedError("the checksum does not match")
         columns = unpack_from(f">{count}Q{count}I", view, _HEAD.size)
     except StructError as error:
         raise BatchDamagedError("the bytes end too early") from error

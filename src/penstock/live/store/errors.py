@@ -90,7 +90,9 @@ class CorruptRecordError(CorruptError):
         super().__init__(
             f"pubend {pubend!r}: the stored record of ticks {ticks.first} to {ticks.last} ({count}) is damaged"
         )
-        self.pubend, self.ticks, self.message_count = pubend, ticks, message_count
+        self.pubend = pubend
+        self.ticks = ticks
+        self.message_count = message_count
 
 
 class CorruptValueError(CorruptError):

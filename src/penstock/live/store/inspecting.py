@@ -48,7 +48,7 @@ RESERVE_NAME: Final = "reserve"
 UNFINISHED: Final = Path("salvaging", "damaged")
 """Holds the damaged files while the salvaged ones are moved in: until it is gone, the folder may have some of both."""
 PAGE_BYTES: Final = 4_096
-_STALE_JOURNAL: Final = f"{JOURNAL_NAME} is not of this store, and would overwrite parts of it"
+_STALE_JOURNAL: Final = f"{JOURNAL_NAME} does not belong to this store, and would overwrite parts of it"
 
 
 @dataclass(slots=True)
@@ -129,7 +129,7 @@ def _without_database(folder: Path, statement: Statement | None) -> Inspection:
     if size_of(folder / RESERVE_NAME):
         raise StoreRefusedError(
             f"{folder} had a store, but only its file {RESERVE_NAME!r} is left: restore a copy, or remove the folder "
-            "if the broker shall start without its data"
+            "to let the broker start without its data"
         )
     return Inspection(is_new=True)
 
@@ -172,7 +172,7 @@ def refusal(folder: Path, error: Exception) -> StoreRefusedError:
     """The reason for not opening a store, made from an error of SQLite."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreLockedError(f"store {folder} is held by a process: only one broker may open it at a time")
+        return StoreLockedError(f"store {folder} is already in use: only one broker may open it at a time")
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT) or not isinstance(error, sqlite3.OperationalError):
         return NotAStoreError(f"{folder / FILE_NAME} is not a store of Penstock, or damaged: {row_problem(error)}")
     return StoreRefusedError(f"store {folder} cannot be opened: {row_problem(error)}")

@@ -234,7 +234,7 @@ class LogStore:
         was there, and ``damaged_values`` names it. For kept records ``kept_found`` does.
         """
         sequences: dict[int, dict[bytes, int]] = {}
-        for number, publisher, sequence, _ in self._publisher_rows(""):
+        for number, publisher, sequence, _ in self._publisher_rows():
             sequences.setdefault(number, {})[publisher] = sequence
         pubends = {
             name: RecoveredPubend(
@@ -281,16 +281,9 @@ class LogStore:
         """Read the whole log of a pubend; returns the ticks that cannot be read."""
         return LogReader(self._database, self._folder, pubend, self._state(pubend).number).damaged()
 
-    def sequence_of(self, pubend: str, publisher: bytes) -> int | None:
-        """The highest sequence number of a publisher, if it is remembered."""
-        key = (self._state(pubend).number, publisher)
-        found = self._publisher_rows("WHERE pubend=? AND publisher=?", *key)
-        return found[0][2] if found else None
-
-    def _publisher_rows(self, where: str, *parameters: int | bytes) -> list[tuple[int, bytes, int, int]]:
+    def _publisher_rows(self) -> list[tuple[int, bytes, int, int]]:
         """Rows of publishers, each verified by its checksum."""
-        query = f"SELECT pubend, publisher, sequence, tick, checksum FROM publishers {where}"  # noqa: S608 - ours
-        rows = self._all(query, *parameters)
+        rows = self._all("SELECT pubend, publisher, sequence, tick, checksum FROM publishers")
         try:
             for *row, checksum in rows:
                 if publisher_checksum(*row) != checksum:
@@ -298,11 +291,6 @@ class LogStore:
         except ROW_ERRORS as error:
             raise self._unreadable(error) from error
         return [(pubend, publisher, sequence, tick) for pubend, publisher, sequence, tick, _ in rows]
-
-    def publisher_count(self, pubend: str) -> int:
-        """Number of publishers whose sequence numbers are remembered."""
-        found = self._query("SELECT count(*) FROM publishers WHERE pubend=?", self._state(pubend).number).fetchone()
-        return int(found[0])
 
     def value(self, name: str) -> bytes | None:
         """A named value, if it was set."""

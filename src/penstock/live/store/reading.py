@@ -129,9 +129,9 @@ class LogReader:
             (stored,) = self._database.execute("SELECT stored FROM bodies WHERE place=?", (batch.place,)).fetchone()
             messages = unpack_batch(batch.ticks.first, stored)
             if int.from_bytes(stored[:4]) != batch.body:
-                raise BatchDamagedError("it is another one than the index says")
+                raise BatchDamagedError("its checksum differs from the one in the index")
             if (len(messages), messages[-1][0]) != (batch.message_count, batch.ticks.last):
-                raise BatchDamagedError("it is not what the index says")
+                raise BatchDamagedError("its messages differ from those in the index")
             if len(stored) > BODY_BYTES_MAX and any(len(body) > BODY_BYTES_MAX for _, body in messages):
                 # An older broker accepted it. No frame can carry it, and all that follows would wait for ever.
                 raise BatchDamagedError("a message in it is larger than any may be")

@@ -85,7 +85,7 @@ def _salvage(
     owner = owner or best.owner
     if owner is None:
         raise StoreRefusedError(
-            f"nobody can read whose store {folder} is: say it with --overlay and --broker; nothing was changed"
+            f"cannot tell which broker owns store {folder}: name it with --overlay and --broker; nothing was changed"
         )
     _name_pubends(best, pubends, folder)
     done = Salvaged(_free_name(folder / f"damaged-{stamp}"))
@@ -198,7 +198,7 @@ def _name_pubends(haul: Haul, names: Sequence[str], folder: Path) -> None:
     missing = haul.pubends_expected - len(haul.pubends)
     if haul.totals is None and not names:
         raise StoreRefusedError(
-            f"nobody can read how many pubends store {folder} has: name all of them with --pubend; nothing was changed"
+            f"cannot tell how many pubends store {folder} has: name all of them with --pubend; nothing was changed"
         )
     if missing > 0:
         raise StoreRefusedError(

@@ -72,7 +72,7 @@ class Witness:
         except BlockingIOError as error:
             os.close(self._file)
             raise StoreLockedError(
-                f"store {folder} is held by a process: only one broker may open it at a time"
+                f"store {folder} is already in use: only one broker may open it at a time"
             ) from error
         self._is_open = True
         self.statement = self._read()

@@ -285,7 +285,7 @@ class Writing:
         try:
             (stored,) = self._database.execute("SELECT stored FROM bodies WHERE place=?", (place,)).fetchone()
             if int.from_bytes(stored[:4]) != body:
-                raise BatchDamagedError("it is not what the index says")
+                raise BatchDamagedError("its checksum differs from the one in the index")
             kept = [message for message in unpack_batch(unsigned(first), stored) if message[0] >= below]
         except (BatchDamagedError, sqlite3.DatabaseError, TypeError) as error:
             if isinstance(error, sqlite3.DatabaseError) and not _is_corrupt(error):

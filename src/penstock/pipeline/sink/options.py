@@ -58,7 +58,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     connecting = parse_options({name: values[name] for name in _CONNECTING if name in values}).connecting
     forgotten = values.get("forgotten", "fail").strip().lower()
     if forgotten not in get_args(Forgotten):
-        raise SinkOptionError(f"option forgotten is {values['forgotten']!r}, which is none of fail, publish")
+        raise SinkOptionError(f"option forgotten is {values['forgotten']!r}, which is not one of fail, publish")
     batch = values.get("batch", "").strip()
     if len(batch) > _NAME_CHARS_MAX:
         raise SinkOptionError(f"option batch has {len(batch)} characters; a name has at most {_NAME_CHARS_MAX}")

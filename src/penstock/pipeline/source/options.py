@@ -163,7 +163,7 @@ def _each(values: Mapping[str, str], name: str, parse: Callable[[str], _Value]) 
 def _word(values: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
     word = values.get(name, words[0]).strip().lower()
     if word not in words:
-        raise SourceOptionError(f"option {name} is {values[name]!r}, which is none of {', '.join(words)}")
+        raise SourceOptionError(f"option {name} is {values[name]!r}, which is not one of {', '.join(words)}")
     return word
 
 

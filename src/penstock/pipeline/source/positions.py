@@ -142,9 +142,9 @@ def _parse_time(text: str) -> Position:
         time = datetime.fromisoformat(text)
     except ValueError:
         forms = "earliest, latest, a time such as 2026-11-15T10:00:00Z, or ticks by pubend as JSON"
-        raise SourceOptionError(f"{text!r} is none of {forms}") from None
+        raise SourceOptionError(f"{text!r} is not one of {forms}") from None
     if time.utcoffset() is None:
-        raise SourceOptionError(f"time {text!r} has no zone, and could be anywhere; write 2026-11-15T10:00:00Z")
+        raise SourceOptionError(f"time {text!r} has no time zone; write 2026-11-15T10:00:00Z")
     ms = (time - _1970) // timedelta(milliseconds=1)
     if not 0 <= ms <= TICK_LAST >> 16:
         raise SourceOptionError(f"time {text!r} is before 1970, or too far in the future")

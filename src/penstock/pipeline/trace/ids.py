@@ -54,7 +54,7 @@ def read_ids(spark: SparkSession, source: str, lake: str) -> DataFrame:
     path = Path(source)
     if not path.exists():
         names = ", ".join(table.name for table in TABLES)
-        raise MisuseError(f"no ids at {source!r}: it is no file, and no table of the lake ({names})")
+        raise MisuseError(f"no ids at {source!r}: it is neither a file nor a table of the lake ({names})")
     location = str(path.absolute())
     if path.is_dir() or path.suffix == ".parquet":
         return _columns_of(spark.read.parquet(location), f"file {source!r}")

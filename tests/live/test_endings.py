@@ -1,10 +1,13 @@
-"""Connections that are gone: told at once while there is time, and later when there is none."""
+"""The ends of connections: the broker hears of them as time allows, and a shutdown waits for them, but not for ever."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
-from penstock.live.departures import Departures
+from live.support import run
+from penstock.live.connection import Connection
+from penstock.live.endings import Departures, wait_for_ends
 from penstock.live.turns import TURN_S, Turns
 
 
@@ -46,3 +49,33 @@ def test_cheap_ones_are_told_at_once() -> None:
         assert told == list(range(1, 100))
 
     asyncio.run(test())
+
+
+class Stub:
+    """A connection that ends when it is told to, or when it is cut."""
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+        self.was_cut = False
+
+    def abort(self) -> None:
+        self.was_cut = True
+        self.ended.set()
+
+
+def test_who_ends_is_not_cut_and_who_does_not_is() -> None:
+    async def scenario() -> None:
+        prompt, stubborn = Stub(), Stub()
+        connections = {1: cast("Connection", prompt), 2: cast("Connection", stubborn)}
+        waiting = asyncio.create_task(wait_for_ends(connections, seconds_max=0.01))
+        await asyncio.sleep(0)
+        prompt.ended.set()
+        del connections[1]
+        await waiting
+        assert (prompt.was_cut, stubborn.was_cut) == (False, True)
+
+    run(scenario())
+
+
+def test_with_no_connection_there_is_nothing_to_wait_for() -> None:
+    run(wait_for_ends({}))
