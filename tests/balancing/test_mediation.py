@@ -8,7 +8,7 @@ from penstock.balancing.detection import Action
 from penstock.balancing.estimators import Figures
 from penstock.balancing.mediation import Mediator, Phase
 from penstock.balancing.messages import Done, End, Letter, Moving, Refusal, Reply, Request
-from penstock.balancing.metrics import Metric
+from penstock.balancing.metrics import INPUT
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.states import State
 
@@ -19,7 +19,7 @@ NOW = 1_000_000
 
 def asking(*partners: str) -> tuple[Mediator, Letter]:
     mediator = Mediator("a", SETTINGS)
-    letters = mediator.ask([Action(each, Metric.INPUT, 0.2) for each in partners], now_ms=NOW)
+    letters = mediator.ask([Action(each, INPUT, 0.2) for each in partners], now_ms=NOW)
     assert len(letters) == 1
     return mediator, letters[0]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from balancing.instances import random_work
 from penstock.balancing.detection import Action
 from penstock.balancing.mediation import LoadSession, Phase
-from penstock.balancing.metrics import Load, Metric
+from penstock.balancing.metrics import DELAY, INPUT, Load
 from penstock.balancing.offload.algorithms import offload_match
 from penstock.balancing.reporting import (
     Estimate,
@@ -20,7 +20,7 @@ from penstock.balancing.reporting import (
 def test_a_decision_tells_who_moves_and_why() -> None:
     work, coverage = random_work(3)
     offload_match(work, coverage)
-    session = LoadSession(7, "b", Phase.MOVING, 0, Action("b", Metric.DELAY, 0.25), total=work.moved)
+    session = LoadSession(7, "b", Phase.MOVING, 0, Action("b", DELAY, 0.25), total=work.moved)
     figures = decision_figures(session, work)
     assert (figures["session"], figures["partner"], figures["metric"], figures["moved"]) == (
         7,
@@ -41,8 +41,8 @@ def test_accuracy_is_the_mean_of_all_estimates() -> None:
         Estimate(0, is_offloader=True, estimated=Load(0.45), actual=Load(0.5)),
         Estimate(1, is_offloader=False, estimated=Load(0.5), actual=Load(0.5)),
     ]
-    assert mean_accuracy(estimates, Metric.INPUT) == 0.95
-    assert mean_accuracy([], Metric.INPUT) is None
+    assert mean_accuracy(estimates, INPUT) == 0.95
+    assert mean_accuracy([], INPUT) is None
 
 
 def test_loads_are_rounded() -> None:

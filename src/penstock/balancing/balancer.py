@@ -30,7 +30,7 @@ from penstock.balancing.messages import (
     address_of,
     fitting,
 )
-from penstock.balancing.metrics import Load, LoadMeter, Measurement, Metric
+from penstock.balancing.metrics import BALANCED, Load, LoadMeter, Measurement, Metric
 from penstock.balancing.offload import ALGORITHMS, Coverage, Offload
 from penstock.balancing.peers import Peers
 from penstock.balancing.pie import PIE, MalformedError, Pie
@@ -382,7 +382,7 @@ class Balancer:
             "peers": len(self._peers),
             "session": None if session is None else session_figures(session),
             "last": self._last,
-            "accuracy": {metric.value: mean_accuracy(self.estimates, metric) for metric in Metric},
+            "accuracy": {metric.name: mean_accuracy(self.estimates, metric) for metric in BALANCED},
             "counts": {**self.counts, **self._mediator.counts},
         }
 

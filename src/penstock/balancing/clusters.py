@@ -16,10 +16,11 @@ from penstock.balancing.detection import Triggers, actions
 from penstock.balancing.estimators import Figures
 from penstock.balancing.mediation import LoadSession, Mediator, Phase
 from penstock.balancing.messages import Done, End, Letter, Refusal, Reply, Request, Watch, address_of
-from penstock.balancing.metrics import Load, Measurement
+from penstock.balancing.metrics import BALANCED, Load, Measurement
 from penstock.balancing.peers import Peers
 from penstock.balancing.pie import PIE, MalformedError, Pie, average, is_name
 from penstock.balancing.ports import BalancedHost, Command, Note, Publish
+from penstock.balancing.reporting import load_figures
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.standing import Standing
 from penstock.balancing.states import State, Stimulus
@@ -255,9 +256,7 @@ class ClusterHead:
             "role": "head",
             "cluster": self._cluster,
             "state": self.standing.state.value,
-            "input": round(self.load.input, 4),
-            "output": round(self.load.output, 4),
-            "delay_s": round(self.load.delay_s, 6),
+            **load_figures(self.load, BALANCED),
             "edges": len(self._edges),
             "heads": len(self._heads),
             "session": {"partner": session.partner, "phase": session.phase.value} if session else None,

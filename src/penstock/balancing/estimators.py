@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from math import isfinite
 from typing import Any, Final
 
-from penstock.balancing.metrics import Load, LoadMeter
+from penstock.balancing.metrics import METRICS, Load, LoadMeter
 
 __all__ = ["DelayFit", "Figures", "accuracy", "figures_of"]
 
@@ -57,7 +57,7 @@ class Figures:
 
     def load(self) -> Load:
         """These figures as a load; only for single numbers."""
-        return Load(float(self.input), float(self.output), float(self.delay_s), float(self.cpu), float(self.memory))
+        return Load(**{each.key: float(each.of(self)) for each in METRICS})
 
     def changed(self, *, rate: Any = 0.0, subscriptions: Any = 0, bytes_out: Any = 0.0) -> Figures:
         """The figures of the same broker after these changes, up or down."""

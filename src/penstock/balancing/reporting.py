@@ -8,7 +8,7 @@ from typing import Final
 
 from penstock.balancing.estimators import accuracy
 from penstock.balancing.mediation import LoadSession
-from penstock.balancing.metrics import Load, Metric
+from penstock.balancing.metrics import METRICS, Load, Metric
 from penstock.balancing.offload import Offload
 from penstock.balancing.ports import Note
 
@@ -38,15 +38,9 @@ class Estimate:
     """When subscribers were chosen, or the last of them had arrived."""
 
 
-def load_figures(load: Load) -> dict[str, float]:
-    """A load, rounded for display."""
-    return {
-        "input": round(load.input, 4),
-        "output": round(load.output, 4),
-        "delay_s": round(load.delay_s, 6),
-        "cpu": round(load.cpu, 4),
-        "memory": round(load.memory, 4),
-    }
+def load_figures(load: Load, metrics: Iterable[Metric] = METRICS) -> dict[str, float]:
+    """A load, or some metrics of it, rounded for display."""
+    return {each.key: round(each.of(load), each.digits) for each in metrics}
 
 
 def session_figures(session: LoadSession) -> dict[str, object]:
@@ -66,7 +60,7 @@ def decision_figures(session: LoadSession, work: Offload) -> dict[str, object]:
     return {
         "session": session.number,
         "partner": session.partner,
-        "metric": session.action.metric.value,
+        "metric": session.action.metric.name,
         "difference": round(session.action.difference, 4),
         "overload": session.action.is_overload,
         "moved": work.moved,
@@ -80,7 +74,7 @@ def decision_notes(session: LoadSession, work: Offload) -> list[Note]:
     head: tuple[tuple[str, str | int], ...] = (
         ("session", session.number),
         ("partner", session.partner),
-        ("metric", session.action.metric.value),
+        ("metric", session.action.metric.name),
         ("difference", f"{session.action.difference:+.4f}"),
         ("moves", work.moved),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.balancing.detection import Band, Triggers, band_of
-from penstock.balancing.metrics import Load, Metric
+from penstock.balancing.metrics import BALANCED, Load
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.states import State, Stimulus, after
 
@@ -79,4 +79,4 @@ class Standing:
         if former is None:
             return False
         limit = self._settings.stabilize_share
-        return all(abs(self._triggers.difference(metric, load, former)) <= limit for metric in Metric)
+        return all(abs(self._triggers.difference(metric, load, former)) <= limit for metric in BALANCED)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from penstock.balancing.metrics import BALANCED, Metric
 from penstock.protocol.status import BrokerStatus
 
 __all__ = ["BALANCING", "RATES", "STREAMS", "balancing_rows", "outboxes", "rate_rows", "stream_rows"]
@@ -36,9 +37,7 @@ BALANCING: Final = {
     "role": "left",
     "cluster": "left",
     "state": "left",
-    "input": "right",
-    "output": "right",
-    "delay": "right",
+    **{each.name: "right" for each in BALANCED},
     "session": "left",
     "moved": "right",
     "last decision": "left",
@@ -83,7 +82,7 @@ def balancing_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, 
             yield broker, *_balancing_row(found)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError):
             # Figures of mechanisms have no type, and a broker of another version may have others.
-            yield broker, "unreadable", *[""] * 8
+            yield broker, "unreadable", *[""] * (len(BALANCING) - 2)
 
 
 def _balancing_row(found: Mapping[str, Any]) -> tuple[str, ...]:
@@ -92,13 +91,15 @@ def _balancing_row(found: Mapping[str, Any]) -> tuple[str, ...]:
         found["role"],
         found["cluster"],
         found["state"],
-        f"{found['input']:.2f}",
-        f"{found['output']:.2f}",
-        f"{found['delay_s'] * 1000:,.2f}\u00a0ms",
+        *(_value(each, found[each.key]) for each in BALANCED),
         f"{session['phase']} with {session['partner']}" if session else "",
         f"{counts.get('migrations', 0):,}",
         _decision(found.get("last") or {}),
     )
+
+
+def _value(metric: Metric, value: float) -> str:
+    return f"{value:.2f}" if metric.is_ratio else f"{value * 1000:,.2f}\u00a0ms"
 
 
 def _decision(last: Mapping[str, Any]) -> str:

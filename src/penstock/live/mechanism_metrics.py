@@ -12,17 +12,11 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from penstock.balancing.metrics import METRICS
 from penstock.protocol.status import BrokerStatus, FlowStatus, RateStatus
 
 __all__ = ["balancing_metrics", "congestion_metrics", "token_metrics"]
 
-_BALANCING_GAUGES: Final = {
-    "input": ("penstock_balancing_input_ratio", "Input utilisation: rate of publications times matching delay."),
-    "output": ("penstock_balancing_output_ratio", "Output utilisation: bytes to clients over output bandwidth."),
-    "delay_s": ("penstock_balancing_matching_delay_seconds", "Average matching delay of a publication."),
-    "cpu": ("penstock_balancing_cpu_ratio", "CPU utilisation of the broker."),
-    "memory": ("penstock_balancing_memory_ratio", "Memory utilisation of the broker."),
-}
 _BALANCING_COUNTERS: Final = {
     "sessions": ("penstock_balancing_sessions", "Sessions in which this broker offloaded."),
     "fruitless": ("penstock_balancing_fruitless_sessions", "Sessions in which nobody could be moved."),
@@ -73,12 +67,12 @@ def balancing_metrics(broker: BrokerStatus) -> Iterator[Metric]:
     found = broker.mechanisms.get("balancing")
     if found is None:
         return
-    for key, (name, text) in _BALANCING_GAUGES.items():
-        if key in found:
-            yield GaugeMetricFamily(name, text, value=found[key])
+    for each in METRICS:
+        if each.key in found:
+            yield GaugeMetricFamily(each.series, each.help, value=found[each.key])
     state = GaugeMetricFamily("penstock_balancing_state", "1 for the state it is in.", labels=["state"])
-    for each in _BALANCING_STATES:
-        state.add_metric([each], int(found["state"] == each))
+    for name in _BALANCING_STATES:
+        state.add_metric([name], int(found["state"] == name))
     yield state
     for key, (name, text) in _BALANCING_COUNTERS.items():
         if key in found["counts"]:

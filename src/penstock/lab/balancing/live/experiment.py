@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.balancing.metrics import Load, Metric
+from penstock.balancing.metrics import METRICS, OUTPUT, Load
 from penstock.balancing.settings import BalancingSettings
 from penstock.lab.balancing.charts import dress
 from penstock.lab.balancing.live.plan import EDGES, POWERS, live_plan
@@ -55,7 +55,7 @@ class Sample:
 
 def load_of(status: Mapping[str, Any]) -> Load:
     """The load of an edge, from its balancing status."""
-    return Load(**{name: float(status[name]) for name in ("input", "output", "delay_s", "cpu", "memory")})
+    return Load(**{each.key: float(status[each.key]) for each in METRICS})
 
 
 def returns(trails: Iterable[Sequence[str]]) -> int:
@@ -158,7 +158,7 @@ class Market:
         strange = sum(each.strange for each in traffic.subscribers)
         return {
             "converged_s": round(converged_s, 1),
-            "max_difference_end_output": round(spreads[Metric.OUTPUT], 3),
+            "max_difference_end_output": round(spreads[OUTPUT], 3),
             **{f"subscribers_{edge}": count for edge, count in samples[-1].subscribers.items()},
             "sessions": samples[-1].sessions,
             "migrations": traffic.migrations,
