@@ -16,6 +16,7 @@ from penstock.balancing.pie import Pie
 from penstock.balancing.ports import Note, Publish
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.states import State
+from penstock.protocol.status import DecisionStatus
 
 SETTINGS = BalancingSettings(is_on=True, detection_ms=1_000, pie_ms=2_000, peer_ms=10_000, smoothing_ms=3_000)
 
@@ -62,13 +63,11 @@ def test_sessions_and_report_cards_are_visible() -> None:
     assert "balancing-card" in events
     assert "balancing-ended" in events
     status = model.edges["a"].status()
-    last = status["last"]
-    assert isinstance(last, dict)
-    assert last["partner"] == "b"
-    assert last["cards"]
-    counts = status["counts"]
-    assert isinstance(counts, dict)
-    assert counts["sessions"] >= 1
+    assert isinstance(status.last, DecisionStatus)
+    assert status.last.partner == "b"
+    assert isinstance(status.last.cards, list)
+    assert status.last.cards
+    assert status.counts["sessions"] >= 1
 
 
 def test_estimates_are_compared_with_what_came_of_them() -> None:

@@ -9,31 +9,27 @@ from penstock.balancing.metrics import DELAY, INPUT, Load
 from penstock.balancing.offload.algorithms import offload_match
 from penstock.balancing.reporting import (
     Estimate,
-    decision_figures,
     decision_notes,
-    load_figures,
+    decision_status,
     mean_accuracy,
-    session_figures,
+    session_status,
+    with_load,
 )
+from penstock.protocol.status import BalancingStatus
 
 
 def test_a_decision_tells_who_moves_and_why() -> None:
     work, coverage = random_work(3)
     offload_match(work, coverage)
     session = LoadSession(7, "b", Phase.MOVING, 0, Action("b", DELAY, 0.25), total=work.moved)
-    figures = decision_figures(session, work)
-    assert (figures["session"], figures["partner"], figures["metric"], figures["moved"]) == (
-        7,
-        "b",
-        "delay",
-        work.moved,
-    )
+    status = decision_status(session, work)
+    assert (status.session, status.partner, status.metric, status.moved) == (7, "b", "delay", work.moved)
     notes = decision_notes(session, work)
     assert notes[0].event == "balancing-offloads"
     assert dict(notes[0].fields)["moves"] == work.moved
     assert {each.event for each in notes[1:]} <= {"balancing-card"}
     assert len(notes) <= 21
-    assert session_figures(session)["phase"] == "moving"
+    assert session_status(session).phase == "moving"
 
 
 def test_accuracy_is_the_mean_of_all_estimates() -> None:
@@ -46,4 +42,4 @@ def test_accuracy_is_the_mean_of_all_estimates() -> None:
 
 
 def test_loads_are_rounded() -> None:
-    assert load_figures(Load(0.123456))["input"] == 0.1235
+    assert with_load(BalancingStatus(), Load(0.123456)).input == 0.1235

@@ -13,11 +13,12 @@ from penstock.balancing.metrics import BALANCED, METRICS, UTILISATIONS, Load, Me
 from penstock.balancing.offload import ALGORITHMS
 from penstock.balancing.offload.instance import _EFFECTS
 from penstock.balancing.pie import Pie, average
-from penstock.balancing.reporting import load_figures
+from penstock.balancing.reporting import with_load
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.states import State
 from penstock.cli.status_rows import BALANCING, balancing_rows
 from penstock.live.mechanism_metrics import balancing_metrics
+from penstock.protocol.status import BalancingStatus
 from statuses import broker_status
 
 VALUES = {each.key: (place + 1) / 16 for place, each in enumerate(METRICS)}
@@ -76,10 +77,11 @@ def test_a_pie_message_and_the_load_of_a_cluster_have_every_metric_to_balance() 
 
 
 def test_a_status_has_every_metric() -> None:
-    assert load_figures(LOAD) == VALUES
+    status = with_load(BalancingStatus(), LOAD)
+    assert {each.key: each.of(status) for each in METRICS} == VALUES
     model = Model({"h": {"a": 1.0}})
-    assert set(VALUES) <= set(model.edges["a"].status())
-    assert {each.key for each in BALANCED} <= set(model.heads["h"].status())
+    assert all(isinstance(each.of(model.edges["a"].status()), float) for each in METRICS)
+    assert all(isinstance(each.of(model.heads["h"].status()), float) for each in BALANCED)
 
 
 def test_prometheus_has_one_series_for_every_metric() -> None:

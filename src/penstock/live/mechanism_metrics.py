@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from msgspec import UNSET
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from penstock.balancing.metrics import METRICS
@@ -64,32 +65,32 @@ _STREAM_GAUGES: Final = {
 
 def balancing_metrics(broker: BrokerStatus) -> Iterator[Metric]:
     """The balancing metrics in a broker's status; none if it does not balance itself."""
-    found = broker.mechanisms.get("balancing")
+    found = broker.balancing
     if found is None:
         return
     for each in METRICS:
-        if each.key in found:
-            yield GaugeMetricFamily(each.series, each.help, value=found[each.key])
+        if each.of(found) is not UNSET:
+            yield GaugeMetricFamily(each.series, each.help, value=each.of(found))
     state = GaugeMetricFamily("penstock_balancing_state", "1 for the state it is in.", labels=["state"])
     for name in _BALANCING_STATES:
-        state.add_metric([name], int(found["state"] == name))
+        state.add_metric([name], int(found.state == name))
     yield state
     for key, (name, text) in _BALANCING_COUNTERS.items():
-        if key in found["counts"]:
-            yield CounterMetricFamily(name, text, value=found["counts"][key])
+        if key in found.counts:
+            yield CounterMetricFamily(name, text, value=found.counts[key])
 
 
 def token_metrics(broker: BrokerStatus) -> Iterator[Metric]:
     """The token metrics in a broker's status; none if there is no token."""
-    found = broker.mechanisms.get("token", {})
-    if "k_load" not in found:
+    found = broker.token
+    if found is None:
         return
     for key, (name, text, scale) in _TOKEN_GAUGES.items():
-        yield GaugeMetricFamily(name, text, value=found[key] * scale)
+        yield GaugeMetricFamily(name, text, value=getattr(found, key) * scale)
     for key, (name, text) in _TOKEN_COUNTERS.items():
-        yield CounterMetricFamily(name, text, value=found[key])
+        yield CounterMetricFamily(name, text, value=getattr(found, key))
     yield GaugeMetricFamily(
-        "penstock_token_clock_faults", "Brokers whose clock differs by too much.", value=len(found["clock_faults"])
+        "penstock_token_clock_faults", "Brokers whose clock differs by too much.", value=len(found.clock_faults)
     )
 
 
