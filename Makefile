@@ -10,10 +10,10 @@ EDGE_SEEDS ?= 100
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-live coverage check format bench soak mutants audit docs lock dist clean
+.PHONY: help setup demo test test-live coverage check format bench bench-peers soak mutants audit docs lock dist clean
 
 help: ## this list
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 $(STAMP): pyproject.toml requirements.lock scripts/setup.sh
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh "$(VENV)"
@@ -55,6 +55,11 @@ format: $(STAMP) ## let ruff format and mend what it can
 
 bench: $(STAMP) ## measure, side by side with peers
 	$(BIN)/python -m bench
+
+bench-peers: $(STAMP) ## measure beside other brokers, installed if root allows; tables and chart in build/ (QUICK=1: in short)
+	@mkdir -p build
+	$(BIN)/python -m bench.peers --install $(if $(filter-out 0,$(QUICK)),--quick) --json build/peers.json \
+	    --markdown build/peers.md --chart build/peers.png
 
 soak: $(STAMP) ## long fuzzing and campaigns (SEEDS=n; EDGE_SEEDS=n for what comes from outside)
 	$(BIN)/python -m bench.soak --seeds $(SEEDS)

@@ -1,5 +1,6 @@
 """Runs the benchmarks: ``python -m bench [NAME ...] [--quick] [--seed N] [--json FILE]``.
 
+With ``--against COMMIT`` it compares this tree with an older one instead (``bench/against.py``).
 ``python -m bench hostile`` attacks brokers instead, and has options of its own (``bench/hostile/command.py``).
 """
 
@@ -29,6 +30,7 @@ from bench import (
     tracing,
     tracking,
 )
+from bench.against import DEFAULT_NAMES, run_against
 from bench.hostile.command import main as hostile
 from bench.report import Report
 from penstock.cli.console import console
@@ -64,6 +66,15 @@ def main() -> int:
     if sys.argv[1:2] == ["hostile"]:
         return hostile(sys.argv[2:])
     chosen = _arguments()
+    if chosen.against is not None:
+        return run_against(
+            chosen.against,
+            chosen.names,
+            rounds=chosen.rounds,
+            seed=chosen.seed,
+            quick=chosen.quick,
+            json_file=chosen.json,
+        )
     console.line(f"Python {platform.python_version()}, {platform.machine()}, seed {chosen.seed}")
     figures: dict[str, dict[str, float]] = {}
     for name in chosen.names or BENCHES:
@@ -84,7 +95,19 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="the source of all chance (0)")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
+    parser.add_argument(
+        "--against",
+        metavar="COMMIT",
+        help=f"run this commit and this tree in turn, and print ratios; without names: {' '.join(DEFAULT_NAMES)}",
+    )
+    parser.add_argument("--rounds", type=_positive, default=5, help="rounds of --against (5)")
     return parser.parse_args()
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
+    return int(text)
 
 
 def _known(name: str) -> str:

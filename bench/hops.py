@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 import penstock
-from penstock.sim import World
+from penstock.sim.world import World
 
 __all__ = ["main"]
 

@@ -1,6 +1,8 @@
 """Drives one broker with raw sockets and prepared frames, all in one process that must be cheaper than the broker.
 
-Deliveries are counted by what the heads of frames say, and never decoded.
+Deliveries are counted by what the heads of frames say and never decoded; where a broker sends each message in a frame
+of its own, and all have one size, by bytes alone. What is particular to a protocol is behind ``Dialect``: Penstock's is
+here, those of other brokers in ``bench/peers``.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from contextlib import suppress
 from functools import partial
 from struct import Struct
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
-from bench.live_load import STAMP, Expected, Load
+from bench.live_load import STAMP, Expected, Ring
 from penstock.protocol.codec import FrameReader, encode_frame
 from penstock.protocol.frames import (
     PROTOCOL_VERSION,
@@ -29,7 +31,7 @@ from penstock.protocol.frames import (
     Welcome,
 )
 
-__all__ = ["Driver", "DriverError", "Publisher", "Receiver"]
+__all__ = ["PENSTOCK", "Dialect", "Driver", "DriverError", "Publisher", "Receiver", "Receiving", "Sender", "Sending"]
 
 _HEAD: Final = Struct(">IBHI")
 """The beginning of a delivery: length, kind, pubend, number of messages. A shorter frame waits for those after it."""
@@ -48,6 +50,75 @@ _Kind = TypeVar("_Kind")
 
 class DriverError(RuntimeError):
     """The broker did not do what the benchmark relies on."""
+
+
+class Receiving(Protocol):
+    """A subscriber of any protocol, subscribed and ready to count."""
+
+    @property
+    def socket(self) -> socket.socket:
+        """The connection, which does not block."""
+        ...
+
+    def scan(self, buffer: bytearray, view: memoryview, latencies_ns: list[int] | None) -> int:
+        """Read what is there and return the number of deliveries; with a list, add the latency of each message."""
+        ...
+
+    def count(self, view: memoryview) -> int:
+        """Read what is there and return the number of bytes."""
+        ...
+
+
+class Sending(Protocol):
+    """A publisher of any protocol, connected and ready to send."""
+
+    @property
+    def socket(self) -> socket.socket:
+        """The connection, which does not block."""
+        ...
+
+    @property
+    def credit(self) -> int:
+        """Bytes that it may still send before the broker acknowledges some."""
+        ...
+
+    @property
+    def sent(self) -> int:
+        """Messages sent so far."""
+        ...
+
+    @property
+    def acknowledged(self) -> int:
+        """Messages that the broker has acknowledged; those sent, if the protocol has no acknowledgements."""
+        ...
+
+    def send(self, load: Ring, place: int, count: int) -> None:
+        """Send a batch."""
+        ...
+
+    def ask(self) -> None:
+        """Ask for an acknowledgement of everything sent, as soon as possible."""
+        ...
+
+    def push(self) -> bool:
+        """Hand to the socket what it accepts; return whether nothing is left."""
+        ...
+
+    def on_readable(self) -> None:
+        """Process acknowledgements."""
+        ...
+
+
+class Dialect(Protocol):
+    """How to connect to a broker; what the texts of subscriptions mean is up to it."""
+
+    def receiver(self, port: int, name: str, wanted: Sequence[str]) -> Receiving:
+        """Connect a subscriber, and return when its subscriptions are in force."""
+        ...
+
+    def publisher(self, port: int, name: str) -> Sending:
+        """Connect a publisher."""
+        ...
 
 
 class _Connection:
@@ -120,6 +191,13 @@ class Receiver(_Connection):
         self._rest = bytes(view[place:end])
         return messages
 
+    def count(self, view: memoryview) -> int:
+        """Read what is there and return the number of bytes."""
+        count = self.socket.recv_into(view)
+        if not count:
+            raise DriverError("the broker closed the connection of a subscriber")
+        return count
+
 
 def _stamps(buffer: bytearray, place: int, count: int) -> Iterator[int]:
     """The time stamps of the messages of a delivery, each at the end of its message."""
@@ -129,19 +207,18 @@ def _stamps(buffer: bytearray, place: int, count: int) -> Iterator[int]:
         yield STAMP.unpack_from(buffer, end - STAMP.size)[0]
 
 
-class Publisher(_Connection):
-    """A publisher that sends as far as its credit goes."""
+class Sender:
+    """Sends prepared batches without ever blocking, and keeps account of its credit."""
 
-    def __init__(self, port: int, name: str) -> None:
-        super().__init__(port, name)
-        self.socket.settimeout(0)
-        self.credit = self.welcome.credit_bytes
-        self._identity = self.welcome.publisher.to_bytes(4) + self.welcome.broker_number.to_bytes(4)
+    def __init__(self, connected: socket.socket, *, credit: int, identity: bytes = b"") -> None:
+        connected.settimeout(0)
+        self.socket = connected
+        self.credit = credit
         self.sent = 0
-        self.acknowledged = 0
+        self._identity = identity
         self._pending: memoryview | None = None
 
-    def send(self, load: Load, place: int, count: int) -> None:
+    def send(self, load: Ring, place: int, count: int) -> None:
         """Send a batch."""
         assert self._pending is None, "the last batch is still under way"
         frame = load.frame(self.sent + 1, place, count, time.time_ns(), self._identity)
@@ -149,11 +226,6 @@ class Publisher(_Connection):
         self.credit -= load.body_bytes * count
         self._pending = memoryview(frame)
         self.push()
-
-    def ask(self) -> None:
-        """Ask for an acknowledgement of everything sent, as soon as possible."""
-        assert self._pending is None, "the last batch is still under way"
-        self.socket.send(encode_frame(Publish(self.sent + 1, [])))
 
     def push(self) -> bool:
         """Hand to the socket what it accepts; return whether nothing is left."""
@@ -163,11 +235,29 @@ class Publisher(_Connection):
                 self._pending = self._pending[taken:] if taken < len(self._pending) else None
         return self._pending is None
 
+
+class Publisher(Sender):
+    """A publisher that sends as far as its credit goes."""
+
+    def __init__(self, port: int, name: str) -> None:
+        connection = _Connection(port, name)
+        welcome = connection.welcome
+        identity = welcome.publisher.to_bytes(4) + welcome.broker_number.to_bytes(4)
+        super().__init__(connection.socket, credit=welcome.credit_bytes, identity=identity)
+        self.acknowledged = 0
+        self._reader = connection.reader
+
+    def ask(self) -> None:
+        """Ask for an acknowledgement of everything sent, as soon as possible."""
+        assert self._pending is None, "the last batch is still under way"
+        self._pending = memoryview(encode_frame(Publish(self.sent + 1, [])))
+        self.push()
+
     def on_readable(self) -> None:
         """Process acknowledgements."""
         with suppress(BlockingIOError):
             data = self.socket.recv(_BUFFER_BYTES)
-            for frame in self.reader.feed(data) if data else (Goodbye("eof", "the broker closed the connection"),):
+            for frame in self._reader.feed(data) if data else (Goodbye("eof", "the broker closed the connection"),):
                 if isinstance(frame, PublishAck):
                     self.credit += frame.credit_bytes
                     self.acknowledged = frame.sequence
@@ -175,15 +265,31 @@ class Publisher(_Connection):
                     raise DriverError(f"the broker said {frame}")
 
 
+class _PenstockDialect:
+    """Penstock's own protocol: the texts of subscriptions are selectors."""
+
+    def receiver(self, port: int, name: str, wanted: Sequence[str]) -> Receiver:
+        return Receiver(port, name, wanted)
+
+    def publisher(self, port: int, name: str) -> Publisher:
+        return Publisher(port, name)
+
+
+PENSTOCK: Final = _PenstockDialect()
+
+
 class Driver:
     """All publishers and subscribers of a benchmark; use it with ``with``."""
 
-    def __init__(self, port: int, *, selectors: Sequence[Sequence[str]], publishers: int = 1) -> None:
-        self.receivers = [Receiver(port, f"s{number}", texts) for number, texts in enumerate(selectors)]
-        self.publishers = [Publisher(port, f"p{number}") for number in range(publishers)]
+    def __init__(
+        self, port: int, *, selectors: Sequence[Sequence[str]], publishers: int = 1, dialect: Dialect = PENSTOCK
+    ) -> None:
+        self.receivers = [dialect.receiver(port, f"s{number}", texts) for number, texts in enumerate(selectors)]
+        self.publishers = [dialect.publisher(port, f"p{number}") for number in range(publishers)]
         self._latencies_ns: list[int] | None = None
         self.sent = self.expected_frames = 0
-        self._frames = 0
+        self._frames = self._bytes = 0
+        self._frame_bytes = 1
         self._buffer = bytearray(_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._epoll = select.epoll()
@@ -199,13 +305,21 @@ class Driver:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._epoll.close()
-        for each in (*self.receivers, *self.publishers):
-            each.socket.close()
+        for receiver in self.receivers:
+            receiver.socket.close()
+        for publisher in self.publishers:
+            publisher.socket.close()
 
     @property
     def received_frames(self) -> int:
         """Deliveries received so far."""
-        return self._frames
+        return self._frames + self._bytes // self._frame_bytes
+
+    def count_bytes(self, frame_bytes: int) -> None:
+        """Count bytes instead of frames: from now on all deliveries have this size."""
+        self._frame_bytes = frame_bytes
+        for receiver in self.receivers:
+            self._register(receiver, partial(self._count, receiver))
 
     def note_latencies(self) -> list[int]:
         """Record the latency of each message from now on, in the list that is returned."""
@@ -214,7 +328,7 @@ class Driver:
         self._scan_all()
         return latencies_ns
 
-    def blast(self, load: Load, expected: Expected, *, seconds: float, batch: int) -> float:
+    def blast(self, load: Ring, expected: Expected, *, seconds: float, batch: int) -> float:
         """Publish as fast as the broker accepts; return the seconds until the last delivery."""
         publisher, place = self.publishers[0], 0
         started_s = time.perf_counter()
@@ -238,7 +352,7 @@ class Driver:
         self._finish()
         return time.perf_counter() - started_s
 
-    def pour(self, load: Load, *, seconds: float, batch: int) -> None:
+    def pour(self, load: Ring, *, seconds: float, batch: int) -> None:
         """Publish from all publishers as fast as their credit goes, and wait for the last acknowledgement."""
         place, ring = 0, len(load) // batch * batch
         end_s = time.perf_counter() + seconds
@@ -251,7 +365,7 @@ class Driver:
             self._poll(0.0)
         self._finish()
 
-    def one_by_one(self, load: Load, *, seconds: float) -> list[float]:
+    def one_by_one(self, load: Ring, *, seconds: float) -> list[float]:
         """Publish one message at a time, each when the last is acknowledged; return the milliseconds that each took."""
         publisher, waits_ms = self.publishers[0], list[float]()
         end_s = time.perf_counter() + seconds
@@ -264,7 +378,7 @@ class Driver:
             waits_ms.append((time.perf_counter() - began_s) * 1e3)
         return waits_ms
 
-    def pace(self, load: Load, expected: Expected, *, seconds: float, rate: float, pause_s: float) -> float:
+    def pace(self, load: Ring, expected: Expected, *, seconds: float, rate: float, pause_s: float) -> float:
         """Publish at a rate, publishers in turn, messages due within a pause together; otherwise like ``blast``."""
         started_s = time.perf_counter()
         first, place, turn = self.sent, 0, 0
@@ -284,7 +398,7 @@ class Driver:
         self._finish()
         return time.perf_counter() - started_s
 
-    def pace_beside(self, load: Load, expected: Expected, step: Callable[[], bool], *, rate: float) -> float:
+    def pace_beside(self, load: Ring, expected: Expected, step: Callable[[], bool], *, rate: float) -> float:
         """Publish at a rate until ``step`` returns True; return the messages per second published and delivered."""
         started_s = time.perf_counter()
         first, place, publisher = self.sent, 0, self.publishers[0]
@@ -304,7 +418,7 @@ class Driver:
         self._finish()
         return (self.sent - first) / (time.perf_counter() - started_s)
 
-    def warm_up(self, load: Load, expected: Expected, *, batch: int) -> None:
+    def warm_up(self, load: Ring, expected: Expected, *, batch: int) -> None:
         """Send the ring once, spread over all publishers, and check that everything comes back."""
         for place in range(0, len(load) // batch * batch, batch):
             publisher = self.publishers[place // batch % len(self.publishers)]
@@ -318,14 +432,21 @@ class Driver:
     def _finish(self) -> None:
         """Wait until everything is acknowledged and delivered; raises if there is even one delivery more."""
         deadline_s = time.perf_counter() + _TAIL_S
-        while self.received_frames < self.expected_frames or any(
-            not each.push() or each.acknowledged < each.sent for each in self.publishers
-        ):
+        unasked = self.publishers
+        while not self._is_done():
+            # As clients do when they flush: an acknowledgement that nobody asks for may come a quarter second later.
+            unasked = [each for each in unasked if not _has_asked(each)]
             if time.perf_counter() > deadline_s:
                 raise DriverError(f"{self.received_frames:,} deliveries of {self.expected_frames:,} came back")
             self._poll(0.01)
         if self.received_frames != self.expected_frames:
             raise DriverError(f"{self.received_frames:,} deliveries instead of {self.expected_frames:,}")
+
+    def _is_done(self) -> bool:
+        # Push first: the deliveries that are missing may be of messages that a publisher still holds.
+        unsent = [each for each in self.publishers if not each.push()]
+        is_acknowledged = all(each.acknowledged >= each.sent for each in self.publishers)
+        return not unsent and is_acknowledged and self.received_frames >= self.expected_frames
 
     def _poll_until(self, due_s: float) -> None:
         # Poll without sleeping: the clock of epoll is too coarse for the pace, and the core is ours.
@@ -342,11 +463,23 @@ class Driver:
         for receiver in self.receivers:
             self._register(receiver, partial(self._scan, receiver))
 
-    def _scan(self, receiver: Receiver) -> None:
+    def _scan(self, receiver: Receiving) -> None:
         self._frames += receiver.scan(self._buffer, self._view, self._latencies_ns)
 
-    def _register(self, connection: _Connection, readable: Callable[[], None]) -> None:
+    def _count(self, receiver: Receiving) -> None:
+        self._bytes += receiver.count(self._view)
+
+    def _register(self, connection: Receiving | Sending, readable: Callable[[], None]) -> None:
         fd = connection.socket.fileno()
         if fd not in self._readable:
             self._epoll.register(fd, select.EPOLLIN)
         self._readable[fd] = readable
+
+
+def _has_asked(publisher: Sending) -> bool:
+    """Ask for an acknowledgement if everything is sent and some of it not acknowledged; return whether it is sent."""
+    if not publisher.push():
+        return False
+    if publisher.acknowledged < publisher.sent:
+        publisher.ask()
+    return True

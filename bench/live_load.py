@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from penstock.protocol.codec import encode_frame
 from penstock.protocol.frames import Publish
 from penstock.selectors import Selector
 
-__all__ = ["PAYLOAD_BYTES", "STAMP", "Expected", "Load", "expected_of"]
+__all__ = ["PAYLOAD_BYTES", "STAMP", "Expected", "Load", "Ring", "expected_of"]
 
 PAYLOAD_BYTES: Final = 100
 STAMP: Final = struct.Struct(">Q")
@@ -31,8 +31,23 @@ _LENGTH: Final = struct.Struct(">I")
 _IDENTITY: Final = slice(_LENGTH.size, _LENGTH.size + 8)
 
 
+class Ring(Protocol):
+    """Messages that are sent over and over, encoded for some protocol."""
+
+    @property
+    def body_bytes(self) -> int:
+        """What a message costs of a publisher's credit."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def frame(self, first: int, place: int, count: int, stamp_ns: int, identity: bytes = b"") -> bytes:
+        """A batch of messages from a place in the ring, numbered from ``first``, all with this time stamp."""
+        ...
+
+
 class Load:
-    """A ring of messages, ready to be sent."""
+    """A ring of messages, ready to be sent to a broker of Penstock."""
 
     def __init__(self, messages: Iterable[Mapping[str, AttributeValue]]) -> None:
         self.messages: Final = [dict(each) for each in messages]

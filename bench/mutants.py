@@ -132,7 +132,8 @@ def _hunt_here(campaign: str, first: int, end: int) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.mutants", description="Deliberate bugs for the campaign.")
-    parser.add_argument("--only", action="append", choices=[each.name for each in MUTANTS], help="this one; repeatable")
+    names = [each.name for each in MUTANTS]
+    parser.add_argument("--only", action="append", choices=names, metavar="NAME", help="this one; repeatable")
     parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--seeds", type=int, default=_SEEDS, help=f"seeds to try at most ({_SEEDS})")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="processes to use (all cores)")

@@ -11,11 +11,13 @@ from bench.report import Report
 from penstock.broker.outbox import Outbox
 from penstock.model.reporting import Reporter
 from penstock.protocol.frames import Forward, Frame
-from penstock.sim import Clock, LinkOptions, Wire, World
 from penstock.sim.checkers import broken_laws, missing
 from penstock.sim.client import SimClient
+from penstock.sim.clock import Clock
 from penstock.sim.topologies import broker_names, tree
+from penstock.sim.wire import LinkOptions, Wire
 from penstock.sim.workloads import TopicWorkload
+from penstock.sim.world import World
 
 __all__ = ["run"]
 

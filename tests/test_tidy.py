@@ -56,7 +56,7 @@ Check = Callable[[Path], list[str]]
 # A module of so many lines needs no test file of its own.
 SMALL_LINES = 60
 # Folders of tests that do not mirror one module each, but try the system as a whole.
-UNMIRRORED = ("live", "spark", "browser", "bench", "hostile")
+UNMIRRORED = ("live", "spark", "browser", "benches", "hostile")
 
 # Written so that this file does not break its own rules.
 LEFTOVERS = {

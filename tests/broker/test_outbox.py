@@ -76,7 +76,7 @@ def test_data_over_the_bound_is_dropped_and_counted_and_the_older_stays() -> Non
     assert [box.push_data(frame) for frame in kept] == [True, True]
     assert not box.push_data(data(25))
     assert not box.push_data(data(30))
-    assert (box.dropped_frames, box.dropped_bytes, box.data_bytes) == (2, 49, 250)
+    assert (box.dropped_frames, box.dropped_bytes, box.data_bytes) == (2, 55, 250)
     assert box.take(PLENTY) == kept
     assert box.data_bytes == 0
 
@@ -251,6 +251,6 @@ def test_what_waits_when_the_bound_is_set_lower_is_kept_and_no_more_is_taken() -
         assert box.push_data(data(100))
     box.bound(200)
     box.check_invariants()
-    assert not box.push_data(data(20))
+    assert not box.push_data(data(30))
     assert len(box.take(PLENTY)) == 5
-    assert box.push_data(data(20))
+    assert box.push_data(data(30))

@@ -98,6 +98,20 @@ print(*(name for name in sys.modules if name.startswith("penstock.") and name.co
     assert not {"penstock.lab", "penstock.sim", "penstock.pipeline", "penstock.client"} & set(done.stdout.split())
 
 
+@pytest.mark.parametrize("command", ["status", "publish", "subscribe", "trace"])
+def test_a_command_that_asks_a_broker_loads_none(command: str) -> None:
+    script = f"""
+import sys
+from typer.testing import CliRunner
+from penstock.cli.app import app
+assert CliRunner().invoke(app, ["{command}", "--help"]).exit_code == 0
+print(*sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    heavy = {"numpy", "penstock.broker", "penstock.balancing", "penstock.live.overlay"}
+    assert not heavy & set(done.stdout.split())
+
+
 def test_the_commands_of_the_pipeline_are_listed() -> None:
     result = CliRunner().invoke(app, ["pipeline", "--help"])
     assert result.exit_code == 0

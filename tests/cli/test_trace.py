@@ -15,14 +15,13 @@ from typer.testing import CliRunner, Result
 from client.scripted import ScriptedBroker, broker_in_a_thread
 from client.test_tracing import ID, TRACE, hop
 from commands import running
-from penstock.broker.clients.trace_desk import trace_json
 from penstock.cli.app import app
 from penstock.cli.trace import shown_trace
 from penstock.client.sync import connect_sync
 from penstock.lab.demo_overlay import OverlayPlan, free_ports
 from penstock.model.message_id import MessageId
 from penstock.protocol.frames import Refused, TraceReply, TraceRequest
-from penstock.tracking.answers import BrokerAnswer, Evidence, GapSeen, Hop, Trace
+from penstock.tracking.answers import BrokerAnswer, Evidence, GapSeen, Hop, Trace, trace_json
 
 PLAIN = replace(TRACE, probable_false_positives=(), unreachable=(), gaps=())
 

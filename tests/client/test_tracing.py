@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from client.scripted import ScriptedBroker, broker_in_a_thread, run
-from penstock.broker.clients.trace_desk import trace_json
 from penstock.client.client import connect
 from penstock.client.sync import connect_sync
 from penstock.client.tracing import hop_trees, read_trace
@@ -13,7 +12,7 @@ from penstock.model.message_id import InvalidMessageIdError, MessageId
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import Refused, TraceReply, TraceRequest
 from penstock.session.errors import RefusedError
-from penstock.tracking.answers import BrokerAnswer, Evidence, GapSeen, Hop, Trace
+from penstock.tracking.answers import BrokerAnswer, Evidence, GapSeen, Hop, Trace, trace_json
 
 ID = MessageId(7, 1, 1_700_000_000_000, 3)
 

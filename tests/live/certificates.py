@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from penstock.live.overlay import TlsFiles
+from penstock.live.tls import TlsFiles
 
 
 class Authority:

@@ -180,6 +180,7 @@ class FakeBroker:
         self.strangers: list[int] = []
         self.outboxes: dict[int, Outbox] = {}
         self.answers: list[Effect] = []
+        self.follows: list[Effect] = []
         self.deadline_ms: int | None = None
         self.on_receive: Callable[[int, list[Frame]], Sequence[Effect]] = lambda _connection, _frames: []
 
@@ -195,6 +196,14 @@ class FakeBroker:
         self.last_ms = now_ms
         self.asked.append(("receive", connection, frames))
         return [*self.on_receive(connection, frames), *self._answer()]
+
+    def hear(self, connection: int, frames: list[Frame], *, now_ms: int) -> None:
+        self.follows += self.receive(connection, frames, now_ms=now_ms)
+
+    def finish(self, *, now_ms: int) -> Sequence[Effect]:
+        self.last_ms = now_ms
+        follows, self.follows = self.follows, []
+        return follows
 
     def progress(self, connection: int, unfinished_bytes: int, *, now_ms: int) -> None:
         self.last_ms = now_ms

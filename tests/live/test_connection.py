@@ -80,7 +80,12 @@ class QuietTurns(Turns):
     def __init__(self) -> None:
         self.now_s, self.step_s = 0.0, 0.0
         self.wakes = 0
-        super().__init__(give_up=lambda _worker, error: pytest.fail(str(error)), on_end=lambda: None, clock=self.tick)
+        super().__init__(
+            give_up=lambda _worker, error: pytest.fail(str(error)),
+            settle=lambda: None,
+            on_end=lambda: None,
+            clock=self.tick,
+        )
 
     def tick(self) -> float:
         self.now_s += self.step_s

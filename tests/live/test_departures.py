@@ -9,7 +9,12 @@ from penstock.live.turns import TURN_S, Turns
 
 
 def turns_with(clock: list[float]) -> Turns:
-    return Turns(give_up=lambda _, error: (_ for _ in ()).throw(error), on_end=lambda: None, clock=lambda: clock[0])
+    return Turns(
+        give_up=lambda _, error: (_ for _ in ()).throw(error),
+        settle=lambda: None,
+        on_end=lambda: None,
+        clock=lambda: clock[0],
+    )
 
 
 def test_what_a_turn_has_no_time_for_is_told_in_the_next_ones_in_order() -> None:

@@ -18,8 +18,8 @@ from penstock.live.counters import Counters
 from penstock.live.entrance import Entrance
 from penstock.live.listening import listen
 from penstock.live.node import BrokerNode
-from penstock.live.overlay import Overlay, TlsFiles
-from penstock.live.tls import client_context
+from penstock.live.overlay import Overlay
+from penstock.live.tls import TlsFiles, client_context
 from penstock.protocol.frames import PROTOCOL_VERSION, Goodbye, Hello
 
 both_loops = pytest.mark.parametrize("plain", [True, False], ids=["asyncio", "uvloop"])

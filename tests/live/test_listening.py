@@ -12,7 +12,8 @@ from live.support import lone, place_of, run
 from penstock.broker.access import Access
 from penstock.live.errors import ConfigError
 from penstock.live.listening import exposed_secrets, listen
-from penstock.live.overlay import Overlay, Security, TlsFiles
+from penstock.live.overlay import Overlay, Security
+from penstock.live.tls import TlsFiles
 
 HUSH = "hush"
 

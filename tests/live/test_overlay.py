@@ -11,7 +11,8 @@ import pytest
 from live.support import lone, row
 from penstock.broker.access import Access, Rule
 from penstock.live.errors import ConfigError, ExposedError, StorageError
-from penstock.live.overlay import Overlay, Security, TlsFiles, is_loopback
+from penstock.live.overlay import Overlay, Security, is_loopback
+from penstock.live.tls import TlsFiles
 
 HUSH = "hush"
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what the checks are about

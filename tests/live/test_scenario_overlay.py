@@ -14,8 +14,8 @@ from live.certificates import Authority
 from live.support import FramePeer, row, run, until
 from penstock.broker.access import Access
 from penstock.live.node import BrokerNode
-from penstock.live.overlay import Overlay, Security, TlsFiles
-from penstock.live.tls import client_context
+from penstock.live.overlay import Overlay, Security
+from penstock.live.tls import TlsFiles, client_context
 from penstock.model.body import decode_message
 from penstock.protocol.frames import PROTOCOL_VERSION, Hello, Welcome
 

@@ -196,7 +196,12 @@ def test_serving_ends_with_the_failure_of_the_store(tmp_path: Path) -> None:
 def test_commits_that_take_long_are_told_some_at_a_time_and_all_before_anything_else() -> None:
     async def scenario() -> None:
         now_s, broker = [0.0], FakeBroker()
-        turns = Turns(give_up=lambda _, error: pytest.fail(str(error)), on_end=lambda: None, clock=lambda: now_s[0])
+        turns = Turns(
+            give_up=lambda _, error: pytest.fail(str(error)),
+            settle=lambda: None,
+            on_end=lambda: None,
+            clock=lambda: now_s[0],
+        )
 
         def stimulate(stimulus: Stimulus) -> None:
             stimulus(broker, 1)

@@ -12,8 +12,7 @@ import pytest
 from live.certificates import Authority
 from live.support import run
 from penstock.live.errors import TlsError
-from penstock.live.overlay import TlsFiles
-from penstock.live.tls import client_context, common_name, server_context
+from penstock.live.tls import TlsFiles, client_context, common_name, server_context
 
 
 async def names_seen(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[str, str]:

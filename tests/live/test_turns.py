@@ -36,6 +36,7 @@ class World:
         self.given_up: list[tuple[int, str]] = []
         self.turns = Turns(
             give_up=lambda worker, error: self.given_up.append((worker.number, str(error))),
+            settle=lambda: None,
             on_end=lambda: self.ends.append(len(self.log)),
             clock=lambda: self.now_s,
         )

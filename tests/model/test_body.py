@@ -260,13 +260,13 @@ def test_a_malformed_body_is_the_fault_of_the_peer() -> None:
 @settings(max_examples=tries(200))
 @given(ids, messages)
 def test_what_a_publisher_can_make_is_taken_in(message_id: MessageId, message: Message) -> None:
-    assert take_in(encode_body(message_id, message)) == dict(message.attributes)
+    assert take_in([encode_body(message_id, message)]) == [dict(message.attributes)]
 
 
 def test_the_largest_message_is_taken_in() -> None:
     attributes = {f"a{number}": "x" * STRING_CHARS_MAX for number in range(15)}
     body = encode_body(ID, Message(attributes, bytes(PAYLOAD_BYTES_MAX), "x" * CONTENT_TYPE_CHARS_MAX))
-    assert take_in(body) == attributes
+    assert take_in([body]) == [attributes]
     assert len(body) <= BODY_BYTES_MAX
 
 
@@ -289,4 +289,28 @@ def test_attributes_that_are_too_large_together_cannot_be_encoded() -> None:
 )
 def test_what_readers_could_not_take_apart_is_not_taken_in(body: bytes, complaint: str) -> None:
     with pytest.raises(MalformedBodyError, match=complaint):
-        take_in(body)
+        take_in([body])
+    with pytest.raises(MalformedBodyError, match=complaint):
+        take_in([encode_body(ID, Message({"x": 1})), body])
+
+
+@settings(max_examples=tries(200))
+@given(st.lists(st.tuples(ids, messages), max_size=3), st.lists(st.integers(0, 2), max_size=8))
+def test_messages_together_are_taken_in_as_each_alone(made: list[tuple[MessageId, Message]], order: list[int]) -> None:
+    bodies = [encode_body(*made[place]) for place in order if place < len(made)]
+    assert take_in(bodies) == [decode_attributes(body) for body in bodies]
+
+
+def test_consecutive_messages_with_the_same_attributes_share_them() -> None:
+    one, other = Message({"x": 1}, b"payload"), Message({"x": 1, "y": 2})
+    first, second, third, last = take_in([encode_body(ID, each) for each in (one, one, other, one)])
+    assert first is second
+    assert (third, last) == ({"x": 1, "y": 2}, {"x": 1})
+    assert last is not first
+    assert take_in([encode_body(ID, Message({"x": number})) for number in (1, 2, 1)]) == [{"x": 1}, {"x": 2}, {"x": 1}]
+
+
+def test_attributes_like_those_before_but_with_nothing_behind_them_are_not_taken_in() -> None:
+    whole = encode_body(ID, Message({"x": 1}))
+    with pytest.raises(MalformedBodyError, match="do not fit"):
+        take_in([whole, whole[:-1]])

@@ -44,22 +44,28 @@ class Core:
         self, connection: int, *, now_ms: int, dialled: str = "", certificate: str = "", source: str = ""
     ) -> list[Effect]:
         self.outboxes[connection] = Outbox(control_bytes_max=1 << 20, data_bytes_max=1 << 20)
-        return self.hear("connect", connection, dialled, now_ms)
+        return self.asked_for("connect", connection, dialled, now_ms)
 
     def receive(self, connection: int, frames: list[Frame], *, now_ms: int) -> list[Effect]:
-        return self.hear("receive", connection, frames, now_ms)
+        return self.asked_for("receive", connection, frames, now_ms)
+
+    def hear(self, connection: int, frames: list[Frame], *, now_ms: int) -> None:
+        raise AssertionError("in virtual time every batch is a turn of its own")
+
+    def finish(self, *, now_ms: int) -> list[Effect]:
+        raise AssertionError("in virtual time every batch is a turn of its own")
 
     def progress(self, connection: int, unfinished_bytes: int, *, now_ms: int) -> None:
         raise AssertionError("in virtual time frames arrive whole")
 
     def disconnect(self, connection: int, *, now_ms: int) -> list[Effect]:
-        return self.hear("disconnect", connection, now_ms)
+        return self.asked_for("disconnect", connection, now_ms)
 
     def committed(self, number: int, *, now_ms: int, values_only: bool = False) -> list[Effect]:
-        return self.hear("committed", number, now_ms)
+        return self.asked_for("committed", number, now_ms)
 
     def log_full(self, reason: str, *, now_ms: int) -> list[Effect]:
-        return self.hear("full", now_ms)
+        return self.asked_for("full", now_ms)
 
     def log_read(
         self,
@@ -70,19 +76,19 @@ class Core:
         now_ms: int,
         damaged: TickRange | None = None,
     ) -> list[Effect]:
-        return self.hear("read", number, messages, last, damaged, now_ms)
+        return self.asked_for("read", number, messages, last, damaged, now_ms)
 
     def kept_read(self, number: int, values: dict[str, bytes | None], *, now_ms: int) -> list[Effect]:
-        return self.hear("kept", number, values, now_ms)
+        return self.asked_for("kept", number, values, now_ms)
 
     def apply(self, settings: BrokerSettings, *, now_ms: int) -> list[Effect]:
-        return self.hear("apply", settings.neighbours, now_ms)
+        return self.asked_for("apply", settings.neighbours, now_ms)
 
     def operate(self, operation: Operation, *, now_ms: int) -> list[Effect]:
-        return self.hear("operate", operation, now_ms)
+        return self.asked_for("operate", operation, now_ms)
 
     def measured(self, figures: HostFigures, *, now_ms: int) -> list[Effect]:
-        return self.hear("measured", figures, now_ms)
+        return self.asked_for("measured", figures, now_ms)
 
     def operated(self, fence: str, *, now_ms: int) -> list[Effect]:
         return []
@@ -97,7 +103,7 @@ class Core:
         return self.deadline_ms is not None and self.deadline_ms < time_ms
 
     def on_deadline(self, *, now_ms: int) -> list[Effect]:
-        return self.hear("deadline", now_ms)
+        return self.asked_for("deadline", now_ms)
 
     def outbox(self, connection: int) -> Outbox:
         return self.outboxes[connection]
@@ -113,7 +119,7 @@ class Core:
     def check_invariants(self) -> None:
         assert self.is_sound, "not sound"
 
-    def hear(self, *stimulus: Any) -> list[Effect]:
+    def asked_for(self, *stimulus: Any) -> list[Effect]:
         self.stimuli.append(stimulus)
         answer, self.answer = self.answer, []
         return answer

@@ -186,8 +186,16 @@ class Broker:
 
     def receive(self, connection: int, frames: list[f.Frame], *, now_ms: int) -> list[Effect]:
         """Handles frames in their order of arrival; a peer that breaks a rule loses its connection, and only that."""
+        self.hear(connection, frames, now_ms=now_ms)
+        return self._finish(now_ms)
+
+    def hear(self, connection: int, frames: list[f.Frame], *, now_ms: int) -> None:
+        """Handles frames like ``receive``, but leaves the effects to ``finish``, so that several can share its cost."""
         self._guaranteed.begin_turn(now_ms=now_ms)
         self._handle(connection, frames, now_ms)
+
+    def finish(self, *, now_ms: int) -> list[Effect]:
+        """Returns the effects of everything heard since the last stimulus that returned effects."""
         return self._finish(now_ms)
 
     def _handle(self, connection: int, frames: list[f.Frame], now_ms: int) -> None:

@@ -28,6 +28,12 @@ class BrokerPort(Protocol):
     def receive(self, connection: int, frames: list[Frame], *, now_ms: int) -> Sequence[Effect]:
         """A batch of frames has arrived, in order."""
 
+    def hear(self, connection: int, frames: list[Frame], *, now_ms: int) -> None:
+        """The same, without the effects: ``finish`` returns those of several batches together."""
+
+    def finish(self, *, now_ms: int) -> Sequence[Effect]:
+        """All batches that arrived together have been heard."""
+
     def progress(self, connection: int, unfinished_bytes: int, *, now_ms: int) -> None:
         """Part of a frame has arrived, and the rest is still on its way."""
 

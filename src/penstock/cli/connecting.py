@@ -9,8 +9,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from penstock.client.client import Client, connect
-from penstock.live.overlay import TlsFiles
-from penstock.live.tls import client_context
+from penstock.live.tls import TlsFiles, client_context
 from penstock.model.errors import MisuseError
 from penstock.session.settings import ClientSettings
 

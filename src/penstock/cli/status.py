@@ -8,7 +8,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -16,13 +16,14 @@ from penstock.cli import status_rows
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token
 from penstock.cli.console import FAILURE, console, printable
 from penstock.cli.status_rows import BALANCING, RATES, STREAMS, balancing_rows, rate_rows
-from penstock.live.config import load_overlay
 from penstock.live.loop import run
-from penstock.live.overlay import BrokerPlace
 from penstock.model.tick import Tick, format_tick, tick_ms
 from penstock.protocol.status import BrokerStatus, PubendStatus
 from penstock.session.address import Address, parse_addresses
 from penstock.session.errors import ClientError
+
+if TYPE_CHECKING:
+    from penstock.live.overlay import BrokerPlace
 
 __all__ = ["EXAMPLES", "Asked", "ask_all", "listed", "pubend_rows", "status", "stream_rows", "targets"]
 
@@ -160,6 +161,9 @@ def targets(target: str, given: Party) -> Iterator[tuple[Asked, Party]]:
     if "://" in target:
         yield from ((Asked("", str(each)), given) for each in parse_addresses(target))
         return
+    # Only where it is used: it brings all settings of a broker, and takes most of a second to load.
+    from penstock.live.config import load_overlay
+
     overlay = load_overlay(target)
     for place in overlay.brokers.values():
         url = str(Address(place.host, place.port, place.tls is not None))

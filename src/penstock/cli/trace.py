@@ -13,7 +13,6 @@ from rich.console import Console as RichConsole
 from rich.text import Text
 from rich.tree import Tree
 
-from penstock.broker.clients.trace_desk import trace_json
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token
 from penstock.cli.console import FAILURE, Printable, console, printable_json
 from penstock.client.tracing import HopNode, hop_trees
@@ -21,7 +20,7 @@ from penstock.live.loop import run
 from penstock.model.message_id import MessageId
 from penstock.session.address import DEFAULT_PORT
 from penstock.session.errors import ConnectionFailedError
-from penstock.tracking.answers import Evidence, GapSeen, Hop, Trace
+from penstock.tracking.answers import Evidence, GapSeen, Hop, Trace, trace_json
 
 __all__ = ["EXAMPLES", "shown_trace", "trace"]
 

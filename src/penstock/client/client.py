@@ -11,6 +11,7 @@ import logging
 import os
 import secrets
 import ssl
+import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from random import Random
 from types import TracebackType
@@ -22,7 +23,7 @@ from penstock.client.flushing import Flushing
 from penstock.client.publisher import Publisher
 from penstock.client.questions import Questions, forget_durable, status_of_broker
 from penstock.client.reading import READ_BYTES, LogPart, LogReading, Survey
-from penstock.client.reports import Reports, who_calls
+from penstock.client.reports import Owner, Reports, who_calls
 from penstock.client.shell import Shell
 from penstock.client.subscription import Subscription
 from penstock.client.wanted import Acknowledging, Missing, Start, checked_durable, selector_text, wanted
@@ -115,6 +116,8 @@ class Client:
         self._shell = Shell(self._session, tls=tls, on_changes=self._on_changes)
         self._closing = _Closing(self._session, self._shell, on_closing=self._on_closing)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        """The thread that runs the loop."""
         self._subscriptions: WeakValueDictionary[int, Subscription] = WeakValueDictionary()
         self._questions = Questions()
         self._log_reading = LogReading(self._ask, lambda: self.end, settings.give_up_ms)
@@ -167,6 +170,7 @@ class Client:
         if self._loop is not None:
             raise ClientClosedError("this client has been opened before; connect makes another one")
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self.belongs_here()
         try:
             await self._shell.open()
@@ -209,19 +213,19 @@ class Client:
         Returns before the broker has acknowledged the message; ``flush`` waits for that.
         """
         self._check_usable()
-        return self._publisher.publish(Message(attributes, payload, content_type), pubend, who_calls())
+        return self._publisher.publish(Message(attributes, payload, content_type), pubend, self._caller())
 
     def publish_nowait(
         self, attributes: Attributes, payload: Payload = b"", *, content_type: str = "", pubend: str = ""
     ) -> MessageId:
         """Send a message without waiting; raises ``WouldBlockError`` where ``publish`` would wait."""
         self._check_usable()
-        return self._publisher.publish_nowait(Message(attributes, payload, content_type), pubend, who_calls())
+        return self._publisher.publish_nowait(Message(attributes, payload, content_type), pubend, self._caller())
 
     def publish_many(self, messages: Iterable[Message], *, pubend: str = "") -> Coroutine[Any, Any, list[MessageId]]:
         """Send messages in order, waiting as ``publish`` does."""
         self._check_process()
-        return self._publisher.publish_many(messages, pubend, who_calls())
+        return self._publisher.publish_many(messages, pubend, self._caller())
 
     def flush(self) -> Coroutine[Any, Any, None]:
         """Wait until the broker has acknowledged everything published so far, over as many connections as it takes.
@@ -232,7 +236,7 @@ class Client:
         arrived. Each message is reported once; messages of other tasks are reported when those tasks flush.
         """
         self._check_process()
-        return self._flushing.flush(who_calls())
+        return self._flushing.flush(self._caller())
 
     async def held_back_other_than(self, reason: str) -> str:
         """Wait until ``held_back`` differs from this reason, and return it; for programs that display it."""
@@ -331,6 +335,15 @@ class Client:
             # Somebody else may have closed the loop.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self.unsubscribe, inbox)
+
+    def _caller(self) -> Owner | None:
+        """Who publishes or flushes: the calling task, or the calling thread."""
+        # Asking for the running loop costs a system call in Python 3.11.
+        if self._loop is not None and threading.get_ident() == self._thread:
+            task = asyncio.current_task(self._loop)
+            if task is not None:
+                return task
+        return who_calls()
 
     def belongs_here(self) -> None:
         """Tie the client to this process, which opens it: in children forked from now on, its copies are unusable."""

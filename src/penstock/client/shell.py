@@ -36,6 +36,8 @@ class Shell:
         self._opening: asyncio.Future[None] | None = None
         self._idle = asyncio.Event()
         self._idle.set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The loop in which the session was opened; asking for the running one costs a system call in Python 3.11."""
 
     @property
     def is_idle(self) -> bool:
@@ -49,13 +51,15 @@ class Shell:
 
     def now_ms(self) -> int:
         """The clock of the session."""
-        return int(asyncio.get_running_loop().time() * 1_000)
+        loop = self._loop or asyncio.get_running_loop()
+        return int(loop.time() * 1_000)
 
     # Called by the client.
 
     async def open(self) -> None:
         """Connect; raises ``ConnectionFailedError`` if no broker answers, ``RefusedError`` if one refuses."""
-        self._opening = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self._opening = self._loop.create_future()
         try:
             self._react(self._session.open(now_ms=self.now_ms()))
             await self._opening
@@ -117,7 +121,7 @@ class Shell:
         for connection in self._connections.values():
             connection.let_go()
         self._connections, self._dialling = {}, {}
-        self._timer = None
+        self._timer = self._loop = None
         self._session.on_forked(Random())
 
     # Called by connections.

@@ -61,6 +61,8 @@ class OverlayPlan:
     """Settings for single brokers: an ``admin_port``, or a setting that differs from the common one."""
     words: Mapping[str, str] = field(default_factory=dict)
     """Text settings for all brokers, such as ``retain_policy``."""
+    tracking: str = ""
+    """The tracking strategy of all brokers; empty for Penstock's default."""
 
     def toml(self, ports: Mapping[str, int]) -> str:
         """The text of the overlay file."""
@@ -71,6 +73,8 @@ class OverlayPlan:
             lines += [f"[brokers.{name}]", f"port = {ports[name]}", f"pubends = [{listed}]"]
             lines.append(f'service = "{self.service}"')
             lines += [f"{key} = {value}" for key, value in self.own.get(name, {}).items()]
+        if self.tracking:
+            lines += ["[tracking]", f'strategy = "{self.tracking}"']
         for left, right in self.links:
             lines += ["[[links]]", f'between = ["{left}", "{right}"]']
         return "\n".join(lines) + "\n"

@@ -63,8 +63,9 @@ from penstock.congestion import CongestionSettings
 from penstock.live.errors import ConfigError
 from penstock.live.limiting import with_limit
 from penstock.live.mechanism_config import with_balancing, with_token, with_tracking
-from penstock.live.overlay import BrokerPlace, Overlay, Security, TlsFiles
+from penstock.live.overlay import BrokerPlace, Overlay, Security
 from penstock.live.shipping.settings import INTERVAL, VISIT, ShipSettings
+from penstock.live.tls import TlsFiles
 from penstock.live.toml_table import TomlTable, read_toml
 from penstock.live.tuning import read_congestion
 from penstock.protocol.control import NAMES_MAX

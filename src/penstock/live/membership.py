@@ -16,8 +16,8 @@ from penstock.broker.neighbours.membership import needs_restart
 from penstock.broker.settings import SettingsError
 from penstock.live.config import load_overlay
 from penstock.live.errors import ConfigError, RestartError, TlsError
-from penstock.live.overlay import BrokerPlace, Overlay, TlsFiles
-from penstock.live.tls import client_context, reload_files, server_context
+from penstock.live.overlay import BrokerPlace, Overlay
+from penstock.live.tls import TlsFiles, client_context, reload_files, server_context
 
 __all__ = ["OverlayChange", "TlsState", "change_between", "change_for", "read_again"]
 

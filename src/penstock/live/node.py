@@ -1,7 +1,7 @@
 """Runs a broker for real, with its sockets, links and store, a single timer, and an orderly shutdown.
 
-Within a turn stimuli go to the broker and effects come back; at its end each connection that has something to send gets
-one write, and the timer is checked once (``turns``).
+Within a turn stimuli go to the broker. At its end the effects of all frames that arrived are carried out together, each
+connection that has something to send gets one write, and the timer is checked once (``turns``).
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ class BrokerNode:
         self._given = broker
         self.broker: BrokerPort
         self.incarnation = self.clock.started_ms
-        self.turns: Final = Turns(give_up=self._give_up, on_end=self._arm)
+        self.turns: Final = Turns(give_up=self._give_up, settle=self._settle, on_end=self._arm)
+        self._has_heard = False
+        """Whether the broker has heard frames whose effects are not carried out yet."""
         self._storage = Storage(overlay, name, turns=self.turns, stimulate=self.stimulate, fail=self._on_failed)
         self._measuring = Measuring(self._on_measured)
         self._shipping = Shipping(overlay, name, self, clock_ms=self.clock.now_ms, rng=self._rng)
@@ -182,6 +184,7 @@ class BrokerNode:
         await entrance.close()
         self._measuring.stop()
         await self._diallers.stop()
+        self._has_heard = False
         self._dispatch(self.broker.shutdown(now_ms=self.clock.now_ms()))
         self.turns.end()
         for connection in list(self._connections.values()):
@@ -257,17 +260,32 @@ class BrokerNode:
         self._dispatch(effects)
 
     def on_frames(self, connection: Connection, frames: list[Frame]) -> None:
-        """Pass a batch of frames to the broker."""
-        now_ms = self.clock.now_ms()
+        """Pass a batch of frames to the broker; what follows from it is done at the end of the turn."""
+        self._has_heard = True
+        self.turns.end_later()
         try:
-            self._dispatch(self.broker.receive(connection.number, frames, now_ms=now_ms))
+            self.broker.hear(connection.number, frames, now_ms=self.clock.now_ms())
         except ProtocolError as error:
             connection.refuse("protocol", str(error))
             self.on_broken(connection, str(error))
         except Exception as error:  # noqa: BLE001 - a bug must not take the other connections down
             self._give_up(connection, error)
-        if not connection.is_known and self.broker.knows(connection.number):
+        if connection.is_known:
+            return
+        # At once: nothing that a stranger sends after its first bad frame counts.
+        self._settle()
+        if self.broker.knows(connection.number):
             connection.know()
+
+    def _settle(self) -> None:
+        """Carry out what follows from all frames that arrived in this turn."""
+        if not self._has_heard:
+            return
+        self._has_heard = False
+        try:
+            self._dispatch(self.broker.finish(now_ms=self.clock.now_ms()))
+        except Exception as error:  # noqa: BLE001 - a bug must not keep what is queued from being sent
+            self._on_bug(error)
 
     def on_progress(self, connection: Connection, unfinished_bytes: int) -> None:
         """More of a large frame has arrived."""

@@ -19,26 +19,13 @@ from penstock.congestion import CongestionSettings
 from penstock.live.errors import ConfigError, ExposedError, StorageError
 from penstock.live.shipping.arrow import require_pyarrow
 from penstock.live.shipping.settings import ShipSettings
+from penstock.live.tls import TlsFiles
 from penstock.token.settings import Plan
 from penstock.tracking.settings import TrackingSettings
 
-__all__ = ["BrokerPlace", "Overlay", "Security", "TlsFiles", "is_loopback"]
+__all__ = ["BrokerPlace", "Overlay", "Security", "is_loopback"]
 
 _LOOPBACK = "127.0.0.1"
-
-
-@dataclass(slots=True, frozen=True)
-class TlsFiles:
-    """The files with which one party authenticates itself and checks others."""
-
-    ca: Path
-    """Certificates of the trusted authorities."""
-    certificate: Path | None = None
-    """This party's certificate, with the chain to the authority; its common name is the party's name."""
-    key: Path | None = None
-    """The private key of the certificate."""
-    mutual: bool = False
-    """Whether the other side must show a certificate, too."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -8,12 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.live.errors import TlsError
-from penstock.live.overlay import TlsFiles
 
-__all__ = ["client_context", "common_name", "reload_files", "server_context"]
+__all__ = ["TlsFiles", "client_context", "common_name", "reload_files", "server_context"]
+
+
+@dataclass(slots=True, frozen=True)
+class TlsFiles:
+    """The files with which one party authenticates itself and checks others."""
+
+    ca: Path
+    """Certificates of the trusted authorities."""
+    certificate: Path | None = None
+    """This party's certificate, with the chain to the authority; its common name is the party's name."""
+    key: Path | None = None
+    """The private key of the certificate."""
+    mutual: bool = False
+    """Whether the other side must show a certificate, too."""
 
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:

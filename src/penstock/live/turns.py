@@ -91,10 +91,14 @@ class Turns:
         self,
         *,
         give_up: Callable[[Worker, Exception], None],
+        settle: Callable[[], None],
         on_end: Callable[[], None],
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        self._give_up, self._on_end, self._clock = give_up, on_end, clock
+        """Call ``settle`` at the end of each turn, before anything is written, and ``on_end`` after that."""
+        self._give_up = give_up
+        self._settle, self._on_end = settle, on_end
+        self._clock = clock
         self.woken: dict[int, Worker] = {}
         """Workers to flush at the end of this turn, by number."""
         self._behind: dict[int, Worker] = {}
@@ -148,8 +152,9 @@ class Turns:
             self._ending = asyncio.get_running_loop().call_soon(self.end)
 
     def end(self) -> None:
-        """Flush, begin the next turn, and let the waiting workers work in it."""
+        """Settle and flush, begin the next turn, and let the waiting workers work in it."""
         self.stop()
+        self._settle()
         # Workers woken while flushing wait for the next turn: sockets must be read in between.
         woken, self.woken = self.woken, {}
         for worker in woken.values():

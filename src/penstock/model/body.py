@@ -8,6 +8,7 @@ only the attributes, and nothing after them.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -78,17 +79,25 @@ def decode_attributes(body: bytes) -> dict[str, AttributeValue]:
     return _split(body)[0]
 
 
-def take_in(body: bytes) -> dict[str, AttributeValue]:
-    """Checks all of a publisher's message and returns its attributes; raises ``MalformedBodyError``.
+def take_in(bodies: Sequence[bytes]) -> list[dict[str, AttributeValue]]:
+    """Checks all of a publisher's messages and returns their attributes; raises ``MalformedBodyError``.
 
     An accepted message is stored and read by everybody: one that readers cannot decode would stop each of them at the
-    same place, again and again.
+    same place, again and again. Consecutive messages with the same attributes share one dict, decoded once.
     """
-    attributes, end = _split(body)
-    # Nearly all messages are small and have no content type, so most need no further checks.
-    if body[end] or len(body) > _SMALL:
-        _check_rest(body, end + 1)
-    return attributes
+    found: list[dict[str, AttributeValue]] = []
+    attributes: dict[str, AttributeValue] = {}
+    # The attributes of the message before, as bytes that begin with their length: a prefix is never longer than it.
+    same, end = b"", 0
+    for body in bodies:
+        if not same or not body.startswith(same, MESSAGE_ID_BYTES) or end >= len(body):
+            attributes, end = _split(body)
+            same = body[MESSAGE_ID_BYTES:end]
+        # Nearly all messages are small and have no content type, so most need no further checks.
+        if body[end] or len(body) > _SMALL:
+            _check_rest(body, end + 1)
+        found.append(attributes)
+    return found
 
 
 def _split(body: bytes) -> tuple[dict[str, AttributeValue], int]:

@@ -11,6 +11,7 @@ MisuseError
 from __future__ import annotations
 
 from dataclasses import dataclass
+from struct import Struct
 from typing import Final
 
 from penstock.model.errors import MisuseError
@@ -26,6 +27,8 @@ _U16_MAX: Final = 2**16 - 1
 _U32_MAX: Final = 2**32 - 1
 _U48_MAX: Final = 2**48 - 1
 _U64_MAX: Final = 2**64 - 1
+
+_PACKED: Final = Struct(">IIQ")
 
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 # Encoding ten bits at a time halves the cost of making the text.
@@ -91,7 +94,7 @@ class MessageId:
 
     def to_bytes(self) -> bytes:
         """The 16 bytes, which sort like the identifiers."""
-        return self._number().to_bytes(MESSAGE_ID_BYTES, "big")
+        return _PACKED.pack(self.publisher, self.broker, self.timestamp_ms << 16 | self.counter)
 
     def __str__(self) -> str:
         """The text form: 26 characters to print, copy, sort and parse."""

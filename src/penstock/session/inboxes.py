@@ -57,6 +57,8 @@ class Reporting:
 
     def next_deadline(self) -> int | None:
         """When to acknowledge next."""
+        if not self._moved:
+            return None
         return min((_due_ms(inbox) for inbox in self._moved.values() if inbox.state == "ready"), default=None)
 
     def take(self, *, now_ms: int) -> list[Acknowledge]:

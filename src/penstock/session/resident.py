@@ -286,16 +286,21 @@ class Resident:
         """When to take frames, or to check whether the broker is still there."""
         if not self.is_up:
             return None
-        deadlines = [self._silent_at_ms()] if self.reading else []
-        if self.writable:
-            deadlines.append(self._sent_ms + self._heartbeat_ms)
-            wishes = (
-                self.publishing.next_deadline(),
-                self._inboxes.reporting.next_deadline(),
-                self._asked.next_deadline(),
-            )
-            deadlines += [each for each in wishes if each is not None]
-        return min(deadlines, default=None)
+        # Plain comparisons: this is called after everything that arrives or leaves.
+        earliest_ms = self._silent_at_ms() if self.reading else None
+        if not self.writable:
+            return earliest_ms
+        beat_ms = self._sent_ms + self._heartbeat_ms
+        if earliest_ms is None or beat_ms < earliest_ms:
+            earliest_ms = beat_ms
+        for wish_ms in (
+            self.publishing.next_deadline(),
+            self._inboxes.reporting.next_deadline(),
+            self._asked.next_deadline(),
+        ):
+            if wish_ms is not None and wish_ms < earliest_ms:
+                earliest_ms = wish_ms
+        return earliest_ms
 
     def is_silent(self, *, now_ms: int) -> bool:
         """Whether nothing was heard for so long that the connection must be given up."""

@@ -7,15 +7,3 @@ broker), ``device`` and ``disk`` (what outlives a broker), ``client`` with ``she
 memory limits, with ``delivery_plan`` (what is drawn), ``faults`` (harm), ``probes`` (rare paths) and ``delivery_run``
 (the outcome).
 """
-
-from __future__ import annotations
-
-from penstock.sim.client import SimClient
-from penstock.sim.clock import Clock
-from penstock.sim.host import CostModel, Host
-from penstock.sim.link import Link
-from penstock.sim.trace import Trace
-from penstock.sim.wire import LinkOptions, Wire
-from penstock.sim.world import World
-
-__all__ = ["Clock", "CostModel", "Host", "Link", "LinkOptions", "SimClient", "Trace", "Wire", "World"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
+
 from penstock.model.message_id import MessageId
 from penstock.tracking.spans import Span
 
-__all__ = ["Ask", "BrokerAnswer", "Evidence", "GapSeen", "Hop", "Trace", "combined"]
+__all__ = ["Ask", "BrokerAnswer", "Evidence", "GapSeen", "Hop", "Trace", "combined", "trace_json"]
 
 
 class Evidence(StrEnum):
@@ -139,3 +141,28 @@ class Trace:
     def is_complete(self) -> bool:
         """Whether nothing can be missing."""
         return not (self.unreachable or self.unknown or self.gaps or self.is_truncated)
+
+
+def trace_json(trace: Trace) -> bytes:
+    """Encodes a trace as JSON, for clients."""
+    return msgspec.json.encode(
+        {
+            "message_id": str(trace.message_id),
+            "published_ms": trace.message_id.timestamp_ms,
+            "origin": trace.origin,
+            "published_at": trace.published_at,
+            "published": trace.published,
+            "routed_by": trace.routed_by,
+            "delivered_by": trace.delivered_by,
+            "receivers": trace.receivers,
+            "hops": trace.hops,
+            "probable_false_positives": trace.probable_false_positives,
+            "unreachable": trace.unreachable,
+            "unknown": trace.unknown,
+            "gaps": trace.gaps,
+            "asked": trace.asked,
+            "error_probability": trace.error_probability,
+            "is_truncated": trace.is_truncated,
+            "is_complete": trace.is_complete,
+        }
+    )

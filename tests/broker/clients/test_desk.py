@@ -199,7 +199,7 @@ def test_a_malformed_body_closes_the_connection_of_its_publisher() -> None:
 
 
 def test_publishers_get_no_credit_while_too_much_waits_to_be_sent() -> None:
-    overlay = chain("pb", "sb", held_back_bytes=500, credit_bytes=500)
+    overlay = chain("pb", "sb", held_back_bytes=550, credit_bytes=500)
     slow, publisher = overlay.client("pb"), overlay.client("pb")
     slow.subscribe(1, "")
     slow.reads = False

@@ -10,11 +10,11 @@ import pytest
 
 from overlay import Overlay, TestClient, chain
 from penstock.broker.clients import trace_desk
-from penstock.broker.clients.trace_desk import _HOPS_MAX, _QUESTION_MS, TraceDesk, trace_json
+from penstock.broker.clients.trace_desk import _HOPS_MAX, _QUESTION_MS, TraceDesk
 from penstock.client.tracing import read_trace
 from penstock.model.message_id import MessageId
 from penstock.protocol import frames as f
-from penstock.tracking.answers import BrokerAnswer, Evidence, Trace
+from penstock.tracking.answers import BrokerAnswer, Evidence, Trace, trace_json
 
 NUMBERS = count(1)
 

@@ -164,6 +164,20 @@ def test_a_frame_takes_no_more_messages_when_it_is_large(wanted: list[str]) -> N
     assert [list(frame.ticks) for frame, _ in frames] == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
+def test_who_gets_a_message_is_not_remembered_beyond_a_change_of_subscriptions() -> None:
+    subscribers = subscribed((1, 1, "x > 0"), (2, 2, "x > 0"))
+    assert delivered(subscribers, {"x": 1}) == {1: [1], 2: [2]}
+    third = subscribers.add(3, 3, Selector.parse("x > 1"))
+    assert delivered(subscribers, {"x": 1}) == {1: [1], 2: [2]}
+    assert delivered(subscribers, {"x": 2}) == {1: [1], 2: [2], 3: [3]}
+    subscribers.remove(third)
+    # The key serves another connection now.
+    assert subscribers.add(4, 4, Selector.parse("x > 1")) == third
+    assert delivered(subscribers, {"x": 2}) == {1: [1], 2: [2], 4: [4]}
+    subscribers.silence([0])
+    assert delivered(subscribers, {"x": 2}) == {2: [2], 4: [4]}
+
+
 def test_the_largest_numbers_arrive_as_they_are() -> None:
     largest = 2**32 - 1
     assert delivered(subscribed((1, largest, "x = 1"), (1, 0, "x = 1")), {"x": 1}) == {1: [0, largest]}

@@ -119,7 +119,7 @@ class Intake:
 
     def _take(self, peer: Peer, guest: Guest, frame: Publish, now_ms: int) -> None:
         """Accepts a batch, or tells the client at once what is refused and accepts the rest part by part."""
-        decoded = [take_in(body) for body in frame.bodies]
+        decoded = take_in(frame.bodies)
         pubend = self._pubends.choose(frame.pubend, guest.publisher)
         problems = self._judge.problems(guest, frame, pubend, decoded)
         if not problems:

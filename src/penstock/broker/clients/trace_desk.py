@@ -29,10 +29,10 @@ from penstock.model.decoding import UnreadableError, decoded
 from penstock.model.message_id import MessageId
 from penstock.protocol.trace_frames import TraceAnswer, TraceQuestion, TraceReply, TraceRequest
 from penstock.tracking.answering import Inquiry
-from penstock.tracking.answers import BrokerAnswer, Evidence, GapSeen, Trace
+from penstock.tracking.answers import BrokerAnswer, Evidence, GapSeen, trace_json
 from penstock.tracking.reconstruct import Reconstruction
 
-__all__ = ["TraceDesk", "trace_json"]
+__all__ = ["TraceDesk"]
 
 _QUESTION_MS: Final = 2_000
 """How long to wait for a broker's answer."""
@@ -357,28 +357,3 @@ def _bounded(answer: BrokerAnswer) -> BrokerAnswer:
         return answer
     gap = GapSeen(answer.broker, "receivers", "too many to name")
     return replace(answer, receivers=answer.receivers[:_RECEIVERS_MAX], gaps=(*answer.gaps, gap))
-
-
-def trace_json(trace: Trace) -> bytes:
-    """Encodes a trace as JSON, for clients."""
-    return msgspec.json.encode(
-        {
-            "message_id": str(trace.message_id),
-            "published_ms": trace.message_id.timestamp_ms,
-            "origin": trace.origin,
-            "published_at": trace.published_at,
-            "published": trace.published,
-            "routed_by": trace.routed_by,
-            "delivered_by": trace.delivered_by,
-            "receivers": trace.receivers,
-            "hops": trace.hops,
-            "probable_false_positives": trace.probable_false_positives,
-            "unreachable": trace.unreachable,
-            "unknown": trace.unknown,
-            "gaps": trace.gaps,
-            "asked": trace.asked,
-            "error_probability": trace.error_probability,
-            "is_truncated": trace.is_truncated,
-            "is_complete": trace.is_complete,
-        }
-    )

@@ -55,7 +55,7 @@ class Subscribers:
         self._alone: list[Targets] = []
         """For each subscription, who gets a message that only this one wants."""
         self._known: dict[bytes, Targets] = {}
-        """Who gets the messages that a set of subscriptions wants; forgotten when any subscription changes."""
+        """Who gets the messages that a set of subscriptions wants; forgotten when any subscription ends."""
         self._known_bytes = 0
         self.sampler: Callable[[Attributes, Ids, int], None] | None = None
         """While sampling, is called with every publication, the subscriptions that want it, and its size."""
@@ -85,7 +85,6 @@ class Subscribers:
         self._number_of[key] = number
         self._numbers[key] = number.to_bytes(4)
         self._alone[key] = ((self._numbers[key], (connection,)),)
-        self._known, self._known_bytes = {}, 0
         ordinary = tuple(each for each in selector.conjunctions if not is_reserved(each))
         reserved = tuple(each for each in selector.conjunctions if is_reserved(each))
         if ordinary or not reserved:
@@ -127,10 +126,18 @@ class Subscribers:
 
         Skips subscriptions that begin after a message's tick. With members, serves only those, from their ticks on.
         """
-        found = [
-            self._targets(tick, each, len(body), system=system, later=later, members=members)
-            for tick, body, each in zip(ticks, bodies, attributes, strict=True)
-        ]
+        # With these, who gets a message does not depend on its attributes alone.
+        depends = later is not None or members is not None or self.sampler is not None or system
+        found: list[Targets] = []
+        last: Attributes | None = None
+        targets: Targets = ()
+        for tick, body, each in zip(ticks, bodies, attributes, strict=True):
+            if each is last and not depends:
+                self.matched += 1
+            else:
+                targets = self._targets(tick, each, len(body), system=system, later=later, members=members)
+                last = each
+            found.append(targets)
         runs = _runs(found, bodies)
         if 2 * len(runs) <= len(found) or len(found) == 1:
             # Many messages for the same receivers: all of these get the same frame, encoded once.
@@ -201,7 +208,7 @@ class Subscribers:
         return targets
 
     def _remember(self, place: bytes, targets: Targets) -> Targets:
-        """Keeps who gets the messages that these subscriptions want, until any subscription changes."""
+        """Keeps who gets the messages that these subscriptions want, until any subscription ends."""
         self._known_bytes += 2 * len(place) + 128 * len(targets)
         if self._known_bytes > _KNOWN_BYTES_MAX:
             self._known, self._known_bytes = {}, 0

@@ -11,8 +11,7 @@ from typing import Any, Final, Protocol
 
 from penstock.client.client import connect
 from penstock.client.sync import SyncClient
-from penstock.live.overlay import TlsFiles
-from penstock.live.tls import client_context
+from penstock.live.tls import TlsFiles, client_context
 from penstock.pipeline.source.options import Connecting, read_token
 from penstock.pipeline.source.probing import LogClient
 from penstock.session.errors import ClientError, ConnectionFailedError

@@ -1,0 +1,121 @@
+"""RabbitMQ, by AMQP 0-9-1, on a node of its own.
+
+Best effort: a transient, exclusive queue for each subscriber, bound to ``amq.direct`` by its topics, and consumers
+without acknowledgements. Durable: quorum queues on this one node, which sync before they confirm, persistent messages
+and publisher confirms; consumers do not acknowledge, as the subscribers of Penstock in this workload do not either. A
+durable message is stored once for each queue it goes to, where Penstock has one log for all.
+
+The name service of Erlang (epmd) is a process of ours, too, and does not outlive the benchmark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from bench.live_driver import Dialect
+from bench.peers.amqp import (
+    FRAME_END,
+    AmqpReceiver,
+    ConfirmedPublisher,
+    call,
+    logged_in,
+    method,
+    publish_head,
+    short,
+    table,
+)
+from bench.peers.endpoints import PeerPublisher, PeerReceiver
+from bench.peers.message import PeerMessage, PeerRing
+from bench.peers.peer import Peer, Service
+from bench.peers.server import Server, running
+from penstock.lab.demo_overlay import free_ports
+
+__all__ = ["RabbitMq"]
+
+_EXCHANGE: Final = "amq.direct"
+_DURABLE: Final = 0b0010
+_EXCLUSIVE: Final = 0b0100
+_NO_ACK: Final = 0b0010
+_WINDOW_BYTES: Final = 2 * 1024 * 1024
+"""The same as the credit that a broker of Penstock grants."""
+
+
+class RabbitMq(Peer):
+    """RabbitMQ."""
+
+    name = "RabbitMQ"
+    package = "rabbitmq-server"
+    program = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+
+    @contextmanager
+    def start(self, service: Service, folder: Path) -> Iterator[Server]:
+        """Run a node without plugins, whose files are all in the folder."""
+        port, names_port, links_port = free_ports(3)
+        (folder / "plugins").write_text("[].\n", encoding="utf-8")
+        environment = {
+            "HOME": str(folder),
+            "ERL_EPMD_PORT": str(names_port),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODENAME": f"bench{port}@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODE_PORT": str(port),
+            "RABBITMQ_DIST_PORT": str(links_port),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+            "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(folder / "logs"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
+            "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq"),
+            "RABBITMQ_CONF_ENV_FILE": str(folder / "environment"),
+        }
+        names = ["epmd", "-port", str(names_port), "-address", "127.0.0.1"]
+        names_folder = folder / "epmd"
+        names_folder.mkdir()
+        with (
+            running(names, port=names_port, folder=names_folder),
+            running([self.program], port=port, folder=folder, environment=environment) as server,
+        ):
+            yield server
+
+    def dialect(self, service: Service, *, kept: Sequence[str] = ()) -> Dialect:
+        """AMQP 0-9-1."""
+        return _Amqp(is_durable=service is Service.DURABLE, kept=kept)
+
+    def ring(self, messages: Sequence[PeerMessage], service: Service) -> PeerRing:
+        """Encode messages."""
+        is_durable = service is Service.DURABLE
+        heads = (publish_head(each, exchange_name=_EXCHANGE, is_durable=is_durable) for each in messages)
+        return PeerRing(heads, FRAME_END)
+
+
+class _Amqp:
+    def __init__(self, *, is_durable: bool, kept: Sequence[str]) -> None:
+        self._is_durable = is_durable
+        self._kept = kept
+
+    def receiver(self, port: int, name: str, wanted: Sequence[str]) -> PeerReceiver:
+        connection = logged_in(port)
+        for request, answer in self._queue(name, wanted):
+            call(connection, request, answer)
+        call(connection, method(60, 20, b"\0\0" + short(name) + short("") + bytes([_NO_ACK]) + table({})), (60, 21))
+        return AmqpReceiver(connection)
+
+    def publisher(self, port: int, name: str) -> PeerPublisher:
+        connection = logged_in(port)
+        if not self._is_durable:
+            return PeerPublisher(connection)
+        for topic in self._kept:
+            for request, answer in self._queue(f"kept-{topic}", [topic]):
+                call(connection, request, answer)
+        call(connection, method(85, 10, b"\0"), (85, 11))
+        return ConfirmedPublisher(connection, window_bytes=_WINDOW_BYTES)
+
+    def _queue(self, name: str, topics: Sequence[str]) -> Iterator[tuple[bytes, tuple[int, int]]]:
+        """Declare a queue and bind it: requests, each with the method that answers it."""
+        flags, kind = (_DURABLE, table({"x-queue-type": "quorum"})) if self._is_durable else (_EXCLUSIVE, table({}))
+        yield method(50, 10, b"\0\0" + short(name) + bytes([flags]) + kind), (50, 11)
+        for topic in topics:
+            bind = b"\0\0" + short(name) + short(_EXCHANGE) + short(topic) + b"\0" + table({})
+            yield method(50, 20, bind), (50, 21)

@@ -1,0 +1,202 @@
+"""What is measured of the brokers: who publishes what at which pace, who subscribes to what, and which peers take part.
+
+All messages have seven attributes and a payload of 100 bytes. A peer takes part where its protocol has what the
+workload is about: selectors for content, synced storage for durable messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from random import Random
+from typing import Final
+
+from bench.live_load import Expected, Load, expected_of
+from bench.peers.peer import Interest, Service
+from penstock.model.values import AttributeValue
+from penstock.sim.workloads import QuoteWorkload, TopicWorkload
+
+__all__ = ["GROUPS", "QUOTES_TOPIC", "Group", "Pace", "Workload", "quotes", "workloads"]
+
+QUOTES_TOPIC: Final = "quotes"
+_RING: Final = 512
+_Attributes = dict[str, AttributeValue]
+
+
+class Pace(Enum):
+    """How fast messages are published."""
+
+    RATE = "at a rate"
+    FLOOD = "as fast as the broker accepts and delivers"
+    ONE_BY_ONE = "each when the last is acknowledged"
+    PIPELINED = "as fast as the broker acknowledges"
+
+
+@dataclass(slots=True, frozen=True)
+class Group:
+    """Workloads that make up one table."""
+
+    title: str
+    columns: Mapping[str, str]
+    """The figures that the table shows, each with its heading."""
+    headline: str
+    """The figure that the chart shows."""
+
+
+GROUPS: Final[dict[str, Group]] = {
+    "topics": Group(
+        "topics, best effort: publishers → subscribers at a fixed rate",
+        {"messages_per_s": "messages/s", "cpu_us": "CPU µs/message", "p50_ms": "p50 ms", "p99_ms": "p99 ms"},
+        "cpu_us",
+    ),
+    "fan-out": Group(
+        "fan-out, best effort: one publisher, all subscribers want everything",
+        {"deliveries_per_s": "deliveries/s", "cpu_us": "CPU µs/message", "busy": "busy"},
+        "deliveries_per_s",
+    ),
+    "selectors": Group(
+        "quotes against selectors, best effort: selectors / connections",
+        {"messages_per_s": "messages/s in", "deliveries_per_s": "deliveries/s", "cpu_us": "CPU µs/message"},
+        "messages_per_s",
+    ),
+    "acknowledged": Group(
+        "acknowledged durable publishes, synced",
+        {"messages_per_s": "messages/s", "cpu_us": "CPU µs/message", "p50_ms": "ack p50 ms", "p99_ms": "ack p99 ms"},
+        "messages_per_s",
+    ),
+    "durable-topics": Group(
+        "topics, durable: publishers → subscribers at a fixed rate, every message synced",
+        {"messages_per_s": "messages/s", "cpu_us": "CPU µs/message", "p50_ms": "p50 ms", "p99_ms": "p99 ms"},
+        "cpu_us",
+    ),
+    "clients": Group(
+        "client libraries: one Python program publishes messages and reads them back",
+        {"messages_per_s": "messages/s end to end", "client_cpu_us": "client CPU µs/message"},
+        "messages_per_s",
+    ),
+}
+"""All tables, by the name that the command takes."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One row of a table, for each of its peers."""
+
+    group: str
+    key: str
+    title: str
+    service: Service
+    pace: Pace
+    peers: Sequence[str]
+    messages: Sequence[_Attributes]
+    interests: Sequence[Sequence[Interest]] = field(default_factory=list)
+    """The subscriptions of each connection."""
+    publishers: int = 1
+    rate: float = 0.0
+    """Messages per second, where the pace is a rate."""
+
+    @cached_property
+    def expected(self) -> Expected:
+        """The deliveries that each message should cause."""
+        return expected_of(Load(self.messages), [[each.selector for each in some] for some in self.interests])
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether every delivery is of the same message to the only subscription of a connection."""
+        is_same = all(each == self.messages[0] for each in self.messages)
+        return is_same and all([each.selector for each in some] == ["TRUE"] for some in self.interests)
+
+
+def workloads(group: str, *, seed: int, quick: bool) -> list[Workload]:
+    """The workloads of a group; none for client libraries, which are programs and not driven."""
+    match group:
+        case "topics":
+            brokers = ("Penstock", "mosquitto", "Redis", "NATS", "ActiveMQ", "RabbitMQ")
+            return [_topics(group, Service.BEST_EFFORT, brokers, seed=seed, quick=quick)]
+        case "fan-out":
+            return list(_fan_out(seed))
+        case "selectors":
+            return list(_selectors(seed, quick=quick))
+        case "acknowledged":
+            return list(_acknowledged(seed))
+        case "durable-topics":
+            return [_topics(group, Service.DURABLE, ("Penstock", "RabbitMQ"), seed=seed, quick=quick)]
+        case _:
+            return []
+
+
+def quotes(seed: int, count: int = _RING) -> list[_Attributes]:
+    """Quotes with seven attributes."""
+    sample = QuoteWorkload(Random(seed)).sample(count)
+    return [{name: value for name, value in quote.items() if name != "date"} for quote in sample]
+
+
+def _topics(group: str, service: Service, peers: Sequence[str], *, seed: int, quick: bool) -> Workload:
+    publishers, subscribers, rate = (20, 50, 1_000.0) if quick else (200, 500, 5_000.0)
+    workload = TopicWorkload(
+        Random(seed), publishers=publishers, subscribers=subscribers, topics=subscribers, rate=rate
+    )
+    more: _Attributes = {"class": "SENSOR", "site": "north", "unit": "bar", "value": 1.5, "valid": True}
+    return Workload(
+        group,
+        "topics",
+        f"{publishers} → {subscribers}, {rate:,.0f} messages/s",
+        service,
+        Pace.RATE,
+        peers,
+        [each.attributes | more for each in workload.publications(10 * publishers)],
+        [[Interest(text.split("'")[1], text)] for text in workload.subscriptions()],
+        publishers,
+        rate,
+    )
+
+
+def _fan_out(seed: int) -> Iterator[Workload]:
+    message = quotes(seed, 1)
+    for count in (1, 10, 100):
+        yield Workload(
+            "fan-out",
+            f"fan_out_{count}",
+            f"1 → {count}",
+            Service.BEST_EFFORT,
+            Pace.FLOOD,
+            ("Penstock", "mosquitto", "Redis", "NATS"),
+            message * _RING,
+            [[Interest(QUOTES_TOPIC, "TRUE")]] * count,
+        )
+
+
+def _selectors(seed: int, *, quick: bool) -> Iterator[Workload]:
+    published = quotes(seed)
+    others: list[_Attributes] = [{**quote, "class": "FUND"} for quote in published]
+    sizes = (100,) if quick else (100, 1_000, 10_000)
+    for count in sizes:
+        yield _selecting(f"{count:,} / 10", f"selectors_{count}", published, _dealt(seed, count, 10))
+    for count in sizes:
+        yield _selecting(f"{count:,} / 10, no match", f"no_match_{count}", others, _dealt(seed, count, 10))
+    alone = 100 if quick else 1_000
+    yield _selecting(f"{alone:,} / {alone:,}", f"selectors_{alone}_alone", published, _dealt(seed, alone, alone))
+
+
+def _selecting(
+    title: str, key: str, messages: Sequence[_Attributes], interests: Sequence[Sequence[Interest]]
+) -> Workload:
+    peers = ("Penstock", "ActiveMQ")
+    return Workload("selectors", key, title, Service.SELECTORS, Pace.FLOOD, peers, messages, interests)
+
+
+def _dealt(seed: int, count: int, connections: int) -> list[list[Interest]]:
+    texts = list(QuoteWorkload(Random(seed)).subscriptions(count))
+    return [[Interest(QUOTES_TOPIC, text) for text in texts[hand::connections]] for hand in range(connections)]
+
+
+def _acknowledged(seed: int) -> Iterator[Workload]:
+    published = quotes(seed)
+    peers = ("Penstock", "RabbitMQ")
+    for pace, key, title in (
+        (Pace.ONE_BY_ONE, "window_1", "one message at a time"),
+        (Pace.PIPELINED, "pipelined", "pipelined"),
+    ):
+        yield Workload("acknowledged", key, title, Service.DURABLE, pace, peers, published)
