@@ -11,11 +11,12 @@ from penstock.balancing.balancer import Balancer, Trails
 from penstock.balancing.estimators import Figures
 from penstock.balancing.mediation import Phase
 from penstock.balancing.messages import Done, End, Letter, Moving, Reply, Request
-from penstock.balancing.metrics import BALANCED, Load
+from penstock.balancing.metrics import Load
 from penstock.balancing.pie import Pie
 from penstock.balancing.ports import Note, Publish
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.states import State
+from penstock.model.metrics import BALANCED
 from penstock.protocol.status import DecisionStatus
 
 SETTINGS = BalancingSettings(is_on=True, detection_ms=1_000, pie_ms=2_000, peer_ms=10_000, smoothing_ms=3_000)

@@ -6,10 +6,11 @@ from balancing.model import Model
 from penstock.balancing.clusters import ClusterHead
 from penstock.balancing.estimators import Figures
 from penstock.balancing.messages import Done, Letter, Reply, Request
-from penstock.balancing.metrics import DELAY, Load
+from penstock.balancing.metrics import Load
 from penstock.balancing.pie import Pie
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.states import State
+from penstock.model.metrics import DELAY
 from penstock.model.values import AttributeValue
 
 SETTINGS = BalancingSettings(

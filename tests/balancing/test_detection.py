@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from penstock.balancing.detection import Band, Triggers, actions, balanced_with, band_of, relief_of
-from penstock.balancing.metrics import DELAY, INPUT, OUTPUT, Load, Metric
+from penstock.balancing.metrics import Load
 from penstock.balancing.pie import Pie
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.states import State
+from penstock.model.metrics import DELAY, INPUT, OUTPUT, Metric
 
 SETTINGS = BalancingSettings()
 LOCAL = Triggers.local(SETTINGS)

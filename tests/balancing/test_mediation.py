@@ -8,9 +8,9 @@ from penstock.balancing.detection import Action
 from penstock.balancing.estimators import Figures
 from penstock.balancing.mediation import Mediator, Phase
 from penstock.balancing.messages import Done, End, Letter, Moving, Refusal, Reply, Request
-from penstock.balancing.metrics import INPUT
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.states import State
+from penstock.model.metrics import INPUT
 
 SETTINGS = BalancingSettings(reply_ms=1_000, migration_ms=100, sample_ms=5_000)
 REPLY = Reply(Figures(1.0, 1, 1.0, 1.0, 0.0, 0.1))

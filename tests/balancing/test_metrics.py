@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.balancing.metrics import DELAY, INPUT, OUTPUT, Load, LoadMeter, Measurement
+from penstock.balancing.metrics import Load, LoadMeter, Measurement
+from penstock.model.metrics import DELAY, INPUT, OUTPUT
 
 
 def measured(at_s: float, messages: int, **others: float) -> Measurement:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from balancing.instances import random_work
 from penstock.balancing.detection import Action
 from penstock.balancing.mediation import LoadSession, Phase
-from penstock.balancing.metrics import DELAY, INPUT, Load
+from penstock.balancing.metrics import Load
 from penstock.balancing.offload.algorithms import offload_match
 from penstock.balancing.reporting import (
     Estimate,
@@ -15,6 +15,7 @@ from penstock.balancing.reporting import (
     session_status,
     with_load,
 )
+from penstock.model.metrics import DELAY, INPUT
 from penstock.protocol.status import BalancingStatus
 
 

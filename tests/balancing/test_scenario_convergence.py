@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from balancing.instances import SETTINGS, random_work
-from penstock.balancing.metrics import BALANCED, Metric
 from penstock.balancing.offload import ALGORITHMS, Coverage, Offload
+from penstock.model.metrics import BALANCED, Metric
 
 SEEDS = st.integers(0, 100_000)
 

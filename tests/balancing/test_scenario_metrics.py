@@ -9,7 +9,7 @@ import pytest
 from balancing.model import Model
 from penstock.balancing.detection import Triggers, actions, balanced_with, relief_of
 from penstock.balancing.estimators import Figures
-from penstock.balancing.metrics import BALANCED, METRICS, UTILISATIONS, Load, Metric
+from penstock.balancing.metrics import Load
 from penstock.balancing.offload import ALGORITHMS
 from penstock.balancing.offload.instance import _EFFECTS
 from penstock.balancing.pie import Pie, average
@@ -18,6 +18,7 @@ from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.states import State
 from penstock.cli.status_rows import BALANCING, balancing_rows
 from penstock.live.mechanism_metrics import balancing_metrics
+from penstock.model.metrics import BALANCED, METRICS, UTILISATIONS, Metric
 from penstock.protocol.status import BalancingStatus
 from statuses import broker_status
 
@@ -38,11 +39,6 @@ TRIGGERS = Triggers.local(BalancingSettings())
 
 def test_a_load_has_every_metric_in_the_order_of_the_table() -> None:
     assert [each.name for each in fields(Load)] == [each.key for each in METRICS]
-
-
-def test_names_keys_and_series_are_distinct() -> None:
-    for names in ([each.name for each in METRICS], [each.key for each in METRICS], [each.series for each in METRICS]):
-        assert len(set(names)) == len(METRICS)
 
 
 def test_a_load_is_estimated_in_every_metric() -> None:

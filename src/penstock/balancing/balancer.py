@@ -30,7 +30,7 @@ from penstock.balancing.messages import (
     address_of,
     fitting,
 )
-from penstock.balancing.metrics import BALANCED, Load, LoadMeter, Measurement, Metric
+from penstock.balancing.metrics import Load, LoadMeter, Measurement
 from penstock.balancing.offload import ALGORITHMS, Coverage, Offload
 from penstock.balancing.peers import Peers
 from penstock.balancing.pie import PIE, MalformedError, Pie
@@ -46,6 +46,7 @@ from penstock.balancing.reporting import (
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.standing import Standing
 from penstock.balancing.states import State, Stimulus
+from penstock.model.metrics import BALANCED, Metric
 from penstock.model.ports import Rng
 from penstock.model.values import Attributes
 from penstock.protocol.status import BalancingStatus, DecisionStatus

@@ -16,7 +16,7 @@ from penstock.balancing.detection import Triggers, actions
 from penstock.balancing.estimators import Figures
 from penstock.balancing.mediation import LoadSession, Mediator, Phase
 from penstock.balancing.messages import Done, End, Letter, Refusal, Reply, Request, Watch, address_of
-from penstock.balancing.metrics import BALANCED, Load, Measurement
+from penstock.balancing.metrics import Load, Measurement
 from penstock.balancing.peers import Peers
 from penstock.balancing.pie import PIE, MalformedError, Pie, average, is_name
 from penstock.balancing.ports import BalancedHost, Command, Note, Publish
@@ -24,6 +24,7 @@ from penstock.balancing.reporting import with_load
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.standing import Standing
 from penstock.balancing.states import State, Stimulus
+from penstock.model.metrics import BALANCED
 from penstock.model.ports import Rng
 from penstock.model.values import Attributes
 from penstock.protocol.status import BalancingStatus, SessionStatus

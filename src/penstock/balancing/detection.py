@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from penstock.balancing.metrics import BALANCED, UTILISATIONS, Load, Metric
+from penstock.balancing.metrics import Load
 from penstock.balancing.pie import Pie
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.states import State
+from penstock.model.metrics import BALANCED, UTILISATIONS, Metric
 
 __all__ = ["Action", "Band", "Triggers", "actions", "balanced_with", "band_of", "relief_of"]
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, fields, replace
 from math import isfinite
 from typing import Any, Final
 
-from penstock.balancing.metrics import METRICS, Load, LoadMeter
+from penstock.balancing.metrics import Load, LoadMeter
+from penstock.model.metrics import METRICS
 
 __all__ = ["DelayFit", "Figures", "accuracy", "figures_of"]
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Final
 
-from penstock.balancing.metrics import BALANCED, Load
+from penstock.balancing.metrics import Load
 from penstock.balancing.states import State
 from penstock.model.errors import PeerError
+from penstock.model.metrics import BALANCED
 from penstock.model.values import Attributes, AttributeValue
 
 __all__ = ["LOAD_MAX", "PIE", "MalformedError", "Pie", "average", "is_name", "number_in", "text_in"]

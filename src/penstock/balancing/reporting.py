@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from penstock.balancing.estimators import accuracy
 from penstock.balancing.mediation import LoadSession
-from penstock.balancing.metrics import METRICS, Load, Metric
+from penstock.balancing.metrics import Load
 from penstock.balancing.offload import Offload
 from penstock.balancing.ports import Note
+from penstock.model.metrics import METRICS, Metric
 from penstock.protocol.status import BalancingStatus, CardStatus, DecisionStatus, SessionStatus
 
 __all__ = [

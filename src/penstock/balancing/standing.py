@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from penstock.balancing.detection import Band, Triggers, band_of
-from penstock.balancing.metrics import BALANCED, Load
+from penstock.balancing.metrics import Load
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.states import State, Stimulus, after
+from penstock.model.metrics import BALANCED
 
 __all__ = ["Standing"]
 

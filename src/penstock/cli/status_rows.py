@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import UNSET, ValidationError
 
-from penstock.balancing.metrics import BALANCED, Metric
+from penstock.model.metrics import BALANCED, Metric
 from penstock.protocol.status import BalancingStatus, BrokerStatus, DecisionStatus
 
 __all__ = ["BALANCING", "RATES", "STREAMS", "balancing_rows", "outboxes", "rate_rows", "stream_rows"]

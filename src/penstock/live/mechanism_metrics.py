@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import UNSET
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from penstock.balancing.metrics import METRICS
+from penstock.model.metrics import METRICS
 from penstock.protocol.status import BrokerStatus, FlowStatus, RateStatus
 
 __all__ = ["balancing_metrics", "congestion_metrics", "token_metrics"]

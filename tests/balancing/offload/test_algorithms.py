@@ -8,10 +8,10 @@ import pytest
 
 from balancing.offload.test_instance import BYTES_S, IDLE, work_of
 from penstock.balancing.estimators import Figures
-from penstock.balancing.metrics import DELAY, INPUT, OUTPUT
 from penstock.balancing.offload.algorithms import offload_input, offload_match, offload_output
 from penstock.balancing.offload.coverage import Coverage
 from penstock.balancing.offload.instance import Interest, Offload
+from penstock.model.metrics import DELAY, INPUT, OUTPUT
 from penstock.selectors.selector import Selector
 
 INPUT_HOST = Figures(10.0, 10, 100.0, 10_000.0, 0.0, 0.008)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from penstock.balancing.detection import Triggers
 from penstock.balancing.estimators import Figures
-from penstock.balancing.metrics import BALANCED, DELAY, INPUT, OUTPUT, Metric
 from penstock.balancing.offload.instance import Guard, Interest, Offload, Profile
 from penstock.balancing.press import Press
 from penstock.balancing.settings import BalancingSettings
+from penstock.model.metrics import BALANCED, DELAY, INPUT, OUTPUT, Metric
 
 SETTINGS = BalancingSettings()
 BYTES_S = 100_000.0

@@ -7,10 +7,10 @@ import pytest
 
 from balancing.offload.test_instance import BYTES_S, IDLE, work_of
 from penstock.balancing.estimators import Figures
-from penstock.balancing.metrics import DELAY, INPUT, OUTPUT, Metric
 from penstock.balancing.offload.coverage import Coverage
 from penstock.balancing.offload.prefixes import move_in_order
 from penstock.balancing.settings import BalancingSettings
+from penstock.model.metrics import DELAY, INPUT, OUTPUT, Metric
 
 VECTORS = ["0000000000", "0000000001", "0000000011", "0000000111", "1110000000"]
 HOST = Figures(10.0, 100, 12_000.0, BYTES_S, 0.0, 0.0002)

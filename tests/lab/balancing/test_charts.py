@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lab.balancing.test_measures import sample
-from penstock.balancing.metrics import DELAY, INPUT, Load
+from penstock.balancing.metrics import Load
 from penstock.balancing.reporting import Estimate
+from penstock.model.metrics import DELAY, INPUT
 
 figure_module = pytest.importorskip("matplotlib.figure")
 

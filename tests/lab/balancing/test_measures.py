@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.balancing.metrics import DELAY, INPUT, Load
+from penstock.balancing.metrics import Load
 from penstock.balancing.reporting import Estimate
 from penstock.lab.balancing.measures import (
     accuracies,
@@ -18,6 +18,7 @@ from penstock.lab.balancing.measures import (
     within_share,
 )
 from penstock.lab.balancing.overlay import Sample
+from penstock.model.metrics import DELAY, INPUT
 
 
 def sample(at_s: float, low: float, high: float, *, messages: int = 0, control: int = 0) -> Sample:

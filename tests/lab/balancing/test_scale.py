@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.balancing.metrics import INPUT
 from penstock.lab.balancing.scale import BALANCING_EDGES, BALANCING_THRESHOLD, Outcome, totals
 from penstock.lab.frame.experiment import run_experiment
+from penstock.model.metrics import INPUT
 
 
 def test_edges_are_compared(tmp_path: Path) -> None:

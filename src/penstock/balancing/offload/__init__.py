@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from penstock.balancing.metrics import DELAY, INPUT, OUTPUT, Metric
 from penstock.balancing.offload.algorithms import offload_input, offload_match, offload_output
 from penstock.balancing.offload.coverage import Coverage
 from penstock.balancing.offload.instance import Interest, Offload, Profile
+from penstock.model.metrics import DELAY, INPUT, OUTPUT, Metric
 
 __all__ = ["ALGORITHMS", "Coverage", "Interest", "Offload", "Profile"]
 

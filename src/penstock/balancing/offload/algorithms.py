@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.balancing.metrics import DELAY, INPUT, OUTPUT
 from penstock.balancing.offload.coverage import Coverage
 from penstock.balancing.offload.instance import Offload
 from penstock.balancing.offload.prefixes import move_in_order
+from penstock.model.metrics import DELAY, INPUT, OUTPUT
 
 __all__ = ["offload_input", "offload_match", "offload_output"]
 

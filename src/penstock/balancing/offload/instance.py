@@ -26,9 +26,9 @@ import numpy.typing as npt
 from penstock.balancing.cards import ReportCard
 from penstock.balancing.detection import Triggers
 from penstock.balancing.estimators import Figures
-from penstock.balancing.metrics import BALANCED, DELAY, INPUT, OUTPUT, UTILISATIONS, Metric
 from penstock.balancing.press import Press, Words
 from penstock.balancing.settings import BalancingSettings
+from penstock.model.metrics import BALANCED, DELAY, INPUT, OUTPUT, UTILISATIONS, Metric
 from penstock.selectors.normal_form import Conjunction
 from penstock.selectors.selector import Selector
 

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from penstock.balancing.cards import ReportCard
 from penstock.balancing.estimators import Figures
-from penstock.balancing.metrics import DELAY, UTILISATIONS, Metric
 from penstock.balancing.offload.coverage import Coverage
 from penstock.balancing.offload.instance import Offload, is_above, relieved_with
+from penstock.model.metrics import DELAY, UTILISATIONS, Metric
 
 __all__ = ["move_in_order"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from penstock.balancing.metrics import Metric
 from penstock.balancing.reporting import Estimate
 from penstock.lab.balancing.overlay import Sample
+from penstock.model.metrics import Metric
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

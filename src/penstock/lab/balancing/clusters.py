@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from penstock.balancing.metrics import BALANCED, DELAY, INPUT, OUTPUT, Load
+from penstock.balancing.metrics import Load
 from penstock.balancing.pie import average
 from penstock.balancing.settings import BalancingSettings
 from penstock.lab.balancing.charts import dress, mark
@@ -19,6 +19,7 @@ from penstock.lab.balancing.overlay import BalancingOverlay, BalancingPlan, Samp
 from penstock.lab.balancing.scale import PROCESSES, Point, counts_of, outcomes, totals
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
+from penstock.model.metrics import BALANCED, DELAY, INPUT, OUTPUT
 from penstock.sim.balancing_hosts import Machine
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Final
 
 from penstock.balancing.estimators import accuracy
-from penstock.balancing.metrics import BALANCED, INPUT
 from penstock.balancing.settings import BalancingSettings
 from penstock.lab.balancing.charts import dress, estimates_panel, mark
 from penstock.lab.balancing.local import PARAMETERS, SOURCE, LocalRun, figures_of, local_plan, run_local
@@ -24,6 +23,7 @@ from penstock.lab.balancing.measures import undisturbed
 from penstock.lab.balancing.overlay import BalancingOverlay
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
+from penstock.model.metrics import BALANCED, INPUT
 from penstock.sim.world import START_MS
 
 if TYPE_CHECKING:

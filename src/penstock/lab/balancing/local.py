@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from penstock.balancing.metrics import BALANCED, DELAY, INPUT, OUTPUT
 from penstock.balancing.settings import BalancingSettings
 from penstock.lab.balancing.charts import curves, dress, load_panel, mark, overhead_panel
 from penstock.lab.balancing.measures import (
@@ -23,6 +22,7 @@ from penstock.lab.balancing.measures import (
 from penstock.lab.balancing.overlay import BalancingOverlay, BalancingPlan
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
+from penstock.model.metrics import BALANCED, DELAY, INPUT, OUTPUT
 from penstock.sim.balancing_hosts import Machine
 from penstock.sim.world import START_MS
 

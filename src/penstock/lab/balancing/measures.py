@@ -12,9 +12,10 @@ from itertools import pairwise
 from typing import Final, Protocol
 
 from penstock.balancing.estimators import accuracy
-from penstock.balancing.metrics import BALANCED, Load, Metric
+from penstock.balancing.metrics import Load
 from penstock.balancing.reporting import Estimate
 from penstock.lab.balancing.overlay import BalancingOverlay, Sample
+from penstock.model.metrics import BALANCED, Metric
 
 __all__ = [
     "Loaded",

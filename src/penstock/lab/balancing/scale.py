@@ -12,7 +12,6 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from penstock.balancing.metrics import INPUT, OUTPUT, Metric
 from penstock.balancing.settings import BalancingSettings
 from penstock.lab.balancing.charts import dress
 from penstock.lab.balancing.local import SOURCE, local_plan
@@ -20,6 +19,7 @@ from penstock.lab.balancing.measures import mean_delay_ms, oscillations, spreads
 from penstock.lab.balancing.overlay import BalancingOverlay, BalancingPlan
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
+from penstock.model.metrics import INPUT, OUTPUT, Metric
 from penstock.sim.balancing_hosts import Machine
 
 if TYPE_CHECKING:

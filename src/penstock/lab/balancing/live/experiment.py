@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from penstock.balancing.metrics import METRICS, OUTPUT, Load
+from penstock.balancing.metrics import Load
 from penstock.balancing.settings import BalancingSettings
 from penstock.lab.balancing.charts import dress
 from penstock.lab.balancing.live.plan import EDGES, POWERS, live_plan
@@ -25,6 +25,7 @@ from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
 from penstock.lab.links.ending import ending_in_order
 from penstock.live.loop import run
+from penstock.model.metrics import METRICS, OUTPUT
 from penstock.protocol.status import BalancingStatus
 from penstock.session.errors import ClientError
 
