@@ -343,8 +343,8 @@ MUTANTS: Final = (
         "best-effort-moves-clients",
         "the client library takes the tick of a best-effort message for a position",
         "session/received.py",
-        "kind = Received if is_guaranteed_number(number) else BestEffortReceived",
-        "kind = Received if number >= 0 else BestEffortReceived",
+        "kind = Received if is_guaranteed_number(frame.pubend) else BestEffortReceived",
+        "kind = Received if frame.pubend >= 0 else BestEffortReceived",
     ),
     Mutant(
         "two-owners-at-a-host",
